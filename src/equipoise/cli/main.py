@@ -1,0 +1,21 @@
+"""The `equipoise` command and its list of sub-commands."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(
+    name="equipoise",
+    help="Pub/sub that keeps every topic inside its latency and load limits. Any Redis client is a client.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()
