@@ -1,6 +1,7 @@
 """Match topic names against Redis glob patterns in time linear in the name.
 
-The syntax is Redis's: `*` any run, `?` any byte, `[abc]`, `[a-z]`, `[^a]`, and `\\x` for a literal x.
+The syntax is Redis's: `*` any run, `?` any byte, `[abc]`, `[a-z]`, `[^a]`, and `\\x` for a literal x. Ranges
+compare unsigned bytes, as Redis does where `char` is unsigned (ARM) and for bytes below 128 everywhere.
 
 A pattern is a chain of atoms, each a set of bytes, with stars between them: a nondeterministic automaton
 without branches. All its states are kept as the bits of one integer and advance together by a shift and a
@@ -39,12 +40,21 @@ class Glob:
         """Names starting with `$` belong to the system and match only patterns that start with `$`."""
         if name.startswith(_SYSTEM) and not self.pattern.startswith(_SYSTEM):
             return False
+        if not name:
+            # Redis gives the empty name to the empty pattern alone: not even `*` matches it.
+            return not self.pattern
         state, loops, masks, other = self._start, self._loops, self._masks, self._other
         for byte in name:
             state = ((state << 1) & masks.get(byte, other)) | (state & loops)
             if not state:
                 return False
         return bool(state & self._accept)
+
+    def __eq__(self, other: object) -> bool:
+        return self.pattern == other.pattern if isinstance(other, Glob) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.pattern)
 
     def __repr__(self) -> str:
         return f"Glob({self.pattern!r})"

@@ -1,0 +1,21 @@
+"""Who may do what to which topics. Pure.
+
+The rules are values: a hub asks them, a file spells them, nobody here reads either a file or a socket.
+"""
+
+from equipoise.access.file import parse_users, render_users
+from equipoise.access.secret import DECOY_SECRET, Cost, hash_secret, verify_secret
+from equipoise.access.user import Action, User
+from equipoise.access.users import Users
+
+__all__ = [
+    "DECOY_SECRET",
+    "Action",
+    "Cost",
+    "User",
+    "Users",
+    "hash_secret",
+    "parse_users",
+    "render_users",
+    "verify_secret",
+]
