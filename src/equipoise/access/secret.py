@@ -78,6 +78,8 @@ def hash_secret(password: bytes, *, salt: bytes, cost: Cost = DEFAULT_COST) -> s
     cost.check()
     if not 1 <= len(password) <= PASSWORD_BYTES_MAX:
         raise SettingsError(f"a password has 1 to {PASSWORD_BYTES_MAX} bytes, this one has {len(password)}")
+    if b"\0" in password:
+        raise SettingsError("a password has no NUL byte: remove it")
     if not SALT_BYTES_MIN <= len(salt) <= SALT_BYTES_MAX:
         raise SettingsError(
             f"a salt has {SALT_BYTES_MIN} to {SALT_BYTES_MAX} bytes, this one has {len(salt)}"
@@ -91,7 +93,8 @@ def verify_secret(encoded: str, password: bytes) -> bool:
     Raises SettingsError if `encoded` is malformed; what `parse_users` has accepted is not.
     """
     secret = _decode(encoded)
-    if len(password) > PASSWORD_BYTES_MAX:
+    # HMAC, inside scrypt, pads a short key with NULs: "pw" and "pw\\0" would be one password.
+    if len(password) > PASSWORD_BYTES_MAX or b"\0" in password:
         return False
     return hmac.compare_digest(_derive(password, secret.salt, secret.cost, len(secret.digest)), secret.digest)
 

@@ -1,0 +1,183 @@
+"""`equipoise users`: list and change the users in a users file.
+
+Always true: the file is replaced whole, readable by its owner alone, and only by text that a hub would read;
+a command that fails leaves it as it was. A running hub takes the change when it reloads.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated
+
+import typer
+
+from equipoise.access import Action, User, Users, hash_secret, parse_users, render_users
+from equipoise.access.file import FILE_BYTES_MAX, check_user_name, parse_pattern
+from equipoise.errors import SettingsError
+
+app = typer.Typer(
+    name="users",
+    help="Say who may use a hub, and for which topics.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+_SALT_BYTES = 16
+
+Name = Annotated[
+    str, typer.Argument(help="The user. `default` is who a client is that gives only a password.")
+]
+File = Annotated[Path, typer.Option("--file", help="The users file, as given to `equipoise hub`.")]
+PasswordStdin = Annotated[
+    bool, typer.Option("--password-stdin", help="Read the password from standard input.")
+]
+Patterns = list[str]
+
+
+@app.command()
+def add(
+    name: Name,
+    *,
+    file: File = Path("users.toml"),
+    publish: Annotated[
+        Patterns | None, typer.Option(help="Topics it may publish to, such as 'game.*'.")
+    ] = None,
+    subscribe: Annotated[Patterns | None, typer.Option(help="Topics it may subscribe to.")] = None,
+    create: Annotated[Patterns | None, typer.Option(help="Topics it may bring into being.")] = None,
+    durable: Annotated[Patterns | None, typer.Option(help="Topics it may use durably.")] = None,
+    filters: Annotated[
+        Patterns | None, typer.Option("--filter", help="Topics it may filter by content.")
+    ] = None,
+    operate: Annotated[
+        Patterns | None, typer.Option(help="Topics it may operate; '*' is the whole hub.")
+    ] = None,
+    certificate: Annotated[
+        Patterns | None, typer.Option(help="Common name of its client certificate.")
+    ] = None,
+    nopass: Annotated[
+        bool, typer.Option("--nopass", help="No password: anonymous, or by certificate only.")
+    ] = False,
+    password_stdin: PasswordStdin = False,
+) -> None:
+    """Add a user. What no option grants is denied."""
+    with _errors_told():
+        check_user_name(name)
+        users = _read(file) if file.exists() else Users(())
+        if users.get(name) is not None:
+            raise SettingsError(f"user {name!r} is there already: `equipoise users rm {name}` first")
+        wanted = {
+            Action.CREATE: create,
+            Action.PUBLISH: publish,
+            Action.SUBSCRIBE: subscribe,
+            Action.DURABLE: durable,
+            Action.FILTER: filters,
+            Action.OPERATE: operate,
+        }
+        grants = {action: tuple(map(parse_pattern, texts)) for action, texts in wanted.items() if texts}
+        user = User(
+            name=name,
+            secret=None if nopass else _ask_secret(name, password_stdin),
+            certificates=tuple(certificate or ()),
+            grants=MappingProxyType(grants),
+            is_anonymous=nopass and not certificate,
+        )
+        _write(file, users.adding(user))
+    typer.echo(f"added {name} to {file}")
+
+
+@app.command("ls")
+def list_users(*, file: File = Path("users.toml")) -> None:
+    """List the users and what they may do."""
+    with _errors_told():
+        users = _read(file)
+    for user in users:
+        typer.echo(f"{user.name}  ({_proof(user)})")
+        for action, patterns in user.grants.items():
+            typer.echo(f"    {action:<10} {' '.join(glob.pattern.decode() for glob in patterns)}")
+
+
+@app.command("rm")
+def remove(name: Name, *, file: File = Path("users.toml")) -> None:
+    """Remove a user."""
+    with _errors_told():
+        users = _read(file)
+        _require(users, name)
+        _write(file, users.without(name))
+    typer.echo(f"removed {name} from {file}")
+
+
+@app.command()
+def passwd(name: Name, *, file: File = Path("users.toml"), password_stdin: PasswordStdin = False) -> None:
+    """Give a user a new password."""
+    with _errors_told():
+        users = _read(file)
+        user = _require(users, name)
+        secret = _ask_secret(name, password_stdin)
+        _write(file, users.adding(replace(user, secret=secret, is_anonymous=False)))
+    typer.echo(f"changed the password of {name} in {file}")
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Say what is wrong on standard error and exit with 1, without a traceback."""
+    try:
+        yield
+    except (SettingsError, OSError) as error:
+        typer.echo(f"equipoise users: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def _require(users: Users, name: str) -> User:
+    user = users.get(name)
+    if user is None:
+        raise SettingsError(f"there is no user {name!r}: `equipoise users ls` lists them")
+    return user
+
+
+def _proof(user: User) -> str:
+    ways = ["anonymous"] if user.is_anonymous else []
+    ways += ["password"] if user.secret is not None else []
+    ways += [f"certificate {common_name}" for common_name in user.certificates]
+    return ", ".join(ways)
+
+
+def _ask_secret(name: str, from_stdin: bool) -> str:
+    if from_stdin:
+        password = sys.stdin.buffer.readline().rstrip(b"\r\n")
+    else:
+        password = typer.prompt(f"Password for {name}", hide_input=True, confirmation_prompt=True).encode()
+    return hash_secret(password, salt=secrets.token_bytes(_SALT_BYTES))
+
+
+def _read(file: Path) -> Users:
+    if file.stat().st_size > FILE_BYTES_MAX:
+        raise SettingsError(f"{file} is over {FILE_BYTES_MAX} bytes: is it a users file?")
+    try:
+        return parse_users(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{file} is not UTF-8 text: {error}") from error
+
+
+def _write(file: Path, users: Users) -> None:
+    """Replace the file in one step, so that a hub that reloads meets either the old one or the new one."""
+    text = render_users(users)
+    parse_users(text)  # what the hub would refuse never reaches the disk
+    target = file.resolve()
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(
+            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
