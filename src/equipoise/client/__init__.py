@@ -1,0 +1,19 @@
+"""The asyncio client. Knows positions, so that it knows what it missed; mends its connection by itself."""
+
+from equipoise.client.bus import Bus, connect
+from equipoise.client.events import Event, Gap, GapReason, Message, Receipt
+from equipoise.client.settings import ClientSettings
+from equipoise.client.subscription import MessageIterator, Subscription
+
+__all__ = [
+    "Bus",
+    "ClientSettings",
+    "Event",
+    "Gap",
+    "GapReason",
+    "Message",
+    "MessageIterator",
+    "Receipt",
+    "Subscription",
+    "connect",
+]

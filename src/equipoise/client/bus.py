@@ -1,0 +1,163 @@
+"""The client's front door: publish and subscribe over a link that mends itself.
+
+    async with equipoise.connect("equipoise://localhost") as bus:
+        await bus.publish("scores", "3:1")
+
+Which link serves a topic is decided in one place, `Bus._link_for`; today there is one link.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+from types import TracebackType
+from typing import Any, Self
+
+from equipoise.client.codec import Name, Payload, encode_name, encode_payload, encode_publish
+from equipoise.client.events import Receipt
+from equipoise.client.greeting import Dialer, make_tls
+from equipoise.client.link import Link
+from equipoise.client.settings import ClientSettings, make_settings
+from equipoise.client.subscription import Subscription
+from equipoise.client.url import parse_url
+from equipoise.errors import ClosedError, EquipoiseError, LimitError, MisuseError
+
+
+def connect(
+    url: str,
+    *,
+    settings: ClientSettings | None = None,
+    tls: ssl.SSLContext | None = None,
+    rng: random.Random | None = None,
+    **overrides: Any,
+) -> Bus:
+    """A bus for the hub at `url`; it connects when it is entered with `async with`.
+
+    `overrides` are fields of ClientSettings, on top of `settings`. `tls` replaces the context that the tls_*
+    settings would give. `rng` decides the jitter of reconnections. Raises AddressError and SettingsError.
+    """
+    parsed = parse_url(url)
+    chosen = make_settings(settings, overrides)
+    if tls is not None and not parsed.is_tls:
+        raise MisuseError("a TLS context was given for a URL without TLS; write equipoises:// to encrypt")
+    dialer = Dialer(parsed, chosen, tls or make_tls(parsed, chosen))
+    return Bus(Link(dialer, rng or random.Random()), chosen)
+
+
+class Bus:
+    """Made by `connect`. Belongs to one event loop; any of its tasks may use it."""
+
+    def __init__(self, link: Link, settings: ClientSettings) -> None:
+        self._link = link
+        self._settings = settings
+        self._is_entered = False
+        self._is_closed = False
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now. It may be gone the next moment."""
+        return self._link.is_connected
+
+    async def __aenter__(self) -> Self:
+        if self._is_entered:
+            raise MisuseError("a bus is entered once; call connect() again for another")
+        self._is_entered = True
+        await self._link.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            # Whoever fails or is cancelled is not kept waiting for receipts; what was sent still leaves.
+            self._is_closed = True
+            await self._link.close()
+
+    async def close(self) -> None:
+        """Wait a bounded time for the last receipts, end all subscriptions cleanly, disconnect.
+
+        Raises the first failure of a publish without receipt that no flush has told, after closing.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        failure: EquipoiseError | None = None
+        try:
+            if self._is_entered:
+                await self._link.outbox.flush(self._settings.close_timeout_s)
+        except EquipoiseError as error:
+            failure = error
+        finally:
+            await self._link.close()
+        if failure is not None:
+            raise failure
+
+    async def publish(self, topic: Name, payload: Payload, *, timeout_s: float | None = None) -> Receipt:
+        """Publish and wait for the receipt. Waits for room in the window, and for a reconnection, in order.
+
+        Raises LimitError, RefusedError (DeniedError if it is about permission), DisconnectedError or
+        BackloggedError if it was not sent in time, UncertainError if it was sent and no receipt came. When
+        cancelled, the message may or may not have been sent.
+        """
+        name, data = encode_name(topic), self._encode(payload)
+        outbox = self._link_for(name).outbox
+        reply = await outbox.submit(encode_publish(name, data), len(data), self._patience_s(timeout_s))
+        return Receipt(reply if isinstance(reply, int) else 0)
+
+    def publish_nowait(self, topic: Name, payload: Payload) -> None:
+        """Publish without receipt. What goes wrong later is raised by the next `flush` or by `close`.
+
+        Raises LimitError, DisconnectedError without a connection, BackloggedError when the window is full.
+        """
+        name, data = encode_name(topic), self._encode(payload)
+        self._link_for(name).outbox.submit_nowait(encode_publish(name, data), len(data))
+
+    async def flush(self, *, timeout_s: float | None = None) -> None:
+        """Wait until the hub has acknowledged everything published so far.
+
+        Raises the first failure among publishes without receipt since the last flush.
+        """
+        self._check_open()
+        await self._link.outbox.flush(self._patience_s(timeout_s))
+
+    def subscribe(self, *topics: Name) -> Subscription:
+        """Subscribe to topics by name; see Subscription."""
+        return self._subscribe(topics, is_pattern=False)
+
+    def psubscribe(self, *patterns: Name) -> Subscription:
+        """Subscribe to every topic, present or future, that matches a pattern such as `game.*`."""
+        return self._subscribe(patterns, is_pattern=True)
+
+    def _subscribe(self, names: tuple[Name, ...], *, is_pattern: bool) -> Subscription:
+        if not names:
+            raise MisuseError("name at least one topic or pattern to subscribe to")
+        encoded = tuple(encode_name(name) for name in names)
+        channels = self._link_for(encoded[0]).channels
+        return Subscription(channels, encoded, is_pattern=is_pattern, settings=self._settings)
+
+    def _link_for(self, topic: bytes) -> Link:
+        self._check_open()
+        return self._link
+
+    def _check_open(self) -> None:
+        if not self._is_entered:
+            raise MisuseError(
+                "the bus is not connected yet; use it inside `async with equipoise.connect(…) as bus:`"
+            )
+        if self._is_closed:
+            raise ClosedError("the bus is closed; connect again for another")
+
+    def _encode(self, payload: Payload) -> bytes:
+        data = encode_payload(payload)
+        bytes_max = self._settings.payload_bytes_max
+        if len(data) > bytes_max:
+            raise LimitError(
+                f"the payload has {len(data)} bytes, over payload_bytes_max = {bytes_max}; "
+                "split it, or raise the limit here and on the hub"
+            )
+        return data
+
+    def _patience_s(self, timeout_s: float | None) -> float:
+        return self._settings.request_timeout_s if timeout_s is None else timeout_s

@@ -1,0 +1,51 @@
+"""Turn what a caller hands in into the bytes of a request. Pure.
+
+Replies are parsed by hiredis in connection.py.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from equipoise.errors import MisuseError
+
+Name: TypeAlias = str | bytes
+Payload: TypeAlias = str | bytes | bytearray | memoryview
+
+
+def encode_name(name: Name) -> bytes:
+    """A topic or pattern as bytes; the reverse of `decode_name`, surrogate escapes included."""
+    if isinstance(name, str):
+        return name.encode("utf-8", "surrogateescape")
+    if isinstance(name, bytes):
+        return name
+    raise MisuseError(f"a topic is str or bytes, not {type(name).__name__}; convert it first")
+
+
+def decode_name(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def encode_payload(payload: Payload) -> bytes:
+    """The payload as bytes of its own: a buffer may be reused by the caller right after."""
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, str):
+        return payload.encode()
+    if isinstance(payload, bytearray | memoryview):
+        return bytes(payload)
+    raise MisuseError(
+        f"a payload is str, bytes, bytearray or memoryview, not {type(payload).__name__}; "
+        "serialise it first, for example with json.dumps"
+    )
+
+
+def encode_publish(topic: bytes, payload: bytes) -> bytes:
+    """The same as `encode_request(b"PUBLISH", …)`, in one step: this runs once per message."""
+    return b"*3\r\n$7\r\nPUBLISH\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(topic), topic, len(payload), payload)
+
+
+def encode_request(*words: bytes) -> bytes:
+    parts = [b"*%d\r\n" % len(words)]
+    parts.extend(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+    return b"".join(parts)

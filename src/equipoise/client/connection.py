@@ -1,0 +1,116 @@
+"""One TCP connection: frames out, replies and pushes in.
+
+What is sent within one turn of the loop leaves in one write, and nothing on the way of a message awaits. The
+connection never reconnects: when it is lost it fails what is owed, tells its owner once, and is thrown away.
+
+What pushes mean is left to channels.py, when to connect to link.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, cast
+
+import hiredis
+
+from equipoise.client.codec import encode_request
+from equipoise.client.owed import IGNORED, NowaitLosses, Owed, Ticket
+from equipoise.client.refusals import make_refusal
+from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError
+
+
+class ConnectionOwner(Protocol):
+    """Whoever made the connection. Called from within the loop, never after `on_lost`."""
+
+    def on_push(self, connection: Connection, push: list[object]) -> None: ...
+
+    def on_read(self, connection: Connection) -> None:
+        """After each chunk of replies: there may be room for more publishes."""
+
+    def on_lost(self, connection: Connection, error: EquipoiseError) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """Owned by one link. `lost` is done from the moment nothing can be sent any more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: ConnectionOwner, losses: NowaitLosses) -> None:
+        self._loop = loop
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._reader = hiredis.Reader(replyError=make_refusal, notEnoughData=...)
+        self._out: list[bytes] = []
+        # Why we gave the connection up, if we did: says more than what the transport then reports.
+        self._verdict: EquipoiseError | None = None
+        self.owed = Owed(losses)
+        self.lost: asyncio.Future[EquipoiseError] = loop.create_future()
+        # Whether anything came in since the owner last set it to False.
+        self.is_heard = False
+        # False once the peer has shown that it does not know positions: a plain Redis.
+        self.has_positions = True
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame whose answer is entered in `owed`; it leaves at the end of this turn of the loop."""
+        if not self._out:
+            self._loop.call_soon(self._write_out)
+        self._out.append(frame)
+
+    def submit(self, ticket: Ticket) -> None:
+        ticket.is_sent = True
+        self.owed.add_publish(ticket)
+        self.send(ticket.frame)
+
+    def ask(self, *words: bytes) -> asyncio.Future[object]:
+        """Send a request and return the future of its reply."""
+        ticket = Ticket(encode_request(*words), 0, self._loop.create_future())
+        self.submit(ticket)
+        return ticket.future
+
+    def tell(self, *words: bytes) -> None:
+        """Send a request whose answer does not matter."""
+        self.owed.add(IGNORED)
+        self.send(encode_request(*words))
+
+    def _write_out(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(out))
+
+    def abort(self, error: EquipoiseError) -> None:
+        """Give the connection up at once, unsent bytes included."""
+        self._verdict = self._verdict or error
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Send what is queued, then close. `lost` tells when that is done."""
+        self._write_out()
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # A cast, not a check: uvloop's transports do not derive from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.is_heard = True
+        reader = self._reader
+        take, reply, push = reader.gets, self.owed.reply, self._owner.on_push
+        try:
+            reader.feed(data)
+            while (item := take()) is not ...:
+                if type(item) is hiredis.PushNotification:
+                    push(self, item)
+                else:
+                    reply(item)
+        except (hiredis.HiredisError, ProtocolError) as error:
+            self.abort(ProtocolError(f"the server does not speak the protocol of a hub: {error}"))
+            return
+        self._owner.on_read(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        error = self._verdict or DisconnectedError(str(exc) if exc else "closed by the server")
+        self._out.clear()
+        self.owed.fail(str(error))
+        if not self.lost.done():
+            self.lost.set_result(error)
+        self._owner.on_lost(self, error)

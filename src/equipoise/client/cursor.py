@@ -1,0 +1,98 @@
+"""Merge a topic's stream by position: tell duplicates, holes and new epochs. Pure.
+
+A cursor holds the position after the last message taken. What arrives is compared with it:
+
+    position is the next one     in order
+    before the next one          a duplicate, skipped
+    after it, same epoch         a hole of known size
+    greater epoch                a gap of unknown size
+    smaller epoch                of a stream that is over, skipped
+
+A position once passed is never passed again, except through `resume`, which takes the hub's word for where
+its stream is now. What to do about a gap is left to the channel.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Verdict(NamedTuple):
+    """What to do with a batch: leave out the first `skip`, and report `missed` before the rest."""
+
+    skip: int
+    missed: int | None
+    """0: nothing. None: unknown, and may be nothing."""
+
+
+IN_ORDER = Verdict(0, 0)
+
+
+class TopicCursor:
+    """Where one topic's stream stands. Owned by one channel; changes through `resume` and `accept`."""
+
+    __slots__ = ("epoch", "next_n")
+
+    def __init__(self, epoch: int = -1, next_n: int = 0) -> None:
+        # Epochs on the wire are never negative, so -1 is before all of them.
+        self.epoch = epoch
+        self.next_n = next_n
+
+    def resume(self, epoch: int, last_n: int) -> int | None:
+        """Follow a subscription whose stream stands at last_n; return how many were missed until then."""
+        if self.epoch < 0:
+            missed: int | None = 0
+        elif epoch != self.epoch or last_n + 1 < self.next_n:
+            missed = None
+        else:
+            missed = last_n + 1 - self.next_n
+        self.epoch, self.next_n = epoch, last_n + 1
+        return missed
+
+    def accept(self, epoch: int, n: int, count: int) -> Verdict:
+        """Take a batch of `count` messages, the first at position n."""
+        if epoch == self.epoch:
+            expected = self.next_n
+            if n == expected:
+                self.next_n = n + count
+                return IN_ORDER
+            if n > expected:
+                self.next_n = n + count
+                return Verdict(0, n - expected)
+            self.next_n = max(expected, n + count)
+            return Verdict(min(count, expected - n), 0)
+        if epoch < self.epoch:
+            return Verdict(count, 0)
+        self.epoch, self.next_n = epoch, n + count
+        return Verdict(0, None)
+
+
+class PatternCursor:
+    """Where the streams of the topics seen through a pattern stand, for the latest `topics_max` of them.
+
+    A topic met for the first time is in order: a pattern subscription does not say where streams stand.
+    """
+
+    __slots__ = ("_topics", "_topics_max")
+
+    def __init__(self, topics_max: int) -> None:
+        self._topics: dict[bytes, TopicCursor] = {}
+        self._topics_max = topics_max
+
+    def forget(self) -> None:
+        """After a reconnection: nothing seen before says what was missed."""
+        self._topics.clear()
+
+    def accept(self, topic: bytes, epoch: int, n: int, count: int) -> Verdict:
+        cursor = self._topics.get(topic)
+        if cursor is None:
+            if len(self._topics) >= self._topics_max:
+                del self._topics[next(iter(self._topics))]
+            self._topics[topic] = TopicCursor(epoch, n + count)
+            return IN_ORDER
+        if epoch > cursor.epoch and n == 1:
+            # A hub forgets an idle topic that nobody subscribed to by name and numbers it from 1 when it is
+            # used again. This connection was there all the time, so nothing was missed.
+            cursor.resume(epoch, count)
+            return IN_ORDER
+        return cursor.accept(epoch, n, count)

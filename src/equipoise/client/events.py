@@ -1,0 +1,61 @@
+"""What a subscription yields and what a publish returns.
+
+Names come out as text. A name that is not UTF-8 keeps its bytes as surrogate escapes, so that passing it
+back to `publish` or `subscribe` means the same topic. Payloads are bytes, as published.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from equipoise.model import Position
+
+
+class Message(NamedTuple):
+    """One message. `position` is None when the server is a plain Redis, which has none."""
+
+    topic: str
+    payload: bytes
+    position: Position | None = None
+    pattern: str | None = None
+    """The pattern that matched, for messages of `psubscribe`."""
+
+    @property
+    def text(self) -> str:
+        """The payload as UTF-8. Raises UnicodeDecodeError if it is something else."""
+        return self.payload.decode()
+
+
+class GapReason(StrEnum):
+    """Why messages are missing, or may be."""
+
+    QUEUE_FULL = "queue full"
+    """The subscription was read too slowly and its oldest messages were dropped."""
+    RECONNECTED = "reconnected"
+    """They were published while the connection was down."""
+    HOLE = "hole"
+    """The hub's numbering jumped forward: they were lost on the way."""
+    NEW_EPOCH = "new epoch"
+    """The hub began to number anew, so what came before cannot be counted."""
+
+
+class Gap(NamedTuple):
+    """Messages that were missed, standing where they would have stood."""
+
+    topic: str | None
+    """None: any of the topics that match `pattern`."""
+    missed: int | None
+    """How many. None: it cannot be known, and may be none."""
+    reason: GapReason
+    pattern: str | None = None
+
+
+class Receipt(NamedTuple):
+    """The hub has taken the message."""
+
+    receivers: int
+    """Subscribers it was passed to, patterns included. 0 is no error: nobody listens."""
+
+
+Event: TypeAlias = Message | Gap

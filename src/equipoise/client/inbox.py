@@ -1,0 +1,130 @@
+"""Hold what a subscription has received and its owner has not yet taken. Pure.
+
+Bounded in messages and in bytes of payload. The rule when full: drop the oldest, because a consumer that lags
+wants the present, and put one gap per topic in their place with the exact count.
+
+Always true:
+    waiting messages and gaps together are at most `messages_max`, payloads at most `bytes_max`;
+    taken + dropped + waiting = put, per topic;
+    what is taken is in the order it was put, a gap standing where its messages would have stood.
+
+Batches are stored as they came off the wire; a Message is made only when it is taken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple, TypeAlias
+
+from equipoise.client.events import Event, Gap, GapReason, Message
+from equipoise.model import Position
+
+DROPS_MAX = 1_000
+"""Separate gaps kept in front of the queue. Beyond it, those of a pattern are told as one without topic."""
+
+
+class Batch(NamedTuple):
+    """Consecutive messages of one topic. Not changed after it is put: several inboxes may share it."""
+
+    topic: str
+    pattern: str | None
+    epoch: int
+    n: int
+    """Position of the first; 0 when the server has no positions."""
+    payloads: list[bytes]
+
+
+_Drop: TypeAlias = tuple[str | None, str | None, GapReason]
+
+
+class Inbox:
+    """Owned by one subscription."""
+
+    __slots__ = ("_bytes_max", "_drops", "_entries", "_messages_max", "_taken", "bytes", "messages")
+
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self._entries: deque[Batch | Gap] = deque()
+        # How many of the first batch are gone, taken or dropped.
+        self._taken = 0
+        # Gaps that stand before the first entry, with their counts.
+        self._drops: dict[_Drop, int | None] = {}
+        self.messages = 0
+        """Messages and gaps waiting, those in front of the queue aside."""
+        self.bytes = 0
+
+    def put(self, batch: Batch) -> None:
+        payloads = batch.payloads
+        self._entries.append(batch)
+        self.messages += len(payloads)
+        self.bytes += sum(map(len, payloads))
+        if self.messages > self._messages_max or self.bytes > self._bytes_max:
+            self._drop_oldest()
+
+    def put_gap(self, gap: Gap) -> None:
+        # A gap takes a place too: a hub that comes and goes must not fill the memory of a stuck consumer.
+        self._entries.append(gap)
+        self.messages += 1
+        if self.messages > self._messages_max:
+            self._drop_oldest()
+
+    def take(self) -> Event | None:
+        """The next event, or None if there is nothing."""
+        if self._drops:
+            return self._take_drop()
+        if not self._entries:
+            return None
+        head = self._entries[0]
+        self.messages -= 1
+        if isinstance(head, Gap):
+            self._entries.popleft()
+            return head
+        topic, pattern, epoch, n, payloads = head
+        index = self._taken
+        payload = payloads[index]
+        self.bytes -= len(payload)
+        if index + 1 == len(payloads):
+            self._entries.popleft()
+            self._taken = 0
+        else:
+            self._taken = index + 1
+        return Message(topic, payload, Position(epoch, n + index) if n else None, pattern)
+
+    def _take_drop(self) -> Gap:
+        drop = next(iter(self._drops))
+        topic, pattern, reason = drop
+        return Gap(topic, self._drops.pop(drop), reason, pattern)
+
+    def _drop_oldest(self) -> None:
+        while self.messages > self._messages_max or self.bytes > self._bytes_max:
+            head = self._entries[0]
+            if isinstance(head, Gap):
+                self._entries.popleft()
+                self.messages -= 1
+                self._count_drop(head.topic, head.pattern, head.reason, head.missed)
+            else:
+                self._drop_from(head)
+
+    def _drop_from(self, batch: Batch) -> None:
+        """Drop from the first batch, its first remaining message onwards, as many as must go."""
+        start = index = self._taken
+        end = len(batch.payloads)
+        while index < end and (self.messages > self._messages_max or self.bytes > self._bytes_max):
+            self.messages -= 1
+            self.bytes -= len(batch.payloads[index])
+            index += 1
+        self._count_drop(batch.topic, batch.pattern, GapReason.QUEUE_FULL, index - start)
+        if index == end:
+            self._entries.popleft()
+            index = 0
+        self._taken = index
+
+    def _count_drop(
+        self, topic: str | None, pattern: str | None, reason: GapReason, missed: int | None
+    ) -> None:
+        drop = (topic, pattern, reason)
+        if drop not in self._drops and len(self._drops) >= DROPS_MAX and pattern is not None:
+            drop = (None, pattern, reason)
+        before = self._drops.get(drop, 0)
+        self._drops[drop] = None if before is None or missed is None else before + missed

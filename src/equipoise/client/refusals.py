@@ -1,0 +1,41 @@
+"""Turn a peer's error reply into an error that says what to do; tell which of them heal by waiting. Pure."""
+
+from __future__ import annotations
+
+from equipoise.errors import DeniedError, EquipoiseError, RefusedError
+
+_UNKNOWN_COMMAND = "ERR unknown command"
+
+_DENIALS = {
+    "WRONGPASS": "check the user and the secret in the bus URL",
+    "NOAUTH": "put a user and its secret in the bus URL: equipoise://user:secret@host:port",
+    "NOPERM": "ask whoever runs the hub to allow it in the hub's users file, or log in as another user",
+    "DENIED": "the server takes nobody from this address; ask whoever runs it",
+}
+
+
+def make_refusal(text: str) -> RefusedError:
+    """The error for an error reply; its text is the peer's, then the next step if there is a known one."""
+    code = text.partition(" ")[0]
+    advice = _DENIALS.get(code)
+    if advice is not None:
+        return DeniedError(f"{text.rstrip('.')}; {advice}")
+    return RefusedError(text)
+
+
+def is_unknown_command(error: RefusedError) -> bool:
+    return error.text.startswith(_UNKNOWN_COMMAND)
+
+
+def explain_greeting(error: RefusedError) -> RefusedError:
+    """A refused HELLO, which means more than the peer's words say."""
+    if error.code == "NOPROTO" or is_unknown_command(error):
+        return RefusedError(f"{error.text}; the server is too old: use an Equipoise hub, or Redis 6 or newer")
+    return error
+
+
+def is_permanent(error: EquipoiseError) -> bool:
+    """Whether trying the same greeting again is pointless: a wrong secret, a peer of another kind."""
+    return isinstance(error, DeniedError) or (
+        isinstance(error, RefusedError) and (error.code == "NOPROTO" or is_unknown_command(error))
+    )

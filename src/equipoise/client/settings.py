@@ -1,0 +1,144 @@
+"""What a user of the client may set: each value with its unit, its bounds and the reason for its default.
+
+Read once, when `equipoise.connect` is called; a frozen value afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from equipoise.errors import SettingsError
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One bus: one connection and what is queued around it."""
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[!-~]*$",
+            max_length=64,
+            description="Shown by CLIENT LIST on the hub: tells an operator who this is. Empty: none.",
+        ),
+    ] = ""
+    connect_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="For one address: TCP, TLS and greeting. Three lost SYNs take 7 s; fewer are usual.",
+        ),
+    ] = 5.0
+    first_connect_patience_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="How long entering the bus goes on trying. 0: each address once, so that a wrong one "
+            "is told at once; more where hub and client start together.",
+        ),
+    ] = 0.0
+    request_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0, description="For a receipt, a flush or a subscription, waiting for a reconnection included."
+        ),
+    ] = 10.0
+    close_timeout_s: Annotated[
+        float,
+        Meta(gt=0, description="For the last receipts when the bus is left; an exit should not hang."),
+    ] = 2.0
+    reconnect_first_s: Annotated[
+        float,
+        Meta(gt=0, description="First delay before a reconnection; a hub restarts in a few times this."),
+    ] = 0.1
+    reconnect_max_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Longest delay between attempts: how late a client may notice that a hub is back. A "
+            "connection that lasted this long starts the delays afresh.",
+        ),
+    ] = 5.0
+    ping_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Time between pings; shorter than what middleboxes forget idle connections after.",
+        ),
+    ] = 30.0
+    pings_unanswered_max: Annotated[
+        int,
+        Meta(ge=1, description="Pings without any sign of life after which the connection is given up."),
+    ] = 2
+    window_messages_max: Annotated[
+        int,
+        Meta(
+            ge=1, description="Publishes without receipt yet; enough to fill a long link with small messages."
+        ),
+    ] = 1_000
+    window_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=KIB,
+            description="Their bytes: bounds memory, and how much is uncertain after a lost connection.",
+        ),
+    ] = 16 * MIB
+    payload_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Longest payload. The hub's own default, and it closes the connection on a longer "
+            "one; raise both together.",
+        ),
+    ] = MIB
+    queue_messages_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Messages waiting in one subscription; beyond it the oldest are dropped and a gap "
+            "tells. More than the 40,000 that one read of 256 KiB can hold: only a slow consumer loses any.",
+        ),
+    ] = 65_536
+    queue_bytes_max: Annotated[
+        int,
+        Meta(ge=KIB, description="Bytes of payload waiting in one subscription; seconds of a busy topic."),
+    ] = 64 * MIB
+    pattern_topics_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Topics per pattern whose position is remembered to notice holes; the first seen is "
+            "forgotten first. Some 200 B each.",
+        ),
+    ] = 10_000
+    tls_ca_file: Annotated[
+        str, Meta(description="Authorities trusted to sign the hub's certificate, PEM. Empty: the system's.")
+    ] = ""
+    tls_cert_file: Annotated[str, Meta(description="This client's certificate chain, PEM. Empty: none.")] = ""
+    tls_key_file: Annotated[str, Meta(description="The key of that certificate, PEM.")] = ""
+
+
+def make_settings(base: ClientSettings | None, overrides: dict[str, Any]) -> ClientSettings:
+    """The base with the overrides on top. Raises SettingsError that names the setting and its bound."""
+    values = msgspec.structs.asdict(base if base is not None else ClientSettings())
+    unknown = [name for name in overrides if name not in values]
+    if unknown:
+        raise SettingsError(f"there is no client setting {unknown[0]!r}; there are: {', '.join(values)}")
+    try:
+        settings = msgspec.convert(values | overrides, ClientSettings)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"client settings: {error}") from error
+    if settings.payload_bytes_max > settings.window_bytes_max:
+        raise SettingsError("client settings: payload_bytes_max must not exceed window_bytes_max")
+    if settings.reconnect_first_s > settings.reconnect_max_s:
+        raise SettingsError("client settings: reconnect_first_s must not exceed reconnect_max_s")
+    if bool(settings.tls_cert_file) != bool(settings.tls_key_file):
+        raise SettingsError(
+            "client settings: tls_cert_file and tls_key_file go together; give both or neither"
+        )
+    return settings

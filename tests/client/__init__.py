@@ -1,0 +1,1 @@
+"""The client against scripted peers, a real hub and a real Redis."""
