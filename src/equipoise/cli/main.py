@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from equipoise.cli import hub
+
 app = typer.Typer(
     name="equipoise",
     help="Pub/sub that keeps every topic inside its latency and load limits. Any Redis client is a client.",
@@ -11,6 +13,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+app.command("hub")(hub.command)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ _EVERY_BYTE = frozenset(range(256))
 class Glob:
     """A compiled pattern. Immutable; equal patterns compile to equal behaviour."""
 
-    __slots__ = ("_accept", "_loops", "_masks", "_other", "_start", "pattern", "prefix", "wildcards")
+    __slots__ = ("_accept", "_loops", "_masks", "_other", "_start", "_trails", "pattern", "prefix", "wildcards")
 
     def __init__(self, pattern: bytes) -> None:
         self.pattern = pattern
@@ -35,6 +35,8 @@ class Glob:
         self._masks = {c: sum(2 << i for i, a in enumerate(atoms) if c in a) for c in special}
         self._other = sum(2 << i for i, a in enumerate(atoms) if len(a) >= 128)
         self.prefix = _literal_prefix(atoms, stars)
+        # A literal and one star at its end, the commonest pattern by far, needs no automaton.
+        self._trails = stars == {len(atoms)} and len(self.prefix) == len(atoms)
 
     def matches(self, name: bytes) -> bool:
         """Names starting with `$` belong to the system and match only patterns that start with `$`."""

@@ -1,0 +1,27 @@
+"""How commands end when something is wrong: one line that says what and what to do, and an exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from equipoise.errors import EquipoiseError, MisuseError
+
+FAILED = 1
+MISUSED = 2
+INTERRUPTED = 130
+
+
+@contextmanager
+def exit_on_failure() -> Iterator[None]:
+    """Turn our errors into a line on standard error. Anything else is a bug and keeps its traceback."""
+    try:
+        yield
+    except EquipoiseError as problem:
+        print(f"equipoise: {problem}", file=sys.stderr)
+        raise typer.Exit(MISUSED if isinstance(problem, MisuseError) else FAILED) from problem
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None

@@ -1,0 +1,101 @@
+"""`equipoise hub`: run one hub until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from equipoise.access import Users, parse_users
+from equipoise.cli.failures import exit_on_failure
+from equipoise.errors import SettingsError
+from equipoise.hub import Hub, HubSettings, load_settings
+
+log = logging.getLogger("equipoise.hub")
+
+
+def command(
+    name: Annotated[str | None, typer.Option(help="The hub's name, unique in the system.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one. [6399]")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on. [127.0.0.1]")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings file (TOML); options here win.")] = None,
+    users: Annotated[
+        str | None, typer.Option(help="Users file; see `equipoise users`. Read again on SIGHUP.")
+    ] = None,
+    insecure: Annotated[
+        bool | None, typer.Option("--insecure", help="Listen beyond loopback without users.")
+    ] = None,
+    tls_port: Annotated[int | None, typer.Option(help="Port for TLS; needs certificate and key.")] = None,
+    tls_certificate: Annotated[str | None, typer.Option(help="The hub's certificate (PEM).")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="Its key (PEM).")] = None,
+    tls_client_ca: Annotated[
+        str | None, typer.Option(help="Authority of client certificates that are accepted (PEM).")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> None:
+    """Run a hub: pub/sub for every Redis client.
+
+    Try it: start `equipoise hub`, then in another terminal `redis-cli -p 6399 subscribe news`, and in a third
+    `redis-cli -p 6399 publish news hello` (or `equipoise sub news` and `equipoise pub news hello`).
+    """
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    tls = {"port": tls_port, "certificate": tls_certificate, "key": tls_key, "client_ca": tls_client_ca}
+    with exit_on_failure():
+        settings = load_settings(
+            config,
+            name=name,
+            port=port,
+            host=host,
+            users=users,
+            insecure=insecure,
+            tls={key: value for key, value in tls.items() if value is not None} or None,
+        )
+        uvloop.run(serve(settings))
+
+
+async def serve(settings: HubSettings) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    hub = Hub(settings, read_users(settings))
+    try:
+        await hub.start()
+    except OSError as problem:
+        raise SettingsError(
+            f"cannot listen on {settings.host}:{settings.port}: {problem.strerror}. "
+            "Choose another --port, or 0 for a free one"
+        ) from problem
+    loop.add_signal_handler(signal.SIGHUP, reload_users, hub)
+    tls = f" and with TLS on {settings.host}:{hub.tls_port}" if hub.tls_port is not None else ""
+    print(f"equipoise hub {settings.name} ready on {settings.host}:{hub.port}{tls}", flush=True)
+    await stopped.wait()
+    await hub.stop()
+
+
+def read_users(settings: HubSettings) -> Users:
+    """The users file's rules; open access where none is set."""
+    if not settings.users:
+        return Users.open()
+    try:
+        return parse_users(Path(settings.users).read_text())
+    except OSError as problem:
+        raise SettingsError(f"cannot read the users file {settings.users}: {problem.strerror}") from problem
+
+
+def reload_users(hub: Hub) -> None:
+    """Keeps the rules in force when the file is broken: an operator's typo locks nobody out or in."""
+    try:
+        users = read_users(hub.settings)
+    except SettingsError as problem:
+        log.error("users not reloaded: %s", problem)
+        return
+    hub.reload_users(users)
+    log.info("users reloaded: %d users, version %s", len(users), users.version)

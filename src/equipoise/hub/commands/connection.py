@@ -1,0 +1,167 @@
+"""HELLO, AUTH, PING, ECHO, QUIT, RESET, SELECT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from equipoise.access import DECOY_SECRET, User
+from equipoise.access.users import DEFAULT_USER
+from equipoise.hub.commands.spec import parse_integer, text_of
+from equipoise.hub.session import DEFERRED, Deferred, Replies
+from equipoise.hub.subscribing import forget_session, renew_forms
+from equipoise.resp.replies import OK, PONG, bulk, error, push, simple, value
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Session
+
+# The Redis whose pub/sub this hub's answers follow; clients choose features by it.
+REDIS_VERSION = "7.2.0"
+
+_WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."
+_NO_PASSWORDS = (
+    "ERR AUTH <password> called without any password configured for the default user. "
+    "Are you sure your configuration is correct?"
+)
+_HELLO_NEEDS_AUTH = (
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH "
+    "<user> <pass> option can be used to authenticate the client and select the RESP protocol version at "
+    "the same time"
+)
+_BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
+
+
+def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    proto = session.proto
+    if len(command) > 1:
+        version = parse_integer(command[1])
+        if version is None:
+            return "ERR Protocol version is not an integer or out of range"
+        if version not in (2, 3):
+            return "NOPROTO unsupported protocol version"
+        proto = version
+    login: tuple[bytes, bytes] | None = None
+    name: bytes | None = None
+    at = 2
+    while at < len(command):
+        option, left = command[at].upper(), len(command) - at - 1
+        if option == b"AUTH" and left >= 2:
+            login = (command[at + 1], command[at + 2])
+            at += 3
+        elif option == b"SETNAME" and left >= 1:
+            name = command[at + 1]
+            at += 2
+        else:
+            return f"ERR Syntax error in HELLO option '{text_of(command[at])}'"
+
+    def proceed() -> bytes | str:
+        if name is not None:
+            if not is_client_name(name):
+                return _BAD_NAME
+            session.name = name
+        if proto != session.proto:
+            session.proto = proto
+            renew_forms(core, session)
+        return _greeting(session)
+
+    if login is not None:
+        return _authenticate(core, session, login, proceed)
+    if session.user is None:
+        return _HELLO_NEEDS_AUTH
+    return proceed()
+
+
+def auth(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    if len(command) > 3:
+        return "ERR syntax error"
+    if len(command) == 2:
+        if core.users.anonymous is not None:
+            return _NO_PASSWORDS
+        return _authenticate(core, session, (DEFAULT_USER.encode(), command[1]), lambda: OK)
+    return _authenticate(core, session, (command[1], command[2]), lambda: OK)
+
+
+def _authenticate(
+    core: HubCore, session: Session, login: tuple[bytes, bytes], proceed: Callable[[], bytes | str]
+) -> bytes | str | Deferred:
+    """Check the login beside the loop; then `proceed` makes the reply."""
+    name, password = login
+    user = core.users.get(text_of(name))
+    if user is not None and user.is_anonymous:
+        session.log_in(user)
+        return proceed()
+
+    def done(is_right: bool) -> None:
+        # Rules may have been reloaded while the secret was checked: only the present ones count.
+        known: User | None = core.users.get(text_of(name))
+        if not is_right or known is None or user is None or known.secret != user.secret:
+            core.stats.logins_failed += 1
+            session.settle(error(_WRONG_PASSWORD))
+            return
+        session.log_in(known)
+        outcome = proceed()
+        session.settle(error(outcome) if isinstance(outcome, str) else outcome)
+
+    # An unknown name takes as long as a wrong password, so that names cannot be found out.
+    secret = user.secret if user is not None and user.secret is not None else DECOY_SECRET
+    core.shell.verify_secret(secret, password, done)
+    return DEFERRED
+
+
+def ping(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    if len(command) > 2:
+        return "ERR wrong number of arguments for 'ping' command"
+    if session.proto == 2 and session.is_subscribed:
+        return push((bulk(b"pong"), bulk(command[1] if len(command) == 2 else b"")), 2)
+    return bulk(command[1]) if len(command) == 2 else PONG
+
+
+def echo(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+    return bulk(command[1])
+
+
+def quit_(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+    session.reply(OK)
+    session.finish()
+    return b""
+
+
+def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+    forget_session(core, session)
+    session.proto = 2
+    session.name = b""
+    session.is_never_evicted = False
+    session.reply_mode = Replies.ON
+    session.log_out()
+    session.push(simple("RESET"))
+    return b""
+
+
+def select(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    number = parse_integer(command[1])
+    if number is None:
+        return "ERR value is not an integer or out of range"
+    if number != 0:
+        return "ERR DB index is out of range"
+    return OK
+
+
+def is_client_name(name: bytes) -> bool:
+    """Printable, without blanks: it goes into CLIENT LIST unquoted."""
+    return all(b"!"[0] <= byte <= b"~"[0] for byte in name)
+
+
+def _greeting(session: Session) -> bytes:
+    return value(
+        {
+            "server": "redis",
+            "version": REDIS_VERSION,
+            "proto": session.proto,
+            "id": session.id,
+            "mode": "standalone",
+            "role": "master",
+            "modules": [],
+        },
+        session.proto,
+    )

@@ -1,0 +1,161 @@
+"""INFO, COMMAND, CONFIG: what clients ask to find out whom they talk to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from equipoise.hub.commands.spec import CommandSpec, Handler, text_of
+from equipoise.hub.info import SECTIONS, render_info
+from equipoise.model import Glob
+from equipoise.resp.replies import (
+    array,
+    bulk,
+    integer,
+    mapping,
+    null_array,
+    set_of,
+    simple,
+    value,
+    verbatim,
+)
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Session
+
+_EVERY_SECTION = frozenset(("all", "default", "everything"))
+
+
+def info(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+    wanted = {text_of(argument).lower() for argument in command[1:]}
+    if not wanted or wanted & _EVERY_SECTION:
+        wanted = set(SECTIONS)
+    return verbatim(render_info(core, session, wanted), session.proto)
+
+
+def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+    """What clients ask at connect, with the values that fit a server without data."""
+    limits = core.limits
+    known = {
+        "appendonly": "no",
+        "client-output-buffer-limit": f"normal 0 0 0 slave 0 0 0 pubsub {limits.output_bytes_max} "
+        f"{limits.output_soft_bytes} {int(limits.output_soft_s)}",
+        "databases": "1",
+        "maxclients": str(limits.connections_max),
+        "maxmemory": "0",
+        "maxmemory-policy": "noeviction",
+        "notify-keyspace-events": "",
+        "port": str(core.settings.port),
+        "proto-max-bulk-len": str(limits.payload_bytes_max),
+        "save": "",
+        "tcp-keepalive": str(limits.keepalive_s),
+        "timeout": "0",
+    }
+    globs = [Glob(argument.lower()) for argument in command[2:]]
+    found = {
+        bulk(name.encode()): bulk(setting.encode())
+        for name, setting in known.items()
+        if any(glob.matches(name.encode()) for glob in globs)
+    }
+    return mapping(found, session.proto)
+
+
+def describer(table: Mapping[bytes, CommandSpec]) -> dict[str, Handler]:
+    """The handlers of COMMAND over the given table, which is complete only after they are made."""
+
+    def named(names: list[bytes]) -> list[CommandSpec | None]:
+        return [_find(table, text_of(name)) for name in names]
+
+    def every() -> list[CommandSpec]:
+        return list({spec.name: spec for spec in table.values()}.values())
+
+    def bare(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+        return array(_info(spec, session.proto) for spec in every())
+
+    def count(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+        return integer(len(every()))
+
+    def list_(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+        return set_of((bulk(spec.name.encode()) for spec in every()), session.proto)
+
+    def infos(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+        specs = named(command[2:]) if len(command) > 2 else every()
+        return array(
+            null_array(session.proto) if spec is None else _info(spec, session.proto) for spec in specs
+        )
+
+    def docs(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+        specs = named(command[2:]) if len(command) > 2 else every()
+        known = {bulk(spec.name.encode()): _docs(spec, session.proto) for spec in specs if spec is not None}
+        return mapping(known, session.proto)
+
+    return {"bare": bare, "count": count, "list": list_, "info": infos, "docs": docs}
+
+
+def helper(container: str, subcommands: Mapping[str, CommandSpec]) -> Handler:
+    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+        lines = [f"{container.upper()} <subcommand> [<arg> [value] ...]. Subcommands are:"]
+        for word, spec in sorted(subcommands.items()):
+            lines += [word.upper(), f"    {spec.summary}"]
+        return array(simple(line) for line in lines)
+
+    return run
+
+
+def _find(table: Mapping[bytes, CommandSpec], name: str) -> CommandSpec | None:
+    container, bar, word = name.lower().partition("|")
+    spec = table.get(container.encode("utf-8", "surrogateescape"))
+    return spec.subcommands.get(word) if spec is not None and bar else spec
+
+
+def _info(spec: CommandSpec, proto: int) -> bytes:
+    to = spec.shard_names_to
+    first, last, step = (1, to, 1) if to is not None else (0, 0, 0)
+    return array(
+        (
+            bulk(spec.name.encode()),
+            integer(spec.arity),
+            set_of(map(simple, spec.flags), proto),
+            integer(first),
+            integer(last),
+            integer(step),
+            set_of(map(simple, spec.categories), proto),
+            array(bulk(tip.encode()) for tip in spec.tips),
+            array(() if to is None else (_key_spec(to, proto),)),
+            array(_info(sub, proto) for sub in spec.subcommands.values()),
+        )
+    )
+
+
+def _key_spec(to: int, proto: int) -> bytes:
+    """Shard channels are routed like keys though they are none, so Redis describes them as such."""
+    last = 0 if to == 1 else to
+
+    def search(kind: str, facts: dict[str, int]) -> bytes:
+        return mapping(
+            {bulk(b"type"): bulk(kind.encode()), bulk(b"spec"): value(dict(facts.items()), proto)}, proto
+        )
+
+    return mapping(
+        {
+            bulk(b"flags"): set_of((simple("not_key"),), proto),
+            bulk(b"begin_search"): search("index", {"index": 1}),
+            bulk(b"find_keys"): search("range", {"lastkey": last, "keystep": 1, "limit": 0}),
+        },
+        proto,
+    )
+
+
+def _docs(spec: CommandSpec, proto: int) -> bytes:
+    facts = {
+        bulk(b"summary"): bulk(spec.summary.encode()),
+        bulk(b"since"): bulk(spec.since.encode()),
+        bulk(b"group"): bulk(spec.group.encode()),
+        bulk(b"complexity"): bulk(spec.complexity.encode()),
+    }
+    if spec.subcommands:
+        facts[bulk(b"subcommands")] = mapping(
+            {bulk(sub.name.encode()): _docs(sub, proto) for sub in spec.subcommands.values()}, proto
+        )
+    return mapping(facts, proto)

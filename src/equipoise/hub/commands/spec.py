@@ -1,0 +1,69 @@
+"""What a command is: how to run it, when it may run, and how COMMAND describes it to clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Deferred, Session
+
+# The reply's bytes (empty if the handler pushed its own), an error's text, or that the reply comes later.
+Outcome = "bytes | str | Deferred"
+Handler = Callable[["HubCore", "Session", list[bytes]], "bytes | str | Deferred"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """One row of the command table. Flags, categories and groups are Redis's words for them."""
+
+    name: str
+    # Number of words with the command itself; negative for a minimum.
+    arity: int
+    run: Handler
+    summary: str
+    since: str
+    group: str
+    flags: tuple[str, ...] = ("loading", "stale")
+    categories: tuple[str, ...] = ("@slow",)
+    complexity: str = "O(1)"
+    # Index of the last name for commands whose names decide the shard; None where names do not.
+    shard_names_to: int | None = None
+    tips: tuple[str, ...] = ()
+    is_open_to_strangers: bool = False
+    runs_while_subscribed: bool = False
+    subcommands: Mapping[str, CommandSpec] = field(default_factory=dict)
+
+
+def dispatch(container: str, subcommands: Mapping[str, CommandSpec]) -> Handler:
+    """A handler that passes the command on to the subcommand its second word names."""
+
+    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+        word = command[1].decode("utf-8", "surrogateescape")
+        spec = subcommands.get(word.lower())
+        if spec is None:
+            return f"ERR unknown subcommand '{word[:128]}'. Try {container.upper()} HELP."
+        session.command = spec.name
+        count = len(command)
+        if count != spec.arity if spec.arity > 0 else count < -spec.arity:
+            return f"ERR wrong number of arguments for '{spec.name}' command"
+        return spec.run(core, session, command)
+
+    return run
+
+
+def text_of(argument: bytes) -> str:
+    return argument.decode("utf-8", "surrogateescape")
+
+
+def parse_integer(argument: bytes) -> int | None:
+    """As Redis reads numbers: an optional minus, digits, nothing else, within 64 bits."""
+    digits = argument[1:] if argument[:1] == b"-" else argument
+    if not (digits.isdigit() and digits.isascii()) or len(digits) > 19:
+        return None
+    if digits[:1] == b"0" and argument != b"0":
+        return None
+    number = int(argument)
+    return number if -(2**63) <= number < 2**63 else None

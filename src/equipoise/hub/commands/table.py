@@ -1,0 +1,275 @@
+"""Every command a hub knows, as data. Arities, flags, categories and groups are those that Redis reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.hub.commands import clients, connection, introspection, pubsub
+from equipoise.hub.commands.spec import CommandSpec, Handler, dispatch
+from equipoise.hub.kinds import Kind
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Deferred, Session
+
+_STRANGERS = ("noscript", "loading", "stale", "fast", "no_auth", "allow_busy")
+_FAST = ("loading", "stale", "fast")
+_QUIET = ("noscript", "loading", "stale")
+_ADMIN = ("admin", "noscript", "loading", "stale")
+_PUBSUB = ("pubsub", "noscript", "loading", "stale")
+_CONNECTION = ("@fast", "@connection")
+_SLOW_CONNECTION = ("@slow", "@connection")
+_SLOW_ADMIN = ("@admin", "@slow", "@dangerous", "@connection")
+
+
+def _greetings() -> list[CommandSpec]:
+    def of(name: str, arity: int, run: Handler, since: str, summary: str) -> CommandSpec:
+        return CommandSpec(
+            name=name,
+            arity=arity,
+            run=run,
+            summary=summary,
+            since=since,
+            group="connection",
+            flags=_STRANGERS,
+            categories=_CONNECTION,
+            is_open_to_strangers=True,
+            runs_while_subscribed=name in ("quit", "reset"),
+        )
+
+    return [
+        of("hello", -1, connection.hello, "6.0.0", "Chooses the protocol version and greets."),
+        of("auth", -2, connection.auth, "1.0.0", "Says who the client is."),
+        of("quit", -1, connection.quit_, "1.0.0", "Ends the connection once all replies are sent."),
+        of("reset", 1, connection.reset, "6.2.0", "Brings the connection back to how it began."),
+    ]
+
+
+def _small_talk() -> list[CommandSpec]:
+    def of(name: str, arity: int, run: Handler, summary: str, **more: object) -> CommandSpec:
+        facts: dict[str, object] = {"flags": _FAST, "categories": _CONNECTION, "group": "connection", **more}
+        return CommandSpec(name=name, arity=arity, run=run, summary=summary, since="1.0.0", **facts)  # type: ignore[arg-type]  # the three facts above, or others of the same types
+
+    return [
+        of(
+            "ping",
+            -1,
+            connection.ping,
+            "Answers, so that the client knows the hub is there.",
+            flags=("fast",),
+            tips=("request_policy:all_shards", "response_policy:all_succeeded"),
+            runs_while_subscribed=True,
+        ),
+        of("echo", 2, connection.echo, "Returns its argument."),
+        of("select", 2, connection.select, "Accepts database 0, the only one."),
+    ]
+
+
+def _subscriptions(kind: Kind, since: str, what: str) -> list[CommandSpec]:
+    shard_names_to = -1 if kind.is_shard else None
+    common = {"since": since, "group": "pubsub", "flags": _PUBSUB, "categories": ("@pubsub", "@slow")}
+    return [
+        CommandSpec(
+            name=kind.subscribed.decode(),
+            arity=-2,
+            run=pubsub.subscriber(kind),
+            summary=f"Subscribes to {what}.",
+            complexity="O(N) in the number of names",
+            shard_names_to=shard_names_to,
+            runs_while_subscribed=True,
+            **common,  # type: ignore[arg-type]  # the four facts above
+        ),
+        CommandSpec(
+            name=kind.unsubscribed.decode(),
+            arity=-1,
+            run=pubsub.unsubscriber(kind),
+            summary=f"Ends subscriptions to {what}, all of them without names.",
+            complexity="O(N) in the number of names",
+            shard_names_to=shard_names_to,
+            runs_while_subscribed=True,
+            **common,  # type: ignore[arg-type]  # the four facts above
+        ),
+    ]
+
+
+def _publishing() -> list[CommandSpec]:
+    facts = {"group": "pubsub", "flags": ("pubsub", *_FAST), "categories": ("@pubsub", "@fast")}
+    cost = "O(N) in the number of subscribers"
+    return [
+        CommandSpec(
+            name="publish",
+            arity=3,
+            run=pubsub.publish,
+            summary="Sends a message to a topic.",
+            since="2.0.0",
+            complexity=cost,
+            **facts,  # type: ignore[arg-type]  # the three facts above
+        ),
+        CommandSpec(
+            name="spublish",
+            arity=3,
+            run=pubsub.spublish,
+            summary="Sends a message to a shard channel.",
+            since="7.0.0",
+            complexity=cost,
+            shard_names_to=1,
+            **facts,  # type: ignore[arg-type]  # the three facts above
+        ),
+    ]
+
+
+def _container(
+    name: str, since: str, group: str, summary: str, subcommands: dict[str, CommandSpec]
+) -> CommandSpec:
+    subcommands["help"] = CommandSpec(
+        name=f"{name}|help",
+        arity=2,
+        run=introspection.helper(name, subcommands),
+        summary="Lists the subcommands.",
+        since="5.0.0",
+        group=group,
+        categories=("@slow", "@connection") if group == "connection" else ("@slow",),
+    )
+    return CommandSpec(
+        name=name,
+        arity=-2,
+        run=dispatch(name, subcommands),
+        summary=summary,
+        since=since,
+        group=group,
+        flags=(),
+        complexity="Depends on the subcommand.",
+        subcommands=subcommands,
+    )
+
+
+def _client() -> CommandSpec:
+    def of(
+        word: str, arity: int, run: Handler, since: str, summary: str, *, admin: bool = False
+    ) -> CommandSpec:
+        return CommandSpec(
+            name=f"client|{word}",
+            arity=arity,
+            run=run,
+            summary=summary,
+            since=since,
+            group="connection",
+            flags=_ADMIN if admin else _QUIET,
+            categories=_SLOW_ADMIN if admin else _SLOW_CONNECTION,
+        )
+
+    rows = [
+        of("id", 2, clients.client_id, "5.0.0", "Returns the connection's number."),
+        of("getname", 2, clients.getname, "2.6.9", "Returns the connection's name."),
+        of("setname", 3, clients.setname, "2.6.9", "Names the connection."),
+        of("setinfo", 4, clients.setinfo, "7.2.0", "Notes the client library and its version."),
+        of("info", 2, clients.info, "6.2.0", "Describes this connection."),
+        of("list", -2, clients.list_, "2.4.0", "Describes all connections.", admin=True),
+        of("kill", -3, clients.kill, "2.4.0", "Ends connections.", admin=True),
+        of("no-evict", 3, clients.no_evict, "7.0.0", "Accepted; a hub evicts nobody.", admin=True),
+        of("no-touch", 3, clients.no_touch, "7.2.0", "Accepted; a hub has no keys."),
+        of("reply", 3, clients.reply, "3.2.0", "Turns replies on, off, or off for one command."),
+    ]
+    table = {spec.name.partition("|")[2]: spec for spec in rows}
+    return _container("client", "2.4.0", "connection", "Commands about connections.", table)
+
+
+def _pubsub() -> CommandSpec:
+    def of(word: str, arity: int, run: Handler, since: str, summary: str) -> CommandSpec:
+        return CommandSpec(
+            name=f"pubsub|{word}",
+            arity=arity,
+            run=run,
+            summary=summary,
+            since=since,
+            group="pubsub",
+            flags=("pubsub", "loading", "stale"),
+            categories=("@pubsub", "@slow"),
+            complexity="O(N) in the number of topics",
+        )
+
+    rows = [
+        of("channels", -2, pubsub.channels, "2.8.0", "Lists topics with subscribers."),
+        of("numsub", -2, pubsub.numsub, "2.8.0", "Counts subscribers of topics."),
+        of("numpat", 2, pubsub.numpat, "2.8.0", "Counts patterns with subscribers."),
+        of("shardchannels", -2, pubsub.shardchannels, "7.0.0", "Lists shard channels with subscribers."),
+        of("shardnumsub", -2, pubsub.shardnumsub, "7.0.0", "Counts subscribers of shard channels."),
+    ]
+    table = {spec.name.partition("|")[2]: spec for spec in rows}
+    return _container("pubsub", "2.8.0", "pubsub", "Commands about topics and subscribers.", table)
+
+
+def _introspection() -> list[CommandSpec]:
+    describe = introspection.describer(COMMANDS)
+
+    def of(word: str, arity: int) -> CommandSpec:
+        return CommandSpec(
+            name=f"command|{word}",
+            arity=arity,
+            run=describe[word],
+            summary=f"COMMAND, in the form called {word}.",
+            since="7.0.0" if word in ("docs", "list") else "2.8.13",
+            group="server",
+            categories=_SLOW_CONNECTION,
+        )
+
+    rows = {"count": of("count", 2), "docs": of("docs", -2), "info": of("info", -2), "list": of("list", -2)}
+    container = _container("command", "2.8.13", "server", "Describes commands.", rows)
+
+    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+        handler = describe["bare"] if len(command) == 1 else container.run
+        return handler(core, session, command)
+
+    config_get = CommandSpec(
+        name="config|get",
+        arity=-3,
+        run=introspection.config_get,
+        summary="Returns settings whose names match.",
+        since="2.0.0",
+        group="server",
+        flags=_ADMIN,
+        categories=("@admin", "@slow", "@dangerous"),
+    )
+    return [
+        CommandSpec(
+            name="info",
+            arity=-1,
+            run=introspection.info,
+            summary="Reports facts and counters of the hub.",
+            since="1.0.0",
+            group="server",
+            categories=("@slow", "@dangerous"),
+            tips=("nondeterministic_output", "request_policy:all_shards", "response_policy:special"),
+        ),
+        CommandSpec(
+            name="command",
+            arity=-1,
+            run=run,
+            summary=container.summary,
+            since=container.since,
+            group=container.group,
+            categories=_SLOW_CONNECTION,
+            tips=("nondeterministic_output_order",),
+            subcommands=rows,
+        ),
+        _container("config", "2.0.0", "server", "Settings, for reading.", {"get": config_get}),
+    ]
+
+
+# By name in lower case and, since most clients shout, in upper case.
+COMMANDS: dict[bytes, CommandSpec] = {}
+
+for _spec in (
+    *_greetings(),
+    *_small_talk(),
+    *_subscriptions(Kind.NAME, "2.0.0", "topics"),
+    *_subscriptions(Kind.PATTERN, "2.0.0", "topics whose names match patterns"),
+    *_subscriptions(Kind.SHARD, "7.0.0", "shard channels"),
+    *_subscriptions(Kind.POSITIONED_NAME, "0.1.0", "topics, with positions"),
+    *_subscriptions(Kind.POSITIONED_PATTERN, "0.1.0", "topics whose names match patterns, with positions"),
+    *_publishing(),
+    _client(),
+    _pubsub(),
+    *_introspection(),
+):
+    COMMANDS[_spec.name.encode()] = COMMANDS[_spec.name.upper().encode()] = _spec

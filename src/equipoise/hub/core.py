@@ -1,0 +1,302 @@
+"""The hub without its sockets: sessions, topics, users, and the one function that publishes.
+
+Pure: time, timers, secret checking and the choice of epochs come from the shell around it, so the simulator runs
+this very code. Everything happens inside callbacks of one event loop; nothing here waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from equipoise.access import Action, User, Users
+from equipoise.hub.admission import Admission
+from equipoise.hub.audience import compile_audience
+from equipoise.hub.backlog import Backlogs, Timer
+from equipoise.hub.commands import COMMANDS, KEY_COMMANDS, CommandSpec
+from equipoise.hub.denial import denial
+from equipoise.hub.session import LINGER_S, NO_WIRE, Deferred, Session, Wire, discard
+from equipoise.hub.settings import HubSettings
+from equipoise.hub.stats import Stats
+from equipoise.hub.subscribing import forget_session, judge_again
+from equipoise.hub.topics import Topic, TopicIndex
+from equipoise.resp import Command
+from equipoise.resp.replies import error
+
+log = logging.getLogger("equipoise.hub")
+
+# Topics looked at in one go by the sweep for idle ones: some 0.2 ms.
+SWEEP_SLICE = 1_000
+
+
+class Shell(Protocol):
+    """What the core needs of the world."""
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+
+    def wall_time(self) -> float:
+        """Seconds since 1970, as far as this machine knows."""
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer: ...
+
+    def verify_secret(self, encoded: str, password: bytes, done: Callable[[bool], None]) -> None:
+        """Check a password beside the loop and call back on it."""
+
+    def memory_bytes(self) -> int:
+        """Of the machine."""
+
+    def resident_bytes(self) -> int:
+        """Of this process; 0 where it cannot be told."""
+
+
+class HubCore:
+    """One hub's state. Owned by the shell, which calls `join`, `Session.receive` and `leave`."""
+
+    def __init__(self, settings: HubSettings, users: Users, shell: Shell) -> None:
+        self.settings = settings
+        self.limits = settings.limits
+        self.users = users
+        self.shell = shell
+        self.now = shell.now
+        self.stats = Stats()
+        self.sessions: dict[int, Session] = {}
+        self._last_id = 0
+        self.started_at = shell.now()
+        # A restart under the same name is a new hub: its epochs lie above those of its former life.
+        self.incarnation = int(shell.wall_time() * 1_000_000)
+        self._last_epoch = self.incarnation
+        self.index = TopicIndex(self.limits.topics_max, self._new_epoch)
+        self.backlogs = Backlogs(
+            self.limits, memory_bytes=shell.memory_bytes(), call_later=shell.call_later, cut=self._cut_slow
+        )
+        self.admission = Admission(self.limits)
+        self._sweep_at = 0
+        self._sweep_timer: Timer | None = None
+
+    # --- sessions
+
+    def open_session(self) -> Session:
+        """A session without a connection yet."""
+        self._last_id += 1
+        return Session(self, self._last_id, self.users.anonymous)
+
+    def join(self, session: Session, wire: Wire, user: User | None = None) -> None:
+        """The session's connection is made; `user` is who its certificate says it is, if it has one."""
+        session.wire = wire
+        session.write = wire.write
+        if user is not None:
+            session.log_in(user)
+        self.sessions[session.id] = session
+        self.stats.connections += 1
+        if session.user is None:
+            self.expect_login(session)
+
+    def expect_login(self, session: Session) -> None:
+        """Give a stranger a moment to say who it is."""
+        self.shell.call_later(self.limits.unauthenticated_s, self._cut_if_stranger, session)
+
+    def leave(self, session: Session) -> None:
+        """Stop serving the session; send what it is owed, then close."""
+        if session.is_closing:
+            return
+        session.is_closing = True
+        backlog = self.backlogs.lagging.get(session)
+        if backlog is not None:
+            for piece, _, _ in backlog.pieces:
+                session.wire.write(piece)
+            backlog.pieces.clear()
+        self._forget(session, is_slow=False)
+        session.wire.close()
+        self.shell.call_later(LINGER_S, session.wire.abort)
+
+    def cut(self, session: Session, reason: str, *, is_slow: bool = False) -> None:
+        """End the session at once. Its client finds the connection closed, without a word, as with Redis."""
+        if session.is_closing:
+            return
+        log.warning("cut client id=%d addr=%s: %s", session.id, session.address, reason)
+        session.is_closing = True
+        self._forget(session, is_slow=is_slow)
+        session.wire.abort()
+
+    def lost(self, session: Session) -> None:
+        """The session's connection is gone, whoever ended it."""
+        if not session.is_closing:
+            session.is_closing = True
+            self._forget(session, is_slow=False)
+        session.wire = NO_WIRE
+
+    def _forget(self, session: Session, *, is_slow: bool) -> None:
+        session.write = discard
+        self.backlogs.discard(session, is_cut=is_slow)
+        forget_session(self, session)
+        self.sessions.pop(session.id, None)
+
+    def _cut_slow(self, session: Session, reason: str) -> None:
+        self.cut(session, reason, is_slow=True)
+
+    def _cut_if_stranger(self, session: Session) -> None:
+        if session.user is None:
+            self.cut(session, "it did not authenticate in time")
+
+    # --- commands
+
+    def execute(self, session: Session, command: Command) -> bytes | Deferred:
+        """One command's reply; empty if it has none or has pushed its own."""
+        self.stats.commands += 1
+        spec = COMMANDS.get(command[0]) or COMMANDS.get(command[0].lower())
+        if spec is None:
+            return self._refuse(session, unknown_command(command))
+        session.command = spec.name
+        problem = self._objection(session, spec, command)
+        if problem is not None:
+            return self._refuse(session, problem)
+        reply = spec.run(self, session, command)
+        if type(reply) is str:
+            return self._refuse(session, reply)
+        return reply  # type: ignore[return-value]  # a handler's str is an error text, dealt with above
+
+    def _refuse(self, session: Session, text: str) -> bytes:
+        self.stats.errors += 1
+        if text.startswith("NOPERM"):
+            self.stats.denied += 1
+        return error(text)
+
+    def _objection(self, session: Session, spec: CommandSpec, command: Command) -> str | None:
+        """Why the command may not run now. Redis asks in this order too."""
+        count = len(command)
+        if count != spec.arity if spec.arity > 0 else count < -spec.arity:
+            return f"ERR wrong number of arguments for '{spec.name}' command"
+        if session.user is None and not spec.is_open_to_strangers:
+            return "NOAUTH Authentication required."
+        if session.proto == 2 and not spec.runs_while_subscribed and session.is_subscribed:
+            return (
+                f"ERR Can't execute '{spec.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+                "RESET are allowed in this context"
+            )
+        return None
+
+    # --- publishing
+
+    def topic_to_publish(self, session: Session, name: bytes) -> Topic | str:
+        """The topic, made if need be, or why the session may not publish to it."""
+        topic = self.index.topics.get(name)
+        if self.users.is_open:
+            if topic is not None:
+                return topic
+        elif not session.may(Action.PUBLISH, name):
+            return denial(session, Action.PUBLISH, name)
+        return topic or self.new_topic(session, name)
+
+    def new_topic(self, session: Session, name: bytes, *, is_shard: bool = False) -> Topic | str:
+        if len(name) > self.limits.topic_bytes_max:
+            return f"ERR topic name longer than {self.limits.topic_bytes_max} bytes (topic_bytes_max)"
+        if not session.may(Action.CREATE, name):
+            return denial(session, Action.CREATE, name)
+        topic = self.index.create(name, is_shard=is_shard)
+        if topic is None:
+            return f"ERR this hub has {self.limits.topics_max} topics in use already (topics_max)"
+        if self._sweep_timer is None:
+            self._schedule_sweep()
+        return topic
+
+    def publish(self, topic: Topic, payloads: Sequence[bytes]) -> int:
+        """Number a run of messages and write it to everybody concerned; receivers of each message.
+
+        The hot path: per delivery one call of a transport's `write`, per message nothing but its share of
+        encoding. Keep it that way.
+        """
+        audience = topic.audience
+        if audience is None or audience.version != self.index.version:
+            audience = topic.audience = compile_audience(topic, self.index)
+        count = len(payloads)
+        first = topic.n + 1
+        topic.n += count
+        topic.bytes_in += sum(map(len, payloads))
+        stats, backlogs = self.stats, self.backlogs
+        stats.published += count
+        receivers = audience.receivers
+        if not receivers:
+            return 0
+        topic.delivered += receivers * count
+        stats.delivered += receivers * count
+        is_anyone_lagging = bool(backlogs.lagging)
+        for encode, frames, sessions in audience.groups:
+            data = encode(first, payloads)
+            stats.output_bytes += len(data) * len(sessions)
+            if is_anyone_lagging:
+                backlogs.topic, backlogs.messages = topic, frames * count
+            for session in sessions:
+                write = session.write
+                write(data)
+        backlogs.topic, backlogs.messages = None, 0
+        return receivers
+
+    # --- users
+
+    def reload_users(self, users: Users) -> None:
+        """Judge everybody who is connected by the new rules, at once."""
+        if users.version == self.users.version:
+            return
+        former, self.users = self.users, users
+        for session in list(self.sessions.values()):
+            self._judge(session, former)
+
+    def _judge(self, session: Session, former: Users) -> None:
+        if session.user is None:
+            return
+        user = users_successor(session.user, self.users)
+        if user is None:
+            self.cut(session, f"user {session.user.name!r} is gone or has a new secret")
+            return
+        session.user = user
+        self.stats.revoked += judge_again(self, session)
+
+    # --- topics that nobody uses
+
+    def _schedule_sweep(self) -> None:
+        self._sweep_timer = self.shell.call_later(self.limits.topic_idle_s, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweep_timer = None
+        self._sweep_at = self.index.sweep(self._sweep_at, SWEEP_SLICE)
+        if self._sweep_at:
+            self._sweep_timer = self.shell.call_later(0, self._sweep)
+        elif self.index.topics:
+            self._schedule_sweep()
+
+    def close(self) -> None:
+        """End all sessions and timers."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for session in list(self.sessions.values()):
+            self.leave(session)
+
+    def _new_epoch(self) -> int:
+        self._last_epoch = max(self._last_epoch + 1, int(self.shell.wall_time() * 1_000_000))
+        return self._last_epoch
+
+
+def users_successor(user: User, users: Users) -> User | None:
+    """The same user under new rules; None if it is not the same any more."""
+    successor = users.get(user.name)
+    if successor is None or successor.secret != user.secret:
+        return users.anonymous if user.is_anonymous else None
+    return successor
+
+
+def unknown_command(command: Command) -> str:
+    """Redis's words, with its preview of the arguments; its own commands for keys get an explanation."""
+    name = command[0].decode("utf-8", "surrogateescape")
+    if command[0].lower() in KEY_COMMANDS:
+        return (
+            f"ERR '{name}' works on keys and values, and this is a pub/sub hub that keeps none; "
+            "use SUBSCRIBE, PUBLISH and their kin here, and a Redis server for data"
+        )
+    preview = ""
+    for argument in command[1:]:
+        if len(preview) >= 128:
+            break
+        preview += f"'{argument[: 128 - len(preview)].decode('utf-8', 'surrogateescape')}' "
+    return f"ERR unknown command '{name[:128]}', with args beginning with: {preview}"

@@ -1,0 +1,131 @@
+"""The text of INFO: Redis's sections with the fields that mean something here, and one of our own."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import TYPE_CHECKING
+
+from equipoise import __version__
+from equipoise.access import Action
+from equipoise.hub.commands.connection import REDIS_VERSION
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Session
+
+# Topics with cuts that INFO lists, the worst first; the rest is in the sums.
+TOPICS_SHOWN_MAX = 64
+
+
+def render_info(core: HubCore, session: Session, wanted: set[str]) -> str:
+    parts = []
+    for name, facts_of in SECTIONS.items():
+        if name in wanted:
+            lines = [f"# {name.capitalize()}", *(f"{key}:{fact}" for key, fact in facts_of(core).items())]
+            if name == "equipoise":
+                lines += _topic_lines(core, session)
+            parts.append("\r\n".join(lines) + "\r\n")
+    return "\r\n".join(parts)
+
+
+def _server(core: HubCore) -> dict[str, object]:
+    uptime_s = int(core.now() - core.started_at)
+    return {
+        "redis_version": REDIS_VERSION,
+        "redis_mode": "standalone",
+        "equipoise_version": __version__,
+        "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "arch_bits": 64,
+        "process_id": os.getpid(),
+        "run_id": f"{core.incarnation:040x}",
+        "tcp_port": core.settings.port,
+        "server_time_usec": int(core.shell.wall_time() * 1_000_000),
+        "uptime_in_seconds": uptime_s,
+        "uptime_in_days": uptime_s // 86_400,
+    }
+
+
+def _clients(core: HubCore) -> dict[str, object]:
+    return {
+        "connected_clients": len(core.sessions),
+        "maxclients": core.limits.connections_max,
+        "blocked_clients": 0,
+        "pubsub_clients": sum(session.is_subscribed for session in core.sessions.values()),
+    }
+
+
+def _memory(core: HubCore) -> dict[str, object]:
+    resident_bytes = core.shell.resident_bytes()
+    return {
+        "used_memory": resident_bytes,
+        "used_memory_rss": resident_bytes,
+        "total_system_memory": core.shell.memory_bytes(),
+        "maxmemory": 0,
+        "maxmemory_policy": "noeviction",
+        "mem_clients_normal": core.backlogs.bytes,
+    }
+
+
+def _persistence(core: HubCore) -> dict[str, object]:
+    """ioredis asks this before it is ready."""
+    return {"loading": 0, "rdb_changes_since_last_save": 0, "aof_enabled": 0}
+
+
+def _stats(core: HubCore) -> dict[str, object]:
+    stats, index = core.stats, core.index
+    return {
+        "total_connections_received": stats.connections,
+        "total_commands_processed": stats.commands,
+        "total_net_input_bytes": stats.input_bytes,
+        "total_net_output_bytes": stats.output_bytes,
+        "rejected_connections": stats.connections_refused,
+        "total_error_replies": stats.errors,
+        "acl_access_denied_auth": stats.logins_failed,
+        "acl_access_denied_channel": stats.denied,
+        "pubsub_channels": sum(1 for topic in index.topics.values() if topic.members),
+        "pubsub_patterns": len(index.patterns),
+        "pubsubshard_channels": len(index.shards),
+    }
+
+
+def _equipoise(core: HubCore) -> dict[str, object]:
+    stats, backlogs = core.stats, core.backlogs
+    return {
+        "hub": core.settings.name,
+        "incarnation": core.incarnation,
+        "access_version": core.users.version,
+        "topics": len(core.index.topics),
+        "topics_forgotten": core.index.forgotten,
+        "published": stats.published,
+        "delivered": stats.delivered,
+        "clients_lagging": len(backlogs.lagging),
+        "unsent_bytes": backlogs.bytes,
+        "cuts": backlogs.cuts,
+        "drops": backlogs.drops,
+        "protocol_errors": stats.protocol_errors,
+        "connections_paced": stats.connections_paced,
+        "subscriptions_revoked": stats.revoked,
+    }
+
+
+def _topic_lines(core: HubCore, session: Session) -> list[str]:
+    """One line for each topic whose subscribers were cut or lost messages, as far as the session may see it."""
+    hurt = [topic for topic in core.index.topics.values() if topic.cuts or topic.drops]
+    hurt.sort(key=lambda topic: (-topic.drops, topic.name))
+    return [
+        f"topic:{topic.name.decode('utf-8', 'backslashreplace')!r}:cuts={topic.cuts},drops={topic.drops},"
+        f"published={topic.n},delivered={topic.delivered}"
+        for topic in hurt[:TOPICS_SHOWN_MAX]
+        if session.may(Action.SUBSCRIBE, topic.name) or session.may(Action.PUBLISH, topic.name)
+    ]
+
+
+SECTIONS = {
+    "server": _server,
+    "clients": _clients,
+    "memory": _memory,
+    "persistence": _persistence,
+    "stats": _stats,
+    "equipoise": _equipoise,
+}

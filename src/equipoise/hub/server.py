@@ -1,0 +1,253 @@
+"""The hub's shell: sockets, clocks, certificates. The only file of the hub that meets the event loop.
+
+Runs on uvloop, on asyncio's own loop and on the simulated one alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from equipoise.access import User, Users
+from equipoise.errors import SettingsError
+from equipoise.hub.admission import is_loopback
+from equipoise.hub.backlog import Timer
+from equipoise.hub.core import HubCore
+from equipoise.hub.logins import Logins
+from equipoise.hub.session import Session
+from equipoise.hub.settings import HubSettings, Tls
+from equipoise.resp.replies import error
+
+log = logging.getLogger("equipoise.hub")
+
+# Connections waiting in the kernel to be accepted; as Redis asks for.
+ACCEPT_BACKLOG = 511
+
+
+class Hub:
+    """One hub. `start`, then `port` says where it listens; `stop` ends it."""
+
+    def __init__(
+        self,
+        settings: HubSettings,
+        users: Users | None = None,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self.settings = settings
+        self.port = 0
+        self.tls_port: int | None = None
+        self._users = Users.open() if users is None else users
+        self._wall_clock = wall_clock
+        self._rng = rng or random.SystemRandom()
+        self._executor = executor
+        self._owned_executor: ThreadPoolExecutor | None = None
+        self._servers: list[asyncio.AbstractServer] = []
+        self._core: HubCore | None = None
+
+    @property
+    def core(self) -> HubCore:
+        assert self._core is not None, "the hub has not been started"
+        return self._core
+
+    async def start(self) -> None:
+        """Listen. Raises SettingsError if the settings would expose an unprotected hub, OSError if the port
+        is taken."""
+        settings = self.settings
+        check_exposure(settings, self._users)
+        loop = asyncio.get_running_loop()
+        executor = self._executor
+        if executor is None and not self._users.is_open:
+            executor = self._owned_executor = ThreadPoolExecutor(settings.limits.authentications_max)
+        logins = Logins(executor, self._rng.randbytes(32))
+        self._core = HubCore(settings, self._users, LoopShell(loop, self._wall_clock, logins))
+        plain = await self._listen(loop, settings.port, None)
+        self.port = plain.sockets[0].getsockname()[1]
+        if settings.tls.port is not None:
+            tls = await self._listen(loop, settings.tls.port, tls_context(settings.tls))
+            self.tls_port = tls.sockets[0].getsockname()[1]
+
+    async def _listen(
+        self, loop: asyncio.AbstractEventLoop, port: int, context: ssl.SSLContext | None
+    ) -> asyncio.Server:
+        core = self.core
+        server = await loop.create_server(
+            lambda: Connection(core), self.settings.host, port, ssl=context, backlog=ACCEPT_BACKLOG
+        )
+        self._servers.append(server)
+        return server
+
+    def reload_users(self, users: Users) -> None:
+        """Apply new access rules to everybody, connected or not."""
+        self._users = users
+        self.core.reload_users(users)
+
+    async def stop(self) -> None:
+        """Stop listening, then end every connection once its replies are sent."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        if self._core is not None:
+            self._core.close()
+            shell = self._core.shell
+            assert isinstance(shell, LoopShell)
+            shell.logins.close()
+        if self._owned_executor is not None:
+            self._owned_executor.shutdown(wait=False, cancel_futures=True)
+        # One turn of the loop lets transports with nothing left to send close.
+        await asyncio.sleep(0)
+
+
+class LoopShell:
+    """The world, as the running loop and the operating system present it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, wall_clock: Callable[[], float], logins: Logins
+    ) -> None:
+        self.now = loop.time
+        self.wall_time = wall_clock
+        self.call_later: Callable[..., Timer] = loop.call_later
+        self.logins = logins
+        self.verify_secret = logins.check
+
+    def memory_bytes(self) -> int:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+    def resident_bytes(self) -> int:
+        try:
+            return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return 0
+
+
+class Connection(asyncio.Protocol):
+    """Glue between a transport and its session. The transport calls the session's `receive` directly."""
+
+    __slots__ = ("_address", "_core", "_session", "data_received")
+
+    def __init__(self, core: HubCore) -> None:
+        self._core = core
+        self._session = core.open_session()
+        self._address: str | None = None
+        # An attribute instead of a method saves a call per chunk; transports look it up by name.
+        self.data_received = self._session.receive  # type: ignore[method-assign]  # meant, see above
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        core = self._core
+        address, session = _host_of(transport.get_extra_info("peername")), self._session
+        refusal = core.admission.refusal(address)
+        if refusal is not None:
+            core.stats.connections_refused += 1
+            session.is_closing = True
+            transport.write(error(refusal))
+            transport.close()
+            return
+        self._address = address
+        wait_s = core.admission.admit(address, core.now())
+        session.address = _format_address(transport.get_extra_info("peername"))
+        session.local_address = _format_address(transport.get_extra_info("sockname"))
+        _tune(transport.get_extra_info("socket"), core.limits.keepalive_s)
+        core.join(session, transport, _certified_user(core, transport))
+        if wait_s > 0:
+            core.stats.connections_paced += 1
+            transport.pause_reading()
+            core.shell.call_later(wait_s, _resume, session)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._core.lost(self._session)
+        if self._address is not None:
+            self._core.admission.release(self._address)
+            self._address = None
+
+    def eof_received(self) -> bool:
+        """A client that closes its side has gone: half-open subscribers would wait for messages for ever."""
+        return False
+
+    def pause_writing(self) -> None:
+        self._core.backlogs.pause(self._session)
+
+    def resume_writing(self) -> None:
+        self._core.backlogs.resume(self._session)
+
+
+def check_exposure(settings: HubSettings, users: Users) -> None:
+    if users.is_open and not settings.insecure and not is_loopback(settings.host):
+        raise SettingsError(
+            f"refusing to listen on {settings.host} without users: anybody there could read and publish "
+            "everything. Give --users FILE (see `equipoise users add --help`), listen on 127.0.0.1, or accept "
+            "the risk with --insecure"
+        )
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """Raises SettingsError that names the file at fault."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ssl.SSLError) as problem:
+        raise SettingsError(
+            f"tls.certificate {tls.certificate} and tls.key {tls.key} do not work: {problem}"
+        ) from problem
+    if tls.client_ca:
+        try:
+            context.load_verify_locations(tls.client_ca)
+        except (OSError, ssl.SSLError) as problem:
+            raise SettingsError(f"tls.client_ca {tls.client_ca} does not work: {problem}") from problem
+        context.verify_mode = ssl.CERT_REQUIRED if tls.client_certificate_is_required else ssl.CERT_OPTIONAL
+    return context
+
+
+def _resume(session: Session) -> None:
+    if not session.is_closing:
+        session.wire.resume_reading()
+
+
+def _certified_user(core: HubCore, transport: asyncio.Transport) -> User | None:
+    certificate = transport.get_extra_info("peercert")
+    if not certificate:
+        return None
+    for group in certificate.get("subject", ()):
+        for key, value in group:
+            if key == "commonName":
+                user = core.users.by_certificate(value)
+                if user is not None:
+                    return user
+    return None
+
+
+def _tune(sock: socket.socket | None, keepalive_s: int) -> None:
+    """Find dead peers: probe silent ones, and give up on unacknowledged data after as long."""
+    if sock is None:
+        return
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, keepalive_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 2 * keepalive_s * 1_000)
+    except OSError as problem:
+        log.debug("keepalive not set: %s", problem)
+
+
+def _host_of(peername: Any) -> str:
+    return str(peername[0]) if isinstance(peername, tuple) and peername else ""
+
+
+def _format_address(name: Any) -> str:
+    if not isinstance(name, tuple) or len(name) < 2:
+        return ""
+    host = f"[{name[0]}]" if ":" in str(name[0]) else name[0]
+    return f"{host}:{name[1]}"

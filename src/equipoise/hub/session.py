@@ -1,0 +1,275 @@
+"""One client's connection as the hub sees it: commands in, replies and deliveries out.
+
+The session owns the order of what its client sees. Replies of one batch of commands are written together; before
+a command that may deliver to this very client, what has been answered so far goes first.
+
+Pure: bytes come in through `receive`, go out through `write`, and time is the hub's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.access import Action, User
+from equipoise.hub.kinds import Kind
+from equipoise.resp import Command, PublishRun, RequestReader
+from equipoise.resp.replies import error, integer
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.topics import Pattern, Topic
+
+# How long a client may take to read its last replies after QUIT or a protocol error, in seconds.
+LINGER_S = 5.0
+
+
+class Wire(Protocol):
+    """What a session needs of its transport; asyncio's transports have it."""
+
+    def write(self, data: bytes, /) -> object: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+
+
+class Replies(Enum):
+    """CLIENT REPLY."""
+
+    ON = "on"
+    OFF = "off"
+    # The next command's reply is left out, then ON again.
+    SKIP_NEXT = "skip"
+
+
+class Deferred:
+    """Returned by a command whose reply comes later through `Session.settle`."""
+
+
+DEFERRED = Deferred()
+
+
+class Session:
+    """Created and ended by HubCore; `subscriptions` changes only through hub/subscribing.py."""
+
+    __slots__ = (
+        "_core",
+        "_deferred",
+        "_output_bytes",
+        "_reader",
+        "_replies",
+        "address",
+        "command",
+        "created_at",
+        "id",
+        "input_bytes",
+        "is_closing",
+        "is_never_evicted",
+        "last_at",
+        "lib_name",
+        "lib_version",
+        "local_address",
+        "name",
+        "proto",
+        "reply_mode",
+        "subscriptions",
+        "user",
+        "wire",
+        "write",
+    )
+
+    def __init__(self, core: HubCore, session_id: int, user: User | None) -> None:
+        self._core = core
+        self.id = session_id
+        # None until the client has said who it is, where it must.
+        self.user = user
+        self.proto = 2
+        self.name = b""
+        self.lib_name = b""
+        self.lib_version = b""
+        self.address = self.local_address = ""
+        self.created_at = self.last_at = core.now()
+        self.command = ""
+        self.reply_mode = Replies.ON
+        self.is_closing = False
+        self.is_never_evicted = False
+        self.input_bytes = 0
+        # By kind and name; None until the first, since most connections of a fleet only publish.
+        self.subscriptions: dict[Kind, dict[bytes, Topic | Pattern]] | None = None
+        self.wire: Wire = NO_WIRE
+        # The transport's own write, or a backlog's `hold` while the transport is full.
+        self.write: Callable[[bytes], object] = discard
+        self._reader = RequestReader(core.limits.of_requests(is_authenticated=user is not None))
+        self._replies: list[bytes] = []
+        self._output_bytes = 0
+        # Commands that wait behind one whose reply comes later.
+        self._deferred: list[Command] | None = None
+
+    # --- in
+
+    def receive(self, data: bytes) -> None:
+        """Execute what is complete in the client's bytes. Never raises for anything they contain."""
+        if self.is_closing:
+            return
+        core = self._core
+        self.last_at = core.now()
+        core.stats.input_bytes += len(data)
+        batch = self._reader.feed(data)
+        if self.user is None:
+            self.input_bytes += len(data)
+            if self.input_bytes > core.limits.unauthenticated_input_bytes_max:
+                core.cut(self, "it sent too much before AUTH")
+                return
+        if type(batch) is PublishRun:
+            if self.user is not None and self._deferred is None and self._takes_runs():
+                self._publish_run(batch)
+            else:
+                self._execute([[b"PUBLISH", batch.topic, payload] for payload in batch.payloads])
+        elif batch:
+            self._execute(batch)  # type: ignore[arg-type]  # the other side of the union, narrowed by `type is`
+        if self._reader.error is not None:
+            self._fail(self._reader.error)
+        elif self._reader.buffered_bytes > core.limits.input_bytes_max:
+            self._fail("Protocol error: request larger than the input limit")
+
+    def settle(self, reply: bytes) -> None:
+        """The reply of a deferred command has come; go on with what waited behind it."""
+        waiting, self._deferred = self._deferred, None
+        if self.is_closing or waiting is None:
+            return
+        self.wire.resume_reading()
+        self.reply(reply)
+        self._execute(waiting)
+
+    # --- out
+
+    def reply(self, reply: bytes) -> None:
+        if self.reply_mode is Replies.ON:
+            self._replies.append(reply)
+
+    def push(self, frame: bytes) -> None:
+        """Like a reply in order, but CLIENT REPLY does not silence it."""
+        self._replies.append(frame)
+
+    def flush(self) -> None:
+        """Write the replies gathered so far."""
+        replies = self._replies
+        if not replies:
+            return
+        data = replies[0] if len(replies) == 1 else b"".join(replies)
+        replies.clear()
+        if self.user is None:
+            self._output_bytes += len(data)
+            if self._output_bytes > self._core.limits.unauthenticated_output_bytes_max:
+                self._core.cut(self, "its replies before AUTH exceeded unauthenticated_output_bytes_max")
+                return
+        self.write(data)
+
+    def finish(self) -> None:
+        """Close once everything written has been sent, or after a while."""
+        self.flush()
+        self._core.leave(self)
+
+    # --- who
+
+    def log_in(self, user: User) -> None:
+        self.user = user
+        self._reader.limits = self._core.limits.of_requests(is_authenticated=True)
+
+    def log_out(self) -> None:
+        """Back to who a new connection is."""
+        self.user = self._core.users.anonymous
+        self._reader.limits = self._core.limits.of_requests(is_authenticated=self.user is not None)
+        if self.user is None:
+            self._core.expect_login(self)
+
+    def may(self, action: Action, name: bytes) -> bool:
+        return self._core.users.is_open or (self.user is not None and self.user.may(action, name))
+
+    @property
+    def is_unrestricted(self) -> bool:
+        return self._core.users.is_open
+
+    @property
+    def is_operator(self) -> bool:
+        return self._core.users.is_open or (self.user is not None and self.user.is_operator)
+
+    def subscription_count(self, counted_with: str) -> int:
+        if self.subscriptions is None:
+            return 0
+        return sum(
+            len(names) for kind, names in self.subscriptions.items() if kind.counted_with == counted_with
+        )
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self.subscriptions is not None and any(self.subscriptions.values())
+
+    # --- inside
+
+    def _takes_runs(self) -> bool:
+        """Whether nothing distinguishes a run of publishes from its messages one by one.
+
+        A subscriber may be its own audience, and then sees each delivery before the reply to its publish.
+        """
+        return self.subscriptions is None and self.reply_mode is Replies.ON
+
+    def _publish_run(self, run: PublishRun) -> None:
+        core = self._core
+        count = len(run.payloads)
+        core.stats.commands += count
+        self.command = "publish"
+        topic = core.topic_to_publish(self, run.topic)
+        if isinstance(topic, str):
+            self.write(error(topic) * count)
+            return
+        self.write(integer(core.publish(topic, run.payloads)) * count)
+
+    def _execute(self, commands: list[Command]) -> None:
+        if self._deferred is not None:
+            self._deferred.extend(commands)
+            return
+        execute = self._core.execute
+        for i, command in enumerate(commands):
+            mode = self.reply_mode
+            reply = execute(self, command)
+            if reply is DEFERRED:
+                self._deferred = commands[i + 1 :]
+                self.wire.pause_reading()
+                break
+            if reply and mode is Replies.ON:
+                self._replies.append(reply)  # type: ignore[arg-type]  # DEFERRED has been dealt with above
+            elif mode is Replies.SKIP_NEXT and self.reply_mode is Replies.SKIP_NEXT:
+                self.reply_mode = Replies.ON
+            if self.is_closing:
+                return
+        self.flush()
+
+    def _fail(self, text: str) -> None:
+        if self.is_closing:
+            return
+        self._core.stats.protocol_errors += 1
+        self._replies.append(error("ERR " + text))
+        self.finish()
+
+
+def discard(data: bytes) -> None:
+    """The `write` of a session without a transport."""
+
+
+class _NoWire:
+    """Before the connection is made and after it is lost."""
+
+    def write(self, data: bytes, /) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+NO_WIRE = _NoWire()

@@ -1,0 +1,24 @@
+"""What a hub counts about itself, for INFO and telemetry. Counters only grow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Stats:
+    """Plain integers, changed in place by whoever does the counted thing."""
+
+    connections: int = 0
+    connections_refused: int = 0
+    connections_paced: int = 0
+    commands: int = 0
+    errors: int = 0
+    protocol_errors: int = 0
+    denied: int = 0
+    logins_failed: int = 0
+    input_bytes: int = 0
+    output_bytes: int = 0
+    published: int = 0
+    delivered: int = 0
+    revoked: int = 0

@@ -1,0 +1,156 @@
+"""Subscribe and unsubscribe, for all five kinds alike; and what a change of rules does to subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.access import Action
+from equipoise.hub.denial import denial
+from equipoise.hub.kinds import Kind
+from equipoise.hub.topics import Pattern, Topic
+from equipoise.model import Glob
+from equipoise.resp.replies import bulk, integer, null, push
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Session
+
+
+def subscribe(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> str | None:
+    """Subscribe to each name in turn and push an answer for each; an error text for the first that may not be.
+
+    As in Redis, permissions are judged for all names before any is subscribed to.
+    """
+    problem = _objection(core, session, kind, names)
+    if problem is not None:
+        return problem
+    for name in names:
+        target = _attach(core, session, kind, name)
+        if isinstance(target, str):
+            return target
+        facts = [bulk(kind.subscribed), bulk(name), integer(session.subscription_count(kind.counted_with))]
+        if kind is Kind.POSITIONED_NAME and isinstance(target, Topic):
+            facts += [integer(target.epoch), integer(target.n)]
+        session.push(push(facts, session.proto))
+    return None
+
+
+def unsubscribe(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> None:
+    """End the named subscriptions, or all of the kind; one push for each, or one with null if there is none."""
+    names = names or list((session.subscriptions or {}).get(kind, {}))
+    for name in names:
+        _detach(core, session, kind, name)
+        _push_unsubscribed(session, kind, bulk(name))
+    if not names:
+        _push_unsubscribed(session, kind, null(session.proto))
+    _forget_if_empty(session)
+
+
+def forget_session(core: HubCore, session: Session) -> None:
+    """The session ends: leave every topic and pattern without a word."""
+    for kind, held in (session.subscriptions or {}).items():
+        for name in list(held):
+            _detach(core, session, kind, name)
+    session.subscriptions = None
+
+
+def renew_forms(core: HubCore, session: Session) -> None:
+    """The session's protocol changed: its topics have to encode for it anew."""
+    for kind, held in (session.subscriptions or {}).items():
+        if kind.is_pattern:
+            core.index.version += bool(held)
+            continue
+        for target in held.values():
+            if isinstance(target, Topic):
+                target.audience = None
+
+
+def judge_again(core: HubCore, session: Session) -> int:
+    """Take away the subscriptions that the session's user may no longer have; how many those were.
+
+    The client is told with the same push that answers an unsubscription. What waits for it in the hub is
+    dropped; bytes that the kernel has cannot be called back.
+    """
+    revoked = 0
+    for kind, held in list((session.subscriptions or {}).items()):
+        for name, target in list(held.items()):
+            if _may_subscribe(session, kind, name):
+                continue
+            if isinstance(target, Topic):
+                core.backlogs.revoke(session, target)
+            _detach(core, session, kind, name)
+            _push_unsubscribed(session, kind, bulk(name))
+            revoked += 1
+    # A pattern that still stands may reach fewer topics than before.
+    core.index.version += 1
+    _forget_if_empty(session)
+    session.flush()
+    return revoked
+
+
+def _objection(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> str | None:
+    limits = core.limits
+    for name in names:
+        if kind.is_pattern:
+            if len(name) > limits.pattern_bytes_max:
+                return f"ERR pattern longer than {limits.pattern_bytes_max} bytes (pattern_bytes_max)"
+            if Glob(name).wildcards > limits.pattern_wildcards_max:
+                most = limits.pattern_wildcards_max
+                return f"ERR pattern with more than {most} wildcards (pattern_wildcards_max)"
+        if not _may_subscribe(session, kind, name):
+            return denial(session, Action.SUBSCRIBE, name)
+    held = sum(map(len, (session.subscriptions or {}).values()))
+    if held + len(names) > limits.subscriptions_max:
+        return f"ERR more than {limits.subscriptions_max} subscriptions on one connection (subscriptions_max)"
+    return None
+
+
+def _may_subscribe(session: Session, kind: Kind, name: bytes) -> bool:
+    if not kind.is_pattern:
+        return session.may(Action.SUBSCRIBE, name)
+    return session.is_unrestricted or (
+        session.user is not None and session.user.may_pattern(Action.SUBSCRIBE, name)
+    )
+
+
+def _attach(core: HubCore, session: Session, kind: Kind, name: bytes) -> Topic | Pattern | str:
+    if session.subscriptions is None:
+        session.subscriptions = {}
+    held = session.subscriptions.setdefault(kind, {})
+    known = held.get(name)
+    if known is not None:
+        return known
+    target: Topic | Pattern
+    if kind.is_pattern:
+        target = core.index.add_pattern_member(name, session, kind)
+    else:
+        topic = core.index.find(name, is_shard=kind.is_shard) or core.new_topic(
+            session, name, is_shard=kind.is_shard
+        )
+        if isinstance(topic, str):
+            _forget_if_empty(session)
+            return topic
+        core.index.add_member(topic, session, kind)
+        target = topic
+    held[name] = target
+    return target
+
+
+def _detach(core: HubCore, session: Session, kind: Kind, name: bytes) -> None:
+    target = (session.subscriptions or {}).get(kind, {}).pop(name, None)
+    if isinstance(target, Pattern):
+        core.index.remove_pattern_member(target, session, kind)
+    elif target is not None:
+        core.index.remove_member(target, session, kind)
+        core.index.release(target)
+
+
+def _push_unsubscribed(session: Session, kind: Kind, name: bytes) -> None:
+    count = integer(session.subscription_count(kind.counted_with))
+    session.push(push((bulk(kind.unsubscribed), name, count), session.proto))
+
+
+def _forget_if_empty(session: Session) -> None:
+    """A session without subscriptions goes back to the fast way of publishing."""
+    if session.subscriptions is not None and not any(session.subscriptions.values()):
+        session.subscriptions = None

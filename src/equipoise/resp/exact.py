@@ -1,0 +1,184 @@
+"""One request at a time, exactly: the limits, the inline form and the error texts of Redis.
+
+This is the parser of last resort: it sees first bytes that are not `*`, headers that announce much, unfinished
+frames and garbage. It never allocates from an announced number, and tells how many bytes an unfinished frame
+will at least have, so that a large payload arriving in pieces is parsed once and not once per piece.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Redis names POST and Host: as signs of a browser being used against it; the rest is what browsers also send.
+_HTTP_VERBS = frozenset((b"POST", b"PUT", b"HEAD", b"OPTIONS", b"CONNECT", b"PATCH", b"HOST:"))
+_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
+_SPACES = b" \t\n\r\v\f\0"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """What one request may be. `is_authenticated` only chooses between Redis's two wordings."""
+
+    args_max: int
+    payload_bytes_max: int
+    header_bytes_max: int
+    inline_bytes_max: int
+    is_authenticated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """A count or length line: its number, None if it is none, and the index after it."""
+
+    number: int | None
+    end: int
+
+
+class _TooLong:
+    """A header line without an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """The frame goes on. It cannot be complete before it has `needed_bytes`, counted from its start."""
+
+    needed_bytes: int
+
+
+Outcome = tuple[list[bytes], int] | Incomplete | str
+
+
+def parse_request(data: bytes, start: int, limits: RequestLimits) -> Outcome:
+    """The request at `start` and the index after it; or that it is unfinished; or what is wrong with it.
+
+    An empty command (a blank line, `*0`, `*-1`) is a request that asks for nothing.
+    """
+    if data[start : start + 1] != b"*":
+        return _parse_inline(data, start, limits)
+    header = _read_header(data, start, limits)
+    if header is None:
+        return Incomplete(len(data) - start + 1)
+    if not isinstance(header, _Header):
+        return "Protocol error: too big mbulk count string"
+    count, at = header.number, header.end
+    if count is None or count > limits.args_max:
+        if count is not None and not limits.is_authenticated:
+            return "Protocol error: unauthenticated multibulk length"
+        return "Protocol error: invalid multibulk length"
+    command: list[bytes] = []
+    for _ in range(count):
+        bulk = _parse_bulk(data, start, at, limits)
+        if not isinstance(bulk, tuple):
+            return bulk
+        argument, at = bulk
+        command.append(argument)
+    return command, at
+
+
+def _parse_bulk(
+    data: bytes, start: int, at: int, limits: RequestLimits
+) -> tuple[bytes, int] | Incomplete | str:
+    mark = data[at : at + 1]
+    if not mark:
+        return Incomplete(at - start + 1)
+    # Redis waits for the line before it complains about its first byte; the first byte is enough to know.
+    if mark != b"$":
+        return f"Protocol error: expected '$', got '{mark.decode('latin-1')}'"
+    header = _read_header(data, at, limits)
+    if header is None:
+        return Incomplete(len(data) - start + 1)
+    if not isinstance(header, _Header):
+        return "Protocol error: too big bulk count string"
+    length, body = header.number, header.end
+    if length is None or length < 0 or length > limits.payload_bytes_max:
+        if length is not None and length > 0 and not limits.is_authenticated:
+            return "Protocol error: unauthenticated bulk length"
+        return "Protocol error: invalid bulk length"
+    # As in Redis and hiredis, the two bytes after the payload are skipped unread.
+    end = body + length + 2
+    if end > len(data):
+        return Incomplete(end - start)
+    return data[body : body + length], end
+
+
+def _read_header(data: bytes, at: int, limits: RequestLimits) -> _Header | _TooLong | None:
+    """The line that begins with the type byte at `at`; None while it is unfinished.
+
+    Its number is None where Redis would not take it for one: only an optional minus and digits without leading
+    zeros count (`int` would also take `1_000`, blanks and other scripts' digits).
+    """
+    stop = at + limits.header_bytes_max
+    end = data.find(b"\r", at, stop)
+    if end < 0:
+        return _TooLong() if len(data) >= stop else None
+    if end + 1 >= len(data):
+        return None
+    digits = data[at + 1 : end]
+    magnitude = digits[1:] if digits[:1] == b"-" else digits
+    if not (magnitude.isdigit() and magnitude.isascii()) or (magnitude[:1] == b"0" and digits != b"0"):
+        return _Header(None, end + 2)
+    return _Header(int(digits), end + 2)
+
+
+def _parse_inline(data: bytes, start: int, limits: RequestLimits) -> Outcome:
+    end = data.find(b"\n", start, start + limits.inline_bytes_max)
+    if end < 0:
+        if len(data) - start >= limits.inline_bytes_max:
+            return "Protocol error: too big inline request"
+        return Incomplete(len(data) - start + 1)
+    line = data[start:end].removesuffix(b"\r")
+    arguments = split_arguments(line)
+    if arguments is None:
+        return "Protocol error: unbalanced quotes in request"
+    if len(arguments) > limits.args_max:
+        return "Protocol error: too big inline request"
+    if arguments and (arguments[0].upper() in _HTTP_VERBS or arguments[-1].startswith(b"HTTP/")):
+        return "Protocol error: this is a pub/sub hub, not an HTTP server"
+    return arguments, end + 1
+
+
+def split_arguments(line: bytes) -> list[bytes] | None:
+    """Split a typed line as redis-cli and Redis do; None when a quote is left open or runs into a word."""
+    arguments: list[bytes] = []
+    at, end = 0, len(line)
+    while True:
+        while at < end and line[at] in _SPACES:
+            at += 1
+        if at >= end:
+            return arguments
+        word = bytearray()
+        while at < end and line[at] not in _SPACES:
+            quote = line[at : at + 1]
+            if quote not in (b'"', b"'"):
+                word += quote
+                at += 1
+                continue
+            closed = _read_quoted(line, at + 1, quote, word)
+            if closed is None or (closed < end and line[closed] not in _SPACES):
+                return None
+            at = closed
+        arguments.append(bytes(word))
+
+
+def _read_quoted(line: bytes, at: int, quote: bytes, word: bytearray) -> int | None:
+    """Append the quoted text to `word`; the index after the closing quote, or None if there is none."""
+    end = len(line)
+    while at < end:
+        here = line[at : at + 1]
+        if here == quote:
+            return at + 1
+        following = line[at + 1 : at + 2]
+        if here == b"\\" and quote == b'"' and following == b"x" and _is_hex(line[at + 2 : at + 4]):
+            word.append(int(line[at + 2 : at + 4], 16))
+            at += 4
+        elif here == b"\\" and following and (quote == b'"' or following == b"'"):
+            word += _ESCAPES.get(following, following) if quote == b'"' else following
+            at += 2
+        else:
+            word += here
+            at += 1
+    return None
+
+
+def _is_hex(digits: bytes) -> bool:
+    return len(digits) == 2 and all(digit in b"0123456789abcdefABCDEF" for digit in digits)
