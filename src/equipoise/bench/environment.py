@@ -1,0 +1,63 @@
+"""What a kept result says about where it was taken: machine, commit, versions; no host names, no paths."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
+from pathlib import Path
+
+from equipoise.bench.result import Machine
+
+_LIBRARIES = ("uvloop", "hiredis")
+
+
+def machine() -> Machine:
+    return Machine(
+        processor=parse_processor(_read("/proc/cpuinfo")),
+        cores=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        system=f"{platform.system()} {platform.release()}",
+    )
+
+
+def parse_processor(cpuinfo: str) -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return found.group(1) if found else platform.machine()
+
+
+def commit() -> str:
+    """The commit of the running source, with `+` if tracked files differ; `unknown` outside a repository."""
+    here = Path(__file__).parent
+    head = _git(here, "rev-parse", "--short=12", "HEAD")
+    if not head:
+        return "unknown"
+    return head + ("+" if _git(here, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def library_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = package_version(name)
+        except PackageNotFoundError:
+            versions[name] = "absent"
+    return versions
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

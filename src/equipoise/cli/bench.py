@@ -1,0 +1,111 @@
+"""`equipoise bench`: measure the hub beside Redis and NATS."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from equipoise.bench import cases, driver, fanout, report
+from equipoise.bench.result import Result, decode, encode
+from equipoise.errors import SettingsError
+
+app = typer.Typer(help="Measure the hub beside Redis and NATS.", no_args_is_help=True)
+
+
+@app.callback()
+def bench() -> None:
+    """Measure the hub beside Redis and NATS."""
+
+
+@app.command("fanout")
+def run_fanout(
+    against: Annotated[str, typer.Option(help="Rivals, separated by commas; empty for none.")] = "redis,nats",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    quick: Annotated[bool, typer.Option(help="Within a minute: fewer cases, shorter runs.")] = False,
+    fanouts: Annotated[str, typer.Option(help="Subscribers per topic.")] = "1,10,100,1000",
+    payloads: Annotated[str, typer.Option(help="Payload sizes in bytes.")] = "100,1000",
+    topics: Annotated[
+        int, typer.Option(help="Topics in the interleaved cases; 0 leaves them out.")
+    ] = cases.TOPICS,
+    window: Annotated[
+        int, typer.Option(min=1, help="Pipelined sends in flight, 50 publishes each.")
+    ] = driver.WINDOW,
+    only: Annotated[
+        str, typer.Option(help="Run only cases whose name matches this regular expression.")
+    ] = "",
+    out: Annotated[Path | None, typer.Option(help="Folder to keep the dated result in, as JSON.")] = None,
+) -> None:
+    """CPU per delivery, throughput, latency and memory: hub, Redis and NATS on the same load, by turns.
+
+    Every server is started on loopback and ended again; one that is not installed is skipped. The exit
+    status is 0 whether or not the goals are met, and 1 if something could not be measured.
+    """
+    try:
+        plan = cases.make_plan(
+            fanouts=_numbers(fanouts), payloads_bytes=_numbers(payloads), topics=topics, is_quick=quick
+        ).only(only)
+        names, skipped = fanout.choose([name for name in against.split(",") if name])
+    except (SettingsError, re.error) as error:
+        raise typer.BadParameter(str(error)) from error
+    messages = Console(stderr=True)
+    for name, reason in skipped.items():
+        messages.print(f"{name} is skipped: {reason}", style="yellow", highlight=False)
+    result = _run(plan, names, skipped, window=window, is_quick=quick, messages=messages)
+    if out is not None:
+        messages.print(f"kept in {keep(result, out)}", highlight=False)
+    if as_json:
+        typer.echo(encode(result), nl=False)
+    else:
+        Console().print(report.terminal(result))
+    if result.failures or not result.rows:
+        raise typer.Exit(1)
+
+
+@app.command("render")
+def render(
+    result: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A kept JSON result.")],
+) -> None:
+    """Print a kept result as the Markdown page of the documentation."""
+    typer.echo(report.markdown(decode(result.read_bytes())), nl=False)
+
+
+def keep(result: Result, folder: Path) -> Path:
+    """Write the result under the date and commit it was taken at."""
+    folder.mkdir(parents=True, exist_ok=True)
+    moment = re.sub(r"[^0-9T]", "", result.taken_at.partition("+")[0])
+    path = folder / f"fanout-{moment}-{result.commit.rstrip('+')}.json"
+    path.write_bytes(encode(result))
+    return path
+
+
+def _run(
+    plan: cases.Plan,
+    names: list[str],
+    skipped: dict[str, str],
+    *,
+    window: int,
+    is_quick: bool,
+    messages: Console,
+) -> Result:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # No refreshing in the background: a thread that draws would take the driver's time amid a run.
+    shown = Progress(*columns, console=messages, transient=True, auto_refresh=False)
+    with shown if messages.is_terminal else nullcontext():
+        task = shown.add_task("starting", total=plan.size)
+
+        def progress(label: str, number: int) -> None:
+            shown.update(task, description=label, completed=number, refresh=messages.is_terminal)
+
+        return fanout.run(plan, names, skipped, window=window, is_quick=is_quick, progress=progress)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"[1-9][0-9]{0,5}(,[1-9][0-9]{0,5})*", text):
+        raise SettingsError(f"{text!r} is not a list of positive numbers such as 1,10,100")
+    return tuple(int(part) for part in text.split(","))
