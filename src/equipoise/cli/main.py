@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from equipoise.cli import hub
+from equipoise.cli import bench, hub, users
 
 app = typer.Typer(
     name="equipoise",
@@ -16,6 +16,8 @@ app = typer.Typer(
 
 
 app.command("hub")(hub.command)
+app.add_typer(bench.app, name="bench")
+app.add_typer(users.app, name="users")
 
 
 def main() -> None:
