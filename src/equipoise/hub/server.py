@@ -143,8 +143,7 @@ class Connection(asyncio.Protocol):
         # An attribute instead of a method saves a call per chunk; transports look it up by name.
         self.data_received = self._session.receive  # type: ignore[method-assign]  # meant, see above
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # streams only
         core = self._core
         address, session = _host_of(transport.get_extra_info("peername")), self._session
         refusal = core.admission.refusal(address)
