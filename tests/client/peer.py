@@ -33,6 +33,13 @@ def on_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
     return run
 
 
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until something that only the client can see has come about."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():  # noqa: ASYNC110  # the client offers no event for its inner state
+            await asyncio.sleep(0)
+
+
 def bulk(data: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(data), data)
 

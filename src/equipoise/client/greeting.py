@@ -36,7 +36,7 @@ class Dialer:
         try:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: connection, endpoint.host, endpoint.port, ssl=self.tls)
-                await self._greet(connection)
+                await self._greet(connection, endpoint)
         except TimeoutError:
             connection.abort(DisconnectedError("gave up connecting"))
             raise DisconnectedError(f"{endpoint} did not answer within {timeout_s:g} s") from None
@@ -48,7 +48,7 @@ class Dialer:
             raise
         return connection
 
-    async def _greet(self, connection: Connection) -> None:
+    async def _greet(self, connection: Connection, endpoint: Endpoint) -> None:
         words = [b"HELLO", b"3"]
         if self.url.user is not None and self.url.secret is not None:
             words += [b"AUTH", self.url.user.encode(), self.url.secret.encode()]
@@ -59,7 +59,8 @@ class Dialer:
         except RefusedError as error:
             raise explain_greeting(error) from None
         except UncertainError:
-            raise connection.lost.result() from None
+            lost = connection.lost.result()
+            raise type(lost)(f"{endpoint}: {lost}") from None
         # Redis before 7.2 does not know this and says so; it is a courtesy to whoever reads CLIENT LIST.
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-NAME", LIBRARY)
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", equipoise.__version__.encode())

@@ -18,7 +18,7 @@ PORT_DEFAULT = 6_399
 
 _SCHEMES = {"equipoise": False, "redis": False, "equipoises": True, "rediss": True}
 _EXAMPLE = "write it like equipoise://user:secret@host:6399"
-_HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*)(:(?P<port>.*))?", re.DOTALL)
+_HOST = re.compile(r"(?P<host>\[[^\[\]]+\]|[^\[\]:]*)(:(?P<port>[^:]*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def _parse_endpoint(text: str) -> Endpoint:
         raise AddressError(
             f"the bus URL has a host {text!r} that cannot be read; IPv6 goes in brackets: [::1]:6399"
         )
-    host, port = match["host"].strip("[]"), match["port"]
+    host, port = unquote(match["host"].strip("[]")), match["port"]
     if not host or any(character.isspace() for character in host):
         raise AddressError(f"the bus URL lacks a host in {text!r}; {_EXAMPLE}")
     try:

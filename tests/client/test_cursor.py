@@ -1,0 +1,98 @@
+"""Merging a stream by position: duplicates vanish, holes are counted, epochs are told apart."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.client.cursor import IN_ORDER, PatternCursor, TopicCursor, Verdict
+
+
+def cursor_at(epoch: int, last_n: int) -> TopicCursor:
+    cursor = TopicCursor()
+    assert cursor.resume(epoch, last_n) == 0
+    return cursor
+
+
+@pytest.mark.parametrize(
+    ("epoch", "n", "count", "verdict", "next_position"),
+    [
+        (7, 11, 1, IN_ORDER, (7, 12)),
+        (7, 11, 5, IN_ORDER, (7, 16)),
+        (7, 14, 2, Verdict(0, 3), (7, 16)),
+        (7, 10, 1, Verdict(1, 0), (7, 11)),
+        (7, 1, 4, Verdict(4, 0), (7, 11)),
+        (7, 9, 5, Verdict(2, 0), (7, 14)),
+        (8, 1, 1, Verdict(0, None), (8, 2)),
+        (8, 5, 2, Verdict(0, None), (8, 7)),
+        (6, 99, 3, Verdict(3, 0), (7, 11)),
+    ],
+)
+def test_a_batch_is_judged_by_its_position(
+    epoch: int, n: int, count: int, verdict: Verdict, next_position: tuple[int, int]
+) -> None:
+    cursor = cursor_at(7, 10)
+    assert cursor.accept(epoch, n, count) == verdict
+    assert (cursor.epoch, cursor.next_n) == next_position
+
+
+@pytest.mark.parametrize(
+    ("epoch", "last_n", "missed"),
+    [(7, 10, 0), (7, 13, 3), (7, 4, None), (8, 0, None), (8, 10, None), (6, 99, None)],
+)
+def test_a_new_subscription_tells_what_was_missed(epoch: int, last_n: int, missed: int | None) -> None:
+    cursor = cursor_at(7, 10)
+    assert cursor.resume(epoch, last_n) == missed
+    assert cursor.accept(epoch, last_n + 1, 1) == IN_ORDER
+
+
+links = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 6)), max_size=40)
+
+
+@given(links)
+def test_whatever_arrives_each_position_is_taken_once_or_counted_missing(
+    batches: list[tuple[int, int]],
+) -> None:
+    cursor = cursor_at(3, 0)
+    taken: list[int] = []
+    missed_total = 0
+    for n, count in batches:
+        skip, missed = cursor.accept(3, n, count)
+        assert missed is not None
+        missed_total += missed
+        taken.extend(range(n + skip, n + count))
+    assert taken == sorted(set(taken)), "in order, no duplicate"
+    assert len(taken) + missed_total == cursor.next_n - 1, "every position is accounted for"
+
+
+def test_a_pattern_takes_a_topic_from_where_it_first_sees_it() -> None:
+    cursor = PatternCursor(10)
+    assert cursor.accept(b"a", 5, 100, 2) == IN_ORDER
+    assert cursor.accept(b"b", 5, 7, 1) == IN_ORDER
+    assert cursor.accept(b"a", 5, 102, 1) == IN_ORDER
+    assert cursor.accept(b"a", 5, 105, 1) == Verdict(0, 2)
+    assert cursor.accept(b"a", 5, 105, 1) == Verdict(1, 0)
+
+
+def test_a_topic_forgotten_while_idle_and_numbered_anew_is_no_gap_for_a_pattern() -> None:
+    cursor = PatternCursor(10)
+    cursor.accept(b"a", 5, 100, 1)
+    assert cursor.accept(b"a", 6, 1, 3) == IN_ORDER
+    assert cursor.accept(b"a", 6, 4, 1) == IN_ORDER
+    assert cursor.accept(b"a", 7, 2, 1) == Verdict(0, None), "but one that is joined midway is"
+
+
+def test_a_pattern_remembers_a_bounded_number_of_topics() -> None:
+    cursor = PatternCursor(2)
+    for topic in (b"a", b"b", b"c"):
+        cursor.accept(topic, 1, 1, 1)
+    assert cursor.accept(b"c", 1, 5, 1) == Verdict(0, 3)
+    assert cursor.accept(b"a", 1, 5, 1) == IN_ORDER, "forgotten, so met for the first time"
+
+
+def test_a_pattern_that_was_away_starts_afresh() -> None:
+    cursor = PatternCursor(10)
+    cursor.accept(b"a", 1, 1, 1)
+    cursor.forget()
+    assert cursor.accept(b"a", 1, 50, 1) == IN_ORDER

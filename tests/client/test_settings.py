@@ -1,0 +1,58 @@
+"""Client settings: bounds, combinations, and errors that name the setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import equipoise
+from equipoise.client.settings import ClientSettings, make_settings
+from equipoise.errors import AddressError, MisuseError, SettingsError
+
+
+def test_overrides_go_on_top_of_the_given_settings() -> None:
+    base = ClientSettings(name="probe", ping_interval_s=7)
+    assert make_settings(base, {"ping_interval_s": 3}) == ClientSettings(name="probe", ping_interval_s=3)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        ({"pings": 3}, "there is no client setting 'pings'; there are: name,"),
+        ({"ping_interval_s": 0}, "`$.ping_interval_s`"),
+        ({"window_messages_max": 0}, "`$.window_messages_max`"),
+        ({"window_messages_max": "9"}, "`$.window_messages_max`"),
+        ({"name": "two words"}, "`$.name`"),
+        ({"payload_bytes_max": 2**25}, "payload_bytes_max must not exceed window_bytes_max"),
+        ({"reconnect_first_s": 9}, "reconnect_first_s must not exceed reconnect_max_s"),
+        ({"tls_cert_file": "x"}, "go together"),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name(overrides: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        equipoise.connect("equipoise://hub", **overrides)
+    assert complaint in str(caught.value)
+
+
+def test_every_setting_says_why_it_has_its_default() -> None:
+    schema = msgspec.json.schema(ClientSettings)["$defs"]["ClientSettings"]["properties"]
+    assert [name for name, field in schema.items() if not field.get("description")] == []
+
+
+def test_connect_refuses_a_bad_url_at_once() -> None:
+    with pytest.raises(AddressError):
+        equipoise.connect("nonsense")
+
+
+def test_a_missing_tls_file_is_told_at_once() -> None:
+    with pytest.raises(SettingsError, match="check the tls_"):
+        equipoise.connect("equipoises://hub", tls_ca_file="/nowhere/ca.pem")
+
+
+def test_a_tls_context_for_a_url_in_the_clear_is_refused() -> None:
+    import ssl
+
+    with pytest.raises(MisuseError, match="equipoises://"):
+        equipoise.connect("equipoise://hub", tls=ssl.create_default_context())
