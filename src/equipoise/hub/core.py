@@ -21,7 +21,7 @@ from equipoise.hub.settings import HubSettings
 from equipoise.hub.stats import Stats
 from equipoise.hub.subscribing import forget_session, judge_again
 from equipoise.hub.topics import Topic, TopicIndex
-from equipoise.resp import Command
+from equipoise.resp import Command, RequestLimits
 from equipoise.resp.replies import error
 
 log = logging.getLogger("equipoise.hub")
@@ -72,8 +72,15 @@ class HubCore:
             self.limits, memory_bytes=shell.memory_bytes(), call_later=shell.call_later, cut=self._cut_slow
         )
         self.admission = Admission(self.limits)
+        self.input_bytes_max = self.limits.input_bytes_max
+        self._request_limits = self.limits.of_requests(is_authenticated=True)
+        self._stranger_limits = self.limits.of_requests(is_authenticated=False)
         self._sweep_at = 0
         self._sweep_timer: Timer | None = None
+
+    def request_limits(self, *, is_authenticated: bool) -> RequestLimits:
+        """Shared by all connections of one standing."""
+        return self._request_limits if is_authenticated else self._stranger_limits
 
     # --- sessions
 
@@ -213,24 +220,20 @@ class HubCore:
         count = len(payloads)
         first = topic.n + 1
         topic.n += count
-        topic.bytes_in += sum(map(len, payloads))
-        stats, backlogs = self.stats, self.backlogs
-        stats.published += count
-        receivers = audience.receivers
-        if not receivers:
-            return 0
-        topic.delivered += receivers * count
-        stats.delivered += receivers * count
-        is_anyone_lagging = bool(backlogs.lagging)
+        topic.bytes_in += len(payloads[0]) if count == 1 else sum(map(len, payloads))
+        backlogs = self.backlogs
+        lagging = backlogs.lagging
         for encode, frames, sessions in audience.groups:
             data = encode(first, payloads)
-            stats.output_bytes += len(data) * len(sessions)
-            if is_anyone_lagging:
+            topic.bytes_out += len(data) * len(sessions)
+            if lagging:
                 backlogs.topic, backlogs.messages = topic, frames * count
             for session in sessions:
                 write = session.write
                 write(data)
-        backlogs.topic, backlogs.messages = None, 0
+        backlogs.topic = None
+        receivers = audience.receivers
+        topic.delivered += receivers * count
         return receivers
 
     # --- users

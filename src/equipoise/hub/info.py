@@ -74,11 +74,12 @@ def _persistence(core: HubCore) -> dict[str, object]:
 
 def _stats(core: HubCore) -> dict[str, object]:
     stats, index = core.stats, core.index
+    totals = index.totals()
     return {
         "total_connections_received": stats.connections,
         "total_commands_processed": stats.commands,
         "total_net_input_bytes": stats.input_bytes,
-        "total_net_output_bytes": stats.output_bytes,
+        "total_net_output_bytes": totals.bytes_out,
         "rejected_connections": stats.connections_refused,
         "total_error_replies": stats.errors,
         "acl_access_denied_auth": stats.logins_failed,
@@ -90,15 +91,15 @@ def _stats(core: HubCore) -> dict[str, object]:
 
 
 def _equipoise(core: HubCore) -> dict[str, object]:
-    stats, backlogs = core.stats, core.backlogs
+    stats, backlogs, totals = core.stats, core.backlogs, core.index.totals()
     return {
         "hub": core.settings.name,
         "incarnation": core.incarnation,
         "access_version": core.users.version,
         "topics": len(core.index.topics),
         "topics_forgotten": core.index.forgotten,
-        "published": stats.published,
-        "delivered": stats.delivered,
+        "published": totals.published,
+        "delivered": totals.delivered,
         "clients_lagging": len(backlogs.lagging),
         "unsent_bytes": backlogs.bytes,
         "cuts": backlogs.cuts,

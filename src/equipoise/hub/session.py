@@ -8,13 +8,13 @@ Pure: bytes come in through `receive`, go out through `write`, and time is the h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.access import Action, User
 from equipoise.hub.kinds import Kind
-from equipoise.resp import Command, PublishRun, RequestReader
+from equipoise.resp import Command, Publishes, RequestReader
 from equipoise.resp.replies import error, integer
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Session:
         self.wire: Wire = NO_WIRE
         # The transport's own write, or a backlog's `hold` while the transport is full.
         self.write: Callable[[bytes], object] = discard
-        self._reader = RequestReader(core.limits.of_requests(is_authenticated=user is not None))
+        self._reader = RequestReader(core.request_limits(is_authenticated=user is not None))
         self._replies: list[bytes] = []
         self._output_bytes = 0
         # Commands that wait behind one whose reply comes later.
@@ -123,16 +123,16 @@ class Session:
             if self.input_bytes > core.limits.unauthenticated_input_bytes_max:
                 core.cut(self, "it sent too much before AUTH")
                 return
-        if type(batch) is PublishRun:
-            if self.user is not None and self._deferred is None and self._takes_runs():
-                self._publish_run(batch)
+        if isinstance(batch, Publishes):
+            if self._takes_columns():
+                self._publish(batch)
             else:
-                self._execute([[b"PUBLISH", batch.topic, payload] for payload in batch.payloads])
+                self._execute([[b"PUBLISH", *message] for message in zip(*batch, strict=True)])
         elif batch:
-            self._execute(batch)  # type: ignore[arg-type]  # the other side of the union, narrowed by `type is`
+            self._execute(batch)
         if self._reader.error is not None:
             self._fail(self._reader.error)
-        elif self._reader.buffered_bytes > core.limits.input_bytes_max:
+        elif self._reader.buffered_bytes > core.input_bytes_max:
             self._fail("Protocol error: request larger than the input limit")
 
     def settle(self, reply: bytes) -> None:
@@ -177,12 +177,12 @@ class Session:
 
     def log_in(self, user: User) -> None:
         self.user = user
-        self._reader.limits = self._core.limits.of_requests(is_authenticated=True)
+        self._reader.limits = self._core.request_limits(is_authenticated=True)
 
     def log_out(self) -> None:
         """Back to who a new connection is."""
         self.user = self._core.users.anonymous
-        self._reader.limits = self._core.limits.of_requests(is_authenticated=self.user is not None)
+        self._reader.limits = self._core.request_limits(is_authenticated=self.user is not None)
         if self.user is None:
             self._core.expect_login(self)
 
@@ -210,23 +210,44 @@ class Session:
 
     # --- inside
 
-    def _takes_runs(self) -> bool:
-        """Whether nothing distinguishes a run of publishes from its messages one by one.
+    def _takes_columns(self) -> bool:
+        """Whether nothing distinguishes a batch of publishes from its messages one by one.
 
         A subscriber may be its own audience, and then sees each delivery before the reply to its publish.
         """
-        return self.subscriptions is None and self.reply_mode is Replies.ON
+        return (
+            self.subscriptions is None
+            and self.user is not None
+            and self.reply_mode is Replies.ON
+            and self._deferred is None
+        )
 
-    def _publish_run(self, run: PublishRun) -> None:
-        core = self._core
-        count = len(run.payloads)
-        core.stats.commands += count
+    def _publish(self, batch: Publishes) -> None:
+        """Publish each run of messages to one topic as one; the order between topics stays."""
+        topics, payloads = batch
+        count, name = len(topics), topics[0]
+        self._core.stats.commands += count
         self.command = "publish"
-        topic = core.topic_to_publish(self, run.topic)
-        if isinstance(topic, str):
-            self.write(error(topic) * count)
+        if count == 1 or topics.count(name) == count:
+            self.write(self._publish_run(name, payloads))
             return
-        self.write(integer(core.publish(topic, run.payloads)) * count)
+        replies: list[bytes] = []
+        start = 0
+        while start < count:
+            name = topics[start]
+            end = start + 1
+            while end < count and topics[end] == name:
+                end += 1
+            replies.append(self._publish_run(name, payloads[start:end]))
+            start = end
+        self.write(b"".join(replies))
+
+    def _publish_run(self, name: bytes, payloads: Sequence[bytes]) -> bytes:
+        core = self._core
+        topic = core.topic_to_publish(self, name)
+        if isinstance(topic, str):
+            return error(topic) * len(payloads)
+        return integer(core.publish(topic, payloads)) * len(payloads)
 
     def _execute(self, commands: list[Command]) -> None:
         if self._deferred is not None:

@@ -1,4 +1,7 @@
-"""What a hub counts about itself, for INFO and telemetry. Counters only grow."""
+"""What a hub counts about itself, for INFO and telemetry. Counters only grow.
+
+What happens per message is counted on its topic instead; see TopicIndex.totals.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,4 @@ class Stats:
     denied: int = 0
     logins_failed: int = 0
     input_bytes: int = 0
-    output_bytes: int = 0
-    published: int = 0
-    delivered: int = 0
     revoked: int = 0

@@ -13,8 +13,8 @@ Always true:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.hub.kinds import Kind
 from equipoise.model import Glob
@@ -30,6 +30,7 @@ class Topic:
     __slots__ = (
         "audience",
         "bytes_in",
+        "bytes_out",
         "cuts",
         "delivered",
         "drops",
@@ -50,7 +51,9 @@ class Topic:
         # Subscribers by name, in order of subscription, each with the kinds it subscribed by.
         self.members: dict[Session, tuple[Kind, ...]] = {}
         self.audience: Audience | None = None
+        # Payload bytes published; bytes written to subscribers; messages written to them.
         self.bytes_in = 0
+        self.bytes_out = 0
         self.delivered = 0
         # Subscribers cut for being too slow while messages of this topic waited for them, and those messages.
         self.cuts = 0
@@ -69,6 +72,14 @@ class Pattern:
         self.members: dict[Session, tuple[Kind, ...]] = {}
 
 
+class Totals(NamedTuple):
+    """Messages published, messages delivered, bytes delivered."""
+
+    published: int = 0
+    delivered: int = 0
+    bytes_out: int = 0
+
+
 class TopicIndex:
     """All topics and patterns of a hub."""
 
@@ -85,6 +96,17 @@ class TopicIndex:
         # Looking for the topics that a pattern matches would stall the loop when there are many.
         self.version = 0
         self.forgotten = 0
+        # Sums over forgotten topics, so that totals never fall.
+        self._former = Totals()
+
+    def totals(self) -> Totals:
+        """Sums over all topics, past and present. Counting when asked keeps the hot path free of it."""
+        published, delivered, bytes_out = self._former
+        for topic in chain(self.topics.values(), self.shards.values()):
+            published += topic.n
+            delivered += topic.delivered
+            bytes_out += topic.bytes_out
+        return Totals(published, delivered, bytes_out)
 
     def find(self, name: bytes, *, is_shard: bool = False) -> Topic | None:
         return (self.shards if is_shard else self.topics).get(name)
@@ -165,6 +187,8 @@ class TopicIndex:
     def _forget(self, topic: Topic) -> None:
         del (self.shards if topic.is_shard else self.topics)[topic.name]
         self.forgotten += 1
+        published, delivered, bytes_out = self._former
+        self._former = Totals(published + topic.n, delivered + topic.delivered, bytes_out + topic.bytes_out)
 
 
 def _with(kinds: tuple[Kind, ...], kind: Kind) -> tuple[Kind, ...]:

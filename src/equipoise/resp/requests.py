@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import hiredis
 
@@ -26,20 +26,19 @@ from equipoise.resp.exact import Incomplete, RequestLimits, parse_request
 
 Command = list[bytes]
 
-# A count of five digits or more is above any setting of the argument limit, and a length of eight digits is
-# above the ceiling of the payload. The bytes may also be somebody's payload: the exact parser finds out.
-_ANNOUNCES_MUCH = re.compile(rb"\*[0-9]{5}|\$[0-9]{8}")
+# A count of five digits or more is above any setting of the argument limit. The bytes may also be somebody's
+# payload: the exact parser finds out. A pattern that begins with a literal is searched several times as fast.
+_ANNOUNCES_MUCH = re.compile(rb"\*[0-9]{5}")
 _PUBLISH = (b"PUBLISH", b"publish", b"Publish")
+_PUBLISH_SIZE = len(b"*3\r\n$7\r\nPUBLISH\r\n")
 _BYTES_ONLY = {bytes}
 _ARRAY_MARK = b"*"[0]
-# Parsing a short batch command by command is as fast as looking whether it is all of one kind.
-_UNIFORM_MIN = 3
 
 
-class PublishRun(NamedTuple):
-    """Consecutive PUBLISH commands to one topic: the hub's hot path handles them as one."""
+class Publishes(NamedTuple):
+    """Nothing but PUBLISH commands, as two columns: the hub's hot path takes them without looking at each."""
 
-    topic: bytes
+    topics: Sequence[bytes]
     payloads: Sequence[bytes]
 
 
@@ -60,7 +59,7 @@ class RequestReader:
     def buffered_bytes(self) -> int:
         return self._unfinished_bytes
 
-    def feed(self, data: bytes) -> PublishRun | list[Command]:
+    def feed(self, data: bytes) -> Publishes | list[Command]:
         if self._unfinished is not None:
             self._unfinished.append(data)
             self._unfinished_bytes += len(data)
@@ -69,36 +68,57 @@ class RequestReader:
             data = b"".join(self._unfinished)
             self._unfinished = None
             self._unfinished_bytes = 0
-        if data[:1] != b"*" or _ANNOUNCES_MUCH.search(data) is not None:
-            return self._parse_exactly(data, 0, [])
+        if (
+            data[:1] != b"*"
+            or len(data) > self.limits.payload_bytes_max
+            or _ANNOUNCES_MUCH.search(data) is not None
+        ):
+            return self._parse_exactly(data, 0)
         reader = hiredis.Reader()
         reader.feed(data)
+        gets = reader.gets
         try:
-            commands: list[Command] = list(iter(reader.gets, False))
+            command = gets()
+            following = gets()
+            if following is False:
+                return self._single(data, command)
+            commands: list[Command] = [command, following, *iter(gets, False)]
         except hiredis.ProtocolError:
-            return self._parse_exactly(data, 0, [])
-        if len(data) > self.limits.payload_bytes_max:
-            return self._parse_exactly(data, 0, [])
-        return self._checked(data, commands)
+            return self._parse_exactly(data, 0)
+        publishes = _as_publishes(commands)
+        if publishes is None:
+            return self._checked(data, commands)
+        size = _publishes_size(publishes)
+        if size == len(data):
+            return publishes
+        if size > len(data) or data[size] != _ARRAY_MARK:
+            return self._parse_exactly(data, 0)
+        rest = self._parse_exactly(data, size)
+        return [*commands, *rest] if rest else publishes
 
-    def _checked(self, data: bytes, commands: list[Command]) -> PublishRun | list[Command]:
-        run = publish_run(commands)
-        if run is not None:
-            size = _run_size(run)
-            if size == len(data):
-                return run
-            if size < len(data) and data[size] == _ARRAY_MARK:
-                rest = self._parse_exactly(data, size, [])
-                return run if not rest else commands + rest
-            return self._parse_exactly(data, 0, [])
-        if not commands or not _plain(commands) or _wire_size(commands) != len(data):
-            return self._parse_exactly(data, 0, [])
-        if max(map(len, commands)) > self.limits.args_max:
-            return self._parse_exactly(data, 0, [])
+    def _single(self, data: bytes, command: Any) -> Publishes | list[Command]:
+        """A client that waits for each reply sends one command at a time: looping over one costs too much."""
+        if type(command) is list and len(command) == 3:
+            verb, topic, payload = command
+            if verb == b"PUBLISH" and type(topic) is bytes and type(payload) is bytes:
+                size = _PUBLISH_SIZE + _bulk_size(len(topic)) + _bulk_size(len(payload))
+                if size == len(data):
+                    return Publishes((topic,), (payload,))
+        return self._checked(data, [command])
+
+    def _checked(self, data: bytes, commands: list[Command]) -> list[Command]:
+        if (
+            not commands
+            or not _are_flat(commands)
+            or max(map(len, commands)) > self.limits.args_max
+            or _wire_size(commands) != len(data)
+        ):
+            return self._parse_exactly(data, 0)
         return commands
 
-    def _parse_exactly(self, data: bytes, start: int, commands: list[Command]) -> list[Command]:
+    def _parse_exactly(self, data: bytes, start: int) -> list[Command]:
         """Parse from `start`, keeping an unfinished frame for later and stopping at the first error."""
+        commands: list[Command] = []
         end = len(data)
         while start < end and self.error is None:
             outcome = parse_request(data, start, self.limits)
@@ -116,51 +136,46 @@ class RequestReader:
         return commands
 
 
-def publish_run(commands: list[Command]) -> PublishRun | None:
-    """The commands as one run, if all of them are PUBLISH to one topic. Loops in C throughout."""
-    if len(commands) < _UNIFORM_MIN or any_but_three(commands):
+def _as_publishes(commands: list[Command]) -> Publishes | None:
+    """The commands as columns, if all of them are PUBLISH. Loops in C throughout."""
+    try:
+        verbs, topics, payloads = zip(*commands, strict=True)
+    except (TypeError, ValueError):
+        # Not three words each; or no list at all, which is how hiredis returns a null array.
         return None
-    verbs, topics, payloads = zip(*commands, strict=True)
-    count, topic = len(verbs), topics[0]
+    verb = verbs[0]
     if (
-        verbs[0] in _PUBLISH
-        and verbs.count(verbs[0]) == count
-        and topics.count(topic) == count
-        and type(topic) is bytes
+        verb in _PUBLISH
+        and verbs.count(verb) == len(verbs)
         and set(map(type, payloads)) == _BYTES_ONLY
+        and set(map(type, topics)) == _BYTES_ONLY
     ):
-        return PublishRun(topic, payloads)
+        return Publishes(topics, payloads)
     return None
 
 
-def any_but_three(commands: list[Command]) -> bool:
-    """hiredis gives None for a null array, so lengths cannot simply be taken."""
-    try:
-        return set(map(len, commands)) != {3}
-    except TypeError:
-        return True
-
-
-def _plain(commands: list[Command]) -> bool:
-    """Flat lists of byte strings and nothing else: hiredis would also let integers and nested arrays pass."""
+def _are_flat(commands: list[Command]) -> bool:
+    """Lists of byte strings and nothing else: hiredis would also let integers and nested arrays pass."""
     if set(map(type, commands)) != {list}:
         return False
     return set(map(type, chain.from_iterable(commands))) <= _BYTES_ONLY
 
 
-def _run_size(run: PublishRun) -> int:
-    """Bytes of the run in canonical encoding."""
-    topic, payloads = run
-    fixed = len(b"*3\r\n$7\r\nPUBLISH\r\n") + _bulk_size(len(topic))
-    lengths = list(map(len, payloads))
+def _publishes_size(publishes: Publishes) -> int:
+    """Bytes of the commands in canonical encoding, the only one that hiredis and Redis accept."""
+    topics, payloads = publishes
+    return _PUBLISH_SIZE * len(topics) + _bulks_size(topics) + _bulks_size(payloads)
+
+
+def _bulks_size(column: Sequence[bytes]) -> int:
+    lengths = list(map(len, column))
     first = lengths[0]
     if lengths.count(first) == len(lengths):
-        return len(lengths) * (fixed + _bulk_size(first))
-    return len(lengths) * fixed + sum(map(_bulk_size, lengths))
+        return len(lengths) * _bulk_size(first)
+    return sum(map(_bulk_size, lengths))
 
 
 def _wire_size(commands: list[Command]) -> int:
-    """Bytes of the commands in canonical encoding, the only one that hiredis and Redis accept."""
     size = 0
     for command in commands:
         size += 3 + len(str(len(command)))
