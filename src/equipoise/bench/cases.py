@@ -109,9 +109,9 @@ def make_plan(
     if is_quick:
         payloads_bytes = payloads_bytes[:1]
     shapes = [(fanout, payload, BATCH, 1) for payload in payloads_bytes for fanout in fanouts]
-    shapes += [(fanout, payloads_bytes[0], 1, 1) for fanout in fanouts]
-    if 1 in fanouts:
-        shapes += [(1, payload, 1, 1) for payload in payloads_bytes[1:]]
+    shapes += [(1, payload, 1, 1) for payload in payloads_bytes if 1 in fanouts]
+    if not is_quick:
+        shapes += [(fanout, payloads_bytes[0], 1, 1) for fanout in fanouts if fanout != 1]
     if topics > 1:
         shapes += [(fanout, payloads_bytes[0], BATCH, topics) for fanout in fanouts if fanout in (1, 10)]
     return Plan(

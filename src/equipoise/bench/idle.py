@@ -25,7 +25,8 @@ SETTLE_S_MAX = 40.0
 
 # Settled: within this share of the growth for this long. Redis's decline pauses for less.
 _STEADY_SHARE = 0.01
-_STEADY_S = 6.0
+_STEADY_S = 4.0
+_LOOK_S = 0.25
 
 # Subscribers before the first reading, so that code and tables touched by any subscription are in it already.
 _WARM_UP = 50
@@ -54,57 +55,74 @@ def measure_idle(servers: Sequence[Server], case: IdleCase) -> dict[str, IdleSam
     if needed > allowed:
         return {each.name: f"needs {needed:,} open files, {allowed:,} are allowed" for each in servers}
     outcome: dict[str, IdleSample | str] = {}
-    sockets: list[socket.socket] = []
+    crowds = [Crowd(server, case) for server in servers]
     try:
-        growing = []
-        for server in servers:
+        for crowd in crowds:
             try:
-                growing.append(_Growth(server, case, sockets))
+                crowd.connect()
             except (EquipoiseError, OSError) as error:
-                outcome[server.name] = str(error)
-        for growth in growing:
-            outcome[growth.server.name] = growth.settle()
-        _check_connected(sockets)
+                outcome[crowd.server.name] = str(error)
+        connected = [crowd for crowd in crowds if crowd.server.name not in outcome]
+        _settle(connected)
+        for crowd in connected:
+            try:
+                outcome[crowd.server.name] = crowd.sample()
+            except (EquipoiseError, OSError) as error:
+                outcome[crowd.server.name] = str(error)
     finally:
-        close_all(sockets)
+        for crowd in crowds:
+            crowd.close()
     return outcome
 
 
-class _Growth:
-    """One server with its idle subscribers connected, and its memory before and just after."""
+def _settle(crowds: Sequence[Crowd]) -> None:
+    """Wait until no server's memory has moved for a while, or for as long as is allowed."""
+    deadline = time.monotonic() + SETTLE_S_MAX
+    while time.monotonic() < deadline and not all(crowd.is_steady(time.monotonic()) for crowd in crowds):
+        time.sleep(_LOOK_S)
 
-    def __init__(self, server: Server, case: IdleCase, sockets: list[socket.socket]) -> None:
+
+class Crowd:
+    """The idle subscribers of one server. `connect` first, `close` always; `sample` once steady."""
+
+    def __init__(self, server: Server, case: IdleCase) -> None:
         self.server = server
-        self._connections = case.connections
-        subscribe_all(server, [b"bench.idle.warm"] * _WARM_UP, sockets)
-        self._before_bytes = resident_bytes(server.pid)
-        names = [b"bench.idle.%05d" % (0 if case.is_topic_shared else i) for i in range(case.connections)]
-        subscribe_all(server, names, sockets)
+        self._case = case
+        self._sockets: list[socket.socket] = []
+        self._before_bytes = 0
+        self._fresh_bytes = 0.0
+        # The reading that the memory has stayed close to, and since when.
+        self._reference_bytes, self._since_s = -1.0, 0.0
+
+    def connect(self) -> None:
+        subscribe_all(self.server, [b"bench.idle.warm"] * _WARM_UP, self._sockets)
+        self._before_bytes = resident_bytes(self.server.pid)
+        numbers = range(self._case.connections)
+        names = [b"bench.idle.%05d" % (0 if self._case.is_topic_shared else number) for number in numbers]
+        subscribe_all(self.server, names, self._sockets)
         time.sleep(FRESH_S)
         self._fresh_bytes = self._per_subscriber()
 
-    def settle(self) -> IdleSample:
-        deadline = time.monotonic() + SETTLE_S_MAX
-        reference, since = self._per_subscriber(), time.monotonic()
-        while time.monotonic() < min(since + _STEADY_S, deadline):
-            time.sleep(0.25)
-            current = self._per_subscriber()
-            if abs(current - reference) > _STEADY_SHARE * max(reference, 1.0):
-                reference, since = current, time.monotonic()
+    def is_steady(self, now_s: float) -> bool:
+        current = self._per_subscriber()
+        if abs(current - self._reference_bytes) > _STEADY_SHARE * abs(self._reference_bytes):
+            self._reference_bytes, self._since_s = current, now_s
+        return now_s - self._since_s >= _STEADY_S
+
+    def sample(self) -> IdleSample:
+        """Raises PeerError if a subscriber was cut: a server holds no memory for those."""
+        for each in self._sockets:
+            each.setblocking(False)
+            try:
+                is_open = each.recv(1, socket.MSG_PEEK) != b""
+            except BlockingIOError:
+                is_open = True
+            if not is_open:
+                raise PeerError("an idle subscriber was cut")
         return IdleSample(self._fresh_bytes, self._per_subscriber())
 
+    def close(self) -> None:
+        close_all(self._sockets)
+
     def _per_subscriber(self) -> float:
-        return (resident_bytes(self.server.pid) - self._before_bytes) / self._connections
-
-
-def _check_connected(sockets: Sequence[socket.socket]) -> None:
-    """A server that cut its idle subscribers holds no memory for them: that is no measurement."""
-    for each in sockets:
-        each.setblocking(False)
-        try:
-            if not each.recv(1 << 16, socket.MSG_PEEK):
-                raise PeerError("an idle subscriber was cut")
-        except BlockingIOError:
-            continue
-        except OSError as error:
-            raise PeerError(f"an idle subscriber was lost: {error}") from error
+        return (resident_bytes(self.server.pid) - self._before_bytes) / self._case.connections

@@ -73,11 +73,11 @@ def number(value: float | None) -> str:
 
 
 def ratio(row: Row, rival: str) -> str:
-    """Median of the pairs' ratios, and their range where there is more than one."""
+    """Median of the pairs' ratios; their range too where goals are judged by them."""
     ratios = row.ratios(rival)
     if not ratios or row.metric in _NO_RATIO:
         return ""
-    spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
+    spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if rival == RIVAL and len(ratios) > 1 else ""
     return f"{median(ratios):.2f}{spread}"
 
 
@@ -113,7 +113,7 @@ def summary(result: Result) -> str:
 
 
 def terminal(result: Result) -> Group:
-    tables = [_table(result, section) for section in SECTIONS]
+    tables = [_table(result, section) for section in SECTIONS if any(lines(result, section))]
     tail = [*notes(result), provenance(result), summary(result)]
     return Group(*tables, *(Text(each) for each in tail))
 

@@ -15,6 +15,9 @@ from equipoise.bench import cases, driver, fanout, report
 from equipoise.bench.result import Result, decode, encode
 from equipoise.errors import SettingsError
 
+# The widest row: the longest label, three servers, two ratios with a range, goal and verdict.
+TABLE_WIDTH = 120
+
 app = typer.Typer(help="Measure the hub beside Redis and NATS.", no_args_is_help=True)
 
 
@@ -62,7 +65,7 @@ def run_fanout(
     if as_json:
         typer.echo(encode(result), nl=False)
     else:
-        Console().print(report.terminal(result))
+        _stdout().print(report.terminal(result))
     if result.failures or not result.rows:
         raise typer.Exit(1)
 
@@ -103,6 +106,12 @@ def _run(
             shown.update(task, description=label, completed=number, refresh=messages.is_terminal)
 
         return fanout.run(plan, names, skipped, window=window, is_quick=is_quick, progress=progress)
+
+
+def _stdout() -> Console:
+    """A console for the tables: as wide as the terminal, or wide enough for them in a file or a pipe."""
+    console = Console()
+    return console if console.is_terminal else Console(width=TABLE_WIDTH)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

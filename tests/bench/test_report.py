@@ -1,0 +1,102 @@
+"""A result as JSON, on the terminal, and in Markdown."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from equipoise.bench.cases import FanoutCase, IdleCase, PacedCase
+from equipoise.bench.goals import Metric
+from equipoise.bench.report import markdown, number, summary, terminal
+from equipoise.bench.result import Failure, Machine, Result, Row, decode, encode
+
+HUNDRED = FanoutCase(100, 100, 50, 1, 1000)
+PACED = PacedCase(20, 100, 1000, 2000)
+
+RESULT = Result(
+    benchmark="fanout",
+    taken_at="2030-01-02T03:04:05+00:00",
+    commit="0123456789ab",
+    machine=Machine("Some Processor", 2, 24 << 30, "Linux 6.1"),
+    versions={"python": "3.11.7", "redis": "7.0.15"},
+    rounds=3,
+    window=8,
+    is_quick=False,
+    servers=["hub", "redis", "nats"],
+    skipped={},
+    rows=[
+        Row(HUNDRED, Metric.CPU, {"hub": [0.1, 0.1, 0.2], "redis": [0.25, 0.25, 0.25], "nats": [0.5] * 3}),
+        Row(HUNDRED, Metric.RATE, {"hub": [9e6, 8e6, 7e6], "redis": [4e6] * 3}),
+        Row(PACED, Metric.LATENCY_P99, {"hub": [180.0], "redis": [100.0], "nats": [200.0]}),
+        Row(PACED, Metric.DRIVER_LAG_P99, {"hub": [4.0], "redis": [2.0], "nats": [3.0]}),
+        Row(IdleCase(5000, True), Metric.MEMORY_SETTLED, {"hub": [2485.0], "redis": [2046.0]}),
+    ],
+    failures=[Failure("fan-out 100, 100 B, pipelined", "nats", "cut: 5 of 10 bytes delivered")],
+)
+
+
+def test_a_result_survives_being_kept_as_json() -> None:
+    assert decode(encode(RESULT)) == RESULT
+
+
+def test_something_else_is_not_read_as_a_result() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode(b'{"benchmark": "fanout"}')
+
+
+def test_a_markdown_row_shows_medians_ratios_goal_and_verdict() -> None:
+    assert (
+        "| fan-out 100, 100 B, pipelined | 0.100 | 0.250 | 0.500 | 0.40 (0.40–0.80) | 0.20 | ≤ 0.5 | yes |"
+    ) in markdown(RESULT).splitlines()
+
+
+def test_a_missed_goal_says_no() -> None:
+    row = next(line for line in markdown(RESULT).splitlines() if ": p99" in line)
+    assert row.endswith("| 1.80 | 0.90 | ≤ 1.5 | no |")
+
+
+def test_the_drivers_own_lag_is_shown_without_a_ratio() -> None:
+    row = next(line for line in markdown(RESULT).splitlines() if "lag of the driver" in line)
+    assert row.endswith("| 4 | 2 | 3 |  |  |  |  |")
+
+
+def test_a_server_without_samples_is_shown_as_failed_and_its_reason_is_given() -> None:
+    page = markdown(RESULT)
+    row = next(line for line in page.splitlines() if "settled" in line)
+    assert "| failed |" in row
+    assert "- nats failed at fan-out 100, 100 B, pipelined: cut: 5 of 10 bytes delivered" in page
+
+
+def test_the_page_says_when_where_and_with_what_it_was_taken() -> None:
+    page = markdown(RESULT)
+    for fact in (
+        "2030-01-02",
+        "0123456789ab",
+        "2 cores of Some Processor",
+        "24 GiB",
+        "redis 7.0.15",
+        "3 rounds",
+    ):
+        assert fact in page
+
+
+def test_the_terminal_shows_the_same_cells_as_the_page() -> None:
+    sink = io.StringIO()
+    Console(file=sink, width=160).print(terminal(RESULT))
+    shown = sink.getvalue()
+    for cell in ("0.40 (0.40–0.80)", "8,000,000", "≤ 0.75", "1 of 3 goals met."):
+        assert cell in shown
+        assert cell in markdown(RESULT)
+
+
+def test_without_redis_no_goal_can_be_judged() -> None:
+    alone = msgspec.structs.replace(RESULT, servers=["hub"], rows=[Row(HUNDRED, Metric.CPU, {"hub": [0.1]})])
+    assert "No goal could be judged" in summary(alone)
+
+
+def test_numbers_keep_three_digits_at_every_size() -> None:
+    shown = [number(value) for value in (0.1234, 1.234, 12.34, 123.4, 1234567.0, None)]
+    assert shown == ["0.123", "1.23", "12.3", "123", "1,234,567", "failed"]
