@@ -37,7 +37,7 @@ async def eventually(condition: Callable[[], object]) -> None:
     """Wait until something that only the client can see has come about."""
     async with asyncio.timeout(TIMEOUT_S):
         while not condition():  # noqa: ASYNC110  # the client offers no event for its inner state
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 def bulk(data: bytes) -> bytes:
