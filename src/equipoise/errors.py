@@ -5,7 +5,10 @@
     │   ├── SettingsError      a setting is unknown, malformed or out of range
     │   ├── AddressError       a bus URL cannot be understood
     │   ├── LimitError         a name, payload or subscription is over a limit
-    │   └── ClosedError        the bus or subscription was closed by its owner
+    │   ├── ClosedError        the bus or subscription was closed by its owner
+    │   └── SimulationError    a simulated program did what cannot be simulated
+    │       ├── DeadlockError  … waits for something that can never happen
+    │       └── RunawayError   … ran past its cap on virtual time or on steps
     ├── PeerError              the other side misbehaved or refused
     │   ├── ProtocolError      bytes that are not the protocol
     │   └── RefusedError       the hub answered with an error
@@ -13,7 +16,9 @@
     └── WorldError             the network, the clock or the disk failed
         ├── DisconnectedError  no connection could be had in time
         ├── UncertainError     the connection went before the receipt came
-        └── BackloggedError    a bounded queue is full
+        ├── BackloggedError    a bounded queue is full
+        ├── DiskFullError      no room is left on the disk
+        └── DiskFailedError    the disk refused to read, write or sync
 
 An error carries its facts as attributes and says in its text what to do next.
 """
@@ -43,6 +48,18 @@ class LimitError(MisuseError):
 
 class ClosedError(MisuseError):
     """The bus or subscription was closed by its owner."""
+
+
+class SimulationError(MisuseError):
+    """A simulated program asked for a thread, a real socket or another thing outside the simulation."""
+
+
+class DeadlockError(SimulationError):
+    """Nothing can ever happen again, yet the main task is not done."""
+
+
+class RunawayError(SimulationError):
+    """The simulation went past its cap on virtual time or on steps."""
 
 
 class PeerError(EquipoiseError):
@@ -87,3 +104,20 @@ class UncertainError(WorldError):
 
 class BackloggedError(WorldError):
     """A bounded queue is full. Wait for `flush()`, or publish with a receipt, which waits by itself."""
+
+
+class DiskFullError(WorldError):
+    """No room is left on the disk. Nothing of the refused append is in the file."""
+
+
+class DiskFailedError(WorldError):
+    """The disk refused an operation. `operation` and `name` say which, on what file.
+
+    After a failed sync the unsynced data must be taken as lost, even if a later sync succeeds.
+    """
+
+    def __init__(self, operation: str, name: str, reason: str) -> None:
+        super().__init__(f"{operation} of {name!r} failed: {reason}")
+        self.operation = operation
+        self.name = name
+        self.reason = reason

@@ -1,0 +1,87 @@
+"""What durable code may ask of a disk.
+
+Everything is a plain call. `append`, `read`, `sync`, `truncate`, `rename`, `remove` and
+`sync_directory` may block on a real disk, `sync` and `sync_directory` for milliseconds; an event loop
+that minds hands them to a thread. `size`, `names` and `close` do not wait for the medium.
+
+What survives a crash: bytes that `sync` has covered, under a name that `sync_directory` has covered.
+Of everything else any part may survive, except that appended bytes survive as a prefix and directory
+changes in the order they were made. A truncation is certain only after a sync.
+
+Errors: DiskFullError and DiskFailedError, both WorldErrors; FileNotFoundError for a name that is not there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from equipoise.errors import MisuseError
+
+__all__ = ["Disk", "File", "check_name"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+class File(Protocol):
+    """An append-only file, open. One writer at a time is the caller's care."""
+
+    @property
+    def name(self) -> str: ...
+
+    def append(self, data: bytes) -> int:
+        """Add bytes at the end, all or none, and return the offset they begin at."""
+        ...
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes from `offset` on: `size` of them, or fewer at the end of the file."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file, synced or not."""
+        ...
+
+    def sync(self) -> None:
+        """Make the file's content durable. After a failure take everything unsynced as lost."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Drop everything from `size` on. A `size` beyond the end is an error of the caller's."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file without syncing it."""
+        ...
+
+
+class Disk(Protocol):
+    """One flat directory."""
+
+    def open(self, name: str) -> File:
+        """Open a file for appending and reading; it is made if it is not there."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """The whole content of a file."""
+        ...
+
+    def names(self) -> list[str]:
+        """The names of all files, sorted."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name; a file that had it is replaced at once, never half."""
+        ...
+
+    def remove(self, name: str) -> None: ...
+
+    def sync_directory(self) -> None:
+        """Make all names durable: files made, renamed and removed so far."""
+        ...
+
+
+def check_name(name: str) -> str:
+    """Refuse names that are paths, hidden or not portable."""
+    if not _NAME.fullmatch(name):
+        raise MisuseError(f"file name {name!r} must be letters, digits, dots, dashes and underscores")
+    return name

@@ -1,0 +1,124 @@
+"""A directory of the operating system as a `Disk`."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from equipoise.disk.contract import File, check_name
+from equipoise.errors import DiskFailedError, DiskFullError, MisuseError
+
+__all__ = ["DirectoryDisk"]
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class DirectoryDisk:
+    """Files in `path`, which is made if it is not there. Everything else in it is left alone."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        with _translated("open", str(path)):
+            self._path.mkdir(parents=True, exist_ok=True)
+
+    def open(self, name: str) -> File:
+        with _translated("open", name):
+            return _DirectoryFile(name, self._path / check_name(name))
+
+    def read(self, name: str) -> bytes:
+        with _translated("read", name):
+            return (self._path / check_name(name)).read_bytes()
+
+    def names(self) -> list[str]:
+        with _translated("names", str(self._path)):
+            return sorted(entry.name for entry in os.scandir(self._path) if entry.is_file())
+
+    def rename(self, old: str, new: str) -> None:
+        with _translated("rename", old):
+            (self._path / check_name(old)).replace(self._path / check_name(new))
+
+    def remove(self, name: str) -> None:
+        with _translated("remove", name):
+            (self._path / check_name(name)).unlink()
+
+    def sync_directory(self) -> None:
+        with _translated("sync_directory", str(self._path)):
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+class _DirectoryFile:
+    """Holds one descriptor, opened for appending."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._name = name
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def append(self, data: bytes) -> int:
+        with _translated("append", self._name):
+            start = self._size()
+            try:
+                self._write_all(data)
+            except OSError:
+                # All or none: a part that did fit is taken back.
+                with suppress(OSError):
+                    os.ftruncate(self._descriptor, start)
+                raise
+            return start
+
+    def read(self, offset: int, size: int) -> bytes:
+        with _translated("read", self._name):
+            return os.pread(self._descriptor, size, offset)
+
+    def size(self) -> int:
+        with _translated("size", self._name):
+            return self._size()
+
+    def sync(self) -> None:
+        with _translated("sync", self._name):
+            os.fsync(self._descriptor)
+
+    def truncate(self, size: int) -> None:
+        with _translated("truncate", self._name):
+            if size > self._size():
+                raise MisuseError(f"cannot truncate {self._name!r} to {size} bytes: it is shorter")
+            os.ftruncate(self._descriptor, size)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def _write_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+
+@contextmanager
+def _translated(operation: str, name: str) -> Iterator[None]:
+    """Raise our errors in place of the system's; a missing file stays FileNotFoundError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            raise DiskFullError(f"no room left for {operation} of {name!r}") from error
+        raise DiskFailedError(operation, name, os.strerror(error.errno or 0)) from error

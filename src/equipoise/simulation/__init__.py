@@ -1,0 +1,29 @@
+"""Run hub, client, store and controller unchanged, in virtual time, on a network that misbehaves.
+
+`Simulation` is the entry. This package imports nothing but the standard library, `equipoise.errors` and
+`equipoise.disk`, so that a bare interpreter of any supported version can replay a seed of its own tests.
+"""
+
+from equipoise.simulation.cpu import CpuSpec
+from equipoise.simulation.disk import SimulatedDisk
+from equipoise.simulation.host import Host
+from equipoise.simulation.link import LinkSpec
+from equipoise.simulation.loop import SimulatedLoop
+from equipoise.simulation.topology import Cities, Lan, Matrix, Sites, Star, Topology, matrix_from_file
+from equipoise.simulation.world import Simulation
+
+__all__ = [
+    "Cities",
+    "CpuSpec",
+    "Host",
+    "Lan",
+    "LinkSpec",
+    "Matrix",
+    "SimulatedDisk",
+    "SimulatedLoop",
+    "Simulation",
+    "Sites",
+    "Star",
+    "Topology",
+    "matrix_from_file",
+]

@@ -1,0 +1,195 @@
+"""Model one direction of the network between two hosts.
+
+A link delays what it carries by its latency, a random jitter, its bandwidth, and now and then a
+retransmission: loss shows as delay, because TCP hides it. Order within a connection is kept by the
+transports. While a link is cut nothing arrives and nothing is lost: segments wait, as they would be
+sent again, and come through after the link heals.
+
+The bandwidth of a link and of a network interface are both a `Pipe`: a queue with a rate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from equipoise.simulation.timeline import Timeline
+
+if TYPE_CHECKING:
+    from equipoise.simulation.host import Host
+    from equipoise.simulation.outflow import Outflow
+
+__all__ = ["Link", "LinkSpec", "Pipe"]
+
+# What one event may carry. 64 KiB is what the kernel hands a network card at once (GSO).
+SEGMENT_BYTES_MAX = 64 * 1024
+# Over a pipe a segment lasts at most this long, so that connections share it evenly.
+SEGMENT_S_MAX = 0.005
+PACKET_BYTES = 1460
+# Linux: the least retransmission timeout. The greatest is 120 s there; 2 s keeps the silence after
+# a heal short enough for a scenario to demand progress soon after.
+RETRANSMIT_S_MIN = 0.2
+RETRANSMIT_S_MAX = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """What a direction between two hosts is like."""
+
+    latency_s: float = 0.000_25
+    # Added to the latency of each segment, uniformly between zero and this.
+    jitter_s: float = 0.0
+    # None means without limit.
+    bandwidth_bytes_per_s: float | None = None
+    # What may wait in front of the bandwidth; beyond it senders wait with the rest in their buffers.
+    queue_bytes_max: int = 1024 * 1024
+    # The chance that a packet is lost and comes late by a retransmission timeout.
+    loss: float = 0.0
+    # What a connection may have sent without the receiving program having taken it: what both
+    # kernels buffer. Grows with bandwidth × round trip, as receive windows do.
+    window_bytes: int = 256 * 1024
+
+
+class Pipe:
+    """A queue served at a fixed rate; senders that find it full take turns."""
+
+    __slots__ = ("_is_waking", "_queue_s_max", "_schedule", "free_at", "rate", "waiting")
+
+    def __init__(self, rate: float, queue_bytes_max: int, schedule: Callable[[float, object], None]) -> None:
+        self.rate = rate
+        self.free_at = 0.0
+        self.waiting: dict[Outflow, None] = {}
+        self._queue_s_max = queue_bytes_max / rate
+        self._schedule = schedule
+        self._is_waking = False
+
+    def is_full(self, now: float) -> bool:
+        return self.free_at - now >= self._queue_s_max
+
+    def carry(self, last_byte_at: float, size: int) -> float:
+        """When the last byte is through, if it reaches the pipe at `last_byte_at`.
+
+        Cut-through: bytes leave while later ones still arrive, so that two pipes in a row delay a
+        segment by the slower of them and not by both.
+        """
+        duration = size / self.rate
+        begin = last_byte_at - duration
+        self.free_at = (self.free_at if self.free_at > begin else begin) + duration
+        return self.free_at
+
+    def ensure_wake(self, now: float) -> None:
+        """If senders wait, see to it that the next of them is called when there is room."""
+        if self.waiting and not self._is_waking:
+            self._is_waking = True
+            self._schedule(max(now, self.free_at - self._queue_s_max / 2), self._wake)
+
+    def _wake(self) -> None:
+        self._is_waking = False
+        room = self._queue_s_max * self.rate / 2
+        while self.waiting and room > 0:
+            sender = next(iter(self.waiting))
+            del self.waiting[sender]
+            room -= min(sender.get_write_buffer_size(), SEGMENT_BYTES_MAX)
+            sender.wake()
+
+
+class Link:
+    """One direction between two hosts. Changed by the network only."""
+
+    __slots__ = (
+        "_faults",
+        "_random",
+        "_timeline",
+        "cut_at",
+        "is_plain",
+        "latency_s",
+        "pipes",
+        "segment_bytes_max",
+        "senders",
+        "source",
+        "spec",
+        "target",
+    )
+
+    def __init__(
+        self, source: Host, target: Host, *, timeline: Timeline, random: Random, faults: Counter[str]
+    ) -> None:
+        self.source = source
+        self.target = target
+        self._timeline = timeline
+        self._random = random
+        self._faults = faults
+        # When the link was cut, or None while it works.
+        self.cut_at: float | None = None
+        # The ends that send over this link.
+        self.senders: dict[Outflow, None] = {}
+        self.shape(LinkSpec())
+
+    def shape(self, spec: LinkSpec) -> None:
+        """Give the link other properties. Segments under way keep their arrival times."""
+        self.spec = spec
+        self.latency_s = spec.latency_s
+        pipes = [] if self.source.nic_out is None else [self.source.nic_out]
+        if spec.bandwidth_bytes_per_s is not None:
+            pipes.append(Pipe(spec.bandwidth_bytes_per_s, spec.queue_bytes_max, self._timeline.add))
+        self.pipes = tuple(pipes)
+        rate_min = min((pipe.rate for pipe in pipes), default=float("inf"))
+        self.segment_bytes_max = int(max(PACKET_BYTES, min(SEGMENT_BYTES_MAX, rate_min * SEGMENT_S_MAX)))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Decide whether an arrival time is just now plus latency: the fast path."""
+        self.is_plain = (
+            self.cut_at is None
+            and not self.pipes
+            and not self.spec.jitter_s
+            and not self.spec.loss
+            and self.source.cpu is None
+            and self.target.nic_in is None
+        )
+
+    def window_bytes(self, round_trip_s: float) -> int:
+        """What a connection may have under way on this link."""
+        rate = min((pipe.rate for pipe in self.pipes), default=0.0)
+        return max(self.spec.window_bytes, int(2 * rate * round_trip_s))
+
+    def arrival(self, start: float, size: int) -> float:
+        """When the last byte of a segment that is sent at `start` reaches the other host."""
+        at = start
+        for pipe in self.pipes:
+            at = pipe.carry(at if at > start else start + size / pipe.rate, size)
+        at += self.latency_s
+        spec = self.spec
+        if spec.jitter_s:
+            at += spec.jitter_s * self._random.random()
+        if spec.loss:
+            at += self._loss_delay_s(size)
+        return at
+
+    def heal_delay_s(self, now: float) -> float:
+        """How long after healing at `now` a sender that met the cut tries again.
+
+        The first try after the cut comes with the timeout, each further one after twice the time.
+        """
+        assert self.cut_at is not None
+        retry_at, timeout_s = self.cut_at, RETRANSMIT_S_MIN
+        while retry_at < now:
+            retry_at += timeout_s
+            timeout_s = min(2 * timeout_s, RETRANSMIT_S_MAX)
+        return retry_at - now
+
+    def _loss_delay_s(self, size: int) -> float:
+        packets = size // PACKET_BYTES + 1
+        # Good to a thousandth below 5 % and without `pow`, whose last digit is the platform's.
+        if self._random.random() >= self.spec.loss * packets:
+            return 0.0
+        timeout_s = max(RETRANSMIT_S_MIN, 2 * self.latency_s)
+        delay_s = timeout_s
+        while self._random.random() < self.spec.loss and timeout_s < RETRANSMIT_S_MAX:
+            timeout_s *= 2
+            delay_s += timeout_s
+        self._faults["loss"] += 1
+        return delay_s

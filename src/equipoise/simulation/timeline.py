@@ -1,0 +1,64 @@
+"""Hold what will happen, ordered by virtual time.
+
+Things due at the same instant share one bucket and come out in the order they were added, so one
+heap entry serves a whole broadcast. The heap holds bare floats: its comparisons are the cheapest
+there are.
+
+Always true: every key of `buckets` is in `times`; a time in `times` without a bucket is stale (all
+it held was cancelled) and is skipped.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf
+from typing import Any
+
+__all__ = ["Timeline"]
+
+
+class Timeline:
+    """Owned by the loop. What an item means is the loop's business."""
+
+    __slots__ = ("buckets", "times")
+
+    def __init__(self) -> None:
+        self.buckets: dict[float, list[Any]] = {}
+        self.times: list[float] = []
+
+    def add(self, at: float, item: Any) -> None:
+        """Put `item` at the virtual time `at`; at infinity it is forgotten."""
+        bucket = self.buckets.get(at)
+        if bucket is not None:
+            bucket.append(item)
+        elif at < inf:
+            self.buckets[at] = [item]
+            heappush(self.times, at)
+
+    def discard(self, at: float) -> None:
+        """Forget a cancelled item that was alone at its time.
+
+        Where it has company the caller skips it later: searching a crowded bucket would make
+        cancelling many timers of one instant quadratic.
+        """
+        bucket = self.buckets.get(at)
+        if bucket is not None and len(bucket) == 1:
+            del self.buckets[at]
+
+    def next_time(self) -> float | None:
+        """The time of the next bucket, or None when nothing is left."""
+        times = self.times
+        while times:
+            if times[0] in self.buckets:
+                return times[0]
+            heappop(times)
+        return None
+
+    def pop(self, at: float) -> list[Any]:
+        """Take the bucket at `at`, which must be what `next_time` has just returned."""
+        heappop(self.times)
+        return self.buckets.pop(at)
+
+    def clear(self) -> None:
+        self.buckets.clear()
+        self.times.clear()
