@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.processes import hub, redis_server
 
 import equipoise
 from equipoise import Gap, GapReason, Message
 from equipoise.errors import DeniedError
+from support.processes import hub, redis_server
 
 from .peer import eventually, on_loop
 
