@@ -15,6 +15,7 @@ from equipoise.hub.admission import Admission
 from equipoise.hub.audience import compile_audience
 from equipoise.hub.backlog import Backlogs, Timer
 from equipoise.hub.commands import COMMANDS, KEY_COMMANDS, CommandSpec
+from equipoise.hub.commands.spec import full_name
 from equipoise.hub.denial import denial
 from equipoise.hub.session import LINGER_S, NO_WIRE, Deferred, Session, Wire, discard
 from equipoise.hub.settings import HubSettings
@@ -179,8 +180,8 @@ class HubCore:
             return "NOAUTH Authentication required."
         if session.proto == 2 and not spec.runs_while_subscribed and session.is_subscribed:
             return (
-                f"ERR Can't execute '{spec.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
-                "RESET are allowed in this context"
+                f"ERR Can't execute '{full_name(spec, command)}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / "
+                "PING / QUIT / RESET are allowed in this context"
             )
         return None
 
@@ -301,5 +302,7 @@ def unknown_command(command: Command) -> str:
     for argument in command[1:]:
         if len(preview) >= 128:
             break
-        preview += f"'{argument[: 128 - len(preview)].decode('utf-8', 'surrogateescape')}' "
+        # Redis prints C strings, which a NUL ends.
+        shown = argument[: 128 - len(preview)].partition(b"\0")[0]
+        preview += f"'{shown.decode('utf-8', 'surrogateescape')}' "
     return f"ERR unknown command '{name[:128]}', with args beginning with: {preview}"

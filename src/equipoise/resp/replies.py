@@ -37,10 +37,6 @@ def null(proto: int) -> bytes:
     return b"_\r\n" if proto == 3 else b"$-1\r\n"
 
 
-def null_array(proto: int) -> bytes:
-    return b"_\r\n" if proto == 3 else b"*-1\r\n"
-
-
 def verbatim(text: str, proto: int) -> bytes:
     body = text.encode("utf-8", "surrogateescape")
     return b"=%d\r\ntxt:%b\r\n" % (len(body) + 4, body) if proto == 3 else bulk(body)

@@ -38,12 +38,12 @@ def setname(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
 
 
 def setinfo(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    option = text_of(command[2]).lower()
-    if option not in ("lib-name", "lib-ver"):
-        return f"ERR Unrecognized option '{text_of(command[2])}'"
+    option = text_of(command[2])
+    if option.lower() not in ("lib-name", "lib-ver"):
+        return f"ERR Unrecognized option '{option}'"
     if not is_client_name(command[3]):
         return f"ERR {option} cannot contain spaces, newlines or special characters."
-    if option == "lib-name":
+    if option.lower() == "lib-name":
         session.lib_name = command[3]
     else:
         session.lib_version = command[3]

@@ -13,7 +13,7 @@ from equipoise.resp.replies import (
     bulk,
     integer,
     mapping,
-    null_array,
+    null,
     set_of,
     simple,
     value,
@@ -52,13 +52,15 @@ def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes:
         "tcp-keepalive": str(limits.keepalive_s),
         "timeout": "0",
     }
-    globs = [Glob(argument.lower()) for argument in command[2:]]
-    found = {
-        bulk(name.encode()): bulk(setting.encode())
-        for name, setting in known.items()
-        if any(glob.matches(name.encode()) for glob in globs)
-    }
-    return mapping(found, session.proto)
+    found: dict[str, bytes] = {}
+    for argument in command[2:]:
+        glob = Glob(argument.lower())
+        for name in known:
+            if glob.matches(name.encode()):
+                # A name that is asked for plainly is told as it was spelled, as in Redis.
+                found.setdefault(name, name.encode() if glob.wildcards else argument)
+    shown = {bulk(spelled): bulk(known[name].encode()) for name, spelled in found.items()}
+    return mapping(shown, session.proto)
 
 
 def describer(table: Mapping[bytes, CommandSpec]) -> dict[str, Handler]:
@@ -81,9 +83,7 @@ def describer(table: Mapping[bytes, CommandSpec]) -> dict[str, Handler]:
 
     def infos(core: HubCore, session: Session, command: list[bytes]) -> bytes:
         specs = named(command[2:]) if len(command) > 2 else every()
-        return array(
-            null_array(session.proto) if spec is None else _info(spec, session.proto) for spec in specs
-        )
+        return array(null(session.proto) if spec is None else _info(spec, session.proto) for spec in specs)
 
     def docs(core: HubCore, session: Session, command: list[bytes]) -> bytes:
         specs = named(command[2:]) if len(command) > 2 else every()
@@ -121,11 +121,18 @@ def _info(spec: CommandSpec, proto: int) -> bytes:
             integer(last),
             integer(step),
             set_of(map(simple, spec.categories), proto),
-            array(bulk(tip.encode()) for tip in spec.tips),
-            array(() if to is None else (_key_spec(to, proto),)),
-            array(_info(sub, proto) for sub in spec.subcommands.values()),
+            set_of((bulk(tip.encode()) for tip in spec.tips), proto),
+            set_of(() if to is None else (_key_spec(to, proto),), proto),
+            _subcommands(spec, proto),
         )
     )
+
+
+def _subcommands(spec: CommandSpec, proto: int) -> bytes:
+    """An array, as in Redis, where only the empty one is a set."""
+    if not spec.subcommands:
+        return set_of((), proto)
+    return array(_info(sub, proto) for sub in spec.subcommands.values())
 
 
 def _key_spec(to: int, proto: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
-from equipoise.hub.commands.spec import Handler
+from equipoise.hub.commands.spec import Handler, text_of
 from equipoise.hub.denial import denial
 from equipoise.hub.kinds import Kind
 from equipoise.hub.subscribing import subscribe, unsubscribe
@@ -83,7 +83,8 @@ def numpat(core: HubCore, session: Session, command: list[bytes]) -> bytes:
 def _channels(topics: dict[bytes, Topic], session: Session, command: list[bytes]) -> bytes | str:
     """Topics with subscribers. A listing shows nobody what it may not use."""
     if len(command) > 3:
-        return f"ERR wrong number of arguments for '{session.command}' command"
+        word = text_of(command[1])
+        return f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP."
     glob = Glob(command[2]) if len(command) == 3 else None
     return array(
         bulk(name)

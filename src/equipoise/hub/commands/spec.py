@@ -54,6 +54,12 @@ def dispatch(container: str, subcommands: Mapping[str, CommandSpec]) -> Handler:
     return run
 
 
+def full_name(spec: CommandSpec, command: list[bytes]) -> str:
+    """The name with the subcommand that the second word calls for, such as `client|id`."""
+    subcommand = spec.subcommands.get(text_of(command[1]).lower()) if len(command) > 1 else None
+    return spec.name if subcommand is None else subcommand.name
+
+
 def text_of(argument: bytes) -> str:
     return argument.decode("utf-8", "surrogateescape")
 
