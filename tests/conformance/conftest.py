@@ -12,7 +12,7 @@ from support.processes import ServerProcess
 
 
 class Servers:
-    """Starts the server of a world when it is first asked for."""
+    """Starts the server of a world when it is first asked for. No hub may have logged an exception at the end."""
 
     def __init__(self, stack: ExitStack, folders: pytest.TempPathFactory) -> None:
         self._stack, self._folders = stack, folders
@@ -25,11 +25,17 @@ class Servers:
             self._running[key] = self._stack.enter_context(context)
         return self._running[key]
 
+    def check(self) -> None:
+        for (server, world), process in self._running.items():
+            assert server != "hub" or "Traceback" not in process.output, f"{world} hub:\n{process.output}"
+
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     with ExitStack() as stack:
-        yield Servers(stack, tmp_path_factory)
+        started = Servers(stack, tmp_path_factory)
+        yield started
+        started.check()
 
 
 @pytest.fixture

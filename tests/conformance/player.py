@@ -25,16 +25,19 @@ class MismatchError(AssertionError):
 class Connection:
     """One socket and what it has received and nobody has read yet."""
 
-    def __init__(self, who: str, address: tuple[str, int]) -> None:
+    def __init__(self, who: str, address: tuple[str, int], chunk_bytes: int | None = None) -> None:
         self.who = who
+        self._chunk_bytes = chunk_bytes
         self.socket = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
         self.is_ended = False
 
     def send(self, data: bytes) -> None:
+        step = self._chunk_bytes or len(data)
         try:
-            self.socket.sendall(data)
+            for start in range(0, len(data), step):
+                self.socket.sendall(data[start : start + step])
         except (BrokenPipeError, ConnectionResetError):
             # The server has closed already, in the middle of what it refuses; its last words are still to read.
             pass
@@ -92,10 +95,14 @@ class Connection:
 
 
 class Player:
-    """The connections of one dialogue. Use as a context manager: they are closed with it."""
+    """The connections of one dialogue. Use as a context manager: they are closed with it.
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    With `chunk_bytes` everything is sent in pieces of that size.
+    """
+
+    def __init__(self, address: tuple[str, int], chunk_bytes: int | None = None) -> None:
         self._address = address
+        self._chunk_bytes = chunk_bytes
         self._connections: dict[str, Connection] = {}
         self.matcher = Matcher()
 
@@ -191,7 +198,7 @@ class Player:
 
     def _connection(self, who: str) -> Connection:
         if who not in self._connections:
-            self._connections[who] = Connection(who, self._address)
+            self._connections[who] = Connection(who, self._address, self._chunk_bytes)
             if who.endswith("3"):
                 self._greet(self._connections[who])
         return self._connections[who]

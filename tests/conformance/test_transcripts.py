@@ -33,6 +33,13 @@ def test_a_hub_answers_as_the_transcript_says(dialogue: Dialogue, servers: Serve
         player.play(dialogue, "hub")
 
 
+@pytest.mark.parametrize("dialogue", DIALOGUES, ids=str)
+def test_a_hub_answers_the_same_when_every_byte_comes_alone(dialogue: Dialogue, servers: Servers) -> None:
+    server = servers.get("hub", dialogue.world)
+    with Player((server.host, server.port), chunk_bytes=1) as player:
+        player.play(dialogue, "hub")
+
+
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=str)
 def test_the_transcript_is_true_of_redis(dialogue: Dialogue, servers: Servers) -> None:
