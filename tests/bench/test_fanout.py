@@ -42,11 +42,11 @@ def test_every_byte_arrives_and_every_metric_is_taken(name: str) -> None:
     assert result.failures == []
     assert [(row.case, row.metric) for row in result.rows] == [
         *((case, metric) for case in TINY.fanout for metric in (Metric.CPU, Metric.RATE, Metric.BUSY)),
-        *((TINY.paced[0], m) for m in (Metric.LATENCY_P50, Metric.LATENCY_P99, Metric.DRIVER_LAG_P99)),
+        *((TINY.paced[0], m) for m in (Metric.LATENCY_P50, Metric.LATENCY_P99, Metric.LEFT_OUT)),
     ]
     for row in result.rows:
         assert len(row.values[name]) == TINY.rounds
-        assert all(value > 0 for value in row.values[name])
+        assert all(value > 0 or row.metric is Metric.LEFT_OUT for value in row.values[name])
     assert result.versions[name][0].isdigit()
 
 
@@ -98,8 +98,17 @@ def test_the_command_prints_one_json_object_and_keeps_it(tmp_path: Path) -> None
     (kept,) = tmp_path.iterdir()
     assert kept.name.startswith("fanout-2")
     assert decode(kept.read_bytes()) == decode(done.stdout.encode())
-    page = CliRunner().invoke(app, ["render", str(kept)])
-    assert "| fan-out 1, 100 B, singly |" in page.stdout
+    printed = CliRunner().invoke(app, ["render", str(kept)]).stdout
+    assert "| fan-out 1, 100 B, singly |" in printed
+    page = tmp_path / "docs" / "fanout.md"
+    assert CliRunner().invoke(app, ["render", str(kept), "--into", str(page)]).exit_code == 0
+    assert page.read_text().endswith(printed)
+
+
+def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    assert CliRunner().invoke(app, ["render", str(other)]).exit_code == 2
 
 
 @pytest.mark.parametrize(

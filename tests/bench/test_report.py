@@ -10,7 +10,7 @@ from rich.console import Console
 
 from equipoise.bench.cases import FanoutCase, IdleCase, PacedCase
 from equipoise.bench.goals import Metric
-from equipoise.bench.report import markdown, number, summary, terminal
+from equipoise.bench.report import MARKER, markdown, number, splice, summary, terminal
 from equipoise.bench.result import Failure, Machine, Result, Row, decode, encode
 
 HUNDRED = FanoutCase(100, 100, 50, 1, 1000)
@@ -31,7 +31,7 @@ RESULT = Result(
         Row(HUNDRED, Metric.CPU, {"hub": [0.1, 0.1, 0.2], "redis": [0.25, 0.25, 0.25], "nats": [0.5] * 3}),
         Row(HUNDRED, Metric.RATE, {"hub": [9e6, 8e6, 7e6], "redis": [4e6] * 3}),
         Row(PACED, Metric.LATENCY_P99, {"hub": [180.0], "redis": [100.0], "nats": [200.0]}),
-        Row(PACED, Metric.DRIVER_LAG_P99, {"hub": [4.0], "redis": [2.0], "nats": [3.0]}),
+        Row(PACED, Metric.LEFT_OUT, {"hub": [0.02], "redis": [0.0], "nats": [0.5]}),
         Row(IdleCase(5000, True), Metric.MEMORY_SETTLED, {"hub": [2485.0], "redis": [2046.0]}),
     ],
     failures=[Failure("fan-out 100, 100 B, pipelined", "nats", "cut: 5 of 10 bytes delivered")],
@@ -58,9 +58,9 @@ def test_a_missed_goal_says_no() -> None:
     assert row.endswith("| 1.80 | 0.90 | ≤ 1.5 | no |")
 
 
-def test_the_drivers_own_lag_is_shown_without_a_ratio() -> None:
-    row = next(line for line in markdown(RESULT).splitlines() if "lag of the driver" in line)
-    assert row.endswith("| 4 | 2 | 3 |  |  |  |  |")
+def test_what_was_left_out_is_shown_without_a_ratio() -> None:
+    row = next(line for line in markdown(RESULT).splitlines() if "share left out" in line)
+    assert row.endswith("| 0.020 | 0.000 | 0.500 |  |  |  |  |")
 
 
 def test_a_server_without_samples_is_shown_as_failed_and_its_reason_is_given() -> None:
@@ -100,3 +100,13 @@ def test_without_redis_no_goal_can_be_judged() -> None:
 def test_numbers_keep_three_digits_at_every_size() -> None:
     shown = [number(value) for value in (0.1234, 1.234, 12.34, 123.4, 1234567.0, None)]
     assert shown == ["0.123", "1.23", "12.3", "123", "1,234,567", "failed"]
+
+
+def test_rendering_into_a_page_keeps_the_prose_and_replaces_the_tables() -> None:
+    page = splice("# Title\n\nA reading.\n", "old tables\n")
+    assert page == f"# Title\n\nA reading.\n\n{MARKER}\n\nold tables\n"
+    assert splice(page, "new tables\n") == page.replace("old", "new")
+
+
+def test_rendering_into_an_empty_page_leaves_the_marker_for_the_next_time() -> None:
+    assert splice("", "tables\n") == f"{MARKER}\n\ntables\n"

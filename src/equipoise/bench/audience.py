@@ -1,8 +1,7 @@
 """The connections of one case to one server: a publisher and its subscribers, each on a socket of its own.
 
-After `opened` has entered, every subscriber is subscribed, the server has nothing more to say unasked, and
-all sockets are non-blocking. Sockets are closed by reset, so that thousands of them leave no ports in
-TIME_WAIT.
+After `opened` has entered, every subscriber is subscribed and all sockets are non-blocking. Sockets are closed
+by reset, so that thousands of them leave no ports in TIME_WAIT.
 """
 
 from __future__ import annotations
@@ -47,11 +46,17 @@ def opened(server: Server, *, topics: int, fanout: int, is_single: bool) -> Iter
         sockets.append(publisher)
         prepare_publisher(publisher, server.dialect, is_single=is_single)
         for each in sockets:
-            read_exactly(each, server.dialect.afterword)
             each.setblocking(False)
         yield Audience(publisher, sockets[:-1], names)
     finally:
         close_all(sockets)
+
+
+def await_afterword(audience: Audience, dialect: Dialect) -> None:
+    """Wait until the server has nothing more to say unasked. Before the first publish, or it mixes with it."""
+    for each in (*audience.subscribers, audience.publisher):
+        read_exactly(each, dialect.afterword)
+        each.setblocking(False)
 
 
 def topic_names(topics: int) -> list[bytes]:

@@ -7,13 +7,13 @@ and is tried again in the next; nothing it did in the failed case counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from equipoise.bench import driver, environment
-from equipoise.bench.audience import Audience, opened
+from equipoise.bench.audience import Audience, await_afterword, opened
 from equipoise.bench.cases import Case, FanoutCase, IdleCase, PacedCase, Plan
 from equipoise.bench.goals import Metric
 from equipoise.bench.idle import IdleSample, measure_idle, raise_descriptor_limit
@@ -70,11 +70,11 @@ def run(
     cases: list[Case] = [*plan.fanout, *plan.paced, *plan.idle]
     for number, case in enumerate(cases):
         progress(case.label, number)
-        with started(names, case, book) as servers:
+        with ExitStack() as stack:
             if isinstance(case, IdleCase):
-                _run_idle(case, servers, book)
+                _run_idle(case, _start(names, case, book, stack), book)
             else:
-                _run_rounds(case, servers, book, rounds=plan.rounds, window=window)
+                _run_rounds(case, _open(names, case, book, stack), book, rounds=plan.rounds, window=window)
     return Result(
         benchmark="fanout",
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -91,54 +91,66 @@ def run(
     )
 
 
-@contextmanager
-def started(names: Sequence[str], case: Case, book: _Book) -> Iterator[list[Server]]:
+def _start(names: Sequence[str], case: Case, book: _Book, stack: ExitStack) -> list[Server]:
     """All servers that can be started; the others are failures of this case."""
-    with ExitStack() as stack:
-        servers = []
-        for name in names:
+    servers = []
+    for name in names:
+        try:
+            servers.append(stack.enter_context(running(KINDS[name])))
+        except (EquipoiseError, OSError) as error:
+            book.fail(case, name, error)
+    return servers
+
+
+def _open(
+    names: Sequence[str], case: FanoutCase | PacedCase, book: _Book, stack: ExitStack
+) -> list[tuple[Server, Audience]]:
+    """Start all servers and connect to them, last to first: what NATS says two seconds after connecting is
+    awaited while the others start and warm up.
+    """
+    is_single = isinstance(case, PacedCase) or case.batch == 1
+    topics = case.topics if isinstance(case, FanoutCase) else 1
+    ready: list[tuple[Server, Audience]] = []
+    for name in reversed(names):
+        for server in _start([name], case, book, stack):
             try:
-                servers.append(stack.enter_context(running(KINDS[name])))
+                connected = opened(server, topics=topics, fanout=case.fanout, is_single=is_single)
+                ready.insert(0, (server, stack.enter_context(connected)))
             except (EquipoiseError, OSError) as error:
                 book.fail(case, name, error)
-        yield servers
+    return ready
 
 
 def _run_rounds(
-    case: FanoutCase | PacedCase, servers: Sequence[Server], book: _Book, *, rounds: int, window: int
+    case: FanoutCase | PacedCase,
+    ready: list[tuple[Server, Audience]],
+    book: _Book,
+    *,
+    rounds: int,
+    window: int,
 ) -> None:
-    samples: dict[str, list[dict[Metric, float]]] = {each.name: [] for each in servers}
-    with ExitStack() as stack:
-        ready: list[tuple[Server, Audience]] = []
-        # Last to first: NATS has something to wait for after connecting, which the others' connecting fills.
-        for server in reversed(servers):
+    samples: dict[str, list[dict[Metric, float]]] = {server.name: [] for server, _ in ready}
+    # Round 0 warms up and is not kept.
+    for number in range(rounds + 1):
+        for server, audience in list(ready):
             try:
-                ready.insert(0, (server, stack.enter_context(_audience(server, case))))
+                if number == 0:
+                    _rehearse(server, case, audience)
+                sample = _sample(server, case, audience, window)
             except (EquipoiseError, OSError) as error:
                 book.fail(case, server.name, error)
-        # Round 0 warms up and is not kept.
-        for number in range(rounds + 1):
-            for server, audience in list(ready):
-                try:
-                    sample = _sample(server, case, audience, window)
-                except (EquipoiseError, OSError) as error:
-                    book.fail(case, server.name, error)
-                    ready.remove((server, audience))
-                    samples[server.name] = []
-                    continue
-                if number:
-                    samples[server.name].append(sample)
+                ready.remove((server, audience))
+                samples[server.name] = []
+                continue
+            if number:
+                samples[server.name].append(sample)
     book.add(case, samples)
 
 
-@contextmanager
-def _audience(server: Server, case: FanoutCase | PacedCase) -> Iterator[Audience]:
-    is_single = isinstance(case, PacedCase) or case.batch == 1
-    topics = case.topics if isinstance(case, FanoutCase) else 1
-    with opened(server, topics=topics, fanout=case.fanout, is_single=is_single) as audience:
-        if isinstance(case, FanoutCase):
-            driver.rehearse(case, server.dialect, audience)
-        yield audience
+def _rehearse(server: Server, case: FanoutCase | PacedCase, audience: Audience) -> None:
+    await_afterword(audience, server.dialect)
+    if isinstance(case, FanoutCase):
+        driver.rehearse(case, server.dialect, audience)
 
 
 def _sample(
@@ -149,7 +161,7 @@ def _sample(
         return {
             Metric.LATENCY_P50: paced.p50_us,
             Metric.LATENCY_P99: paced.p99_us,
-            Metric.DRIVER_LAG_P99: paced.driver_lag_p99_us,
+            Metric.LEFT_OUT: paced.left_out,
         }
     sample = driver.measure(server, case, audience, window=window)
     return {

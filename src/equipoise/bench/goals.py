@@ -17,7 +17,7 @@ class Metric(StrEnum):
     BUSY = "server_busy"
     LATENCY_P50 = "latency_us_p50"
     LATENCY_P99 = "latency_us_p99"
-    DRIVER_LAG_P99 = "driver_lag_us_p99"
+    LEFT_OUT = "left_out_share"
     MEMORY_FRESH = "memory_bytes_fresh"
     MEMORY_SETTLED = "memory_bytes_settled"
 

@@ -25,7 +25,7 @@ SETTLE_S_MAX = 40.0
 
 # Settled: within this share of the growth for this long. Redis's decline pauses for less.
 _STEADY_SHARE = 0.01
-_STEADY_S = 4.0
+_STEADY_S = 3.0
 _LOOK_S = 0.25
 
 # Subscribers before the first reading, so that code and tables touched by any subscription are in it already.

@@ -5,7 +5,7 @@ Both are made from the same lines, so they cannot disagree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Group
@@ -23,11 +23,11 @@ class Section:
     metrics: tuple[Metric, ...]
 
 
-# The driver's own lag stands beside the latencies: it shows whether they can be trusted.
+# What was left out stands beside the latencies: it shows how busy the machine was elsewhere.
 SECTIONS = (
     Section("Server CPU per delivery, µs", (Metric.CPU,)),
     Section("Deliveries per second", (Metric.RATE,)),
-    Section("Latency under paced load, µs", (Metric.LATENCY_P50, Metric.LATENCY_P99, Metric.DRIVER_LAG_P99)),
+    Section("Latency under paced load, µs", (Metric.LATENCY_P50, Metric.LATENCY_P99, Metric.LEFT_OUT)),
     Section("Resident memory per idle subscriber, bytes", (Metric.MEMORY_FRESH, Metric.MEMORY_SETTLED)),
 )
 
@@ -35,13 +35,16 @@ SECTIONS = (
 SUFFIXES = {
     Metric.LATENCY_P50: ": p50",
     Metric.LATENCY_P99: ": p99",
-    Metric.DRIVER_LAG_P99: ": lag of the driver, p99",
+    Metric.LEFT_OUT: ": share left out",
     Metric.MEMORY_FRESH: ": after 1 s",
     Metric.MEMORY_SETTLED: ": settled",
 }
 
+# In a page of the documentation: prose above, tables below.
+MARKER = "<!-- Below: written by `equipoise bench render`. Change what is above. -->"
+
 # Ratios of these say nothing about a server.
-_NO_RATIO = {Metric.DRIVER_LAG_P99}
+_NO_RATIO = {Metric.LEFT_OUT}
 
 
 def header(result: Result) -> list[str]:
@@ -128,12 +131,18 @@ def _table(result: Result, section: Section) -> Table:
     return table
 
 
-def markdown(result: Result, reading: Sequence[str] = ()) -> str:
-    """The page kept in the documentation. `reading` is prose that stands above the tables."""
-    parts = ["# Fan-out: hub, Redis and NATS side by side", *reading, provenance(result), summary(result)]
+def markdown(result: Result) -> str:
+    """The tables as Markdown, with where and when they were taken."""
+    parts = [provenance(result), summary(result)]
     for section in SECTIONS:
         rows = [header(result), ["---"] * len(header(result)), *lines(result, section)]
         if len(rows) > 2:
             parts += [f"## {section.title}", "\n".join(f"| {' | '.join(cells)} |" for cells in rows)]
     parts += [f"- {note}" for note in notes(result)]
     return "\n\n".join(parts) + "\n"
+
+
+def splice(page: str, tables: str) -> str:
+    """Put `tables` below the marker in `page`, in place of what was there; what is above it stays."""
+    reading = page.partition(MARKER)[0].rstrip()
+    return "\n\n".join(part for part in (reading, MARKER, tables) if part)

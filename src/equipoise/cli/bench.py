@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -73,9 +74,19 @@ def run_fanout(
 @app.command("render")
 def render(
     result: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A kept JSON result.")],
+    into: Annotated[Path | None, typer.Option(help="Page whose tables to replace; print without it.")] = None,
 ) -> None:
-    """Print a kept result as the Markdown page of the documentation."""
-    typer.echo(report.markdown(decode(result.read_bytes())), nl=False)
+    """Write a kept result as Markdown tables, into a page of the documentation or to the terminal."""
+    try:
+        tables = report.markdown(decode(result.read_bytes()))
+    except msgspec.DecodeError as error:
+        raise typer.BadParameter(f"{result.name} is not a kept result: {error}") from error
+    if into is None:
+        typer.echo(tables, nl=False)
+        return
+    page = into.read_text() if into.exists() else ""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    into.write_text(report.splice(page, tables))
 
 
 def keep(result: Result, folder: Path) -> Path:
