@@ -25,7 +25,7 @@ Form = tuple[int, Kind, bytes | None]
 class Audience:
     """Frozen at compilation; thrown away when members or patterns change."""
 
-    __slots__ = ("groups", "receivers", "version")
+    __slots__ = ("groups", "is_exclusive", "receivers", "version")
 
     def __init__(
         self, groups: list[tuple[Encoder, int, list[Session]]], receivers: int, version: int
@@ -36,6 +36,11 @@ class Audience:
         self.groups = groups
         # What PUBLISH answers: subscriptions that match, patterns counted one by one.
         self.receivers = receivers
+        # Whether every member has this one subscription and no other.
+        self.is_exclusive = all(
+            frames == 1 and all(session.has_one_subscription for session in sessions)
+            for _, frames, sessions in groups
+        )
 
 
 def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
@@ -61,7 +66,11 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
         )
         for forms, s in grouped.items()
     ]
-    return Audience(groups, sum(map(len, forms_of.values())), index.version)
+    audience = Audience(groups, sum(map(len, forms_of.values())), index.version)
+    if len(forms_of) != len(topic.members):
+        # Somebody is here by a pattern, which is one subscription to many topics.
+        audience.is_exclusive = False
+    return audience
 
 
 def _encoder_cache(topic: Topic) -> Callable[[Form], Encoder]:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from equipoise.access import Action, User, Users
 from equipoise.hub.admission import Admission
-from equipoise.hub.audience import compile_audience
+from equipoise.hub.audience import Audience, compile_audience
 from equipoise.hub.backlog import Backlogs, Timer
 from equipoise.hub.commands import COMMANDS, KEY_COMMANDS, CommandSpec
 from equipoise.hub.commands.spec import full_name
@@ -209,6 +209,12 @@ class HubCore:
             self._schedule_sweep()
         return topic
 
+    def audience_of(self, topic: Topic) -> Audience:
+        audience = topic.audience
+        if audience is None or audience.version != self.index.version:
+            audience = topic.audience = compile_audience(topic, self.index)
+        return audience
+
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> int:
         """Number a run of messages and write it to everybody concerned; receivers of each message.
 
@@ -217,7 +223,7 @@ class HubCore:
         """
         audience = topic.audience
         if audience is None or audience.version != self.index.version:
-            audience = topic.audience = compile_audience(topic, self.index)
+            audience = self.audience_of(topic)
         count = len(payloads)
         first = topic.n + 1
         topic.n += count

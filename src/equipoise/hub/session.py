@@ -208,6 +208,10 @@ class Session:
     def is_subscribed(self) -> bool:
         return self.subscriptions is not None and any(self.subscriptions.values())
 
+    @property
+    def has_one_subscription(self) -> bool:
+        return self.subscriptions is not None and sum(map(len, self.subscriptions.values())) == 1
+
     # --- inside
 
     def _takes_columns(self) -> bool:
@@ -223,7 +227,7 @@ class Session:
         )
 
     def _publish(self, batch: Publishes) -> None:
-        """Publish each run of messages to one topic as one; the order between topics stays."""
+        """Publish in runs as long as may be: bookkeeping is per run, so long runs are cheap."""
         topics, payloads = batch
         count, name = len(topics), topics[0]
         self._core.stats.commands += count
@@ -231,6 +235,40 @@ class Session:
         if count == 1 or topics.count(name) == count:
             self.write(self._publish_run(name, payloads))
             return
+        self.write(b"".join(self._publish_grouped(batch) or self._publish_in_order(batch)))
+
+    def _publish_grouped(self, batch: Publishes) -> list[bytes] | None:
+        """Gather a mixed batch by topic, if no subscriber can tell the difference; the replies in order.
+
+        A subscriber sees the order between two topics only if it gets both. So all topics but one have to be
+        heard by nobody but clients with a single subscription.
+        """
+        topics, payloads = batch
+        runs: dict[bytes, list[bytes]] = {}
+        for name, payload in zip(topics, payloads, strict=True):
+            run = runs.get(name)
+            if run is None:
+                runs[name] = [payload]
+            else:
+                run.append(payload)
+        if 2 * len(runs) > len(topics):
+            # Little to gather: the plain way is cheaper.
+            return None
+        core = self._core
+        found = {name: core.topic_to_publish(self, name) for name in runs}
+        audiences = [core.audience_of(topic) for topic in found.values() if not isinstance(topic, str)]
+        if sum(not audience.is_exclusive for audience in audiences) > 1:
+            return None
+        replies = {
+            name: error(topic) if isinstance(topic, str) else integer(core.publish(topic, runs[name]))
+            for name, topic in found.items()
+        }
+        return [replies[name] for name in topics]
+
+    def _publish_in_order(self, batch: Publishes) -> list[bytes]:
+        """Publish each run of consecutive messages to one topic as one."""
+        topics, payloads = batch
+        count = len(topics)
         replies: list[bytes] = []
         start = 0
         while start < count:
@@ -240,7 +278,7 @@ class Session:
                 end += 1
             replies.append(self._publish_run(name, payloads[start:end]))
             start = end
-        self.write(b"".join(replies))
+        return replies
 
     def _publish_run(self, name: bytes, payloads: Sequence[bytes]) -> bytes:
         core = self._core

@@ -133,7 +133,18 @@ def _attach(core: HubCore, session: Session, kind: Kind, name: bytes) -> Topic |
         core.index.add_member(topic, session, kind)
         target = topic
     held[name] = target
+    _share_audiences(session)
     return target
+
+
+def _share_audiences(session: Session) -> None:
+    """A second subscription: the topic of the first is no longer all that the session hears."""
+    held = session.subscriptions or {}
+    if sum(map(len, held.values())) == 2:
+        for targets in held.values():
+            for target in targets.values():
+                if isinstance(target, Topic):
+                    target.audience = None
 
 
 def _detach(core: HubCore, session: Session, kind: Kind, name: bytes) -> None:
