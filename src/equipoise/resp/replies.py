@@ -13,6 +13,9 @@ PONG = b"+PONG\r\n"
 QUEUED_RESET = b"+RESET\r\n"
 EMPTY_ARRAY = b"*0\r\n"
 
+# The receivers of most messages: PUBLISH is answered more often than anything else.
+_SMALL = [b":%d\r\n" % number for number in range(1_024)]
+
 Value = bytes | str | int | None | list["Value"] | dict[str, "Value"]
 
 
@@ -26,7 +29,7 @@ def error(text: str) -> bytes:
 
 
 def integer(number: int) -> bytes:
-    return b":%d\r\n" % number
+    return _SMALL[number] if 0 <= number < len(_SMALL) else b":%d\r\n" % number
 
 
 def bulk(value: bytes) -> bytes:

@@ -45,29 +45,26 @@ class Publishes(NamedTuple):
 class RequestReader:
     """One connection's input. `feed` returns what is complete; `error` is set once bytes are not RESP."""
 
-    __slots__ = ("_needed_bytes", "_unfinished", "_unfinished_bytes", "error", "limits")
+    __slots__ = ("_needed_bytes", "_unfinished", "buffered_bytes", "error", "limits")
 
     def __init__(self, limits: RequestLimits) -> None:
         # May be replaced between calls: a connection gets wider limits once it has authenticated.
         self.limits = limits
         self.error: str | None = None
         self._unfinished: list[bytes] | None = None
-        self._unfinished_bytes = 0
+        # Of the unfinished frame.
+        self.buffered_bytes = 0
         self._needed_bytes = 0
-
-    @property
-    def buffered_bytes(self) -> int:
-        return self._unfinished_bytes
 
     def feed(self, data: bytes) -> Publishes | list[Command]:
         if self._unfinished is not None:
             self._unfinished.append(data)
-            self._unfinished_bytes += len(data)
-            if self._unfinished_bytes < self._needed_bytes:
+            self.buffered_bytes += len(data)
+            if self.buffered_bytes < self._needed_bytes:
                 return []
             data = b"".join(self._unfinished)
             self._unfinished = None
-            self._unfinished_bytes = 0
+            self.buffered_bytes = 0
         if (
             data[:1] != b"*"
             or len(data) > self.limits.payload_bytes_max
@@ -125,7 +122,7 @@ class RequestReader:
             outcome = parse_request(data, start, self.limits)
             if isinstance(outcome, Incomplete):
                 self._unfinished = [data[start:]]
-                self._unfinished_bytes = end - start
+                self.buffered_bytes = end - start
                 self._needed_bytes = outcome.needed_bytes
                 break
             if isinstance(outcome, str):
