@@ -1,0 +1,130 @@
+// What an ioredis client sees, as one line of JSON per event. The tests in test_ioredis.py run it and compare.
+//
+//   node scenarios.js SCENARIO HOST PORT PROTOCOL
+//
+// A scenario ends by itself; the tests' time-out ends one that does not.
+
+"use strict";
+
+const { once } = require("node:events");
+const Redis = require("ioredis");
+
+const [scenario, host, port, protocol] = process.argv.slice(2);
+
+function connect(options = {}) {
+  const client = new Redis({ host, port: Number(port), protocol: Number(protocol), ...options });
+  client.on("error", () => {}); // a lost connection is told by the events that follow it
+  return client;
+}
+
+function tell(...event) {
+  console.log(JSON.stringify(event));
+}
+
+// Resolves with the next message of a kind, whatever arguments it has.
+async function next(client, event) {
+  return await once(client, event);
+}
+
+async function names() {
+  const subscriber = connect();
+  const publisher = connect();
+  tell("subscribed", await subscriber.subscribe("a", "b"));
+  const first = next(subscriber, "message");
+  tell("published", await publisher.publish("a", "hello"));
+  tell("message", ...(await first));
+  const second = next(subscriber, "messageBuffer");
+  tell("published", await publisher.publish("b", Buffer.from([0, 255, 13, 10])));
+  const [channel, payload] = await second;
+  tell("messageBuffer", channel.toString(), [...payload]);
+  tell("unsubscribed", await subscriber.unsubscribe("a"));
+  tell("published", await publisher.publish("a", "nobody"));
+  tell("unsubscribed", await subscriber.unsubscribe());
+  tell("pinged", await subscriber.ping());
+  tell("quit", await subscriber.quit(), await publisher.quit());
+}
+
+async function patterns() {
+  const subscriber = connect();
+  const publisher = connect();
+  tell("subscribed", await subscriber.psubscribe("game.*", "game.?"));
+  const seen = [];
+  subscriber.on("pmessage", (...message) => seen.push(message));
+  tell("published", await publisher.publish("game.a", "x"));
+  tell("published", await publisher.publish("game.chat", "y"));
+  tell("published", await publisher.publish("news", "z"));
+  while (seen.length < 3) await next(subscriber, "pmessage");
+  tell("pmessages", seen.map(String).sort());
+  tell("unsubscribed", await subscriber.punsubscribe("game.?"));
+  tell("unsubscribed", await subscriber.punsubscribe("game.*"));
+  tell("quit", await subscriber.quit(), await publisher.quit());
+}
+
+async function shards() {
+  const subscriber = connect();
+  const publisher = connect();
+  tell("subscribed", await subscriber.ssubscribe("s"));
+  const message = next(subscriber, "smessage");
+  tell("published", await publisher.spublish("s", "hello"));
+  tell("smessage", ...(await message));
+  tell("unsubscribed", await subscriber.sunsubscribe("s"));
+  tell("published", await publisher.spublish("s", "nobody"));
+  tell("quit", await subscriber.quit(), await publisher.quit());
+}
+
+async function order() {
+  const subscriber = connect();
+  const publisher = connect();
+  await subscriber.subscribe("a");
+  const seen = [];
+  const all = new Promise((resolve) =>
+    subscriber.on("message", (_, text) => seen.push(text) === 1000 && resolve()),
+  );
+  const pipeline = publisher.pipeline();
+  for (let i = 0; i < 1000; i++) pipeline.publish("a", String(i));
+  const replies = await pipeline.exec();
+  await all;
+  tell("replies", replies.every(([error, count]) => error === null && count === 1));
+  tell("ordered", seen.every((text, i) => text === String(i)));
+  tell("quit", await subscriber.quit(), await publisher.quit());
+}
+
+async function errors() {
+  const client = connect();
+  await client.subscribe("a").then((count) => tell("subscribed", count));
+  const other = connect();
+  await other.call("NOSUCH", "x").catch((error) => tell("error", error.message));
+  await other.call("PUBLISH", "x").catch((error) => tell("error", error.message));
+  tell("pinged", await other.ping("still there"));
+  tell("named", await other.client("SETNAME", "me"), await other.client("GETNAME"));
+  tell("quit", await client.quit(), await other.quit());
+}
+
+// The test kills the server once it reads "subscribed" and starts another once it reads "closed".
+async function reconnect() {
+  const subscriber = connect({ retryStrategy: () => 20 });
+  const publisher = connect({ retryStrategy: () => 20, maxRetriesPerRequest: null });
+  await subscriber.subscribe("a");
+  await subscriber.psubscribe("a*");
+  const closed = next(subscriber, "close");
+  tell("subscribed");
+  await closed;
+  tell("closed");
+  // ioredis subscribes again by itself after "ready"; the count says when the server has it.
+  let counts;
+  do {
+    counts = [await publisher.pubsub("NUMSUB", "a"), await publisher.pubsub("NUMPAT")];
+  } while (counts[0][1] !== 1 || counts[1] !== 1);
+  const message = next(subscriber, "message");
+  const pmessage = next(subscriber, "pmessage");
+  tell("published", await publisher.publish("a", "back"));
+  tell("message", ...(await message));
+  tell("pmessage", ...(await pmessage));
+  tell("quit", await subscriber.quit(), await publisher.quit());
+}
+
+const scenarios = { names, patterns, shards, order, errors, reconnect };
+scenarios[scenario]().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

@@ -1,0 +1,150 @@
+"""ioredis, on Node.js, notices no difference between a hub and Redis, in RESP2 and RESP3."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.conftest import Servers
+from support.processes import ServerProcess, free_port, redis_server, require
+from support.processes import hub as hub_process
+
+pytestmark = pytest.mark.needs_node
+
+FOLDER = Path(__file__).parent / "node"
+PATIENCE_S = 60.0
+INSTALL_PATIENCE_S = 110.0
+PROTOCOLS = pytest.mark.parametrize("protocol", [2, 3], ids=["RESP2", "RESP3"])
+SERVERS = ["hub", pytest.param("redis", marks=pytest.mark.needs_redis)]
+
+EXPECTED: dict[str, list[list[Any]]] = {
+    "names": [
+        ["subscribed", 2],
+        ["published", 1],
+        ["message", "a", "hello"],
+        ["published", 1],
+        ["messageBuffer", "b", [0, 255, 13, 10]],
+        ["unsubscribed", 1],
+        ["published", 0],
+        ["unsubscribed", 0],
+        ["pinged", "PONG"],
+        ["quit", "OK", "OK"],
+    ],
+    "patterns": [
+        ["subscribed", 2],
+        ["published", 2],
+        ["published", 1],
+        ["published", 0],
+        ["pmessages", ["game.*,game.a,x", "game.*,game.chat,y", "game.?,game.a,x"]],
+        ["unsubscribed", 1],
+        ["unsubscribed", 0],
+        ["quit", "OK", "OK"],
+    ],
+    "shards": [
+        ["subscribed", 1],
+        ["published", 1],
+        ["smessage", "s", "hello"],
+        ["unsubscribed", 0],
+        ["published", 0],
+        ["quit", "OK", "OK"],
+    ],
+    "order": [["replies", True], ["ordered", True], ["quit", "OK", "OK"]],
+    "errors": [
+        ["subscribed", 1],
+        ["error", "ERR unknown command 'NOSUCH', with args beginning with: 'x' "],
+        ["error", "ERR wrong number of arguments for 'publish' command"],
+        ["pinged", "still there"],
+        ["named", "OK", "me"],
+        ["quit", "OK", "OK"],
+    ],
+}
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of node, with the packages of the lock file installed beside the scenarios."""
+    path, npm = require("node"), require("npm")
+    # Tests may run in several processes, whose temporary folders have one parent.
+    with (tmp_path_factory.getbasetemp().parent / "npm.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _is_installed():
+            _install(npm)
+    return path
+
+
+def _is_installed() -> bool:
+    """npm writes its own copy of the lock file when it has finished."""
+    installed, wanted = FOLDER / "node_modules" / ".package-lock.json", FOLDER / "package-lock.json"
+    return installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime
+
+
+def _install(npm: str) -> None:
+    command = [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
+    done = subprocess.run(
+        command, cwd=FOLDER, capture_output=True, text=True, timeout=INSTALL_PATIENCE_S, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"the packages for Node.js cannot be installed: {done.stderr.strip()[-500:]}")
+
+
+@pytest.mark.parametrize("scenario", EXPECTED)
+@PROTOCOLS
+@pytest.mark.parametrize("kind", SERVERS)
+def test_ioredis_sees_what_it_expects(
+    node: str, servers: Servers, kind: str, scenario: str, protocol: int
+) -> None:
+    server = servers.get(kind)
+    done = subprocess.run(
+        command(node, scenario, server, protocol),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert [json.loads(line) for line in done.stdout.splitlines()] == EXPECTED[scenario]
+
+
+@pytest.mark.parametrize("start", [hub_process, pytest.param(redis_server, marks=pytest.mark.needs_redis)])
+@PROTOCOLS
+def test_ioredis_comes_back_after_a_restart(node: str, start: Callable[..., Any], protocol: int) -> None:
+    """
+    1. A client subscribes by name and by pattern.
+    2. The server is killed and started again on the same port.
+    3. The client connects again and renews its subscriptions; what is published then arrives.
+    """
+    port = free_port()
+    with ExitStack() as stack:
+        first = stack.enter_context(start(port=port))
+        client = stack.enter_context(
+            subprocess.Popen(
+                command(node, "reconnect", first, protocol),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        stack.callback(client.kill)
+        assert client.stdout is not None
+        assert json.loads(client.stdout.readline()) == ["subscribed"]
+        first.kill()
+        assert json.loads(client.stdout.readline()) == ["closed"]
+        stack.enter_context(start(port=port))
+        rest, _ = client.communicate(timeout=PATIENCE_S)
+        assert [json.loads(line) for line in rest.splitlines()] == [
+            ["published", 2],
+            ["message", "a", "back"],
+            ["pmessage", "a*", "a", "back"],
+            ["quit", "OK", "OK"],
+        ]
+
+
+def command(node: str, scenario: str, server: ServerProcess, protocol: int) -> list[str]:
+    return [node, str(FOLDER / "scenarios.js"), scenario, server.host, str(server.port), str(protocol)]
