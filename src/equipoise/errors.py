@@ -5,7 +5,8 @@
     │   ├── SettingsError      a setting is unknown, malformed or out of range
     │   ├── AddressError       a bus URL cannot be understood
     │   ├── LimitError         a name, payload or subscription is over a limit
-    │   ├── ClosedError        the bus or subscription was closed by its owner
+    │   ├── ClosedError        the bus, subscription or store was closed by its owner
+    │   ├── PlanError          a plan or a change to it contradicts itself
     │   └── SimulationError    a simulated program did what cannot be simulated
     │       ├── DeadlockError  … waits for something that can never happen
     │       └── RunawayError   … ran past its cap on virtual time or on steps
@@ -18,7 +19,17 @@
         ├── UncertainError     the connection went before the receipt came
         ├── BackloggedError    a bounded queue is full
         ├── DiskFullError      no room is left on the disk
-        └── DiskFailedError    the disk refused to read, write or sync
+        ├── DiskFailedError    the disk refused to read, write or sync
+        └── StoreError         the metadata store failed, or found things otherwise than expected
+            ├── StoreUnavailableError  … it did not answer in time
+            ├── SessionLostError       … the session has ended, its ephemeral nodes with it
+            ├── NodeError              … a node is not as the request needs it
+            │   ├── NodeExistsError    … it is there already
+            │   ├── NoNodeError        … it, or its parent, is not there
+            │   ├── NotEmptyError      … it has children
+            │   └── BadVersionError    … somebody else has changed it
+            ├── PlanRaceError          … somebody else has committed this version of the plan
+            └── DamagedError           … what is stored is not what was written
 
 An error carries its facts as attributes and says in its text what to do next.
 """
@@ -47,7 +58,11 @@ class LimitError(MisuseError):
 
 
 class ClosedError(MisuseError):
-    """The bus or subscription was closed by its owner."""
+    """The bus, subscription or store was closed by its owner."""
+
+
+class PlanError(MisuseError):
+    """A plan or a change to it contradicts itself; nothing of it was applied."""
 
 
 class SimulationError(MisuseError):
@@ -120,4 +135,70 @@ class DiskFailedError(WorldError):
         super().__init__(f"{operation} of {name!r} failed: {reason}")
         self.operation = operation
         self.name = name
+        self.reason = reason
+
+
+class StoreError(WorldError):
+    """The metadata store failed, or found things otherwise than expected."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store did not answer in time. A write may or may not have happened: read before writing again."""
+
+
+class SessionLostError(StoreError):
+    """The session has ended and its ephemeral nodes with it.
+
+    A write that was under way may have happened. The store opens a new session by itself.
+    """
+
+
+class NodeError(StoreError):
+    """The node at `path` is not as the request needs it."""
+
+    _text = "the node {} is not as expected"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(self._text.format(path))
+        self.path = path
+
+
+class NodeExistsError(NodeError):
+    """The node to be made is there already; it is somebody else's."""
+
+    _text = "the node {} is there already"
+
+
+class NoNodeError(NodeError):
+    """The node, or the parent of a node to be made, is not there."""
+
+    _text = "the node {}, or its parent, is not there"
+
+
+class NotEmptyError(NodeError):
+    """The node to be deleted has children."""
+
+    _text = "the node {} has children: delete them first"
+
+
+class BadVersionError(NodeError):
+    """Somebody else has changed the node since the version that was expected: read it again."""
+
+    _text = "the node {} has changed: read it again"
+
+
+class PlanRaceError(StoreError):
+    """Somebody else has committed this version of the plan first: load the plan and decide again."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"plan version {version} is already committed: load the plan and decide again")
+        self.version = version
+
+
+class DamagedError(StoreError):
+    """What is stored at `path` is not what was written. Nothing was deleted."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is damaged: {reason}")
+        self.path = path
         self.reason = reason

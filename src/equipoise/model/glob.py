@@ -20,7 +20,17 @@ _EVERY_BYTE = frozenset(range(256))
 class Glob:
     """A compiled pattern. Immutable; equal patterns compile to equal behaviour."""
 
-    __slots__ = ("_accept", "_loops", "_masks", "_other", "_start", "_trails", "pattern", "prefix", "wildcards")
+    __slots__ = (
+        "_accept",
+        "_loops",
+        "_masks",
+        "_other",
+        "_start",
+        "_trails",
+        "pattern",
+        "prefix",
+        "wildcards",
+    )
 
     def __init__(self, pattern: bytes) -> None:
         self.pattern = pattern

@@ -1,0 +1,214 @@
+"""Say which hubs serve a topic: the plan.
+
+A plan is a version, members (hubs with weights), and explicit entries for the few topics that need one; every other
+topic follows the ring over the members. Membership changes only with the plan: a member that is not alive is skipped
+until the plan says otherwise, and a hub that comes back takes nothing until it is given it.
+
+Always true of a plan:
+    the homes of every entry are members, at least one, none twice, exactly one under `single`;
+    members are sorted by name and each is there once.
+
+How plans change is in `change`, how they are kept in `store.plans`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+
+import msgspec
+
+from equipoise.errors import PlanError
+from equipoise.model.ring import MEMBERS_MAX, WEIGHT_NORMAL, Ring, ring_over
+
+__all__ = [
+    "HOMES_MAX",
+    "WEIGHT_MAX",
+    "Entry",
+    "Member",
+    "Mode",
+    "Placement",
+    "Plan",
+    "decode_plan",
+    "encode_plan",
+    "quantise_weight",
+]
+
+# Sixteen ordinary hubs in one: more cores than one process can use.
+WEIGHT_MAX = 16 * WEIGHT_NORMAL
+# Every home is named in what a client is told about the topic; more than this is a tree's work, not a list's.
+HOMES_MAX = 64
+
+
+class Mode(StrEnum):
+    """How publishers and subscribers are spread over a topic's homes. Stored and sent by value."""
+
+    SINGLE = "single"
+    # Subscribe at every home, publish to one.
+    ALL_SUBSCRIBERS = "all-subscribers"
+    # Publish to every home, subscribe at one.
+    ALL_PUBLISHERS = "all-publishers"
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True):
+    """A hub that takes part. Stored as an array: fields are only ever added, at the end and with a default."""
+
+    hub: str
+    # In sixteenths of an ordinary hub. 0 gives it no share of the ring: it is being drained, or has entries only.
+    weight: int = WEIGHT_NORMAL
+    site: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.hub:
+            raise PlanError("a member has no name")
+        if not 0 <= self.weight <= WEIGHT_MAX:
+            raise PlanError(f"member {self.hub!r} has weight {self.weight}: use 0 to {WEIGHT_MAX}")
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where one topic lives. Stored as an array, like `Member`."""
+
+    topic: bytes
+    homes: tuple[str, ...]
+    mode: Mode = Mode.SINGLE
+
+    def __post_init__(self) -> None:
+        homes = self.homes
+        if not 1 <= len(homes) <= HOMES_MAX:
+            raise PlanError(f"the entry of {self.topic!r} has {len(homes)} homes: name 1 to {HOMES_MAX}")
+        if len(homes) > 1:
+            if self.mode is Mode.SINGLE:
+                raise PlanError(f"the entry of {self.topic!r} is single but has {len(homes)} homes")
+            if len(set(homes)) != len(homes):
+                raise PlanError(f"the entry of {self.topic!r} names a home twice: {', '.join(homes)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a topic is served just now. `homes` are alive; there are none only if no member is."""
+
+    homes: tuple[str, ...]
+    mode: Mode = Mode.SINGLE
+
+    @property
+    def is_nowhere(self) -> bool:
+        return not self.homes
+
+
+NOWHERE = Placement(())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One version of the plan. Immutable: `change.apply` makes the next one."""
+
+    version: int = 0
+    members: tuple[Member, ...] = ()
+    # Never changed after construction: plans share what they have in common.
+    entries: Mapping[bytes, Entry] = field(default_factory=lambda: MappingProxyType({}))
+    # The version of the access rules this plan was made under: whoever has older rules must fetch them. 0: none.
+    access_version: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        version: int = 1,
+        members: Iterable[Member] = (),
+        entries: Iterable[Entry] = (),
+        access_version: int = 0,
+    ) -> Plan:
+        """Make a plan and check it whole. Raises PlanError."""
+        by_topic: dict[bytes, Entry] = {}
+        for entry in entries:
+            if by_topic.setdefault(entry.topic, entry) is not entry:
+                raise PlanError(f"{entry.topic!r} has two entries")
+        ordered = tuple(sorted(members, key=lambda member: member.hub))
+        plan = cls(version, ordered, by_topic, access_version)
+        plan.check()
+        return plan
+
+    @cached_property
+    def by_hub(self) -> Mapping[str, Member]:
+        return {member.hub: member for member in self.members}
+
+    @cached_property
+    def ring(self) -> Ring:
+        """Built at the first lookup and shared by all plans with these members."""
+        return ring_over(tuple((member.hub, member.weight) for member in self.members))
+
+    def home_of(self, topic: bytes, alive: Container[str] | None = None) -> Placement:
+        """Where a topic is served: its entry as far as its homes are alive, else the ring.
+
+        `alive` holds the names of the hubs whose `alive` node exists; None means all members.
+        """
+        entry = self.entries.get(topic)
+        if entry is not None:
+            homes = entry.homes
+            if alive is not None:
+                homes = tuple(hub for hub in homes if hub in alive)
+            if homes:
+                return Placement(homes, entry.mode)
+        owner = self.ring.owner(topic, alive)
+        return NOWHERE if owner is None else Placement((owner,))
+
+    def check(self) -> None:
+        """Raise PlanError unless everything said at the top of this module is true."""
+        if self.version < 0 or self.access_version < 0:
+            raise PlanError(
+                f"version {self.version}, access version {self.access_version}: they count from 0"
+            )
+        if len(self.members) > MEMBERS_MAX:
+            raise PlanError(f"{len(self.members)} members: a plan holds at most {MEMBERS_MAX}")
+        if len(self.by_hub) != len(self.members):
+            raise PlanError("a member is there twice")
+        self.check_homes(self.entries.values())
+
+    def check_homes(self, entries: Iterable[Entry]) -> None:
+        """Raise PlanError unless the homes of these entries are members."""
+        hubs = self.by_hub.keys()
+        for entry in entries:
+            for hub in entry.homes:
+                if hub not in hubs:
+                    raise PlanError(f"the entry of {entry.topic!r} names {hub!r}, which is not a member")
+
+
+class _StoredPlan(msgspec.Struct, frozen=True, array_like=True):
+    """The plan as bytes. Like its parts it grows only at the end."""
+
+    version: int
+    members: list[Member]
+    entries: list[Entry]
+    access_version: int = 0
+
+
+_decoder = msgspec.msgpack.Decoder(_StoredPlan)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_plan(plan: Plan) -> bytes:
+    return _encoder.encode(
+        _StoredPlan(plan.version, list(plan.members), list(plan.entries.values()), plan.access_version)
+    )
+
+
+def decode_plan(data: bytes) -> Plan:
+    """Raises PlanError if the bytes are not a plan or say something that no plan may."""
+    try:
+        stored = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise PlanError(f"not a plan: {problem}") from problem
+    return Plan.of(
+        version=stored.version,
+        members=stored.members,
+        entries=stored.entries,
+        access_version=stored.access_version,
+    )
+
+
+def quantise_weight(capacity_ratio: float) -> int:
+    """The weight of a hub with this multiple of an ordinary hub's capacity; at least 1, as it is no drained one."""
+    return max(1, min(WEIGHT_MAX, round(capacity_ratio * WEIGHT_NORMAL)))

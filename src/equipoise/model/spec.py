@@ -1,0 +1,120 @@
+"""Say what a topic needs: limits for all topics that match a pattern.
+
+Always true of a spec: its numbers are finite and within their bounds, and its pattern within those of a pattern that
+a client may send.
+
+Of several specs that match a topic the most specific one holds, whole: fields of different specs are not mixed, so
+that one line explains a topic. More specific is, in this order: a pattern without wildcards; the longer literal
+beginning; more bytes beside the wildcards; the later one in byte order, so that it is never a matter of chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from equipoise.errors import SettingsError
+from equipoise.model.glob import Glob
+
+__all__ = ["Durability", "Specs", "TopicSpec", "decode_spec", "encode_spec"]
+
+PATTERN_BYTES_MAX = 256
+PATTERN_WILDCARDS_MAX = 8
+
+
+class Durability(msgspec.Struct, frozen=True, array_like=True):
+    """How many bookies hold a message: among `ensemble`, on `write_quorum`, acknowledged by `ack_quorum`."""
+
+    ensemble: int = 3
+    write_quorum: int = 3
+    ack_quorum: int = 2
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.ack_quorum <= self.write_quorum <= self.ensemble:
+            raise SettingsError(
+                f"durability {self.ensemble}/{self.write_quorum}/{self.ack_quorum}: "
+                "needs 1 ≤ ack quorum ≤ write quorum ≤ ensemble"
+            )
+
+
+class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=False):
+    """What topics under one pattern need. None: no limit, best effort. A newer program's fields are passed over."""
+
+    pattern: bytes
+    # From publish to delivery, at this quantile of messages.
+    latency_ms: float | None = None
+    quantile: float = 0.99
+    # The envelope: at most rate·t + burst messages in any t seconds, over the whole cluster.
+    rate_per_s: float | None = None
+    burst_messages: int | None = None
+    durability: Durability | None = None
+    # The site the topic must live at.
+    site: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.pattern) <= PATTERN_BYTES_MAX:
+            raise SettingsError(f"a pattern has 1 to {PATTERN_BYTES_MAX} bytes, this one {len(self.pattern)}")
+        if Glob(self.pattern).wildcards > PATTERN_WILDCARDS_MAX:
+            raise SettingsError(f"pattern {self.pattern!r}: use at most {PATTERN_WILDCARDS_MAX} wildcards")
+        if self.latency_ms is not None and not 0 < self.latency_ms < math.inf:
+            raise SettingsError(f"latency {self.latency_ms} ms: it has to be above 0")
+        if not 0 < self.quantile < 1:
+            raise SettingsError(f"quantile {self.quantile}: it lies between 0 and 1, such as 0.99")
+        if self.rate_per_s is not None and not 0 < self.rate_per_s < math.inf:
+            raise SettingsError(f"rate {self.rate_per_s}/s: it has to be above 0")
+        if self.burst_messages is not None and (self.rate_per_s is None or self.burst_messages < 1):
+            raise SettingsError(f"burst {self.burst_messages}: it is at least 1 and goes with a rate")
+        if self.site == "":
+            raise SettingsError("site is empty: name one, or leave it out")
+
+
+class Specs:
+    """All specs there are. Immutable; `of` finds the one that holds for a topic."""
+
+    __slots__ = ("_exact", "_ranked")
+
+    def __init__(self, specs: Iterable[TopicSpec] = ()) -> None:
+        self._exact: dict[bytes, TopicSpec] = {}
+        ranked: list[tuple[tuple[int, int, bytes], Glob, TopicSpec]] = []
+        for pattern, spec in sorted({spec.pattern: spec for spec in specs}.items()):
+            glob = Glob(pattern)
+            if glob.wildcards == 0:
+                # The prefix is the whole name: an escaped byte is spelled out in it.
+                self._exact[glob.prefix] = spec
+            else:
+                ranked.append(((len(glob.prefix), len(pattern) - glob.wildcards, pattern), glob, spec))
+        ranked.sort(key=lambda item: item[0], reverse=True)
+        self._ranked = [(glob, spec) for _, glob, spec in ranked]
+
+    def of(self, topic: bytes) -> TopicSpec | None:
+        """The most specific spec that matches; None means best effort. Callers keep the answer per topic."""
+        exact = self._exact.get(topic)
+        if exact is not None:
+            return exact
+        return next((spec for glob, spec in self._ranked if glob.matches(topic)), None)
+
+    def __iter__(self) -> Iterator[TopicSpec]:
+        """The most specific first."""
+        yield from self._exact.values()
+        yield from (spec for _, spec in self._ranked)
+
+    def __len__(self) -> int:
+        return len(self._exact) + len(self._ranked)
+
+
+_decoder = msgspec.msgpack.Decoder(TopicSpec)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_spec(spec: TopicSpec) -> bytes:
+    return _encoder.encode(spec)
+
+
+def decode_spec(data: bytes) -> TopicSpec:
+    """Raises SettingsError if the bytes are not a spec."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise SettingsError(f"not a topic spec: {problem}") from problem
