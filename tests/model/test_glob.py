@@ -8,6 +8,7 @@ signed bytes on x86.
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 
@@ -261,8 +262,18 @@ def test_the_table_is_true_of_redis(redis: Redis) -> None:
     assert wrong == []
 
 
+def test_a_range_across_the_sign_bit_compares_unsigned_bytes() -> None:
+    assert Glob(b"[a-\xff]").matches(b"\x80")
+    assert not Glob(b"[a-\xff]").matches(b"A")
+
+
+def crosses_the_sign_bit(pattern: bytes) -> bool:
+    """Whether a range has one end below 128 and one above; Redis on x86 reads those the other way round."""
+    return re.search(rb"[\x00-\x7f]-[\x80-\xff]|[\x80-\xff]-[\x00-\x7f]", pattern) is not None
+
+
 @pytest.mark.needs_redis
 @settings(max_examples=500, deadline=None)
-@given(pattern=patterns, name=names)
+@given(pattern=patterns.filter(lambda pattern: not crosses_the_sign_bit(pattern)), name=names)
 def test_the_reference_is_true_of_redis(redis: Redis, pattern: bytes, name: bytes) -> None:
     assert redis.matches(pattern, name) is reference(pattern, name)
