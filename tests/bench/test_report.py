@@ -110,3 +110,15 @@ def test_rendering_into_a_page_keeps_the_prose_and_replaces_the_tables() -> None
 
 def test_rendering_into_an_empty_page_leaves_the_marker_for_the_next_time() -> None:
     assert splice("", "tables\n") == f"{MARKER}\n\ntables\n"
+
+
+@pytest.mark.parametrize(("busy", "is_noted"), [(0.95, False), (0.4, True)])
+def test_a_machine_that_was_busy_elsewhere_is_noted(busy: float, is_noted: bool) -> None:
+    result = msgspec.structs.replace(RESULT, rows=[Row(HUNDRED, Metric.BUSY, {"hub": [busy] * 3})])
+    assert ("busy elsewhere" in markdown(result)) is is_noted
+
+
+def test_a_hub_that_waits_for_single_publishes_is_not_taken_for_a_busy_machine() -> None:
+    singly = FanoutCase(1, 100, 1, 1, 1000)
+    result = msgspec.structs.replace(RESULT, rows=[Row(singly, Metric.BUSY, {"hub": [0.4]})])
+    assert "busy elsewhere" not in markdown(result)

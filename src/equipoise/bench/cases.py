@@ -21,10 +21,10 @@ BATCH = 50
 
 # A quick plan keeps every kind of row and answers within a minute; its numbers are indications.
 ROUNDS, ROUNDS_QUICK = 5, 3
-RUN_S, RUN_QUICK_S = 0.5, 0.12
+RUN_S, RUN_QUICK_S = 0.5, 0.08
 
 PACED_FANOUT, PACED_RATE_PER_S = 20, 1000
-PACED_S, PACED_QUICK_S = 2.0, 0.5
+PACED_S, PACED_QUICK_S = 2.0, 0.4
 IDLE_CONNECTIONS, IDLE_CONNECTIONS_QUICK = 5000, 2000
 
 
