@@ -1,0 +1,114 @@
+"""`equipoise sub`: print what is published, and say when something was missed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from equipoise.cli.connecting import URL_DEFAULT, TlsCa, Url, run
+from equipoise.client import Bus, Event, Gap, Message
+
+
+def command(
+    topics: Annotated[
+        list[str], typer.Argument(metavar="TOPIC...", help="Topics, or patterns with --pattern.")
+    ],
+    *,
+    url: Url = URL_DEFAULT,
+    pattern: Annotated[
+        bool, typer.Option("--pattern", "-p", help="The names are patterns, such as 'game.*' (quote them).")
+    ] = False,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per line, for messages and for gaps.")
+    ] = False,
+    positions: Annotated[
+        bool, typer.Option("--positions", help="Show where each message stands in its stream: epoch:number.")
+    ] = False,
+    tls_ca: TlsCa = "",
+) -> None:
+    """Print the messages of topics as they are published, until Ctrl-C.
+
+    Each message is a line: the payload, after its topic if there may be several. What was missed is told on
+    standard error, with the number where it is known.
+
+    Try it: `equipoise sub news`, then in another terminal `equipoise pub news hello`. Everything: `equipoise
+    sub -p '*'`.
+    """
+    printer = Printer(has_topics=pattern or len(topics) > 1, has_positions=positions, is_json=as_json)
+    run(url, tls_ca, "equipoise-sub", lambda bus: follow(bus, topics, pattern, count, printer))
+
+
+class Printer:
+    """Prints events; what cannot be printed is shown escaped."""
+
+    def __init__(self, *, has_topics: bool, has_positions: bool, is_json: bool) -> None:
+        self._has_topics = has_topics
+        self._has_positions = has_positions
+        self._is_json = is_json
+
+    def show(self, event: Event) -> None:
+        if self._is_json:
+            print(json.dumps(as_json(event)))
+        elif isinstance(event, Gap):
+            print(describe_gap(event), file=sys.stderr)
+        else:
+            print(self._line(event))
+
+    def _line(self, message: Message) -> str:
+        words = []
+        if self._has_positions and message.position is not None:
+            words.append(f"{message.position.epoch}:{message.position.n}")
+        if self._has_topics:
+            words.append(printable(message.topic.encode("utf-8", "surrogateescape")))
+        words.append(printable(message.payload))
+        return " ".join(words)
+
+
+async def follow(bus: Bus, topics: list[str], is_pattern: bool, count: int | None, printer: Printer) -> None:
+    async with bus, bus.psubscribe(*topics) if is_pattern else bus.subscribe(*topics) as subscription:
+        left = count
+        async for event in subscription:
+            printer.show(event)
+            if subscription.pending == 0:
+                sys.stdout.flush()
+            if left is not None and isinstance(event, Message):
+                left -= 1
+                if left == 0:
+                    return
+
+
+def describe_gap(gap: Gap) -> str:
+    where = gap.topic if gap.topic is not None else f"topics like {gap.pattern}"
+    what = "messages may be missing" if gap.missed is None else f"{gap.missed} missed"
+    return f"equipoise: gap in {printable(where.encode('utf-8', 'surrogateescape'))}: {what} ({gap.reason})"
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """A gap has the key `missed`, a message `payload`, or `payload_base64` if it is not UTF-8."""
+    known: dict[str, Any] = {"topic": event.topic}
+    if event.pattern is not None:
+        known["pattern"] = event.pattern
+    if isinstance(event, Gap):
+        return known | {"missed": event.missed, "reason": str(event.reason)}
+    if event.position is not None:
+        known["position"] = {"epoch": event.position.epoch, "n": event.position.n}
+    try:
+        return known | {"payload": event.text}
+    except UnicodeDecodeError:
+        return known | {"payload_base64": base64.b64encode(event.payload).decode()}
+
+
+def printable(data: bytes) -> str:
+    """One line of text that does nothing to a terminal: what is not printable is escaped."""
+    text = data.decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    is_harmless = character.isprintable() or character == "\t"
+    return character if is_harmless else character.encode("unicode_escape").decode()
