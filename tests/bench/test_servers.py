@@ -69,7 +69,7 @@ def test_a_server_that_ignores_the_request_to_end_is_killed(monkeypatch: pytest.
     assert not is_running(server.pid)
 
 
-def test_a_server_does_not_outlive_a_benchmark_that_is_killed() -> None:
+def test_a_server_does_not_outlive_a_benchmark_that_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time; sys.path[:0] = [sys.argv[1]]\n"
         "from test_servers import FAKE\n"
@@ -79,7 +79,11 @@ def test_a_server_does_not_outlive_a_benchmark_that_is_killed() -> None:
         "    time.sleep(60)\n"
     )
     here = str(Path(__file__).parent)
-    with subprocess.Popen([sys.executable, "-c", script, here], stdout=subprocess.PIPE, text=True) as parent:
+    # The killed process cannot remove its temporary folder, so it gets a place that is cleaned up for it.
+    surroundings = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", script, here], stdout=subprocess.PIPE, text=True, env=surroundings
+    ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         parent.send_signal(signal.SIGKILL)
