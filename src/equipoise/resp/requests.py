@@ -3,9 +3,11 @@
 Two parsers share the work. hiredis parses ordinary chunks at C speed. It reserves memory for whatever count a
 header announces, though, and accepts more than a request may be, so a chunk is given to it only when no header
 in it can announce much, and what it returns is checked by length: the canonical encoding of the commands must
-be as long as the bytes they came from. Whatever fails a check goes to the exact parser in `exact.py`, which
-decides slowly and says why in Redis's words. A parser never keeps state between chunks; an unfinished frame is
-kept as bytes and parsed again when it can be complete.
+be as long as the bytes they came from. Length suffices because every other way to spell a byte string is shorter,
+but for one of RESP3; a chunk that holds a byte with which RESP3's own types begin is compared byte by byte.
+Whatever fails a check goes to the exact parser in `exact.py`, which decides slowly and says why in Redis's words.
+A parser never keeps state between chunks; an unfinished frame is kept as bytes and parsed again when it can be
+complete.
 
 Always true:
     the same bytes give the same commands and the same error, however they are split;
@@ -29,6 +31,11 @@ Command = list[bytes]
 # A count of five digits or more is above any setting of the argument limit. The bytes may also be somebody's
 # payload: the exact parser finds out. A pattern that begins with a literal is searched several times as fast.
 _ANNOUNCES_MUCH = re.compile(rb"\*[0-9]{5}")
+# RESP3's containers beside the array, and its strings with a type. hiredis makes the same lists and bytes of them.
+_PUSH, _SET, _MAP, _ATTRIBUTE, _VERBATIM = b">~%|="
+_CONTAINS_MUCH = [(mark, re.compile(rb"%c[0-9]{5}" % mark).search) for mark in b">~%"] + [
+    (_ATTRIBUTE, re.compile(rb"\|[0-9]{5}").search)
+]
 _PUBLISH = (b"PUBLISH", b"publish", b"Publish")
 _PUBLISH_SIZE = len(b"*3\r\n$7\r\nPUBLISH\r\n")
 _BYTES_ONLY = {bytes}
@@ -71,6 +78,8 @@ class RequestReader:
             or _ANNOUNCES_MUCH.search(data) is not None
         ):
             return self._parse_exactly(data, 0)
+        if _PUSH in data or _SET in data or _MAP in data or _ATTRIBUTE in data or _VERBATIM in data:
+            return self._parse_compared(data)
         reader = hiredis.Reader()
         reader.feed(data)
         gets = reader.gets
@@ -114,6 +123,25 @@ class RequestReader:
             return self._parse_exactly(data, 0)
         return commands
 
+    def _parse_compared(self, data: bytes) -> Publishes | list[Command]:
+        """For data with a byte that may begin a type of RESP3: most likely it stands in a payload."""
+        if any(mark in data and finds(data) for mark, finds in _CONTAINS_MUCH):
+            return self._parse_exactly(data, 0)
+        reader = hiredis.Reader()
+        reader.feed(data)
+        try:
+            commands: list[Command] = list(iter(reader.gets, False))
+            encoded = b"".join(map(_encode, commands))
+        except (hiredis.ProtocolError, TypeError):
+            # TypeError: a list as the key of a map; or an element that is not a byte string.
+            return self._parse_exactly(data, 0)
+        if not all(commands) or max(map(len, commands), default=0) > self.limits.args_max:
+            return self._parse_exactly(data, 0)
+        if not data.startswith(encoded):
+            return self._parse_exactly(data, 0)
+        rest = self._parse_exactly(data, len(encoded))
+        return [*commands, *rest] if rest else _as_publishes(commands) or commands
+
     def _parse_exactly(self, data: bytes, start: int) -> list[Command]:
         """Parse from `start`, keeping an unfinished frame for later and stopping at the first error."""
         commands: list[Command] = []
@@ -150,6 +178,12 @@ def _as_publishes(commands: list[Command]) -> Publishes | None:
     ):
         return Publishes(topics, payloads)
     return None
+
+
+def _encode(command: Command) -> bytes:
+    """The command's canonical encoding. Raises TypeError if it is not a sequence of byte strings."""
+    bulks = [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in command]
+    return b"*%d\r\n%b" % (len(bulks), b"".join(bulks))
 
 
 def _are_flat(commands: list[Command]) -> bool:

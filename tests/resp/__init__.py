@@ -1,0 +1,1 @@
+"""The codec by itself: what goes in, what comes out, whatever the pieces."""
