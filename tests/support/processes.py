@@ -25,7 +25,9 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 
 _REDIS_READY = re.compile(r"Ready to accept connections")
-_HUB_READY = re.compile(r"^equipoise hub (?P<name>\S+) ready on (?P<host>\S+):(?P<port>\d+)\s*$")
+_HUB_READY = re.compile(
+    r"^equipoise hub (?P<name>\S+) ready on (?P<host>\S+):(?P<port>\d+)(?: and with TLS on \S+:(?P<tls_port>\d+))?\s*$"
+)
 # The folder that holds this project, so that a hub starts from the same sources as the test.
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,6 +54,8 @@ class ServerProcess:
     process: subprocess.Popen[str]
     host: str = ""
     port: int = 0
+    # 0 where it does not listen for TLS.
+    tls_port: int = 0
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -145,6 +149,7 @@ def _follow(
         if found is not None and not told.is_set():
             facts = found.groupdict()
             server.host, server.port = facts.get("host", ""), int(facts.get("port", 0))
+            server.tls_port = int(facts.get("tls_port") or 0)
             told.set()
     server.process.wait()
     told.set()

@@ -94,9 +94,11 @@ def read_users(settings: HubSettings) -> Users:
     if not settings.users:
         return Users.open()
     try:
-        return parse_users(Path(settings.users).read_text())
+        return parse_users(Path(settings.users).read_text(encoding="utf-8"))
     except OSError as problem:
         raise SettingsError(f"cannot read the users file {settings.users}: {problem.strerror}") from problem
+    except UnicodeDecodeError as problem:
+        raise SettingsError(f"the users file {settings.users} is not UTF-8 text: {problem}") from problem
 
 
 def reload_users(hub: Hub) -> None:
