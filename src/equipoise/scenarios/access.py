@@ -1,0 +1,31 @@
+"""Say who may do what in a world, and how that changes while it runs.
+
+The password of each user is its name. Patterns are globs over topic names, as in the users file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Access", "Grants", "Rules"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grants:
+    """What one user may do. To publish to a topic that is new is also to create it."""
+
+    user: str
+    publish: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+
+
+Rules = tuple[Grants, ...]
+"""All users there are at one time. Whoever is not named may do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The rules a world starts and ends with, and those that a change of rules puts in their place."""
+
+    rules: Rules
+    alternatives: tuple[Rules, ...] = ()

@@ -1,0 +1,18 @@
+"""Find a scenario by its name."""
+
+from __future__ import annotations
+
+from equipoise.errors import SettingsError
+from equipoise.scenarios.hub import HUB_SCENARIOS
+from equipoise.scenarios.scenario import Scenario
+
+__all__ = ["SCENARIOS", "scenario_by_name"]
+
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in HUB_SCENARIOS}
+
+
+def scenario_by_name(name: str) -> Scenario:
+    """Raises SettingsError that lists what there is."""
+    if name not in SCENARIOS:
+        raise SettingsError(f"there is no case {name!r}; there are: {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]

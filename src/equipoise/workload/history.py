@@ -1,0 +1,222 @@
+"""Keep what the clients of a run have sent and received, in their own words.
+
+Nothing in here is the system's own account of itself: a publisher notes what it was told about each message, a
+subscriber notes each event as it takes it. Checkers read this and nothing else.
+
+Always true: a publisher's messages on one topic are numbered from 0 without holes, in the order it sent them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple, TypeAlias
+
+from equipoise.model import Glob
+from equipoise.scenarios import Rules
+from equipoise.workload.payload import decode_payload
+
+__all__ = [
+    "Away",
+    "Ended",
+    "Held",
+    "History",
+    "Live",
+    "Marker",
+    "Missed",
+    "Outcome",
+    "Received",
+    "Sent",
+    "Stream",
+    "Track",
+]
+
+
+class Outcome(Enum):
+    """What a publisher knows about a message."""
+
+    UNCERTAIN = auto()
+    """It may or may not have been delivered. Also what has not been answered when the run ends."""
+    ACKNOWLEDGED = auto()
+    FAILED = auto()
+    """It was certainly not delivered."""
+
+
+class Sent:
+    """One message. Its publisher, topic and number say where it stands in the history."""
+
+    __slots__ = ("began_at", "outcome")
+
+    def __init__(self, began_at: float, outcome: Outcome = Outcome.UNCERTAIN) -> None:
+        self.began_at = began_at
+        self.outcome = outcome
+
+
+class Live(NamedTuple):
+    """The hub has confirmed the whole subscription."""
+
+    at: float
+
+
+class Received(NamedTuple):
+    at: float
+    topic: str
+    publisher: str
+    sequence: int
+
+
+class Missed(NamedTuple):
+    """A smart client was told that messages are missing."""
+
+    at: float
+    # None: any of the topics that the subscription is for.
+    topic: str | None
+    # How many; None: nobody can say.
+    missed: int | None
+
+
+class Away(NamedTuple):
+    """A plain client has lost its connection, and so may have lost anything."""
+
+    at: float
+
+
+class Ended(NamedTuple):
+    """The hub has ended or refused the subscription."""
+
+    at: float
+    reason: str
+
+
+Event: TypeAlias = Live | Received | Missed | Away | Ended
+Stream: TypeAlias = tuple[str, str]
+"""A publisher and a topic."""
+
+
+class Track:
+    """One subscription of one client, and what it saw, in order."""
+
+    __slots__ = (
+        "_absorbed",
+        "_globs",
+        "_latest",
+        "events",
+        "is_pattern",
+        "is_smart",
+        "name",
+        "names",
+        "user",
+    )
+
+    def __init__(
+        self, name: str, names: tuple[str, ...], *, is_pattern: bool, is_smart: bool, user: str = ""
+    ) -> None:
+        self.name = name
+        self.names = names
+        self.is_pattern = is_pattern
+        self.is_smart = is_smart
+        self.user = user
+        self.events: list[Event] = []
+        self._globs = [Glob(name.encode()) for name in names] if is_pattern else None
+        self._absorbed = 0
+        self._latest: dict[Stream, int] = {}
+
+    def wants(self, topic: str) -> bool:
+        """Whether the subscription is for this topic."""
+        if self._globs is None:
+            return topic in self.names
+        return any(glob.matches(topic.encode()) for glob in self._globs)
+
+    def latest(self, stream: Stream) -> int:
+        """The highest sequence received of a stream so far; -1 if none."""
+        events = self.events
+        for event in events[self._absorbed :]:
+            if type(event) is Received:
+                key = (event.publisher, event.topic)
+                self._latest[key] = max(event.sequence, self._latest.get(key, -1))
+        self._absorbed = len(events)
+        return self._latest.get(stream, -1)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the last word on the subscription itself was that it stands."""
+        for event in reversed(self.events):
+            if type(event) is Live:
+                return True
+            if type(event) is Away or type(event) is Ended:
+                return False
+        return False
+
+    def receiver(self) -> Callable[[float, str, bytes], None]:
+        """A function that notes a message: the one call made for every delivery."""
+        add, new = self.events.append, Received
+        known: dict[bytes, tuple[str, int]] = {}
+
+        def receive(at: float, topic: str, payload: bytes) -> None:
+            facts = known.get(payload)
+            if facts is None:
+                facts = known[payload] = decode_payload(payload)
+            add(new(at, topic, *facts))
+
+        return receive
+
+
+class Marker(NamedTuple):
+    """The first message of a stream that was acknowledged after healing; None if none was."""
+
+    stream: Stream
+    sequence: int | None
+
+
+@dataclass(slots=True)
+class Held:
+    """The most that somebody held of something, and how much it may be."""
+
+    peak: int
+    bound: int
+
+
+@dataclass(slots=True)
+class History:
+    """Everything about one run that a checker may ask."""
+
+    sent: dict[Stream, list[Sent]] = field(default_factory=dict)
+    tracks: list[Track] = field(default_factory=list)
+    # The user each publisher logs in as.
+    users: dict[str, str] = field(default_factory=dict)
+    # Access rules and when the hub took them; empty where everybody may do everything.
+    rules: list[tuple[float, Rules]] = field(default_factory=list)
+    # By who holds and what.
+    held: dict[tuple[str, str], Held] = field(default_factory=dict)
+    markers: list[Marker] = field(default_factory=list)
+    # What was still under way when the run was over, in words.
+    unfinished: list[str] = field(default_factory=list)
+
+    def next_sequence(self, publisher: str, topic: str) -> int:
+        return len(self.sent.setdefault((publisher, topic), []))
+
+    def begin(self, publisher: str, topic: str, at: float) -> Sent:
+        """Note that the next message of a stream is being sent."""
+        sent = Sent(at)
+        self.sent.setdefault((publisher, topic), []).append(sent)
+        return sent
+
+    def hold(self, who: str, what: str, amount: int, bound: int) -> None:
+        """Note what is held now; the peak is kept."""
+        held = self.held.get((who, what))
+        if held is None:
+            self.held[who, what] = Held(amount, bound)
+        elif amount > held.peak:
+            held.peak = amount
+
+    def streams_to(self, topic: str) -> Iterator[Stream]:
+        return (stream for stream in self.sent if stream[1] == topic)
+
+    @property
+    def deliveries(self) -> int:
+        return sum(type(event) is Received for track in self.tracks for event in track.events)
+
+    @property
+    def messages(self) -> int:
+        return sum(map(len, self.sent.values()))

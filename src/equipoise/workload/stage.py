@@ -1,0 +1,26 @@
+"""Tell all clients of a run how far it is.
+
+    begin      everybody is connected: publishers start
+    conclude   the time is over and nothing goes wrong any more: publishers send to each topic, again
+               and again, what everybody must receive
+    stop       the run is over
+
+Whoever stages the run sets the events, in this order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+__all__ = ["Stage"]
+
+
+class Stage:
+    """Shared by the clients of one run; belongs to its loop."""
+
+    __slots__ = ("begin", "conclude", "stop")
+
+    def __init__(self) -> None:
+        self.begin = asyncio.Event()
+        self.conclude = asyncio.Event()
+        self.stop = asyncio.Event()
