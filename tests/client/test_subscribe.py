@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import uvloop
 
 import equipoise
 from equipoise import Event, Gap, GapReason, Message, Position
@@ -147,6 +148,21 @@ async def test_a_full_queue_drops_the_oldest_and_says_how_many() -> None:
             Gap("a", 4, GapReason.QUEUE_FULL),
             *(Message("a", b"%d" % n, Position(1, n)) for n in (5, 6, 7)),
         ]
+
+
+def test_a_flood_that_comes_at_once_costs_a_quick_consumer_nothing() -> None:
+    """uvloop reads megabytes before it runs a task; the connection must let the consumer have its turns."""
+    total, size = 200_000, 1_000
+
+    async def flood() -> None:
+        async with serving() as peer, equipoise.connect(peer.url) as bus, bus.subscribe("a") as a:
+            frames = [message(b"a", 1, n, *([b""] * size)) for n in range(1, total, size)]
+            peer.last.send(b"".join(frames))
+            events = await take(a, total)
+            assert [event for event in events if isinstance(event, Gap)] == []
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(flood())
 
 
 @on_loop

@@ -40,8 +40,9 @@ def connect(
     chosen = make_settings(settings, overrides)
     if tls is not None and not parsed.is_tls:
         raise MisuseError("a TLS context was given for a URL without TLS; write equipoises:// to encrypt")
-    dialer = Dialer(parsed, chosen, tls or make_tls(parsed, chosen))
-    return Bus(Link(dialer, rng or random.Random()), chosen)
+    rng = rng or random.Random()
+    dialer = Dialer(parsed, chosen, tls or make_tls(parsed, chosen), link=rng.randbytes(16).hex().encode())
+    return Bus(Link(dialer, rng), chosen)
 
 
 class Bus:

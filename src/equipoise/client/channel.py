@@ -90,7 +90,8 @@ class TopicChannel(Channel):
         skip, missed = self._cursor.accept(epoch, n, len(payloads))
         if skip:
             n, payloads = n + skip, payloads[skip:]
-        self._pass_on(Batch(self._text, None, epoch, n, payloads), self._gap(missed, _reason(missed)))
+        gap = None if missed == 0 else self._gap(missed, _reason(missed))
+        self._pass_on(Batch(self._text, None, epoch, n, payloads), gap)
 
     def receive_plain(self, payload: bytes) -> None:
         self._pass_on(Batch(self._text, None, 0, 0, [payload]), None)

@@ -18,6 +18,10 @@ from equipoise.client.owed import IGNORED, NowaitLosses, Owed, Ticket
 from equipoise.client.refusals import make_refusal
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError
 
+TURN_BYTES = 64 * 1024
+"""What is read before others get a turn. uvloop would read megabytes in one go, more than a queue holds, before the
+task that empties the queue can run."""
+
 
 class ConnectionOwner(Protocol):
     """Whoever made the connection. Called from within the loop, never after `on_lost`."""
@@ -39,6 +43,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = hiredis.Reader(replyError=make_refusal, notEnoughData=...)
         self._out: list[bytes] = []
+        # Bytes read since others last had a turn.
+        self._turn_bytes = 0
         # Why we gave the connection up, if we did: says more than what the transport then reports.
         self._verdict: EquipoiseError | None = None
         self.owed = Owed(losses)
@@ -106,6 +112,19 @@ class Connection(asyncio.Protocol):
             self.abort(ProtocolError(f"the server does not speak the protocol of a hub: {error}"))
             return
         self._owner.on_read(self)
+        self._turn_bytes += len(data)
+        if (
+            self._turn_bytes >= TURN_BYTES
+            and self._transport is not None
+            and not self._transport.is_closing()
+        ):
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._turn_bytes = 0
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         error = self._verdict or DisconnectedError(str(exc) if exc else "closed by the server")

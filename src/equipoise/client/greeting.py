@@ -27,6 +27,8 @@ class Dialer:
     url: BusUrl
     settings: ClientSettings
     tls: ssl.SSLContext | None
+    # Names all connections of one link, so that a hub can tell that one has taken another's place.
+    link: bytes
 
     async def dial(self, endpoint: Endpoint, owner: ConnectionOwner, losses: NowaitLosses) -> Connection:
         """Raises DisconnectedError if there is nobody, PeerError if whoever is there refuses."""
@@ -61,6 +63,8 @@ class Dialer:
         except UncertainError:
             lost = connection.lost.result()
             raise type(lost)(f"{endpoint}: {lost}") from None
+        # Whatever a slow network still brings to the hub over a connection given up must not come after this.
+        connection.tell(b"EQ.LINK", self.link)
         # Redis before 7.2 does not know this and says so; it is a courtesy to whoever reads CLIENT LIST.
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-NAME", LIBRARY)
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", equipoise.__version__.encode())

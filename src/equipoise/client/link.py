@@ -41,6 +41,8 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         self.outbox = Outbox(settings)
         self.channels = Channels(settings.pattern_topics_max)
+        # Straight through: this runs once per push.
+        self.on_push = self.channels.on_push
 
     @property
     def is_connected(self) -> bool:
@@ -155,9 +157,6 @@ class Link:
         self.outbox.end(error)
 
     # What the connection tells.
-
-    def on_push(self, connection: Connection, push: list[object]) -> None:
-        self.channels.on_push(connection, push)
 
     def on_read(self, connection: Connection) -> None:
         if connection is self._connection:

@@ -101,7 +101,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=1,
             description="Messages waiting in one subscription; beyond it the oldest are dropped and a gap "
-            "tells. More than the 40,000 that one read of 256 KiB can hold: only a slow consumer loses any.",
+            "tells. More than the 54,000 that can come in one turn of the loop: only a slow consumer loses any.",
         ),
     ] = 65_536
     queue_bytes_max: Annotated[

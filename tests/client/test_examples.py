@@ -1,0 +1,69 @@
+"""The examples do what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from support.processes import ROOT, ServerProcess, hub
+
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    with hub() as process:
+        yield process
+
+
+def output_of(name: str, server: ServerProcess) -> list[str]:
+    address = {"EQUIPOISE_URL": f"equipoise://127.0.0.1:{server.port}", "PYTHONPATH": str(ROOT / "src")}
+    run = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name)],
+        env=os.environ | address,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    return run.stdout.splitlines()
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "publish_and_subscribe.py",
+        "follow_many_topics.py",
+        "handle_gaps.py",
+    }
+
+
+def test_publish_and_subscribe_prints_every_score(server: ServerProcess) -> None:
+    assert output_of("publish_and_subscribe.py", server) == [
+        "the first score went to 1 subscriber",
+        "scores 1:0",
+        "scores 1:1",
+        "scores 2:1",
+    ]
+
+
+def test_follow_many_topics_prints_every_report_of_every_drone_in_order(server: ServerProcess) -> None:
+    lines = output_of("follow_many_topics.py", server)
+    for drone in ("amber", "birch", "cedar"):
+        own = [line for line in lines if drone in line]
+        assert own == [f"drone.{drone}.height is at {height} m" for height in range(3)]
+    assert len(lines) == 9
+
+
+def test_handle_gaps_accounts_for_every_reading(server: ServerProcess) -> None:
+    gap, *readings = output_of("handle_gaps.py", server)
+    match = re.fullmatch(r"(\d+) readings missed \(queue full\)", gap)
+    assert match is not None
+    missed = int(match[1])
+    assert missed > 80
+    assert readings == [f"reading {reading}" for reading in range(missed, 100)]
