@@ -63,6 +63,8 @@ class HubCore:
         self.now = shell.now
         self.stats = Stats()
         self.sessions: dict[int, Session] = {}
+        # The latest connection of each link that smart clients keep.
+        self.links: dict[bytes, Session] = {}
         self._last_id = 0
         self.started_at = shell.now()
         # A restart under the same name is a new hub: its epochs lie above those of its former life.
@@ -128,6 +130,24 @@ class HubCore:
         self._forget(session, is_slow=is_slow)
         session.wire.abort()
 
+    def follow(self, session: Session, link: bytes) -> None:
+        """The session is the latest connection of its client's link: the one before is cut, if it is still here.
+
+        The client has given that one up and told its publishers that what was under way is uncertain. Messages that
+        a slow network still brings there would come after newer ones.
+        """
+        former = self.links.get(link)
+        if former is not None and former is not session:
+            self.cut(former, "its client has connected anew")
+        self._unlink(session)
+        session.link = link
+        self.links[link] = session
+
+    def _unlink(self, session: Session) -> None:
+        if session.link is not None:
+            self.links.pop(session.link, None)
+            session.link = None
+
     def lost(self, session: Session) -> None:
         """The session's connection is gone, whoever ended it."""
         if not session.is_closing:
@@ -137,6 +157,7 @@ class HubCore:
 
     def _forget(self, session: Session, *, is_slow: bool) -> None:
         session.write = discard
+        self._unlink(session)
         self.backlogs.discard(session, is_cut=is_slow)
         forget_session(self, session)
         self.sessions.pop(session.id, None)

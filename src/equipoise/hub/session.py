@@ -71,6 +71,7 @@ class Session:
         "last_at",
         "lib_name",
         "lib_version",
+        "link",
         "local_address",
         "name",
         "proto",
@@ -90,6 +91,8 @@ class Session:
         self.name = b""
         self.lib_name = b""
         self.lib_version = b""
+        # The client's own name for the link that this connection is the latest of; see HubCore.follow.
+        self.link: bytes | None = None
         self.address = self.local_address = ""
         self.created_at = self.last_at = core.now()
         self.command = ""

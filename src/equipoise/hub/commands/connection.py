@@ -1,4 +1,4 @@
-"""HELLO, AUTH, PING, ECHO, QUIT, RESET, SELECT."""
+"""HELLO, AUTH, PING, ECHO, QUIT, RESET, SELECT, and EQ.LINK."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 # The Redis whose pub/sub this hub's answers follow; clients choose features by it.
 REDIS_VERSION = "7.2.0"
+
+# Whoever knows a link's name can end its connection: 128 random bits, in hexadecimal or not.
+LINK_BYTES_MIN, LINK_BYTES_MAX = 16, 64
 
 _WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."
 _NO_PASSWORDS = (
@@ -136,6 +139,13 @@ def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     session.log_out()
     session.push(simple("RESET"))
     return b""
+
+
+def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    if not LINK_BYTES_MIN <= len(command[1]) <= LINK_BYTES_MAX:
+        return f"ERR a link's name has {LINK_BYTES_MIN} to {LINK_BYTES_MAX} bytes"
+    core.follow(session, command[1])
+    return OK
 
 
 def select(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:

@@ -62,6 +62,7 @@ def _small_talk() -> list[CommandSpec]:
         ),
         of("echo", 2, connection.echo, "Returns its argument."),
         of("select", 2, connection.select, "Accepts database 0, the only one."),
+        of("eq.link", 2, connection.link, "Names the link of which this is the latest connection."),
     ]
 
 
