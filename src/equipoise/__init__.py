@@ -1,17 +1,27 @@
-"""Equipoise: pub/sub that keeps every topic inside its limits, spoken over the Redis protocol."""
+"""Equipoise: pub/sub that keeps every topic inside its limits, spoken over the Redis protocol.
 
-from equipoise.client import (
-    Bus,
-    ClientSettings,
-    Event,
-    Gap,
-    GapReason,
-    Message,
-    Receipt,
-    Subscription,
-    connect,
-)
-from equipoise.model import Position
+All names but the errors are loaded when they are first used: a hub does not need the client, and the simulator
+imports this package on interpreters that have nothing installed.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from equipoise import errors
+
+if TYPE_CHECKING:
+    from equipoise.client import (
+        Bus,
+        ClientSettings,
+        Event,
+        Gap,
+        GapReason,
+        Message,
+        Receipt,
+        Subscription,
+        connect,
+    )
+    from equipoise.model import Position
 
 __version__ = "0.1.0"
 
@@ -27,4 +37,16 @@ __all__ = [
     "Subscription",
     "__version__",
     "connect",
+    "errors",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "equipoise.model" if name == "Position" else "equipoise.client"
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -305,6 +305,26 @@ async def test_the_delays_between_attempts_come_from_the_given_random_numbers() 
 
 
 @on_loop
+async def test_every_connection_of_one_bus_gives_the_same_name_and_no_other_bus_does() -> None:
+    async with (
+        serving() as peer,
+        equipoise.connect(peer.url, settings=QUICK) as bus,
+        equipoise.connect(peer.url, rng=random.Random(1)),
+        equipoise.connect(peer.url, rng=random.Random(1)),
+    ):
+        peer.sessions[0].reset()
+        await peer.until(lambda: len(peer.sessions) == 4)
+        await bus.publish("a", "x")
+        names = [
+            [request[1] for request in session.requests if request[0] == b"EQ.LINK"]
+            for session in peer.sessions
+        ]
+        assert [len(name) for name in names] == [1, 1, 1, 1]
+        assert names[0] == names[3] and names[1] == names[2], "the same link; the same random numbers"
+        assert names[0] != names[1] and len(names[0][0]) == 32
+
+
+@on_loop
 async def test_a_plain_redis_is_asked_in_its_own_words_and_each_reconnection_is_a_gap() -> None:
     async with serving() as peer:
         for command in (b"EQ.SUBSCRIBE", b"EQ.PSUBSCRIBE", b"EQ.UNSUBSCRIBE", b"EQ.PUNSUBSCRIBE", b"CLIENT"):

@@ -34,13 +34,15 @@ def connect(
     """A bus for the hub at `url`; it connects when it is entered with `async with`.
 
     `overrides` are fields of ClientSettings, on top of `settings`. `tls` replaces the context that the tls_*
-    settings would give. `rng` decides the jitter of reconnections and the link's name. Raises AddressError and SettingsError.
+    settings would give. `rng` decides the jitter of reconnections and the link's name. Raises
+    AddressError and SettingsError.
     """
     parsed = parse_url(url)
     chosen = make_settings(settings, overrides)
     if tls is not None and not parsed.is_tls:
         raise MisuseError("a TLS context was given for a URL without TLS; write equipoises:// to encrypt")
-    rng = rng or random.Random()
+    # Not guessable by default: whoever knows a link's name could end its connection.
+    rng = rng or random.SystemRandom()
     dialer = Dialer(parsed, chosen, tls or make_tls(parsed, chosen), link=rng.randbytes(16).hex().encode())
     return Bus(Link(dialer, rng), chosen)
 

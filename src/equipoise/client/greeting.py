@@ -65,7 +65,6 @@ class Dialer:
             raise type(lost)(f"{endpoint}: {lost}") from None
         # Whatever a slow network still brings to the hub over a connection given up must not come after this.
         connection.tell(b"EQ.LINK", self.link)
-        connection.tell(b"EQ.LINK", self.link)
         # Redis before 7.2 does not know this and says so; it is a courtesy to whoever reads CLIENT LIST.
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-NAME", LIBRARY)
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", equipoise.__version__.encode())
