@@ -15,7 +15,7 @@ from equipoise.workload import Driven, History, SmartClient
 
 __all__ = ["INTERVAL_S", "measure_forever"]
 
-INTERVAL_S = 0.1
+INTERVAL_S = 0.25
 # Beyond its limit a client may be owed one piece: a whole segment of pipelined publishes, encoded for it.
 PIECE_BYTES_MAX = 2 * HIGH_WATER_BYTES
 

@@ -33,7 +33,7 @@ __all__ = ["Run", "run_seed"]
 # Everybody connects within this, or the run goes on without waiting for them.
 OPENING_S = 5.0
 # How often the end of a run is looked for.
-LOOK_S = 0.02
+LOOK_S = 0.05
 LINES_KEPT = 40
 # The property broken when something raised that nobody handles.
 CLEAN = "no unhandled errors"

@@ -1,0 +1,81 @@
+"""The stores under contract, each with the faults that can be done to it."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from equipoise.store import MemoryStore, MemoryTree, SessionState, Store, StoreSettings
+
+# Long enough for a busy machine; a test that gets there has failed.
+PATIENCE_S = 20.0
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Wait for a condition, looking again and again; the time-out only ends what has failed."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            found = condition()
+            if found if isinstance(found, bool) else await found:
+                return
+            await asyncio.sleep(0.005)
+
+
+class World(ABC):
+    """One place where nodes are kept, and stores that look at it. Lives inside one `run`."""
+
+    # Whether a connection can be cut.
+    has_network = False
+    settings = StoreSettings(session_timeout_s=1.2, request_timeout_s=10.0)
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+
+    def run(self, scenario: Coroutine[Any, Any, None]) -> None:
+        async def play() -> None:
+            async with asyncio.timeout(4 * PATIENCE_S), self._stack:
+                await self._enter()
+                await scenario
+
+        asyncio.run(play())
+
+    async def open(self, settings: StoreSettings | None = None) -> Store:
+        """A store with a session of its own, closed at the end of the run."""
+        store = await self._open(settings or self.settings)
+        self._stack.push_async_callback(store.close)
+        return store
+
+    async def _enter(self) -> None:
+        """Start what the stores connect to."""
+
+    @abstractmethod
+    async def _open(self, settings: StoreSettings) -> Store: ...
+
+    @abstractmethod
+    async def expire(self, store: Store) -> None:
+        """Make the session of a store end without its doing; returns once the store knows."""
+
+
+class MemoryWorld(World):
+    def __init__(self) -> None:
+        super().__init__()
+        self._tree: MemoryTree | None = None
+
+    async def _open(self, settings: StoreSettings) -> Store:
+        if self._tree is None:
+            self._tree = MemoryTree(asyncio.get_running_loop().time)
+        return await MemoryStore(self._tree, settings).open()
+
+    async def expire(self, store: Store) -> None:
+        assert self._tree is not None
+        self._tree.end_session(store.session)
+
+
+def log_states(store: Store) -> list[SessionState]:
+    """A list that grows with every state the store tells."""
+    states: list[SessionState] = []
+    store.listen(states.append)
+    return states
