@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import gc
 import logging
 import signal
@@ -16,8 +18,13 @@ from equipoise.access import Users, parse_users
 from equipoise.cli.failures import exit_on_failure
 from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings, load_settings
+from equipoise.hub.settings import MIB
 
 log = logging.getLogger("equipoise.hub")
+
+# glibc's names for what mallopt sets.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
 
 
 def command(
@@ -64,6 +71,7 @@ def command(
 async def serve(settings: HubSettings) -> None:
     loop = asyncio.get_running_loop()
     settle_garbage_collector()
+    settle_allocator()
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
@@ -87,6 +95,14 @@ def settle_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+def settle_allocator() -> None:
+    """Keep freed memory for the next chunk: giving it back costs a page fault per 4 KiB of every busy read."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_TRIM_THRESHOLD, 64 * MIB)
+        libc.mallopt(_M_MMAP_THRESHOLD, 32 * MIB)
 
 
 def read_users(settings: HubSettings) -> Users:

@@ -2,12 +2,11 @@
 
 Two parsers share the work. hiredis parses ordinary chunks at C speed. It reserves memory for whatever count a
 header announces, though, and accepts more than a request may be, so a chunk is given to it only when no header
-in it can announce much, and what it returns is checked by length: the canonical encoding of the commands must
-be as long as the bytes they came from. Length suffices because every other way to spell a byte string is shorter,
-but for one of RESP3; a chunk that holds a byte with which RESP3's own types begin is compared byte by byte.
-Whatever fails a check goes to the exact parser in `exact.py`, which decides slowly and says why in Redis's words.
-A parser never keeps state between chunks; an unfinished frame is kept as bytes and parsed again when it can be
-complete.
+in it can announce much, and what it returns must be what the bytes spell: a request has one spelling. Of a chunk
+that holds whole commands only, the length suffices to tell, because every other way to spell a byte string is
+shorter, unless a mark of RESP3's own types is in it; otherwise the spelling is compared. Whatever fails goes to
+the exact parser in `exact.py`, which decides slowly and says why in Redis's words. A parser never keeps state
+between chunks; an unfinished frame is kept as bytes and parsed again when it can be complete.
 
 Always true:
     the same bytes give the same commands and the same error, however they are split;
@@ -19,27 +18,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import hiredis
 
 from equipoise.resp.exact import Incomplete, RequestLimits, parse_request
+from equipoise.resp.frames import plain_encoder
 
 Command = list[bytes]
 
 # A count of five digits or more is above any setting of the argument limit. The bytes may also be somebody's
 # payload: the exact parser finds out. A pattern that begins with a literal is searched several times as fast.
-_ANNOUNCES_MUCH = re.compile(rb"\*[0-9]{5}")
-# RESP3's containers beside the array, and its strings with a type. hiredis makes the same lists and bytes of them.
+_LARGE_ARRAY = re.compile(rb"\*[0-9]{5}").search
+_COUNT_DIGITS = 5
+# RESP3's containers beside the array, and its string with a type; hiredis makes lists and bytes of them too.
 _PUSH, _SET, _MAP, _ATTRIBUTE, _VERBATIM = b">~%|="
-_CONTAINS_MUCH = [(mark, re.compile(rb"%c[0-9]{5}" % mark).search) for mark in b">~%"] + [
-    (_ATTRIBUTE, re.compile(rb"\|[0-9]{5}").search)
-]
-_PUBLISH = (b"PUBLISH", b"publish", b"Publish")
+_LARGE_CONTAINER = re.compile(rb"[>~%|][0-9]{5}").search
 _PUBLISH_SIZE = len(b"*3\r\n$7\r\nPUBLISH\r\n")
 _BYTES_ONLY = {bytes}
-_ARRAY_MARK = b"*"[0]
+# hiredis moves what is left of its buffer for every kilobyte it has parsed, so it gets its input in slices.
+_SLICE_BYTES = 16 * 1024
 
 
 class Publishes(NamedTuple):
@@ -72,75 +70,38 @@ class RequestReader:
             data = b"".join(self._unfinished)
             self._unfinished = None
             self.buffered_bytes = 0
+        is_odd = _PUSH in data or _VERBATIM in data or _MAP in data or _ATTRIBUTE in data or _SET in data
         if (
             data[:1] != b"*"
             or len(data) > self.limits.payload_bytes_max
-            or _ANNOUNCES_MUCH.search(data) is not None
+            or _announces_much(data)
+            or (is_odd and _LARGE_CONTAINER(data))
         ):
             return self._parse_exactly(data, 0)
-        if _PUSH in data or _SET in data or _MAP in data or _ATTRIBUTE in data or _VERBATIM in data:
-            return self._parse_compared(data)
-        reader = hiredis.Reader()
-        reader.feed(data)
-        gets = reader.gets
         try:
-            command = gets()
-            following = gets()
-            if following is False:
-                return self._single(data, command)
-            commands: list[Command] = [command, following, *iter(gets, False)]
-        except hiredis.ProtocolError:
-            return self._parse_exactly(data, 0)
-        publishes = _as_publishes(commands)
-        if publishes is None:
-            return self._checked(data, commands)
-        size = _publishes_size(publishes)
-        if size == len(data):
-            return publishes
-        if size > len(data) or data[size] != _ARRAY_MARK:
-            return self._parse_exactly(data, 0)
-        rest = self._parse_exactly(data, size)
-        return [*commands, *rest] if rest else publishes
-
-    def _single(self, data: bytes, command: Any) -> Publishes | list[Command]:
-        """A client that waits for each reply sends one command at a time: looping over one costs too much."""
-        if type(command) is list and len(command) == 3:
-            verb, topic, payload = command
-            if verb == b"PUBLISH" and type(topic) is bytes and type(payload) is bytes:
-                size = _PUBLISH_SIZE + _bulk_size(len(topic)) + _bulk_size(len(payload))
-                if size == len(data):
-                    return Publishes((topic,), (payload,))
-        return self._checked(data, [command])
-
-    def _checked(self, data: bytes, commands: list[Command]) -> list[Command]:
-        # An empty command asks for nothing and must not come out; it is rare enough for the exact parser.
-        if (
-            not all(commands)
-            or not _are_flat(commands)
-            or max(map(len, commands)) > self.limits.args_max
-            or _wire_size(commands) != len(data)
-        ):
-            return self._parse_exactly(data, 0)
-        return commands
-
-    def _parse_compared(self, data: bytes) -> Publishes | list[Command]:
-        """For data with a byte that may begin a type of RESP3: most likely it stands in a payload."""
-        if any(mark in data and finds(data) for mark, finds in _CONTAINS_MUCH):
-            return self._parse_exactly(data, 0)
-        reader = hiredis.Reader()
-        reader.feed(data)
-        try:
-            commands: list[Command] = list(iter(reader.gets, False))
-            encoded = b"".join(map(_encode, commands))
+            commands = _parse_fast(data)
+            publishes = _as_publishes(commands)
+            size = _spelled_size(commands) if publishes is None else _publishes_size(publishes)
         except (hiredis.ProtocolError, TypeError):
-            # TypeError: a list as the key of a map; or an element that is not a byte string.
+            # TypeError: an element that is not a byte string, or a map with a list as a key.
             return self._parse_exactly(data, 0)
-        if not all(commands) or max(map(len, commands), default=0) > self.limits.args_max:
+        is_told = size == len(data) and not is_odd
+        if is_told and publishes is not None:
+            return publishes
+        if publishes is None and not self._are_permitted(commands):
             return self._parse_exactly(data, 0)
-        if not data.startswith(encoded):
-            return self._parse_exactly(data, 0)
-        rest = self._parse_exactly(data, len(encoded))
-        return [*commands, *rest] if rest else _as_publishes(commands) or commands
+        if not is_told:
+            spelled = _spell(commands) if publishes is None else _spell_publishes(publishes)
+            if not data.startswith(spelled):
+                return self._parse_exactly(data, 0)
+            rest = self._parse_exactly(data, size)
+            if rest:
+                return commands + rest
+        return commands if publishes is None else publishes
+
+    def _are_permitted(self, commands: list[Command]) -> bool:
+        """An empty command asks for nothing and must not come out; the exact parser leaves it out."""
+        return all(commands) and max(map(len, commands), default=0) <= self.limits.args_max
 
     def _parse_exactly(self, data: bytes, start: int) -> list[Command]:
         """Parse from `start`, keeping an unfinished frame for later and stopping at the first error."""
@@ -162,63 +123,105 @@ class RequestReader:
         return commands
 
 
+def _announces_much(data: bytes) -> bool:
+    """Whether an array header in the data, or something that looks like one, has many digits.
+
+    Going from one asterisk to the next is many times as fast as the search where they are far apart, as between
+    messages of a kilobyte; where they are not, the search takes over.
+    """
+    hops_left = len(data) >> 9
+    if not hops_left:
+        return _LARGE_ARRAY(data) is not None
+    at = 0
+    while hops_left and at >= 0:
+        digits = data[at + 1 : at + 1 + _COUNT_DIGITS]
+        if digits.isdigit() and len(digits) == _COUNT_DIGITS:
+            return True
+        hops_left -= 1
+        at = data.find(b"*", at + 1)
+    return at >= 0 and _LARGE_ARRAY(data, at) is not None
+
+
+def _parse_fast(data: bytes) -> list[Command]:
+    reader = hiredis.Reader()
+    size = len(data)
+    if size <= _SLICE_BYTES:
+        reader.feed(data)
+        return list(iter(reader.gets, False))
+    commands: list[Command] = []
+    for start in range(0, size, _SLICE_BYTES):
+        reader.feed(data, start, min(_SLICE_BYTES, size - start))
+        commands += iter(reader.gets, False)
+    return commands
+
+
 def _as_publishes(commands: list[Command]) -> Publishes | None:
     """The commands as columns, if all of them are PUBLISH. Loops in C throughout."""
+    if len(commands) == 1:
+        # A client that waits for each reply: transposing one command would cost more than all the rest.
+        command = commands[0]
+        if type(command) is list and len(command) == 3 and command[0] == b"PUBLISH":
+            return Publishes((command[1],), (command[2],))
+        return None
     try:
         verbs, topics, payloads = zip(*commands, strict=True)
     except (TypeError, ValueError):
         # Not three words each; or no list at all, which is how hiredis returns a null array.
         return None
-    verb = verbs[0]
-    if (
-        verb in _PUBLISH
-        and verbs.count(verb) == len(verbs)
-        and set(map(type, payloads)) == _BYTES_ONLY
-        and set(map(type, topics)) == _BYTES_ONLY
-    ):
-        return Publishes(topics, payloads)
-    return None
-
-
-def _encode(command: Command) -> bytes:
-    """The command's canonical encoding. Raises TypeError if it is not a sequence of byte strings."""
-    bulks = [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in command]
-    return b"*%d\r\n%b" % (len(bulks), b"".join(bulks))
-
-
-def _are_flat(commands: list[Command]) -> bool:
-    """Lists of byte strings and nothing else: hiredis would also let integers and nested arrays pass."""
-    if set(map(type, commands)) != {list}:
-        return False
-    return set(map(type, chain.from_iterable(commands))) <= _BYTES_ONLY
+    return Publishes(topics, payloads) if verbs.count(b"PUBLISH") == len(verbs) else None
 
 
 def _publishes_size(publishes: Publishes) -> int:
-    """Bytes of the commands in canonical encoding, the only one that hiredis and Redis accept."""
+    """Bytes of their one spelling. Raises TypeError if anything in them is not a byte string."""
     topics, payloads = publishes
+    if len(topics) == 1:
+        return _PUBLISH_SIZE + _bulk_size(topics[0]) + _bulk_size(payloads[0])
     return _PUBLISH_SIZE * len(topics) + _bulks_size(topics) + _bulks_size(payloads)
 
 
 def _bulks_size(column: Sequence[bytes]) -> int:
+    if set(map(type, column)) != _BYTES_ONLY:
+        raise TypeError("not byte strings")
     lengths = list(map(len, column))
-    first = lengths[0]
-    if lengths.count(first) == len(lengths):
-        return len(lengths) * _bulk_size(first)
-    return sum(map(_bulk_size, lengths))
+    if lengths.count(lengths[0]) == len(lengths):
+        return len(lengths) * _bulk_size(column[0])
+    return sum(map(_bulk_size, column))
 
 
-def _wire_size(commands: list[Command]) -> int:
+def _spelled_size(commands: list[Command]) -> int:
+    """Bytes of the commands' one spelling. Raises TypeError if one is not a list of byte strings."""
     size = 0
     for command in commands:
+        if type(command) is not list:
+            raise TypeError("not a list")
         size += 3 + len(str(len(command)))
-        for argument in command:
-            size += _bulk_size(len(argument))
+        for word in command:
+            size += _bulk_size(word)
     return size
 
 
-def _bulk_size(length: int) -> int:
+def _bulk_size(word: bytes) -> int:
+    if type(word) is not bytes:
+        raise TypeError("not a byte string")
+    length = len(word)
     if length < 10:
         return length + 6
     if length < 100:
         return length + 7
     return length + 5 + len(str(length))
+
+
+def _spell_publishes(publishes: Publishes) -> bytes:
+    topics, payloads = publishes
+    topic = topics[0]
+    if topics.count(topic) == len(topics):
+        return plain_encoder(2, b"PUBLISH", topic)(0, payloads)
+    return _spell([[b"PUBLISH", *message] for message in zip(topics, payloads, strict=True)])
+
+
+def _spell(commands: list[Command]) -> bytes:
+    parts: list[bytes] = []
+    for command in commands:
+        parts.append(b"*%d\r\n" % len(command))
+        parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in command]
+    return b"".join(parts)
