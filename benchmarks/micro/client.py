@@ -7,6 +7,9 @@ Message and passing it through `async for` should cost about 1 µs, encoding and
 half a million received and a quarter of a million published per second of processor time would be near what Python
 allows; the aims are 200,000 and 80,000.
 
+Finding (2 cores shared with other work, Python 3.11, uvloop): 400,000 to 460,000 received in batches of 50, 150,000
+to 190,000 one per push, 420,000 to 550,000 published without receipt, 70,000 to 100,000 with.
+
 Method: client and a dumb peer in processes of their own, on loopback. The peer sends batches of 50 payloads of
 100 bytes (then single ones) from one pre-encoded buffer as fast as they are taken, or answers every publish it is
 sent without parsing it. Counted is the processor time of the client's process alone, uvloop's included.
@@ -34,26 +37,27 @@ EPOCH = 1
 CHUNK_BYTES = 256 * 1024
 
 
-def read_past(peer: socket.socket, data: bytes, end: bytes) -> bytes:
-    """Read on until `end` has come; return what came after it."""
+def read_to(peer: socket.socket, data: bytes, end: bytes) -> tuple[bytes, bytes]:
+    """Read on until `end` has come; return what came before it and what came after it."""
     while end not in data:
         data += peer.recv(CHUNK_BYTES)
-    return data.partition(end)[2]
+    before, _, after = data.partition(end)
+    return before, after
 
 
 def greet(peer: socket.socket) -> bytes:
-    """Answer the greeting and the two courtesies after it, which end with the version; return what came after."""
-    rest = read_past(peer, b"", b"HELLO\r\n$1\r\n3\r\n")
+    """Answer the greeting and the courtesies after it, which end with the version; return what came after."""
+    _, rest = read_to(peer, b"", b"HELLO\r\n$1\r\n3\r\n")
     peer.sendall(b"%1\r\n+server\r\n+peer\r\n")
-    rest = read_past(peer, rest, equipoise.__version__.encode() + b"\r\n")
-    peer.sendall(b"+OK\r\n+OK\r\n")
+    courtesies, rest = read_to(peer, rest, equipoise.__version__.encode() + b"\r\n")
+    peer.sendall(b"+OK\r\n" * courtesies.count(b"*"))
     return rest
 
 
 def serve_messages(listener: socket.socket, batch: int) -> None:
     """Confirm one subscription, then send messages until the client goes."""
     peer, _ = listener.accept()
-    read_past(peer, greet(peer), b"EQ.SUBSCRIBE\r\n$5\r\nbench\r\n")
+    read_to(peer, greet(peer), b"EQ.SUBSCRIBE\r\n$5\r\nbench\r\n")
     peer.sendall(b">5\r\n$12\r\neq.subscribe\r\n$5\r\nbench\r\n:1\r\n:%d\r\n:0\r\n" % EPOCH)
     n = 1
     try:
@@ -73,14 +77,17 @@ def serve_messages(listener: socket.socket, batch: int) -> None:
 def serve_receipts(listener: socket.socket) -> None:
     """Answer every publish by its length, and the ping of a flush after it."""
     peer, _ = listener.accept()
-    rest = greet(peer)
+    data = greet(peer)
     try:
-        while data := peer.recv(CHUNK_BYTES):
-            data = rest + data
+        while True:
             publishes = data.count(PUBLISH)
             pings = data.count(b"PING\r\n")
-            rest = data[publishes * len(PUBLISH) + pings * len(b"*1\r\n$4\r\nPING\r\n") :]
+            data = data[publishes * len(PUBLISH) + pings * len(b"*1\r\n$4\r\nPING\r\n") :]
             peer.sendall(b":1\r\n" * publishes + b"+PONG\r\n" * pings)
+            more = peer.recv(CHUNK_BYTES)
+            if not more:
+                return
+            data += more
     except OSError:
         return
 

@@ -45,7 +45,10 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = "equipoise.model" if name == "Position" else "equipoise.client"
-    return getattr(importlib.import_module(home), name)
+    value = getattr(importlib.import_module(home), name)
+    # Found here from now on: `equipoise.Gap` may stand in somebody's innermost loop.
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

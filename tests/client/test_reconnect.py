@@ -9,7 +9,7 @@ import pytest
 
 import equipoise
 from equipoise import Event, Gap, GapReason, Message, Position
-from equipoise.errors import DeniedError, DisconnectedError, ProtocolError, RefusedError
+from equipoise.errors import ClosedError, DeniedError, DisconnectedError, ProtocolError, RefusedError
 
 from .peer import Peer, always, eventually, message, on_loop, push, serving
 
@@ -257,11 +257,13 @@ async def test_a_server_of_another_kind_is_told_when_connecting() -> None:
 async def test_nobody_at_the_address_is_told_at_once_with_the_next_step() -> None:
     async with serving() as peer:
         await peer.stop()
+        bus = equipoise.connect(peer.url)
         with pytest.raises(
             DisconnectedError, match=rf"127.0.0.1:{peer.port}: nobody listens there; start a hub"
         ):
-            async with equipoise.connect(peer.url):
-                pass
+            await bus.__aenter__()
+        with pytest.raises(ClosedError):
+            bus.publish_nowait("a", "x")
 
 
 @on_loop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -30,6 +31,7 @@ TlsCa = Annotated[
 
 def run(url: str, tls_ca: str, name: str, main: Callable[[Bus], Coroutine[Any, Any, None]]) -> None:
     """Ctrl-C ends with status 130, without a word; so does, with 0, a reader of our output that has had enough."""
+    logging.basicConfig(format="equipoise: %(message)s")
     try:
         with exit_on_failure():
             uvloop.run(main(connect(url, tls_ca_file=tls_ca, name=name)))

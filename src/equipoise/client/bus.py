@@ -65,7 +65,11 @@ class Bus:
         if self._is_entered:
             raise MisuseError("a bus is entered once; call connect() again for another")
         self._is_entered = True
-        await self._link.open()
+        try:
+            await self._link.open()
+        except BaseException:
+            self._is_closed = True
+            raise
         return self
 
     async def __aexit__(

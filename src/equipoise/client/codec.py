@@ -16,7 +16,10 @@ Payload: TypeAlias = str | bytes | bytearray | memoryview
 def encode_name(name: Name) -> bytes:
     """A topic or pattern as bytes; the reverse of `decode_name`, surrogate escapes included."""
     if isinstance(name, str):
-        return name.encode("utf-8", "surrogateescape")
+        try:
+            return name.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise MisuseError(f"the topic {name!r} is no valid text; pass it as bytes") from error
     if isinstance(name, bytes):
         return name
     raise MisuseError(f"a topic is str or bytes, not {type(name).__name__}; convert it first")
@@ -31,7 +34,10 @@ def encode_payload(payload: Payload) -> bytes:
     if isinstance(payload, bytes):
         return payload
     if isinstance(payload, str):
-        return payload.encode()
+        try:
+            return payload.encode()
+        except UnicodeEncodeError as error:
+            raise MisuseError(f"the payload is no valid text ({error.reason}); pass it as bytes") from error
     if isinstance(payload, bytearray | memoryview):
         return bytes(payload)
     raise MisuseError(

@@ -45,8 +45,6 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         # Bytes read since others last had a turn.
         self._turn_bytes = 0
-        # Why we gave the connection up, if we did: says more than what the transport then reports.
-        self._verdict: EquipoiseError | None = None
         self.owed = Owed(losses)
         self.lost: asyncio.Future[EquipoiseError] = loop.create_future()
         # Whether anything came in since the owner last set it to False.
@@ -83,9 +81,9 @@ class Connection(asyncio.Protocol):
 
     def abort(self, error: EquipoiseError) -> None:
         """Give the connection up at once, unsent bytes included."""
-        self._verdict = self._verdict or error
         if self._transport is not None:
             self._transport.abort()
+        self._lose(error)
 
     def close(self) -> None:
         """Send what is queued, then close. `lost` tells when that is done."""
@@ -127,9 +125,13 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        error = self._verdict or DisconnectedError(str(exc) if exc else "closed by the server")
+        self._lose(DisconnectedError(str(exc) if exc else "closed by the server"))
+
+    def _lose(self, error: EquipoiseError) -> None:
+        """Whoever comes first says why: when we give up, that says more than what the transport then reports."""
+        if self.lost.done():
+            return
+        self.lost.set_result(error)
         self._out.clear()
         self.owed.fail(str(error))
-        if not self.lost.done():
-            self.lost.set_result(error)
         self._owner.on_lost(self, error)

@@ -55,10 +55,9 @@ class Inbox:
         self.bytes = 0
 
     def put(self, batch: Batch) -> None:
-        payloads = batch.payloads
+        self.bytes += sum(map(len, batch.payloads))
+        self.messages += len(batch.payloads)
         self._entries.append(batch)
-        self.messages += len(payloads)
-        self.bytes += sum(map(len, payloads))
         if self.messages > self._messages_max or self.bytes > self._bytes_max:
             self._drop_oldest()
 

@@ -107,7 +107,6 @@ class Link:
                 unanswered = 0
             if unanswered >= self._settings.pings_unanswered_max:
                 connection.abort(DisconnectedError(f"{unanswered} pings unanswered, {interval_s:g} s apart"))
-                await connection.lost
                 return
             connection.is_heard = False
             connection.tell(b"PING")
@@ -165,7 +164,7 @@ class Link:
     def on_lost(self, connection: Connection, error: EquipoiseError) -> None:
         if connection is not self._connection:
             return
-        log.warning("lost the connection to the hub: %s", error)
+        log.warning("lost the connection to the hub: %s; reconnecting", error)
         self._connection = None
         self.channels.detach()
         self.outbox.detach()

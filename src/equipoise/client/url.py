@@ -71,7 +71,12 @@ def _parse_login(login: str) -> tuple[str, str]:
     user, colon, secret = login.partition(":")
     if not colon or not secret:
         raise AddressError(f"the bus URL has a user without a secret; {_EXAMPLE}")
-    return unquote(user) or "default", unquote(secret)
+    names = unquote(user) or "default", unquote(secret)
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        raise AddressError("the bus URL's login is no valid text; percent-encode what is not UTF-8") from None
+    return names
 
 
 def _parse_endpoint(text: str) -> Endpoint:
