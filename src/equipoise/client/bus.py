@@ -34,8 +34,8 @@ def connect(
     """A bus for the hub at `url`; it connects when it is entered with `async with`.
 
     `overrides` are fields of ClientSettings, on top of `settings`. `tls` replaces the context that the tls_*
-    settings would give. `rng` decides the jitter of reconnections and the link's name. Raises
-    AddressError and SettingsError.
+    settings would give. `rng` decides the jitter of reconnections and the link's name, so no two
+    buses may draw the same numbers: the hub takes them for one client. Raises AddressError and SettingsError.
     """
     parsed = parse_url(url)
     chosen = make_settings(settings, overrides)
