@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from equipoise.cli import bench, hub, users
+from equipoise.cli import bench, demo, hub, pub, simulate, sub, users
 
 app = typer.Typer(
     name="equipoise",
@@ -16,6 +16,10 @@ app = typer.Typer(
 
 
 app.command("hub")(hub.command)
+app.command("pub")(pub.command)
+app.command("sub")(sub.command)
+app.command("demo")(demo.command)
+app.command("simulate")(simulate.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(users.app, name="users")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from equipoise.errors import SettingsError
+from equipoise.scenarios.demo import DEMO
 from equipoise.scenarios.hub import HUB_SCENARIOS
 from equipoise.scenarios.scenario import Scenario
 
 __all__ = ["SCENARIOS", "scenario_by_name"]
 
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in HUB_SCENARIOS}
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (*HUB_SCENARIOS, DEMO)}
 
 
 def scenario_by_name(name: str) -> Scenario:
