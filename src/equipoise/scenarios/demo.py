@@ -22,7 +22,7 @@ DEMO = Scenario(
             Client(name="crowd", publishes=(_CHAT,)),
             Client(
                 name="smart",
-                subscribes=(Subscribing(names=("match.score", "match.chat")),),
+                subscribes=(Subscribing(names=("match.clock",)),),
                 copies=3,
             ),
             Client(name="smart-pattern", subscribes=(_EVERYTHING,)),
