@@ -31,19 +31,22 @@ def _hear(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
     return (Subscribing(names=names, is_pattern=is_pattern),)
 
 
-# Three programs, 200 messages: two that publish and listen to each other, one plain listener.
+# Three programs, 200 messages: one publishes, one smart and one plain client listen.
 SMALL = Workload(
+    clients=(
+        Client(name="ann", publishes=_talk("a", "b", count=200, burst=(1, 40), interval_s=0.25)),
+        Client(name="bob", subscribes=_hear("a", "b")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("[bc]", is_pattern=True)),
+    )
+)
+
+# Two that publish and listen to each other, and listeners of every kind that never publish, so that nothing but
+# their own care wakes them.
+CROWD = Workload(
     clients=(
         Client(name="ann", publishes=_talk("a", "b", count=100), subscribes=_hear("b")),
         Client(name="bob", publishes=_talk("b", "c", count=100), subscribes=_hear("[ac]", is_pattern=True)),
         Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("b", "c")),
-    )
-)
-
-# Those of SMALL, and listeners of every kind that never publish, so that nothing but their own care wakes them.
-CROWD = Workload(
-    clients=(
-        *SMALL.clients,
         Client(name="dan", subscribes=_hear("a", "c")),
         Client(name="eve", subscribes=(*_hear("*", is_pattern=True), *_hear("b"))),
         Client(name="fay", dialect=Dialect.RESP2, subscribes=_hear("a", "b", "c")),
@@ -75,10 +78,10 @@ HEAVY = Workload(
     )
 )
 
-# The least that a hub accepts, so that hundreds of kilobytes reach every limit.
-TIGHT_OUTPUT = {"output_bytes_max": 128 * KIB, "output_soft_bytes": 64 * KIB, "output_soft_s": 0.5}
-# A queue that a client which stalls for half a second fills.
-TIGHT_QUEUE = {"queue_messages_max": 20}
+# Little more than a transport holds, so that hundreds of kilobytes reach every limit.
+TIGHT_OUTPUT = {"output_bytes_max": 256 * KIB, "output_soft_bytes": 128 * KIB, "output_soft_s": 0.5}
+# A queue that a client which stalls for half a second fills, and a window smaller than most bursts.
+TIGHT_QUEUES = {"queue_messages_max": 20, "window_messages_max": 12}
 # So little that a hostile client meets every bound within a run.
 TIGHT_INPUT = {
     "payload_bytes_max": 8 * KIB,
@@ -89,7 +92,7 @@ TIGHT_INPUT = {
 
 SMALL_FAULTS = (
     Fault(kind=FaultKind.RESET, times=(0, 2)),
-    Fault(kind=FaultKind.CUT, times=(0, 1), lasts_s=(0.1, 3.0)),
+    Fault(kind=FaultKind.CUT, times=(0, 1), lasts_s=(0.1, 2.5)),
     Fault(kind=FaultKind.HUB_PAUSE, times=(0, 1)),
     Fault(kind=FaultKind.CLIENT_PAUSE, times=(0, 1)),
     Fault(kind=FaultKind.HUB_CRASH, times=(0, 1)),
@@ -122,6 +125,16 @@ def _logged_in(workload: Workload, **users: str) -> Workload:
     )
 
 
+def _with_receipts(workload: Workload) -> Workload:
+    """The same, but most publishes wait for their receipts."""
+    return Workload(
+        clients=tuple(
+            replace(client, publishes=tuple(replace(stream, receipts=0.7) for stream in client.publishes))
+            for client in workload.clients
+        )
+    )
+
+
 HUB_SCENARIOS = (
     Scenario(
         name="hub-small",
@@ -129,7 +142,7 @@ HUB_SCENARIOS = (
         workload=SMALL,
         topology=UNEVEN,
         faults=SMALL_FAULTS,
-        duration_s=3.0,
+        duration_s=2.5,
     ),
     Scenario(
         name="hub-slow-readers",
@@ -140,15 +153,16 @@ HUB_SCENARIOS = (
             Fault(kind=FaultKind.STALL, times=(1, 4), lasts_s=(0.2, 3.0)),
             Fault(kind=FaultKind.SLOW_LINK, times=(0, 3), lasts_s=(0.2, 3.0)),
             Fault(kind=FaultKind.CLIENT_PAUSE, times=(0, 2), lasts_s=(0.1, 1.0)),
+            Fault(kind=FaultKind.HUB_PAUSE, times=(0, 1), lasts_s=(0.1, 1.0)),
             Fault(kind=FaultKind.RESET, times=(0, 1)),
         ),
         hub_limits=TIGHT_OUTPUT,
-        client_settings=TIGHT_QUEUE,
+        client_settings=TIGHT_QUEUES,
     ),
     Scenario(
         name="hub-resets",
         summary="connections break in the middle of frames, again and again",
-        workload=CROWD,
+        workload=_with_receipts(CROWD),
         topology=UNEVEN,
         faults=(Fault(kind=FaultKind.RESET, times=(3, 12)),),
     ),
@@ -171,6 +185,7 @@ HUB_SCENARIOS = (
             Fault(kind=FaultKind.HUB_CRASH, times=(0, 2), lasts_s=(0.01, 1.0)),
             Fault(kind=FaultKind.HUB_POWER_CUT, times=(0, 2), lasts_s=(0.01, 1.0)),
             Fault(kind=FaultKind.CLOCK_STEP, times=(0, 2)),
+            Fault(kind=FaultKind.CLIENT_PAUSE, times=(0, 3), lasts_s=(0.5, 2.5)),
         ),
     ),
     Scenario(
@@ -225,7 +240,7 @@ HUB_SCENARIOS = (
         ),
         access=ACCESS,
         hub_limits={**TIGHT_OUTPUT, **TIGHT_INPUT, "connections_max": 48},
-        client_settings=TIGHT_QUEUE,
+        client_settings=TIGHT_QUEUES,
     ),
     Scenario(
         name="hub-large",

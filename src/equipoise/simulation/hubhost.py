@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 
-from equipoise.access import Action, User, Users, hash_secret
+from equipoise.access import Action, User, Users, hash_secret, verify_secret
 from equipoise.access.secret import Cost
-from equipoise.hub import Hub, HubSettings, Limits
+from equipoise.hub import Hub, HubSettings, Limits, logins
 from equipoise.model import Glob
 from equipoise.scenarios import Rules, Scenario
 from equipoise.simulation.host import Host
+from equipoise.simulation.replacing import replaced
 from equipoise.workload import History
 
-__all__ = ["PORT", "HubHost", "settings_of"]
+__all__ = ["PORT", "HubHost", "quick_secrets", "settings_of"]
 
 PORT = 6399
 # The cheapest that is accepted: worlds are many, and what is tried here is not how hard a secret is to guess.
@@ -71,6 +73,14 @@ class HubHost:
     def _note_rules(self) -> None:
         if self._rules is not None:
             self._history.rules.append((asyncio.get_running_loop().time(), self._rules))
+
+
+def quick_secrets() -> AbstractContextManager[None]:
+    """Check each secret once per process: scrypt is slow by design, and its answer never changes."""
+    return replaced(logins, "verify_secret", _remembered)
+
+
+_remembered = cache(verify_secret)
 
 
 def _frozen(scenario: Scenario) -> tuple[tuple[str, int | float], ...]:

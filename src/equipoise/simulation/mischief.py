@@ -92,11 +92,11 @@ class Mischief:
 
     async def _reset(self, fault: Fault, lasts_s: float) -> None:
         if self._sim.reset_connections(HUB, self._draw_client(fault).name):
-            self.fired[fault.kind] += 1
+            self.fired[fault.kind.value] += 1
 
     async def _cut(self, fault: Fault, lasts_s: float) -> None:
         name = self._draw_client(fault).name
-        self.fired[fault.kind] += 1
+        self.fired[fault.kind.value] += 1
         self._sim.cut(HUB, name)
         await asyncio.sleep(lasts_s)
         self._sim.heal(HUB, name)
@@ -105,19 +105,19 @@ class Mischief:
         ends = [HUB, self._draw_client(fault).name]
         if self._random.random() < 0.5:
             ends.reverse()
-        self.fired[fault.kind] += 1
+        self.fired[fault.kind.value] += 1
         self._sim.cut(*ends, one_way=True)
         await asyncio.sleep(lasts_s)
         self._sim.heal(*ends, one_way=True)
 
     async def _flap(self, fault: Fault, lasts_s: float) -> None:
         name = self._draw_client(fault).name
-        self.fired[fault.kind] += 1
+        self.fired[fault.kind.value] += 1
         await self._sim.flap(HUB, name, times=4, down_s=lasts_s / 8, up_s=lasts_s / 8)
 
     async def _slow_link(self, fault: Fault, lasts_s: float) -> None:
         name = self._draw_client(fault).name
-        self.fired[fault.kind] += 1
+        self.fired[fault.kind.value] += 1
         self._sim.shape(HUB, name, bandwidth_bytes_per_s=SLOW_BYTES_PER_S)
         await asyncio.sleep(lasts_s)
         self._sim.shape(HUB, name, bandwidth_bytes_per_s=None)
@@ -125,14 +125,14 @@ class Mischief:
     async def _pause_hub(self, fault: Fault, lasts_s: float) -> None:
         host = self._hub.host
         if host.is_up:
-            self.fired[fault.kind] += 1
+            self.fired[fault.kind.value] += 1
             host.pause()
             await asyncio.sleep(lasts_s)
             host.thaw()
 
     async def _pause_client(self, fault: Fault, lasts_s: float) -> None:
         host = self._sim.host(self._draw_client(fault).name)
-        self.fired[fault.kind] += 1
+        self.fired[fault.kind.value] += 1
         host.pause()
         await asyncio.sleep(lasts_s)
         host.thaw()
@@ -140,7 +140,7 @@ class Mischief:
     async def _crash_hub(self, fault: Fault, lasts_s: float, *, silent: bool = False) -> None:
         if not self._hub.host.is_up:
             return
-        self.fired[fault.kind] += 1
+        self.fired[fault.kind.value] += 1
         self._hub.crash(silent=silent)
         await asyncio.sleep(lasts_s)
         self._hub.start()
@@ -150,25 +150,25 @@ class Mischief:
 
     async def _stall(self, fault: Fault, lasts_s: float) -> None:
         client = self._draw_client(fault)
-        self.fired[fault.kind] += 1
+        self.fired[fault.kind.value] += 1
         client.stall()
         await asyncio.sleep(lasts_s)
         client.resume()
 
     async def _step_clock(self, fault: Fault, lasts_s: float) -> None:
-        self.fired[fault.kind] += 1
+        self.fired[fault.kind.value] += 1
         self._hub.host.step_clock((self._random.random() - 0.5) * 2 * lasts_s * CLOCK_STEP_FACTOR)
 
     async def _change_rules(self, fault: Fault, lasts_s: float) -> None:
         access = self._scenario.access
         assert access is not None, "a change of rules needs rules"
         alternatives = access.alternatives
-        self.fired[fault.kind] += 1
+        self.fired[fault.kind.value] += 1
         self._hub.change_rules(alternatives[int(self._random.random() * len(alternatives))])
         await asyncio.sleep(lasts_s)
         self._hub.change_rules(access.rules)
 
     async def _attack(self, fault: Fault, lasts_s: float) -> None:
-        self.fired[fault.kind] += 1
+        self.fired[fault.kind.value] += 1
         stranger = self._sim.host(STRANGER)
         stranger.spawn(attack(HUB, PORT, rng=stranger.random, lasts_s=lasts_s), name="attack")

@@ -19,7 +19,7 @@ from typing import TextIO
 from equipoise.errors import EquipoiseError
 from equipoise.scenarios import Scenario
 from equipoise.simulation.checkers import CHECKERS, Violation
-from equipoise.simulation.hubhost import PORT, HubHost
+from equipoise.simulation.hubhost import PORT, HubHost, quick_secrets
 from equipoise.simulation.link import LinkSpec
 from equipoise.simulation.measuring import measure_forever
 from equipoise.simulation.mischief import HUB, Mischief
@@ -64,7 +64,7 @@ def run_seed(scenario: Scenario, seed: int, *, trace_to: TextIO | None = None) -
     """Run and judge. Never raises for what the simulated programs do."""
     history = History()
     violations: list[Violation] = []
-    with _open(scenario, seed, trace_to) as sim, _ErrorLog() as errors:
+    with _open(scenario, seed, trace_to) as sim, _ErrorLog() as errors, quick_secrets():
         world = _World(sim, scenario, history)
         try:
             sim.run(world.play())

@@ -36,7 +36,7 @@ def hurried(**changes: int | float) -> ClientSettings:
         "request_timeout_s": 2.0,
         "reconnect_first_s": 0.05,
         "reconnect_max_s": 0.5,
-        "ping_interval_s": 0.5,
+        "ping_interval_s": 0.7,
         **changes,
     }
     return ClientSettings(**values)  # type: ignore[arg-type]  # fields by name, some of them int

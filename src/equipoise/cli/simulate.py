@@ -1,0 +1,139 @@
+"""`equipoise simulate`: run worlds by seed, in virtual time, and judge them."""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from equipoise.bench.environment import commit
+from equipoise.cli.failures import FAILED, exit_on_failure
+from equipoise.errors import SettingsError
+from equipoise.scenarios import SCENARIOS, scenario_by_name
+from equipoise.simulation import report
+from equipoise.simulation.ablations import ABLATIONS, ablation_by_name
+from equipoise.simulation.campaign import run_campaign
+from equipoise.simulation.runner import run_seed
+
+# Failures shown in full; a broken build fails everywhere in the same way.
+FAILURES_SHOWN = 5
+TABLE_WIDTH = 120
+
+
+def command(
+    case: Annotated[
+        list[str] | None, typer.Option(help="A case; may be given several times. Default: all small ones.")
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="From the first up to, not including, the last.")] = "0..100",
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to run seeds in.")] = 1,
+    replay: Annotated[
+        int | None, typer.Option(min=0, help="Run this one seed and tell all about it.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="With --replay and one --case: write every event to this file.")
+    ] = None,
+    without: Annotated[
+        str, typer.Option(help="Switch off a safeguard by name, to see a checker notice; --list names them.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the cases and safeguards, and do nothing.")
+    ] = False,
+) -> None:
+    """Run hubs and clients in virtual time on a network that misbehaves, and check that they keep their promises.
+
+    A seed decides everything that happens. The exit status is 0 if every seed is green, 1 if one is not.
+    """
+    with exit_on_failure():
+        if list_:
+            _list()
+            return
+        cases = case or [name for name, scenario in SCENARIOS.items() if not scenario.is_large]
+        wanted = _parse_seeds(seeds) if replay is None else range(replay, replay + 1)
+        tally, began = report.Tally(), time.perf_counter()
+        if trace is not None:
+            _run_traced(tally, cases, wanted, trace, without)
+        else:
+            _run_all(tally, cases, wanted, jobs, without)
+        elapsed_s = time.perf_counter() - began
+        source = commit()
+        if as_json:
+            typer.echo(report.to_json(tally, commit=source, elapsed_s=elapsed_s, without=without))
+        else:
+            _tell(tally, source, elapsed_s, without, is_whole=replay is not None)
+    if not tally.is_green:
+        raise typer.Exit(FAILED)
+
+
+def _run_all(tally: report.Tally, cases: list[str], seeds: range, jobs: int, without: str) -> None:
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    shown = Progress(*columns, console=console, transient=True)
+    began = time.perf_counter()
+    with shown if console.is_terminal else nullcontext():
+        task = shown.add_task("seeds", total=len(cases) * len(seeds), speed="")
+        for done, run in enumerate(run_campaign(cases, seeds, jobs=jobs, without=without), 1):
+            tally.add(run)
+            speed = done / (time.perf_counter() - began)
+            failed = f", {len(tally.failures)} failed" if tally.failures else ""
+            shown.update(task, description=run.case, completed=done, speed=f"{speed:.0f} seeds/s{failed}")
+
+
+def _run_traced(tally: report.Tally, cases: list[str], seeds: range, path: Path, without: str) -> None:
+    if len(cases) != 1 or len(seeds) != 1:
+        raise SettingsError("--trace writes the events of one run: give one --case and --replay SEED")
+    switched = ablation_by_name(without).off() if without else nullcontext()
+    with path.open("w") as sink, switched:
+        tally.add(run_seed(scenario_by_name(cases[0]), seeds.start, trace_to=sink))
+
+
+def _tell(tally: report.Tally, source: str, elapsed_s: float, without: str, *, is_whole: bool) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=TABLE_WIDTH)
+    for run in tally.failures[:FAILURES_SHOWN]:
+        for line in report.failure_lines(run, commit=source, without=without):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if len(tally.failures) > FAILURES_SHOWN:
+        console.print(f"and {len(tally.failures) - FAILURES_SHOWN} more failures", highlight=False)
+    if is_whole:
+        for case, seed, is_green, trace_hash in tally.verdicts:
+            verdict = "green" if is_green else "failed"
+            console.print(f"{case} seed {seed}: {verdict}, trace hash {trace_hash}", highlight=False)
+    console.print(report.tables(tally, elapsed_s=elapsed_s), highlight=False)
+
+
+def _list() -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=TABLE_WIDTH)
+    cases = Table("case", "what happens")
+    for scenario in SCENARIOS.values():
+        cases.add_row(scenario.name, scenario.summary)
+    console.print(cases)
+    safeguards = Table("safeguard", "what it does", "without it breaks", "as seen in")
+    for ablation in ABLATIONS.values():
+        safeguards.add_row(ablation.name, ablation.summary, ablation.property, ablation.case)
+    console.print(safeguards)
+
+
+def _parse_seeds(text: str) -> range:
+    found = re.fullmatch(r"(\d{1,15})\.\.(\d{1,15})", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise SettingsError(
+            f"--seeds {text!r}: write FIRST..END with FIRST < END, such as 0..1000 for 1,000 seeds"
+        )
+    return range(int(found[1]), int(found[2]))
