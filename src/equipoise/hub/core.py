@@ -92,20 +92,45 @@ class HubCore:
         self._last_id += 1
         return Session(self, self._last_id, self.users.anonymous)
 
-    def join(self, session: Session, wire: Wire, user: User | None = None) -> None:
-        """The session's connection is made; `user` is who its certificate says it is, if it has one."""
+    def join(
+        self, session: Session, wire: Wire, certificate: Sequence[str] = (), *, wait_s: float = 0.0
+    ) -> None:
+        """The session's connection is made, and will be read from in `wait_s`.
+
+        `certificate` has the common names in the client's certificate, if it showed one.
+        """
         session.wire = wire
         session.write = wire.write
-        if user is not None:
-            session.log_in(user)
+        session.certificate = certificate
         self.sessions[session.id] = session
         self.stats.connections += 1
-        if session.user is None:
-            self.expect_login(session)
+        self.greet(session, wait_s=wait_s)
 
-    def expect_login(self, session: Session) -> None:
-        """Give a stranger a moment to say who it is."""
-        self.shell.call_later(self.limits.unauthenticated_s, self._cut_if_stranger, session)
+    def greet(self, session: Session, *, wait_s: float = 0.0) -> None:
+        """Make the session who a new connection is: by its certificate, else the anonymous user, else a stranger.
+
+        A stranger has a moment to say who it is.
+        """
+        certified = self._certified_user(session)
+        user = certified or self.users.anonymous
+        if user is not None:
+            session.log_in(user, is_certified=certified is not None)
+            return
+        session.log_out()
+        session.stop_timer()
+        session.timer = self.shell.call_later(
+            wait_s + self.limits.unauthenticated_s, self.cut, session, "it did not authenticate in time"
+        )
+
+    def log_in(self, session: Session, user: User) -> None:
+        """The client has proved who it is. What the user may not hear, its connection hears no longer."""
+        session.log_in(user)
+        if session.subscriptions is not None:
+            self.stats.revoked += judge_again(self, session)
+
+    def _certified_user(self, session: Session) -> User | None:
+        found = filter(None, map(self.users.by_certificate, session.certificate))
+        return next(found, None)
 
     def leave(self, session: Session) -> None:
         """Stop serving the session; send what it is owed, then close."""
@@ -118,8 +143,9 @@ class HubCore:
                 session.wire.write(piece)
             backlog.pieces.clear()
         self._forget(session, is_slow=False)
+        session.stop_timer()
+        session.timer = self.shell.call_later(LINGER_S, session.wire.abort)
         session.wire.close()
-        self.shell.call_later(LINGER_S, session.wire.abort)
 
     def cut(self, session: Session, reason: str, *, is_slow: bool = False) -> None:
         """End the session at once. Its client finds the connection closed, without a word, as with Redis."""
@@ -153,6 +179,7 @@ class HubCore:
         if not session.is_closing:
             session.is_closing = True
             self._forget(session, is_slow=False)
+        session.stop_timer()
         session.wire = NO_WIRE
 
     def _forget(self, session: Session, *, is_slow: bool) -> None:
@@ -164,10 +191,6 @@ class HubCore:
 
     def _cut_slow(self, session: Session, reason: str) -> None:
         self.cut(session, reason, is_slow=True)
-
-    def _cut_if_stranger(self, session: Session) -> None:
-        if session.user is None:
-            self.cut(session, "it did not authenticate in time")
 
     # --- commands
 
@@ -270,16 +293,17 @@ class HubCore:
         """Judge everybody who is connected by the new rules, at once."""
         if users.version == self.users.version:
             return
-        former, self.users = self.users, users
+        self.users = users
         for session in list(self.sessions.values()):
-            self._judge(session, former)
+            self._judge(session)
 
-    def _judge(self, session: Session, former: Users) -> None:
-        if session.user is None:
+    def _judge(self, session: Session) -> None:
+        former = session.user
+        if former is None:
             return
-        user = users_successor(session.user, self.users)
-        if user is None:
-            self.cut(session, f"user {session.user.name!r} is gone or has a new secret")
+        user = self._certified_user(session) if session.is_certified else users_successor(former, self.users)
+        if user is None or user.name != former.name:
+            self.cut(session, f"user {former.name!r} is gone or is proved otherwise now")
             return
         session.user = user
         self.stats.revoked += judge_again(self, session)

@@ -17,7 +17,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from equipoise.access import User, Users
+from equipoise.access import Users
 from equipoise.errors import SettingsError
 from equipoise.hub.admission import is_loopback
 from equipoise.hub.backlog import Timer
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
         session.address = _format_address(transport.get_extra_info("peername"))
         session.local_address = _format_address(transport.get_extra_info("sockname"))
         _tune(transport.get_extra_info("socket"), core.limits.keepalive_s)
-        core.join(session, transport, _certified_user(core, transport))
+        core.join(session, transport, _common_names(transport), wait_s=wait_s)
         if wait_s > 0:
             core.stats.connections_paced += 1
             transport.pause_reading()
@@ -214,17 +214,10 @@ def _resume(session: Session) -> None:
         session.wire.resume_reading()
 
 
-def _certified_user(core: HubCore, transport: asyncio.Transport) -> User | None:
-    certificate = transport.get_extra_info("peercert")
-    if not certificate:
-        return None
-    for group in certificate.get("subject", ()):
-        for key, value in group:
-            if key == "commonName":
-                user = core.users.by_certificate(value)
-                if user is not None:
-                    return user
-    return None
+def _common_names(transport: asyncio.Transport) -> list[str]:
+    certificate = transport.get_extra_info("peercert") or {}
+    subject = certificate.get("subject", ())
+    return [value for group in subject for key, value in group if key == "commonName"]
 
 
 def _tune(sock: socket.socket | None, keepalive_s: int) -> None:

@@ -18,11 +18,18 @@ from equipoise.resp import Command, Publishes, RequestReader
 from equipoise.resp.replies import error, integer
 
 if TYPE_CHECKING:
+    from equipoise.hub.backlog import Timer
     from equipoise.hub.core import HubCore
     from equipoise.hub.topics import Pattern, Topic
 
 # How long a client may take to read its last replies after QUIT or a protocol error, in seconds.
 LINGER_S = 5.0
+# How long one client's commands may keep the loop, in seconds; then everybody else has a turn.
+TURN_S = 0.01
+# The clock is read once in so many commands.
+_TURN_COMMANDS = 16
+# A reply of this size is written at once, so that a pipeline of short requests with long replies is not gathered.
+_LONG_REPLY_BYTES = 4 * 1024
 
 
 class Wire(Protocol):
@@ -46,7 +53,7 @@ class Replies(Enum):
 
 
 class Deferred:
-    """Returned by a command whose reply comes later through `Session.settle`."""
+    """Returned by a command whose reply comes later through `Session.settle`; what follows it waits."""
 
 
 DEFERRED = Deferred()
@@ -57,15 +64,18 @@ class Session:
 
     __slots__ = (
         "_core",
-        "_deferred",
+        "_held",
         "_output_bytes",
         "_reader",
         "_replies",
+        "_waiting",
         "address",
+        "certificate",
         "command",
         "created_at",
         "id",
         "input_bytes",
+        "is_certified",
         "is_closing",
         "is_never_evicted",
         "last_at",
@@ -77,6 +87,7 @@ class Session:
         "proto",
         "reply_mode",
         "subscriptions",
+        "timer",
         "user",
         "wire",
         "write",
@@ -93,6 +104,11 @@ class Session:
         self.lib_version = b""
         # The client's own name for the link that this connection is the latest of; see HubCore.follow.
         self.link: bytes | None = None
+        # Common names in the client's certificate, and whether the user was found by one of them.
+        self.certificate: Sequence[str] = ()
+        self.is_certified = False
+        # Runs while the client has to log in, and while it reads what it is owed before it goes.
+        self.timer: Timer | None = None
         self.address = self.local_address = ""
         self.created_at = self.last_at = core.now()
         self.command = ""
@@ -108,8 +124,10 @@ class Session:
         self._reader = RequestReader(core.request_limits(is_authenticated=user is not None))
         self._replies: list[bytes] = []
         self._output_bytes = 0
-        # Commands that wait behind one whose reply comes later.
-        self._deferred: list[Command] | None = None
+        # Commands that wait behind one whose reply comes later, or for their turn. None: nothing waits.
+        self._waiting: list[Command] | None = None
+        # What came though the transport had been told to pause; None while it reads.
+        self._held: list[bytes] | None = None
 
     # --- in
 
@@ -117,35 +135,33 @@ class Session:
         """Execute what is complete in the client's bytes. Never raises for anything they contain."""
         if self.is_closing:
             return
-        core = self._core
+        if self._waiting is not None:
+            self._hold(data)
+            return
+        core, reader = self._core, self._reader
         self.last_at = core.now()
         core.stats.input_bytes += len(data)
-        batch = self._reader.feed(data)
         if self.user is None:
-            self.input_bytes += len(data)
-            if self.input_bytes > core.limits.unauthenticated_input_bytes_max:
-                core.cut(self, "it sent too much before AUTH")
-                return
-        if isinstance(batch, Publishes):
-            if self._takes_columns():
-                self._publish(batch)
-            else:
-                self._execute([[b"PUBLISH", *message] for message in zip(*batch, strict=True)])
-        elif batch:
-            self._execute(batch)
-        if self._reader.error is not None:
-            self._fail(self._reader.error)
-        elif self._reader.buffered_bytes > core.input_bytes_max:
-            self._fail("Protocol error: request larger than the input limit")
+            self._execute(self._read_as_stranger(data))
+        else:
+            batch = reader.feed(data)
+            if isinstance(batch, Publishes):
+                if self.subscriptions is None and self.reply_mode is Replies.ON:
+                    self._publish(batch)
+                else:
+                    self._execute(_spelled_out(batch))
+            elif batch:
+                self._execute(batch)
+        if reader.buffered_bytes or reader.error is not None:
+            self._read_on()
 
     def settle(self, reply: bytes) -> None:
         """The reply of a deferred command has come; go on with what waited behind it."""
-        waiting, self._deferred = self._deferred, None
-        if self.is_closing or waiting is None:
-            return
-        self.wire.resume_reading()
-        self.reply(reply)
-        self._execute(waiting)
+        if self.reply_mode is Replies.SKIP_NEXT:
+            self.reply_mode = Replies.ON
+        else:
+            self.reply(reply)
+        self._go_on()
 
     # --- out
 
@@ -178,16 +194,23 @@ class Session:
 
     # --- who
 
-    def log_in(self, user: User) -> None:
+    def log_in(self, user: User, *, is_certified: bool = False) -> None:
+        """Through HubCore.log_in, which also judges subscriptions by the new user's rules."""
         self.user = user
+        self.is_certified = is_certified
+        self.input_bytes = self._output_bytes = 0
+        self.stop_timer()
         self._reader.limits = self._core.request_limits(is_authenticated=True)
 
     def log_out(self) -> None:
-        """Back to who a new connection is."""
-        self.user = self._core.users.anonymous
-        self._reader.limits = self._core.request_limits(is_authenticated=self.user is not None)
-        if self.user is None:
-            self._core.expect_login(self)
+        self.user = None
+        self.is_certified = False
+        self._reader.limits = self._core.request_limits(is_authenticated=False)
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def may(self, action: Action, name: bytes) -> bool:
         return self._core.users.is_open or (self.user is not None and self.user.may(action, name))
@@ -217,20 +240,11 @@ class Session:
 
     # --- inside
 
-    def _takes_columns(self) -> bool:
-        """Whether nothing distinguishes a batch of publishes from its messages one by one.
-
-        A subscriber may be its own audience, and then sees each delivery before the reply to its publish.
-        """
-        return (
-            self.subscriptions is None
-            and self.user is not None
-            and self.reply_mode is Replies.ON
-            and self._deferred is None
-        )
-
     def _publish(self, batch: Publishes) -> None:
-        """Publish in runs as long as may be: bookkeeping is per run, so long runs are cheap."""
+        """Publish in runs as long as may be: bookkeeping is per run, so long runs are cheap.
+
+        Not for subscribers: they may be their own audience, and see each delivery before the reply to its publish.
+        """
         topics, payloads = batch
         count, name = len(topics), topics[0]
         self._core.stats.commands += count
@@ -291,24 +305,93 @@ class Session:
         return integer(core.publish(topic, payloads)) * len(payloads)
 
     def _execute(self, commands: list[Command]) -> None:
-        if self._deferred is not None:
-            self._deferred.extend(commands)
-            return
-        execute = self._core.execute
+        core = self._core
         for i, command in enumerate(commands):
+            if self.user is None and (objection := self._reader.limits.objection(command)):
+                # Only behind RESET: these were read under the limits of whoever the client was.
+                self._fail(objection)
+                return
             mode = self.reply_mode
-            reply = execute(self, command)
-            if reply is DEFERRED:
-                self._deferred = commands[i + 1 :]
-                self.wire.pause_reading()
+            reply = core.execute(self, command)
+            if isinstance(reply, Deferred):
+                self._suspend(commands[i + 1 :])
                 break
             if reply and mode is Replies.ON:
-                self._replies.append(reply)  # type: ignore[arg-type]  # DEFERRED has been dealt with above
+                self._replies.append(reply)
+                if len(reply) >= _LONG_REPLY_BYTES:
+                    self.flush()
             elif mode is Replies.SKIP_NEXT and self.reply_mode is Replies.SKIP_NEXT:
                 self.reply_mode = Replies.ON
             if self.is_closing:
                 return
+            if i % _TURN_COMMANDS == _TURN_COMMANDS - 1 and core.now() - self.last_at > TURN_S:
+                self._wait_for_turn(commands[i + 1 :])
+                break
         self.flush()
+
+    # --- waiting
+
+    def _suspend(self, commands: list[Command]) -> None:
+        """Let the commands, and whatever comes after them, wait for `_go_on`."""
+        self._waiting = commands
+        if self._held is None:
+            self._held = []
+            self.wire.pause_reading()
+
+    def _wait_for_turn(self, commands: list[Command]) -> None:
+        self._suspend(commands)
+        self._core.shell.call_later(0, self._go_on)
+
+    def _hold(self, data: bytes) -> None:
+        """Transports may bring what they had read already; more than a buffer of it is no accident."""
+        held = self._held
+        assert held is not None, "something waits, so reading is paused"
+        held.append(data)
+        if sum(map(len, held)) > self._core.input_bytes_max:
+            self._core.cut(self, "it sent on though reading was paused")
+
+    def _go_on(self) -> None:
+        """Execute what waits, then what was held, then read again; unless something has to wait once more."""
+        waiting, self._waiting = self._waiting, None
+        if self.is_closing or waiting is None:
+            return
+        self.last_at = self._core.now()
+        self._execute(waiting)
+        self._read_on()
+        while self._held and self._waiting is None and not self.is_closing:
+            self.receive(self._held.pop(0))
+        if self._waiting is None and not self.is_closing:
+            self._held = None
+            self.wire.resume_reading()
+
+    def _read_on(self) -> None:
+        """Take what the reader has left over, and act on what it found wrong."""
+        core, reader = self._core, self._reader
+        while reader.has_more and self._waiting is None and not self.is_closing:
+            if core.now() - self.last_at > TURN_S:
+                self._wait_for_turn([])
+            elif self.user is None:
+                self._execute(self._read_as_stranger(b""))
+            else:
+                self._execute(_spelled_out(reader.feed(b"")))
+        if self._waiting is not None or self.is_closing:
+            return
+        if reader.error is not None:
+            self._fail(reader.error)
+        elif reader.buffered_bytes > core.input_bytes_max:
+            self._fail("Protocol error: request larger than the input limit")
+
+    def _read_as_stranger(self, data: bytes) -> list[Command]:
+        """Read no further than a login, and count what was read."""
+        core, reader = self._core, self._reader
+        size = reader.buffered_bytes + len(data)
+        commands = reader.feed_exactly(data)
+        self.input_bytes += size - reader.buffered_bytes
+        unread_bytes = 0 if reader.has_more else reader.buffered_bytes
+        if self.input_bytes + unread_bytes > core.limits.unauthenticated_input_bytes_max:
+            core.cut(self, "it sent too much before AUTH")
+            return []
+        return commands
 
     def _fail(self, text: str) -> None:
         if self.is_closing:
@@ -316,6 +399,12 @@ class Session:
         self._core.stats.protocol_errors += 1
         self._replies.append(error("ERR " + text))
         self.finish()
+
+
+def _spelled_out(batch: Publishes | list[Command]) -> list[Command]:
+    if isinstance(batch, Publishes):
+        return [[b"PUBLISH", *message] for message in zip(*batch, strict=True)]
+    return batch
 
 
 def discard(data: bytes) -> None:

@@ -7,6 +7,7 @@ will at least have, so that a large payload arriving in pieces is parsed once an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Redis names POST and Host: as signs of a browser being used against it; the rest is what browsers also send.
@@ -24,6 +25,14 @@ class RequestLimits:
     header_bytes_max: int
     inline_bytes_max: int
     is_authenticated: bool = True
+
+    def objection(self, command: Sequence[bytes]) -> str | None:
+        """What is wrong with a stranger's command that was read before it became a stranger again."""
+        if len(command) > self.args_max:
+            return "Protocol error: unauthenticated multibulk length"
+        if max(map(len, command)) > self.payload_bytes_max:
+            return "Protocol error: unauthenticated bulk length"
+        return None
 
 
 @dataclass(frozen=True, slots=True)

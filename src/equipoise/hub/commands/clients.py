@@ -110,8 +110,7 @@ def kill(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
         victims = [other for other in core.sessions.values() if other.address == address]
         if not victims:
             return "ERR No such client"
-        _end(core, session, victims)
-        return OK
+        return _end(core, session, victims, OK)
     parsed = _parse_filters(core, command)
     if isinstance(parsed, str):
         return parsed
@@ -121,8 +120,7 @@ def kill(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
         for other in core.sessions.values()
         if all(matches(other) for matches in filters) and not (skips_me and other is session)
     ]
-    _end(core, session, victims)
-    return integer(len(victims))
+    return _end(core, session, victims, integer(len(victims)))
 
 
 def _parse_filters(core: HubCore, command: list[bytes]) -> tuple[list[Filter], bool] | str:
@@ -167,13 +165,16 @@ def _filter(core: HubCore, option: bytes, word: str) -> Filter | str:
             return "ERR syntax error"
 
 
-def _end(core: HubCore, session: Session, victims: list[Session]) -> None:
-    """End the others at once; whoever killed itself still gets its reply."""
+def _end(core: HubCore, session: Session, victims: list[Session], reply: bytes) -> bytes:
+    """End the others at once; whoever killed itself still gets its reply, and nothing after it is executed."""
     for other in victims:
-        if other is session:
-            core.shell.call_later(0, core.leave, session)
-        else:
+        if other is not session:
             core.cut(other, f"CLIENT KILL by client id={session.id}", is_slow=False)
+    if session not in victims:
+        return reply
+    session.reply(reply)
+    session.finish()
+    return b""
 
 
 def _is_of_type(session: Session, wanted: str) -> bool:

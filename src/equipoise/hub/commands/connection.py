@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from equipoise.access import DECOY_SECRET, User
 from equipoise.access.users import DEFAULT_USER
 from equipoise.hub.commands.spec import parse_integer, text_of
+from equipoise.hub.kinds import Kind
 from equipoise.hub.session import DEFERRED, Deferred, Replies
 from equipoise.hub.subscribing import forget_session, renew_forms
 from equipoise.resp.replies import OK, PONG, bulk, error, push, simple, value
@@ -32,6 +33,7 @@ _HELLO_NEEDS_AUTH = (
     "<user> <pass> option can be used to authenticate the client and select the RESP protocol version at "
     "the same time"
 )
+_POSITIONS_NEED_RESP3 = "ERR end EQ subscriptions before HELLO 2: they need RESP3"
 _BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 
 
@@ -54,14 +56,17 @@ def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
             at += 3
         elif option == b"SETNAME" and left >= 1:
             name = command[at + 1]
+            if not is_client_name(name):
+                return _BAD_NAME
             at += 2
         else:
             return f"ERR Syntax error in HELLO option '{text_of(command[at])}'"
 
-    def proceed() -> bytes | str:
+    if proto == 2 and session.subscription_count(Kind.POSITIONED_NAME.counted_with):
+        return _POSITIONS_NEED_RESP3
+
+    def proceed() -> bytes:
         if name is not None:
-            if not is_client_name(name):
-                return _BAD_NAME
             session.name = name
         if proto != session.proto:
             session.proto = proto
@@ -86,13 +91,13 @@ def auth(core: HubCore, session: Session, command: list[bytes]) -> bytes | str |
 
 
 def _authenticate(
-    core: HubCore, session: Session, login: tuple[bytes, bytes], proceed: Callable[[], bytes | str]
-) -> bytes | str | Deferred:
+    core: HubCore, session: Session, login: tuple[bytes, bytes], proceed: Callable[[], bytes]
+) -> bytes | Deferred:
     """Check the login beside the loop; then `proceed` makes the reply."""
     name, password = login
     user = core.users.get(text_of(name))
     if user is not None and user.is_anonymous:
-        session.log_in(user)
+        core.log_in(session, user)
         return proceed()
 
     def done(is_right: bool) -> None:
@@ -102,9 +107,8 @@ def _authenticate(
             core.stats.logins_failed += 1
             session.settle(error(_WRONG_PASSWORD))
             return
-        session.log_in(known)
-        outcome = proceed()
-        session.settle(error(outcome) if isinstance(outcome, str) else outcome)
+        core.log_in(session, known)
+        session.settle(proceed())
 
     # An unknown name takes as long as a wrong password, so that names cannot be found out.
     secret = user.secret if user is not None and user.secret is not None else DECOY_SECRET
@@ -136,7 +140,7 @@ def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     session.name = b""
     session.is_never_evicted = False
     session.reply_mode = Replies.ON
-    session.log_out()
+    core.greet(session)
     session.push(simple("RESET"))
     return b""
 
