@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 import equipoise
 from equipoise.client.settings import ClientSettings, make_settings
 from equipoise.errors import AddressError, MisuseError, SettingsError
+from support.processes import ROOT
 
 
 def test_overrides_go_on_top_of_the_given_settings() -> None:
@@ -56,3 +58,24 @@ def test_a_tls_context_for_a_url_in_the_clear_is_refused() -> None:
 
     with pytest.raises(MisuseError, match="equipoises://"):
         equipoise.connect("equipoise://hub", tls=ssl.create_default_context())
+
+
+def test_the_how_to_states_the_defaults_as_they_are() -> None:
+    page = (ROOT / "docs" / "howto" / "use-the-python-client.md").read_text()
+    is_setting = {field.name: field.default for field in msgspec.structs.fields(ClientSettings)}
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]+) \|", page, re.MULTILINE)
+    stated = {}
+    for names, values in rows:
+        for name, value in zip(re.findall(r"\w+", names), values.split(", "), strict=False):
+            if name in is_setting:
+                stated[name] = value.strip()
+    expected = {
+        "name": "none",
+        "request_timeout_s": "10",
+        "first_connect_patience_s": "0",
+        "queue_messages_max": "65,536",
+        "queue_bytes_max": "64 MiB",
+        "payload_bytes_max": "1 MiB",
+    }
+    assert stated == expected
+    assert [is_setting[name] for name in expected] == ["", 10, 0, 65_536, 64 * 2**20, 2**20]
