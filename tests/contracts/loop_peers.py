@@ -69,6 +69,26 @@ class Recorder(asyncio.Protocol):
         self._changed.set()
 
 
+class Acceptor:
+    """A factory of recorders for a server; a test waits here for those it has made."""
+
+    def __init__(self, *, keeps_open: bool = False) -> None:
+        self.made: list[Recorder] = []
+        self._keeps_open = keeps_open
+        self._changed = asyncio.Event()
+
+    def __call__(self) -> Recorder:
+        self.made.append(Recorder(keeps_open=self._keeps_open))
+        self._changed.set()
+        return self.made[-1]
+
+    async def first(self) -> Recorder:
+        """The first that was made, once it is connected."""
+        await self._changed.wait()
+        await self.made[0].until(lambda: bool(self.made[0].calls))
+        return self.made[0]
+
+
 @dataclass
 class Pair:
     """Both ends of one connection and the server between them."""
@@ -84,25 +104,19 @@ async def connected(
 ) -> AsyncIterator[Pair]:
     """Connect two recorders over the loop's loopback; abort what a test leaves open."""
     loop = asyncio.get_running_loop()
-    accepted: list[Recorder] = []
-
-    def accept() -> Recorder:
-        accepted.append(Recorder(keeps_open=server_keeps_open))
-        return accepted[-1]
-
-    listener = await loop.create_server(accept, HOST, 0)
+    accepted = Acceptor(keeps_open=server_keeps_open)
+    listener = await loop.create_server(accepted, HOST, 0)
     _, client = await loop.create_connection(
         lambda: Recorder(keeps_open=client_keeps_open), HOST, port_of(listener)
     )
-    while not accepted or not accepted[0].calls:
-        await asyncio.sleep(0.001)
+    server = await accepted.first()
     try:
-        yield Pair(client, accepted[0], listener)
+        yield Pair(client, server, listener)
     finally:
         client.transport.abort()
-        accepted[0].transport.abort()
+        server.transport.abort()
         await client.until_lost()
-        await accepted[0].until_lost()
+        await server.until_lost()
         listener.close()
         await listener.wait_closed()
 

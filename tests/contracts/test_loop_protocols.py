@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from loop_peers import HOST, Recorder, connected, port_of
+
+from contracts.loop_peers import HOST, Recorder, connected, port_of
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -341,7 +342,7 @@ def test_another_protocol_may_take_over_a_transport(run: Run) -> None:
             assert pair.server.transport.get_protocol() is second
             pair.client.transport.write(b"two")
             await second.until_received(3)
-            assert (pair.server.data, second.data) == (b"one", b"two")
+            assert (bytes(pair.server.data), bytes(second.data)) == (b"one", b"two")
             pair.server.transport.set_protocol(pair.server)
 
     run(main())
@@ -369,20 +370,20 @@ def test_a_buffered_protocol_receives_the_same_bytes(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         data = bytes(range(256)) * 40
-        made: list[_Buffered] = []
+        made: asyncio.Queue[_Buffered] = asyncio.Queue()
 
         def accept() -> _Buffered:
-            made.append(_Buffered())
-            return made[-1]
+            protocol = _Buffered()
+            made.put_nowait(protocol)
+            return protocol
 
         server = await loop.create_server(accept, HOST, 0)
         transport, _ = await loop.create_connection(asyncio.Protocol, HOST, port_of(server))
         transport.write(data)
         transport.close()
-        while not made:
-            await asyncio.sleep(0.001)
-        assert await made[0].lost is None
-        assert made[0].data == data
+        receiver = await made.get()
+        assert await receiver.lost is None
+        assert receiver.data == data
         server.close()
         await server.wait_closed()
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from loop_peers import HOST, Recorder, port_of, unused_port
+
+from contracts.loop_peers import HOST, Acceptor, Recorder, port_of, unused_port
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -47,25 +48,19 @@ def test_a_port_in_use_cannot_be_bound_again_until_it_is_closed(run: Run) -> Non
 def test_a_closed_server_refuses_callers_and_keeps_its_connections(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        accepted: list[Recorder] = []
-
-        def accept() -> Recorder:
-            accepted.append(Recorder())
-            return accepted[-1]
-
-        server = await loop.create_server(accept, HOST, 0)
+        accepted = Acceptor()
+        server = await loop.create_server(accepted, HOST, 0)
         port = port_of(server)
         transport, _ = await loop.create_connection(Recorder, HOST, port)
-        while not accepted:
-            await asyncio.sleep(0.001)
+        peer = await accepted.first()
         server.close()
         assert not server.is_serving()
         with pytest.raises(ConnectionRefusedError):
             await loop.create_connection(Recorder, HOST, port)
         transport.write(b"still here")
-        await accepted[0].until_received(10)
+        await peer.until_received(10)
         transport.close()
-        await accepted[0].until_lost()
+        await peer.until_lost()
         await server.wait_closed()
 
     run(main())
@@ -146,13 +141,8 @@ def test_an_unknown_name_is_an_error_of_the_resolver(run: Run) -> None:
 def test_a_cancelled_connect_leaves_nothing_behind(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        accepted: list[Recorder] = []
-
-        def accept() -> Recorder:
-            accepted.append(Recorder())
-            return accepted[-1]
-
-        server = await loop.create_server(accept, HOST, 0)
+        accepted = Acceptor()
+        server = await loop.create_server(accepted, HOST, 0)
         task = asyncio.create_task(loop.create_connection(Recorder, HOST, port_of(server)))
         await asyncio.sleep(0)
         task.cancel()
@@ -160,7 +150,7 @@ def test_a_cancelled_connect_leaves_nothing_behind(run: Run) -> None:
             await task
         # A kernel may have accepted already; if so the other side must see the end.
         await asyncio.sleep(0.05)
-        for recorder in accepted:
+        for recorder in accepted.made:
             await recorder.until_lost()
         server.close()
         await server.wait_closed()

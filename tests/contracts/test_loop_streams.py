@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from loop_peers import HOST, port_of, unused_port
+
+from contracts.loop_peers import HOST, port_of, unused_port
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -150,7 +150,7 @@ def test_a_context_variable_belongs_to_the_task_that_set_it(run: Run) -> None:
             await asyncio.sleep(0.001)
             return NAME.get()
 
-        assert await asyncio.gather(set_and_read("a"), set_and_read("b")) == ["a", "b"]
+        assert [*await asyncio.gather(set_and_read("a"), set_and_read("b"))] == ["a", "b"]
         assert NAME.get() == "nobody"
 
     run(main())

@@ -9,6 +9,7 @@ syncs succeed, which is how Linux behaves.
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -46,14 +47,14 @@ class _Content:
 class SimulatedDisk:
     """Owned by a host, and survives its crashes. The faults below are for tests and scenarios."""
 
-    def __init__(self, host: Host, loop: SimulatedLoop, random: Random) -> None:
+    def __init__(self, host: Host, loop: SimulatedLoop, seed: int) -> None:
         # Bytes that fit; None means without limit. May be changed at any time.
         self.capacity_bytes: int | None = None
         # What a sync costs the host's processor, if it has one, in seconds at speed 1.
         self.sync_cost_s = 0.0
         self._host = host
         self._loop = loop
-        self._random = random
+        self._seed = seed
         self._seen: dict[str, _Content] = {}
         self._durable: dict[str, _Content] = {}
         # Directory changes since the last sync_directory: the names as they were after each.
@@ -61,6 +62,11 @@ class SimulatedDisk:
         self._to_fail: Counter[tuple[str, str | None]] = Counter()
         # Counts crashes: a handle from before one is stale.
         self.generation = 0
+
+    @cached_property
+    def _random(self) -> Random:
+        # Made on the first fault: most hosts in a large world never have one on their disks.
+        return Random(f"disk {self._host.name} {self._seed}")
 
     # The contract.
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 import gc
 from collections import Counter, deque
 from random import Random
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from equipoise.errors import DeadlockError, RunawayError
 from equipoise.simulation.incarnation import Incarnation, Runnable, Timer
 from equipoise.simulation.refusals import RefusingLoop
 from equipoise.simulation.timeline import Timeline
-from equipoise.simulation.trace import Kind, Trace
+from equipoise.simulation.trace import BATCH_NUMBERS, Kind, Trace
 from equipoise.simulation.transport import SimulatedTransport
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
-# A turn's rounds before others get theirs: only a program that spins on sleep(0) takes so many.
-ROUNDS_MAX = 256
+# A turn's steps before others get theirs: only a program that spins on sleep(0) takes so many.
+TURN_STEPS_MAX = 10_000
 # Collections by step count, see `Simulation.run`: young objects often, everything now and then.
 COLLECT_YOUNG_STEPS = 50_000
 COLLECT_ALL_STEPS = 5_000_000
@@ -65,7 +65,8 @@ class Engine(RefusingLoop):
         self.steps = 0
         # Transports written to in the present turn.
         self.dirty: list[Outflow] = []
-        # Exactly the incarnations that are to have a turn at the present instant.
+        # Exactly the incarnations that are to have a turn at the present instant, but for the one whose
+        # turn it is.
         self._active: list[Incarnation] = []
         self._shuffle = shuffle
         self._time_s_max = time_s_max
@@ -96,41 +97,36 @@ class Engine(RefusingLoop):
         return ""
 
     def _run_once(self) -> None:
-        """Run one instant: all turns at the present time, after a jump if none is due."""
-        if not self._active:
-            self._jump()
+        """Run until stopped. asyncio calls this again and again, which would do for each instant too."""
         active = self._active
-        while active and not self._stopping:
-            count = len(active)
-            # One draw per turn, and only where there is a choice.
-            index = int(self._schedule_random.random() * count) if count > 1 else 0
-            incarnation = active[index]
-            active[index] = active[-1]
-            active.pop()
-            incarnation.is_active = False
-            if not incarnation.is_paused and not incarnation.is_dead:
-                self._turn(incarnation)
-            if self.steps > self._steps_max:
-                raise RunawayError(f"more than {self._steps_max} steps; virtual time is {self.now:.6f} s")
-        self.trace.roll()
-        if self.steps >= self._collect_at:
-            self._collect()
+        while not self._stopping:
+            if len(active) == 1:
+                self._turn(active.pop())
+            elif active:
+                self._turn(self._draw_incarnation())
+            else:
+                self._jump()
+
+    def _draw_incarnation(self) -> Incarnation:
+        """Take one of several off the list, at random."""
+        active = self._active
+        index = int(self._schedule_random.random() * len(active))
+        incarnation = active[index]
+        active[index] = active[-1]
+        active.pop()
+        return incarnation
 
     def _jump(self) -> None:
         """Move time to what comes next and hand it out."""
         if self.dirty:
             self._flush()
-        at = self.timeline.next_time()
-        if at is None:
-            raise DeadlockError(
-                f"nothing can ever happen after {self.now:.6f} s of virtual time; tasks that wait:"
-                + self.describe_waiting()
-            )
-        if at > self._time_s_max:
-            raise RunawayError(f"virtual time would pass its cap of {self._time_s_max} s")
+        bucket = self.timeline.take()
+        at = self.timeline.taken_at
+        if not bucket:
+            self._raise_deadlock()
         if at > self.now:
-            self.now = at
-        for item in self.timeline.pop(at):
+            self._advance(at)
+        for item in bucket:
             kind = type(item)
             if kind is SimulatedTransport:
                 self._arrive(item)
@@ -141,6 +137,22 @@ class Engine(RefusingLoop):
                 self._pass_nic(item)
             else:
                 item()
+
+    def _advance(self, at: float) -> None:
+        """Move time, and see to what must not be left to grow."""
+        if at > self._time_s_max:
+            raise RunawayError(f"virtual time would pass its cap of {self._time_s_max} s")
+        self.now = at
+        if len(self.trace.events) >= BATCH_NUMBERS:
+            self.trace.roll()
+        if self.steps >= self._collect_at:
+            self._collect()
+
+    def _raise_deadlock(self) -> NoReturn:
+        raise DeadlockError(
+            f"nothing can ever happen after {self.now:.6f} s of virtual time; tasks that wait:"
+            + self.describe_waiting()
+        )
 
     def _arrive(self, transport: SimulatedTransport) -> None:
         """A token is due: one more piece has reached its host."""
@@ -166,54 +178,36 @@ class Engine(RefusingLoop):
             self._arrive(transport)
 
     def _turn(self, incarnation: Incarnation) -> None:
-        """Run a host until it has nothing ready, then send what it wrote."""
-        if incarnation.host.cpu is not None:
-            self._turn_on_cpu(incarnation)
-        else:
-            ready = incarnation.ready
-            rounds = ROUNDS_MAX
-            while ready and rounds and not incarnation.is_paused and not self._stopping:
-                rounds -= 1
-                self._round(ready)
-            self.activate(incarnation)
-        if self.dirty:
-            self._flush()
-
-    def _round(self, ready: deque[Runnable]) -> None:
-        """Run what is ready now, and leave what that makes ready to the next round."""
-        count = len(ready)
-        self.steps += count
-        take = ready.popleft
-        shuffle = self._shuffle
-        for _ in range(count):
-            if shuffle:
-                self._draw(ready)
-            try:
-                item = take()
-            except IndexError:
-                return  # the program has crashed its own host
-            if not item._cancelled:
-                item._run()
-
-    def _turn_on_cpu(self, incarnation: Incarnation) -> None:
-        """Run callbacks while the processor is free; come back when it is free again."""
-        cpu = incarnation.host.cpu
-        assert cpu is not None
+        """Run a host until it has nothing ready or its processor is busy, then send what it wrote."""
         ready = incarnation.ready
-        while ready and not incarnation.is_paused and not self._stopping:
-            if cpu.free_at > self.now:
-                incarnation.is_active = True
-                self.timeline.add(cpu.free_at, incarnation.wake)
-                return
-            self.steps += 1
+        cpu = incarnation.host.cpu
+        left = limit = min(TURN_STEPS_MAX, self._steps_max - self.steps)
+        while ready and left and not incarnation.is_paused and not self._stopping:
+            if cpu is not None and cpu.free_at > self.now:
+                break
+            left -= 1
             if self._shuffle:
                 self._draw(ready)
             item = ready.popleft()
             if not item._cancelled:
                 item._run()
-            if self.steps > self._steps_max:
-                return
-        self.activate(incarnation)
+        self.steps += limit - left
+        if self.dirty:
+            self._flush()
+        incarnation.is_active = False
+        if ready and not incarnation.is_paused:
+            self._continue_later(incarnation)
+
+    def _continue_later(self, incarnation: Incarnation) -> None:
+        """Something stopped a turn: go on when its processor is free, or after the others."""
+        if self.steps >= self._steps_max:
+            raise RunawayError(f"more than {self._steps_max} steps; virtual time is {self.now:.6f} s")
+        cpu = incarnation.host.cpu
+        if cpu is not None and cpu.free_at > self.now:
+            incarnation.is_active = True
+            self.timeline.add(cpu.free_at, incarnation.wake)
+        else:
+            self.activate(incarnation)
 
     def _draw(self, ready: deque[Runnable]) -> None:
         """Bring a random callback to the front, swapping it with what was there."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,7 +45,7 @@ class Host:
         *,
         address: str,
         place: str,
-        random: Random,
+        seed: int,
         cpu: CpuSpec | None = None,
         nic_in_bytes_per_s: float | None = None,
         nic_out_bytes_per_s: float | None = None,
@@ -57,13 +58,12 @@ class Host:
         # Where the topology believes this host to be: a site, a city, or its own name.
         self.place = place
         self.number = loop.trace.register_host(name)
-        # For programs on this host that take an injected source of randomness.
-        self.random = random
+        self._seed = seed
         self.clock = WallClock(loop, offset_s=clock_offset_s, drift=clock_drift)
         self.cpu = None if cpu is None else Cpu(cpu, loop)
         self.nic_in = self._pipe(nic_in_bytes_per_s)
         self.nic_out = self._pipe(nic_out_bytes_per_s)
-        self.disk = SimulatedDisk(self, loop, Random(f"disk {random.random()}"))
+        self.disk = SimulatedDisk(self, loop, seed)
         # False between a crash and the restart.
         self.is_up = True
         # True if the host is down and does not even answer with a reset.
@@ -73,6 +73,11 @@ class Host:
 
     def __repr__(self) -> str:
         return f"<Host {self.name} {self.address} #{self.incarnation.number}>"
+
+    @cached_property
+    def random(self) -> Random:
+        """For programs on this host that take a source of randomness. It outlives crashes."""
+        return Random(f"host {self.name} {self._seed}")
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Run a coroutine on this host, in its present incarnation.

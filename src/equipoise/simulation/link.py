@@ -86,6 +86,12 @@ class Pipe:
             self._is_waking = True
             self._schedule(max(now, self.free_at - self._queue_s_max / 2), self._wake)
 
+    def release(self) -> None:
+        """Call everybody who waits: the pipe is taken away."""
+        waiting, self.waiting = self.waiting, {}
+        for sender in waiting:
+            sender.wake()
+
     def _wake(self) -> None:
         self._is_waking = False
         room = self._queue_s_max * self.rate / 2
@@ -104,6 +110,7 @@ class Link:
         "_random",
         "_timeline",
         "cut_at",
+        "is_open",
         "is_plain",
         "latency_s",
         "pipes",
@@ -126,29 +133,33 @@ class Link:
         self.cut_at: float | None = None
         # The ends that send over this link.
         self.senders: dict[Outflow, None] = {}
+        self.pipes: tuple[Pipe, ...] = ()
         self.shape(LinkSpec())
 
     def shape(self, spec: LinkSpec) -> None:
         """Give the link other properties. Segments under way keep their arrival times."""
+        former = self.pipes
         self.spec = spec
         self.latency_s = spec.latency_s
         pipes = [] if self.source.nic_out is None else [self.source.nic_out]
         if spec.bandwidth_bytes_per_s is not None:
             pipes.append(Pipe(spec.bandwidth_bytes_per_s, spec.queue_bytes_max, self._timeline.add))
         self.pipes = tuple(pipes)
+        # Whoever waited for a pipe that is gone tries the new one.
+        for pipe in former:
+            if pipe not in self.pipes:
+                pipe.release()
         rate_min = min((pipe.rate for pipe in pipes), default=float("inf"))
         self.segment_bytes_max = int(max(PACKET_BYTES, min(SEGMENT_BYTES_MAX, rate_min * SEGMENT_S_MAX)))
         self.refresh()
 
     def refresh(self) -> None:
-        """Decide whether an arrival time is just now plus latency: the fast path."""
+        """Decide which shortcuts a sender may take."""
+        # Nothing can be in the way of a segment.
+        self.is_open = self.cut_at is None and not self.pipes and self.target.nic_in is None
+        # And it arrives just one latency from now.
         self.is_plain = (
-            self.cut_at is None
-            and not self.pipes
-            and not self.spec.jitter_s
-            and not self.spec.loss
-            and self.source.cpu is None
-            and self.target.nic_in is None
+            self.is_open and not self.spec.jitter_s and not self.spec.loss and self.source.cpu is None
         )
 
     def window_bytes(self, round_trip_s: float) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any, TextIO, TypeVar, TypeVarTuple
 
 from equipoise.errors import SimulationError
@@ -55,14 +55,26 @@ class SimulatedLoop(SocketCalls):
     def time(self) -> float:
         return self.now
 
+    def get_debug(self) -> bool:
+        """Never: asyncio's debug mode measures real time and keeps tracebacks of everything."""
+        return False
+
     def call_soon(
         self,
         callback: Callable[[*Ts], object],
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
+        if context is None:
+            context = copy_context()
         handle = asyncio.Handle(callback, args, self, context)
-        self.enqueue(self._incarnation_of(context), handle)
+        incarnation = context.get(HERE, self.outside)
+        # As `enqueue`, without the call: this is the most frequent path of all.
+        if not incarnation.is_dead:
+            incarnation.ready.append(handle)
+            if not incarnation.is_active:
+                incarnation.is_active = True
+                self._active.append(incarnation)
         return handle
 
     def call_at(
@@ -72,8 +84,10 @@ class SimulatedLoop(SocketCalls):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
+        if context is None:
+            context = copy_context()
         timer = Timer(when, callback, args, self, context)
-        timer.incarnation = self._incarnation_of(context)
+        timer.incarnation = context.get(HERE, self.outside)
         if when <= self.now:
             self.enqueue(timer.incarnation, timer)
         else:
@@ -102,7 +116,7 @@ class SimulatedLoop(SocketCalls):
         return SimulatedTask(
             coro,  # type: ignore[arg-type]  # generators are let through for asyncio's sake
             number=self._tasks_made,
-            incarnation=self._incarnation_of(context),
+            incarnation=HERE.get(self.outside) if context is None else context.get(HERE, self.outside),
             loop=self,
             name=None if name is None else str(name),
             context=context,
@@ -158,9 +172,6 @@ class SimulatedLoop(SocketCalls):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """asyncio's hook: called by a timer that is cancelled."""
         self.timeline.discard(handle.when())
-
-    def _incarnation_of(self, context: Context | None) -> Incarnation:
-        return HERE.get(self.outside) if context is None else context.get(HERE, self.outside)
 
     def _pending(self) -> list[SimulatedTask[Any]]:
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimulatedTask)]

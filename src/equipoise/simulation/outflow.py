@@ -184,7 +184,8 @@ class Outflow(asyncio.Transport):
     def pump(self, is_woken: bool = False) -> None:
         """Send what may be sent. Only this end's own host calls it, through the loop."""
         size = self._outgoing_bytes
-        if size and self.link.is_plain and self.in_flight + size <= self.window and size <= SEGMENT_BYTES_MAX:
+        link = self.link
+        if 0 < size <= SEGMENT_BYTES_MAX and link.is_open and self.in_flight + size <= self.window:
             outgoing = self._outgoing
             data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
             outgoing.clear()
@@ -193,14 +194,18 @@ class Outflow(asyncio.Transport):
             self.is_stalled = False
             peer = self.peer
             peer.arriving.append(data if type(data) is bytes else bytes(data))
-            at = self.loop.now + self.link.latency_s
+            at = self.loop.now
+            if link.is_plain:
+                at += link.latency_s
+            else:
+                at = link.arrival(at if at > self._departs_at else self._departs_at, size)
             if at < self._last_arrival:
                 at = self._last_arrival
             self._last_arrival = at
             self.loop.timeline.add(at, peer)
         elif size:
             self._pump_pieces(is_woken)
-        if not self._outgoing:
+        if not self._outgoing and (self.is_closing_flag or self.is_eof_written):
             self._drained()
         if self._is_protocol_paused and self._outgoing_bytes <= self._low:
             self._resume_protocol()

@@ -20,11 +20,12 @@ __all__ = ["Timeline"]
 class Timeline:
     """Owned by the loop. What an item means is the loop's business."""
 
-    __slots__ = ("buckets", "times")
+    __slots__ = ("buckets", "taken_at", "times")
 
     def __init__(self) -> None:
         self.buckets: dict[float, list[Any]] = {}
         self.times: list[float] = []
+        self.taken_at = 0.0
 
     def add(self, at: float, item: Any) -> None:
         """Put `item` at the virtual time `at`; at infinity it is forgotten."""
@@ -45,19 +46,16 @@ class Timeline:
         if bucket is not None and len(bucket) == 1:
             del self.buckets[at]
 
-    def next_time(self) -> float | None:
-        """The time of the next bucket, or None when nothing is left."""
-        times = self.times
+    def take(self) -> list[Any]:
+        """Take the next bucket; empty when nothing is left. Its time is `taken_at` from then on."""
+        times, buckets = self.times, self.buckets
         while times:
-            if times[0] in self.buckets:
-                return times[0]
-            heappop(times)
-        return None
-
-    def pop(self, at: float) -> list[Any]:
-        """Take the bucket at `at`, which must be what `next_time` has just returned."""
-        heappop(self.times)
-        return self.buckets.pop(at)
+            at = heappop(times)
+            bucket = buckets.pop(at, None)
+            if bucket is not None:
+                self.taken_at = at
+                return bucket
+        return []
 
     def clear(self) -> None:
         self.buckets.clear()

@@ -20,12 +20,13 @@ import sys
 from array import array
 from typing import TextIO
 
-__all__ = ["Kind", "Trace"]
+__all__ = ["BATCH_NUMBERS", "Kind", "Trace"]
 
 # Events are hashed in batches: large enough to make the hash cheap per event, small enough that
 # the last lines of a failure are at hand without keeping everything.
 BATCH_EVENTS = 4096
 FIELDS = 5
+BATCH_NUMBERS = BATCH_EVENTS * FIELDS
 
 
 class Kind(enum.IntEnum):
@@ -71,7 +72,12 @@ class Trace:
         self._numbers_hash = hashlib.blake2b(digest_size=16)
         self._names_hash = hashlib.blake2b(digest_size=16)
         self._sink = sink
-        self.count = 0
+        self._closed_events = 0
+
+    @property
+    def count(self) -> int:
+        """Events so far."""
+        return self._closed_events + len(self.events) // FIELDS
 
     def register_host(self, name: str) -> int:
         """Name a host once; events refer to it by the number returned."""
@@ -95,9 +101,8 @@ class Trace:
         self.events.extend((time, kind, subject, number, amount))
 
     def roll(self) -> None:
-        """Close the open batch if it is full. The loop calls this once per instant."""
-        if len(self.events) >= BATCH_EVENTS * FIELDS:
-            self._close_batch()
+        """Close the open batch. The loop calls this between two instants, when the batch is full."""
+        self._close_batch()
 
     def digest(self) -> str:
         """The hash of everything so far, in hexadecimal. Later events may still be added."""
@@ -121,7 +126,7 @@ class Trace:
         if not events:
             return
         self._numbers_hash.update(_packed(events))
-        self.count += len(events) // FIELDS
+        self._closed_events += len(events) // FIELDS
         self._previous = events
         if self._sink is not None:
             self._sink.writelines(line + "\n" for line in self._render(events))

@@ -128,7 +128,14 @@ class SimulatedTransport(Outflow):
         if loop.split and len(data) > 1 and loop.network_random.random() < loop.split:
             data = self._split(data)
         size = len(data)
-        self._acknowledge(size)
+        sender = self.peer
+        if self.link.cut_at is not None:
+            # The acknowledgement cannot get through: `Network.heal` makes up for it.
+            sender.unacknowledged += size
+        else:
+            sender.in_flight -= size
+            if sender.is_stalled:
+                sender.wake()
         if self.is_closing_flag:
             self._refuse()
             return
@@ -193,15 +200,6 @@ class SimulatedTransport(Outflow):
             self.transmit(Control.RESET, 0)
 
     # The rest is private.
-
-    def _acknowledge(self, size: int) -> None:
-        sender = self.peer
-        if self.link.cut_at is not None:
-            sender.unacknowledged += size
-            return
-        sender.in_flight -= size
-        if sender.is_stalled:
-            sender.wake()
 
     def _hold(self) -> None:
         self._held += 1

@@ -124,7 +124,7 @@ class Simulation:
             name,
             address=f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
             place=place or name,
-            random=random.Random(f"host {name} {self.seed}"),
+            seed=self.seed,
             cpu=cpu,
             nic_in_bytes_per_s=nic_in_bytes_per_s,
             nic_out_bytes_per_s=nic_out_bytes_per_s,
