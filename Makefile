@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format bench clean
+.PHONY: setup demo test check format docs bench clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,9 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(STAMP)
+	$(BIN)/equipoise reference write docs/reference
 
 bench: $(STAMP)
 	$(BIN)/equipoise bench fanout --against redis,nats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from equipoise.cli import bench, demo, hub, pub, simulate, sub, users
+from equipoise.cli import bench, demo, hub, pub, reference, simulate, sub, users
 
 app = typer.Typer(
     name="equipoise",
@@ -22,6 +22,7 @@ app.command("demo")(demo.command)
 app.command("simulate")(simulate.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(users.app, name="users")
+app.add_typer(reference.app, name="reference")
 
 
 def main() -> None:

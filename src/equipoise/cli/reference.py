@@ -1,0 +1,117 @@
+"""`equipoise reference`: print the pages that are made from the code, so that the two cannot drift."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from typer.main import get_command
+
+from equipoise.cli.failures import MISUSED
+from equipoise.client import ClientSettings
+from equipoise.hub import HubSettings, Limits, Tls
+
+app = typer.Typer(help="Print reference pages made from the code.", no_args_is_help=True, hidden=True)
+
+
+def settings_page() -> str:
+    """Every setting with its default, its bounds and its reason."""
+    parts = [
+        "# Settings",
+        "Made from the code by `make docs`; do not edit. Each default comes with its reason.",
+        "## Hub\n\nA TOML file for `equipoise hub --config FILE`; options on the command line win.",
+        _table(HubSettings),
+        "### `[limits]`\n\nBounds on what one client, and all of them, may take.",
+        _table(Limits),
+        "### `[tls]`\n\nEncrypted connections.",
+        _table(Tls),
+        "## Client\n\nKeyword arguments of `equipoise.connect`.",
+        _table(ClientSettings),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def commands_page() -> str:
+    """The help of every command, as a terminal of 100 columns shows it."""
+    from typer.testing import CliRunner
+
+    from equipoise.cli.main import app as whole
+
+    runner = CliRunner(env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "EQUIPOISE_URL": ""})
+    parts = ["# Commands", "Made from the code by `make docs`; do not edit."]
+    for path in _command_paths(get_command(whole), ()):
+        shown = runner.invoke(whole, [*path, "--help"], prog_name="equipoise").stdout
+        text = "\n".join(line.rstrip() for line in shown.strip().splitlines())
+        parts.append(f"## `{' '.join(('equipoise', *path))}`\n\n```text\n{text}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {"settings": settings_page, "commands": commands_page}
+
+
+@app.command("write")
+def write(folder: Annotated[Path, typer.Argument(help="Folder of the reference pages.")]) -> None:
+    """Write all pages into a folder."""
+    if not folder.is_dir():
+        typer.echo(f"equipoise: there is no folder {folder}", err=True)
+        raise typer.Exit(MISUSED)
+    for name, page in PAGES.items():
+        (folder / f"{name}.md").write_text(page())
+
+
+def _table(kind: type[msgspec.Struct]) -> str:
+    rows = ["| setting | default | bounds | why |", "|---|---|---|---|"]
+    info = msgspec.inspect.type_info(kind)
+    assert isinstance(info, msgspec.inspect.StructType)
+    for field in info.fields:
+        if isinstance(field.type, msgspec.inspect.StructType):
+            continue
+        reason, inner = _unwrap(field.type)
+        is_size = "bytes" in field.name
+        default, bounds = _shown(field.default, is_size=is_size), _bounds(inner, is_size=is_size)
+        rows.append(f"| `{field.name}` | {default} | {bounds} | {reason} |")
+    return "\n".join(rows)
+
+
+def _unwrap(kind: msgspec.inspect.Type) -> tuple[str, msgspec.inspect.Type]:
+    if isinstance(kind, msgspec.inspect.Metadata):
+        extra = kind.extra_json_schema or {}
+        return re.sub(r"\s+", " ", str(extra.get("description", ""))), kind.type
+    return "", kind
+
+
+def _shown(default: Any, *, is_size: bool) -> str:
+    if default == "" or default is None:
+        return "none"
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    if is_size and default >= 1024 and default % 1024 == 0:
+        mib = 1024 * 1024
+        return f"{default // mib} MiB" if default % mib == 0 else f"{default // 1024} KiB"
+    return f"{default:,}" if isinstance(default, int) else f"`{default}`"
+
+
+def _bounds(kind: msgspec.inspect.Type, *, is_size: bool) -> str:
+    bounds = [
+        f"{sign} {_shown(getattr(kind, name), is_size=is_size)}"
+        for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+        if getattr(kind, name, None) is not None
+    ]
+    return ", ".join(bounds)
+
+
+def _command_paths(command: Any, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Every command that can be run, hidden ones left out."""
+    subcommands = getattr(command, "commands", None)
+    if subcommands is None:
+        return [path]
+    return [
+        found
+        for name, sub in subcommands.items()
+        if not sub.hidden
+        for found in _command_paths(sub, (*path, name))
+    ]
