@@ -48,6 +48,7 @@ class World(ABC):
         self._stack.push_async_callback(store.close)
         return store
 
+    @abstractmethod
     async def _enter(self) -> None:
         """Start what the stores connect to."""
 
@@ -60,17 +61,13 @@ class World(ABC):
 
 
 class MemoryWorld(World):
-    def __init__(self) -> None:
-        super().__init__()
-        self._tree: MemoryTree | None = None
+    async def _enter(self) -> None:
+        self._tree = MemoryTree(asyncio.get_running_loop().time)
 
     async def _open(self, settings: StoreSettings) -> Store:
-        if self._tree is None:
-            self._tree = MemoryTree(asyncio.get_running_loop().time)
         return await MemoryStore(self._tree, settings).open()
 
     async def expire(self, store: Store) -> None:
-        assert self._tree is not None
         self._tree.end_session(store.session)
 
 

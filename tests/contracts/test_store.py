@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from contracts.store_worlds import MemoryWorld, World, log_states, until
 
+from contracts.store_worlds import MemoryWorld, World, log_states, until
 from equipoise.errors import (
     BadVersionError,
     ClosedError,

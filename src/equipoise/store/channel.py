@@ -1,0 +1,41 @@
+"""One connection of a store to where the nodes are: requests in, answers out, no second thoughts.
+
+A channel belongs to one session and ends for good when its connection does; patience, doubt and sessions are the
+business of `connected`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from equipoise.store.contract import Node, WatchKind
+
+__all__ = ["Channel", "ChannelGoneError"]
+
+
+class ChannelGoneError(Exception):
+    """The connection went. The request may or may not have been carried out. Never leaves this folder."""
+
+
+class Channel(Protocol):
+    """Every method raises ChannelGoneError, SessionLostError if the server knows the session has ended, and what the
+    contract names for it."""
+
+    @property
+    def session(self) -> int: ...
+
+    async def create(self, path: str, data: bytes, ephemeral: bool) -> Node: ...
+
+    async def get(self, path: str) -> Node: ...
+
+    async def set(self, path: str, data: bytes, version: int | None) -> Node: ...
+
+    async def delete(self, path: str, version: int | None) -> None: ...
+
+    async def children(self, path: str) -> tuple[str, ...]: ...
+
+    async def arm(self, path: str, kind: WatchKind) -> None:
+        """Ask to be told of the next change, once. Changes after this has returned are not missed."""
+        ...
+
+    async def ping(self) -> None: ...

@@ -1,0 +1,159 @@
+"""What hubs, tools and the controller may ask of the metadata store.
+
+A store is a tree of small versioned nodes and a session. Nodes are compared and set by version; an ephemeral node goes
+with the session that made it. There are three: in memory, in memory behind a (simulated) network, and ZooKeeper; one
+contract suite runs on all.
+
+Time. Every request waits at most `request_timeout_s`, for a connection too, and then raises StoreUnavailableError.
+
+Sessions. A store opens one, keeps it alive, and says how it is: CONNECTED; SUSPENDED while it cannot be reached; LOST
+once the session has ended. LOST comes no later than the session time-out after the last request that was answered had
+been sent, so an owner hears of it before anybody else can see its ephemeral nodes go, reachable store or not, as
+long as both clocks run alike. After LOST the store opens a new session by itself and is CONNECTED again; whoever had
+ephemeral nodes makes them again, or does not.
+
+Doubt. If the connection goes before the reply comes, the store looks before it tries again: a `create` counts as
+done if the node is there, with this data, and is this session's or persistent; a `set` if the version is the next one
+and the data this; a `delete` if the node is gone. (A `set` of any version may be carried out twice.) Where two
+writers could write the same bytes and it matters who was first, put something unique into them. If the session goes
+too, a write raises SessionLostError and may have happened.
+
+Watches say that something has changed, not what: the reader reads again. One watch lasts until it is left. Changes
+that come together are told once, and a reconnection counts as a change.
+
+Reads. An answer may be as old as the server that gave it, which in an ensemble may lag; it is never older than an
+answer this store has given before. Whoever must not act on the past writes with an expected version.
+
+Transactions over several nodes are left out: everything here commits by creating or setting one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from types import TracebackType
+from typing import Protocol, Self
+
+import msgspec
+
+__all__ = ["Node", "SessionState", "Store", "StoreSettings", "Watch", "WatchKind"]
+
+
+class SessionState(StrEnum):
+    CONNECTED = "connected"
+    # Out of reach; the session may still be alive.
+    SUSPENDED = "suspended"
+    # The session has ended; its ephemeral nodes are gone or are going.
+    LOST = "lost"
+
+
+class WatchKind(StrEnum):
+    # The node is made, deleted, or its data set.
+    DATA = "data"
+    # A child is made or deleted, or the node itself is.
+    CHILDREN = "children"
+
+
+class Node(msgspec.Struct, frozen=True, array_like=True):
+    """A node as it was when it was read."""
+
+    path: str
+    data: bytes
+    # Counts the times `set` succeeded; 0 after creation.
+    version: int
+    # Grows with every creation in the whole store: of two owners of a path, the later one has the greater id.
+    # ZooKeeper's czxid.
+    created_id: int
+    # The session an ephemeral node belongs to; 0 for a persistent one.
+    owner: int = 0
+
+
+class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How patient a store is."""
+
+    # ZooKeeper allows 2 to 20 of its ticks, 4 to 40 s as it comes. Shorter finds dead hubs sooner, longer spares hubs
+    # that pause.
+    session_timeout_s: float = 10.0
+    # As long as the session: a request that takes longer is of no use to a hub that must answer its clients.
+    request_timeout_s: float = 10.0
+
+
+class Watch(Protocol):
+    """Use as an async context manager, and read after entering it.
+
+    async with store.watch(path) as watch:
+        while True:
+            node = await store.find(path)
+            ...
+            await watch.changed()
+    """
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def changed(self, timeout_s: float | None = None) -> bool:
+        """Wait until something may have changed since the last call returned, or since entering.
+
+        False if the time is up first. What changes after it has returned is told by the next call.
+        Raises ClosedError once the store is closed.
+        """
+        ...
+
+
+class Store(Protocol):
+    """Paths are absolute, `/a/b`. Data is at most 1,000,000 bytes.
+
+    Every method raises StoreUnavailableError when time is up, ClosedError after `close`, and writes raise
+    SessionLostError; the others are named with each.
+    """
+
+    @property
+    def session(self) -> int:
+        """The id of the session, unique in the store's life; 0 while there is none."""
+        ...
+
+    @property
+    def state(self) -> SessionState: ...
+
+    def listen(self, listener: Callable[[SessionState], None]) -> Callable[[], None]:
+        """Call back with every new state, from the loop and without waiting. Returns what ends it."""
+        ...
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Node:
+        """Raises NodeExistsError, or NoNodeError if the parent is not there."""
+        ...
+
+    async def get(self, path: str) -> Node:
+        """Raises NoNodeError."""
+        ...
+
+    async def find(self, path: str) -> Node | None:
+        """Like `get`; None if the node is not there."""
+        ...
+
+    async def set(self, path: str, data: bytes, *, version: int | None) -> Node:
+        """Raises NoNodeError, or BadVersionError unless the node has this version. None: whatever it has."""
+        ...
+
+    async def delete(self, path: str, *, version: int | None = None) -> None:
+        """Raises NoNodeError, NotEmptyError, or BadVersionError unless the node has this version."""
+        ...
+
+    async def children(self, path: str) -> tuple[str, ...]:
+        """Names, sorted. Raises NoNodeError."""
+        ...
+
+    async def ensure(self, path: str) -> None:
+        """Make the node and its ancestors, persistent and empty, as far as they are not there."""
+        ...
+
+    def watch(self, path: str, kind: WatchKind = WatchKind.DATA) -> Watch:
+        """The node need not be there."""
+        ...
+
+    async def close(self) -> None:
+        """End the session, its ephemeral nodes with it, and let go of everything. May be called twice."""
+        ...
