@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.resp.frames import Encoder, interleaved, plain_encoder, positioned_encoder
+from equipoise.resp.frames import interleaved, plain_encoder, positioned_encoder
 from resp.streams import words
 
 FEW = settings(derandomize=True, max_examples=150, deadline=None)
@@ -69,9 +69,11 @@ def test_positioned_runs_continue_where_the_last_one_ended(
 
 
 @FEW
-@given(positions, payloads)
-def test_several_forms_come_message_by_message(first: int, run: list[bytes]) -> None:
-    forms: list[Encoder] = [
+@given(positions, payloads, st.integers(1, 300))
+def test_several_forms_come_message_by_message_in_pieces(
+    first: int, run: list[bytes], piece_bytes: int
+) -> None:
+    forms = [
         plain_encoder(3, b"message", b"t"),
         plain_encoder(3, b"pmessage", b"*", b"t"),
         positioned_encoder(9, b"eq.message", b"t"),
@@ -85,7 +87,11 @@ def test_several_forms_come_message_by_message(first: int, run: list[bytes]) -> 
             [b"eq.message", b"t", 9, n, payload],
         )
     ]
-    assert decode(interleaved(forms)(first, run)) == expected
+    pieces = list(interleaved(forms, first, run, piece_bytes))
+    assert [len(decode(piece)) for _, piece in pieces] == [frames for frames, _ in pieces]
+    assert decode(b"".join(piece for _, piece in pieces)) == expected
+    longest = max(len(form(first, (payload,))) for form in forms for payload in run) + 20
+    assert all(len(piece) < piece_bytes + longest for _, piece in pieces)
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 99, 100, 1_000, 100_000])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.kinds import Kind
-from equipoise.resp.frames import Encoder, interleaved, plain_encoder, positioned_encoder
+from equipoise.resp.frames import Encoder, plain_encoder, positioned_encoder
 
 if TYPE_CHECKING:
     from equipoise.hub.session import Session
@@ -25,21 +25,25 @@ Form = tuple[int, Kind, bytes | None]
 class Audience:
     """Frozen at compilation; thrown away when members or patterns change."""
 
-    __slots__ = ("groups", "is_exclusive", "receivers", "version")
+    __slots__ = ("groups", "is_exclusive", "mixed", "receivers", "version")
 
     def __init__(
-        self, groups: list[tuple[Encoder, int, list[Session]]], receivers: int, version: int
+        self,
+        groups: list[tuple[Encoder, list[Session]]],
+        mixed: list[tuple[list[Encoder], list[Session]]],
+        receivers: int,
+        version: int,
     ) -> None:
         # The index's version that this was compiled under.
         self.version = version
-        # Encoder, frames per message, members.
+        # Subscribers that get a message in one form; and those that get it in several.
         self.groups = groups
+        self.mixed = mixed
         # What PUBLISH answers: subscriptions that match, patterns counted one by one.
         self.receivers = receivers
         # Whether every member has this one subscription and no other.
-        self.is_exclusive = all(
-            frames == 1 and all(session.has_one_subscription for session in sessions)
-            for _, frames, sessions in groups
+        self.is_exclusive = not mixed and all(
+            session.has_one_subscription for _, sessions in groups for session in sessions
         )
 
 
@@ -58,15 +62,13 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
     for session, forms in forms_of.items():
         grouped.setdefault(tuple(forms), []).append(session)
     encoder_of = _encoder_cache(topic)
-    groups = [
-        (
-            encoder_of(forms[0]) if len(forms) == 1 else interleaved([encoder_of(f) for f in forms]),
-            len(forms),
-            s,
-        )
-        for forms, s in grouped.items()
+    groups = [(encoder_of(forms[0]), members) for forms, members in grouped.items() if len(forms) == 1]
+    mixed = [
+        ([encoder_of(form) for form in forms], members)
+        for forms, members in grouped.items()
+        if len(forms) > 1
     ]
-    audience = Audience(groups, sum(map(len, forms_of.values())), index.version)
+    audience = Audience(groups, mixed, sum(map(len, forms_of.values())), index.version)
     if len(forms_of) != len(topic.members):
         # Somebody is here by a pattern, which is one subscription to many topics.
         audience.is_exclusive = False

@@ -23,10 +23,13 @@ from equipoise.hub.stats import Stats
 from equipoise.hub.subscribing import forget_session, judge_again
 from equipoise.hub.topics import Topic, TopicIndex
 from equipoise.resp import Command, RequestLimits
+from equipoise.resp.frames import interleaved
 from equipoise.resp.replies import error
 
 log = logging.getLogger("equipoise.hub")
 
+# A message in many forms is written in pieces of this size: what transports take before they are full.
+MIXED_PIECE_BYTES = 64 * 1024
 # Topics looked at in one go by the sweep for idle ones: some 0.2 ms.
 SWEEP_SLICE = 1_000
 
@@ -137,11 +140,7 @@ class HubCore:
         if session.is_closing:
             return
         session.is_closing = True
-        backlog = self.backlogs.lagging.get(session)
-        if backlog is not None:
-            for piece, _, _ in backlog.pieces:
-                session.wire.write(piece)
-            backlog.pieces.clear()
+        self.backlogs.depart(session)
         self._forget(session, is_slow=False)
         session.stop_timer()
         session.timer = self.shell.call_later(LINGER_S, session.wire.abort)
@@ -179,6 +178,7 @@ class HubCore:
         if not session.is_closing:
             session.is_closing = True
             self._forget(session, is_slow=False)
+        self.backlogs.lost(session)
         session.stop_timer()
         session.wire = NO_WIRE
 
@@ -273,19 +273,37 @@ class HubCore:
         topic.n += count
         topic.bytes_in += len(payloads[0]) if count == 1 else sum(map(len, payloads))
         backlogs = self.backlogs
-        lagging = backlogs.lagging
-        for encode, frames, sessions in audience.groups:
+        backlogs.topic, backlogs.messages = topic, count
+        for encode, sessions in audience.groups:
             data = encode(first, payloads)
             topic.bytes_out += len(data) * len(sessions)
-            if lagging:
-                backlogs.topic, backlogs.messages = topic, frames * count
             for session in sessions:
                 write = session.write
                 write(data)
+        if audience.mixed:
+            self._deliver_mixed(topic, audience, first, payloads)
         backlogs.topic = None
         receivers = audience.receivers
         topic.delivered += receivers * count
         return receivers
+
+    def _deliver_mixed(self, topic: Topic, audience: Audience, first: int, payloads: Sequence[bytes]) -> None:
+        """Deliver to subscribers that get a message in several forms: all of one message before the next.
+
+        One client may have thousands of patterns that match the topic, so what a run becomes has no bound. It is
+        written in pieces, and no further than anybody is left who takes it.
+        """
+        backlogs = self.backlogs
+        for encoders, sessions in audience.mixed:
+            takers = sessions
+            for frames, piece in interleaved(encoders, first, payloads, MIXED_PIECE_BYTES):
+                backlogs.messages = frames
+                topic.bytes_out += len(piece) * len(takers)
+                for session in takers:
+                    session.write(piece)
+                takers = [session for session in takers if not session.is_closing]
+                if not takers:
+                    break
 
     # --- users
 

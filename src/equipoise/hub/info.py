@@ -112,13 +112,16 @@ def _equipoise(core: HubCore) -> dict[str, object]:
 
 def _topic_lines(core: HubCore, session: Session) -> list[str]:
     """One line for each topic whose subscribers were cut or lost messages, as far as the session may see it."""
-    hurt = [topic for topic in core.index.topics.values() if topic.cuts or topic.drops]
+    hurt = [
+        topic
+        for topic in core.backlogs.hurt
+        if session.may(Action.SUBSCRIBE, topic.name) or session.may(Action.PUBLISH, topic.name)
+    ]
     hurt.sort(key=lambda topic: (-topic.drops, topic.name))
     return [
         f"topic:{topic.name.decode('utf-8', 'backslashreplace')!r}:cuts={topic.cuts},drops={topic.drops},"
         f"published={topic.n},delivered={topic.delivered}"
         for topic in hurt[:TOPICS_SHOWN_MAX]
-        if session.may(Action.SUBSCRIBE, topic.name) or session.may(Action.PUBLISH, topic.name)
     ]
 
 

@@ -68,21 +68,20 @@ def renew_forms(core: HubCore, session: Session) -> None:
 def judge_again(core: HubCore, session: Session) -> int:
     """Take away the subscriptions that the session's user may no longer have; how many those were.
 
-    The client is told with the same push that answers an unsubscription. What waits for it in the hub is
-    dropped; bytes that the kernel has cannot be called back.
+    The client is told with the same push that answers an unsubscription. What waits for it in its backlog is
+    dropped; bytes that its transport has taken cannot be called back.
     """
     revoked = 0
     for kind, held in list((session.subscriptions or {}).items()):
-        for name, target in list(held.items()):
+        for name in list(held):
             if _may_subscribe(session, kind, name):
                 continue
-            if isinstance(target, Topic):
-                core.backlogs.revoke(session, target)
             _detach(core, session, kind, name)
             _push_unsubscribed(session, kind, bulk(name))
             revoked += 1
     # A pattern that still stands may reach fewer topics than before.
     core.index.version += 1
+    core.backlogs.revoke(session, lambda topic: session.may(Action.SUBSCRIBE, topic.name))
     _forget_if_empty(session)
     session.flush()
     return revoked

@@ -6,7 +6,7 @@ topic's audience is compiled, and a run of equal-sized payloads costs one join i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 # (position of the first payload, payloads) -> bytes for one subscriber.
 Encoder = Callable[[int, Sequence[bytes]], bytes]
@@ -49,15 +49,26 @@ def positioned_encoder(epoch: int, word: bytes, *names: bytes) -> Encoder:
     return encode
 
 
-def interleaved(encoders: Sequence[Encoder]) -> Encoder:
-    """For a subscriber that gets a message in several forms: all forms of one message before the next."""
+def interleaved(
+    encoders: Sequence[Encoder], first: int, payloads: Sequence[bytes], piece_bytes: int
+) -> Iterator[tuple[int, bytes]]:
+    """For subscribers that get a message in several forms: all forms of one message before the next.
 
-    def encode(first: int, payloads: Sequence[bytes]) -> bytes:
-        return b"".join(
-            [form(first + i, (payload,)) for i, payload in enumerate(payloads) for form in encoders]
-        )
-
-    return encode
+    Yields how many frames there are in a piece, and the piece, which is cut after the frame that makes it as long as
+    `piece_bytes`.
+    """
+    frames: list[bytes] = []
+    size = 0
+    for n, payload in enumerate(payloads, first):
+        for encode in encoders:
+            frame = encode(n, (payload,))
+            frames.append(frame)
+            size += len(frame)
+            if size >= piece_bytes:
+                yield len(frames), b"".join(frames)
+                frames, size = [], 0
+    if frames:
+        yield len(frames), b"".join(frames)
 
 
 def _bulk(value: bytes) -> bytes:
