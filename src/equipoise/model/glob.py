@@ -3,50 +3,48 @@
 The syntax is Redis's: `*` any run, `?` any byte, `[abc]`, `[a-z]`, `[^a]`, and `\\x` for a literal x. Ranges
 compare unsigned bytes, as Redis does where `char` is unsigned (ARM) and for bytes below 128 everywhere.
 
-A pattern is a chain of atoms, each a set of bytes, with stars between them: a nondeterministic automaton
-without branches. All its states are kept as the bits of one integer and advance together by a shift and a
-mask (Baeza-Yates and Gonnet's Shift-And, with a self-loop for each star). One step per byte of the name,
-whatever the pattern: backtracking matchers are quadratic or worse on `a*a*a*b` (CVE-2022-36021,
-CVE-2024-31228).
+A pattern is a chain of atoms, each a set of bytes, with stars between them. Most have no atom but single bytes:
+then the literals between the stars are looked for one after the other, the first at the beginning and the last at the
+end, by searches that are linear themselves. Taking the leftmost place for each leaves most room for the rest, so
+there is nothing to try again.
+
+With `?` or classes it is a nondeterministic automaton without branches. All its states are kept as the bits of one
+integer and advance together by a shift and a mask (Baeza-Yates and Gonnet's Shift-And, with a self-loop for each
+star). One step per byte of the name, whatever the pattern: backtracking matchers are quadratic or worse on `a*a*a*b`
+(CVE-2022-36021, CVE-2024-31228).
 """
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 _STAR, _ANY, _OPEN, _ESCAPE, _CLOSE, _NOT, _DASH = b"*?[\\]^-"
 _SYSTEM = b"$"
 _EVERY_BYTE = frozenset(range(256))
+# Atoms of one byte, made once; and what each is.
+_BYTES = [frozenset((byte,)) for byte in range(256)]
+_TEXT_OF = {atom: bytes(atom) for atom in _BYTES}
+_plain_run = re.compile(rb"[^*?\[\\]+").match
 
 
 class Glob:
     """A compiled pattern. Immutable; equal patterns compile to equal behaviour."""
 
-    __slots__ = (
-        "_accept",
-        "_loops",
-        "_masks",
-        "_other",
-        "_start",
-        "_trails",
-        "pattern",
-        "prefix",
-        "wildcards",
-    )
+    __slots__ = ("_automaton", "_literals", "pattern", "prefix", "wildcards")
 
     def __init__(self, pattern: bytes) -> None:
         self.pattern = pattern
         atoms, stars, self.wildcards = _parse(pattern)
-        # Bit i of the state: the first i atoms have matched. A star after atom i loops on bit i.
-        self._start = 1
-        self._accept = 1 << len(atoms)
-        self._loops = sum(1 << i for i in stars)
-        special = frozenset().union(*(a for a in atoms if a is not _EVERY_BYTE and len(a) < 128))
-        special |= frozenset().union(*(_EVERY_BYTE - a for a in atoms if len(a) >= 128))
-        # Entering bit i + 1 on byte c needs c in atom i. Bytes no atom singles out share one mask.
-        self._masks = {c: sum(2 << i for i, a in enumerate(atoms) if c in a) for c in special}
-        self._other = sum(2 << i for i, a in enumerate(atoms) if len(a) >= 128)
-        self.prefix = _literal_prefix(atoms, stars)
-        # A literal and one star at its end, the commonest pattern by far, needs no automaton.
-        self._trails = stars == {len(atoms)} and len(self.prefix) == len(atoms)
+        # Exactly one of the two is there.
+        self._literals: tuple[bytes, ...] | None = None
+        self._automaton: _Automaton | None = None
+        if self.wildcards == len(stars):
+            self._literals = _split_at_stars(atoms, stars)
+            self.prefix = self._literals[0]
+        else:
+            self._automaton = _Automaton(atoms, stars)
+            self.prefix = _literal_prefix(atoms, stars)
 
     def matches(self, name: bytes) -> bool:
         """Names starting with `$` belong to the system and match only patterns that start with `$`."""
@@ -55,12 +53,10 @@ class Glob:
         if not name:
             # Redis gives the empty name to the empty pattern alone: not even `*` matches it.
             return not self.pattern
-        state, loops, masks, other = self._start, self._loops, self._masks, self._other
-        for byte in name:
-            state = ((state << 1) & masks.get(byte, other)) | (state & loops)
-            if not state:
-                return False
-        return bool(state & self._accept)
+        if self._automaton is not None:
+            return self._automaton.accepts(name)
+        assert self._literals is not None, "there is one of the two"
+        return _has_in_order(name, self._literals)
 
     def __eq__(self, other: object) -> bool:
         return self.pattern == other.pattern if isinstance(other, Glob) else NotImplemented
@@ -70,6 +66,55 @@ class Glob:
 
     def __repr__(self) -> str:
         return f"Glob({self.pattern!r})"
+
+
+class _Automaton:
+    """Bit i of its state: the first i atoms have matched. A star after atom i loops on bit i."""
+
+    __slots__ = ("_accept", "_loops", "_masks", "_other")
+
+    def __init__(self, atoms: list[frozenset[int]], stars: set[int]) -> None:
+        self._accept = 1 << len(atoms)
+        self._loops = sum(1 << i for i in stars)
+        # Entering bit i + 1 on byte c needs c in atom i. Bytes no atom singles out share one mask.
+        self._other = sum(2 << i for i, atom in enumerate(atoms) if len(atom) >= 128)
+        masks: dict[int, int] = {}
+        for i, atom in enumerate(atoms):
+            singled_out = atom if len(atom) < 128 else _EVERY_BYTE - atom
+            for byte in singled_out:
+                # Into the mask where the atom names the byte, out of it where it names the others.
+                masks[byte] = masks.get(byte, self._other) ^ (2 << i)
+        self._masks = masks
+
+    def accepts(self, name: bytes) -> bool:
+        state, loops, masks, other = 1, self._loops, self._masks, self._other
+        for byte in name:
+            state = ((state << 1) & masks.get(byte, other)) | (state & loops)
+            if not state:
+                return False
+        return bool(state & self._accept)
+
+
+def _has_in_order(name: bytes, literals: tuple[bytes, ...]) -> bool:
+    """Whether the name is the literals in their order, with anything between them."""
+    if len(literals) == 1:
+        return name == literals[0]
+    first, last = literals[0], literals[-1]
+    at, end = len(first), len(name) - len(last)
+    if at > end or not name.startswith(first) or not name.endswith(last):
+        return False
+    for literal in literals[1:-1]:
+        found = name.find(literal, at, end)
+        if found < 0:
+            return False
+        at = found + len(literal)
+    return True
+
+
+def _split_at_stars(atoms: list[frozenset[int]], stars: set[int]) -> tuple[bytes, ...]:
+    """What stands between the stars, of single bytes all."""
+    text = b"".join(map(_TEXT_OF.__getitem__, atoms))
+    return tuple(text[a:b] for a, b in pairwise([0, *sorted(stars), len(text)]))
 
 
 def _parse(pattern: bytes) -> tuple[list[frozenset[int]], set[int], int]:
@@ -91,11 +136,16 @@ def _parse(pattern: bytes) -> tuple[list[frozenset[int]], set[int], int]:
             members, i = _parse_class(pattern, i + 1)
             atoms.append(members)
             wildcards += 1
+        elif byte == _ESCAPE and i + 1 < end:
+            i += 1
+            atoms.append(_BYTES[pattern[i]])
+        elif byte == _ESCAPE:
+            atoms.append(_BYTES[byte])
         else:
-            if byte == _ESCAPE and i + 1 < end:
-                i += 1
-                byte = pattern[i]
-            atoms.append(frozenset((byte,)))
+            run = _plain_run(pattern, i)
+            assert run is not None, "what is not special is plain"
+            atoms.extend(map(_BYTES.__getitem__, run[0]))
+            i = run.end() - 1
         i += 1
     return atoms, stars, wildcards
 
