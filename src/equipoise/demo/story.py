@@ -40,6 +40,7 @@ async def play(
         while loop.time() < end_at:
             await asyncio.sleep(min(LOOK_S, end_at - loop.time()))
             look(history, loop.time())
+        history.healed_at = loop.time()
         stage.conclude.set()
         await _until(lambda: _are_done(clients, history))
         stage.stop.set()
@@ -60,7 +61,7 @@ def _are_done(clients: list[Driven], history: History) -> bool:
     if any(client.unfinished for client in clients):
         return False
     return all(
-        track.latest(marker.stream) >= marker.sequence
+        track.has_reached(marker.stream, marker.sequence, history.healed_at)
         for marker in history.markers
         for track in history.tracks
         if marker.sequence is not None and track.wants(marker.stream[1])

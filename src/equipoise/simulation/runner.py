@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import fsum
 from random import Random
 from typing import TextIO
 
@@ -117,6 +118,7 @@ class _World:
         stage.begin.set()
         await asyncio.sleep(self._scenario.duration_s)
         mischief.heal()
+        self._history.healed_at = self._sim.now
         self._sim.note("healed")
         stage.conclude.set()
         await self._until(lambda: self._is_concluded(clients), self._scenario.expectation.progress_s)
@@ -149,7 +151,7 @@ class _World:
         if any(client.unfinished for client in clients):
             return False
         return all(
-            track.latest(stream) >= (sequence or 0)
+            track.has_reached(stream, sequence or 0, self._history.healed_at)
             for stream, sequence in self._history.markers
             for track in self._history.tracks
             if track.wants(stream[1])
@@ -230,6 +232,7 @@ def _summary(history: History) -> str:
     """What every subscription saw, in a few numbers: goes into the trace, so that its hash tells of it."""
     parts = []
     for track in history.tracks:
-        moments = sum(event.at for event in track.events)
+        # Not `sum`, which rounds otherwise from Python 3.12 on.
+        moments = fsum(event.at for event in track.events)
         parts.append(f"{track.name} {len(track.events)} {moments!r}")
     return "; ".join(parts)

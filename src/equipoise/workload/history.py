@@ -20,6 +20,7 @@ from equipoise.workload.payload import decode_payload
 __all__ = [
     "Away",
     "Ended",
+    "Event",
     "Held",
     "History",
     "Live",
@@ -119,8 +120,6 @@ class Track:
         self.user = user
         self.events: list[Event] = []
         self._globs = [Glob(name.encode()) for name in names] if is_pattern else None
-        self._absorbed = 0
-        self._latest: dict[Stream, int] = {}
 
     def wants(self, topic: str) -> bool:
         """Whether the subscription is for this topic."""
@@ -129,14 +128,25 @@ class Track:
         return any(glob.matches(topic.encode()) for glob in self._globs)
 
     def latest(self, stream: Stream) -> int:
-        """The highest sequence received of a stream so far; -1 if none."""
-        events = self.events
-        for event in events[self._absorbed :]:
-            if type(event) is Received:
-                key = (event.publisher, event.topic)
-                self._latest[key] = max(event.sequence, self._latest.get(key, -1))
-        self._absorbed = len(events)
-        return self._latest.get(stream, -1)
+        """The highest sequence received of a stream; -1 if none."""
+        publisher, topic = stream
+        return max(
+            (
+                event.sequence
+                for event in self.events
+                if type(event) is Received and event.publisher == publisher and event.topic == topic
+            ),
+            default=-1,
+        )
+
+    def has_reached(self, stream: Stream, sequence: int, since: float) -> bool:
+        """Whether this or a later message of a stream was received at `since` or after; looks back from the end."""
+        for event in reversed(self.events):
+            if event.at < since:
+                return False
+            if type(event) is Received and event.sequence >= sequence and event[1:3] == stream[::-1]:
+                return True
+        return False
 
     @property
     def is_live(self) -> bool:
@@ -148,11 +158,13 @@ class Track:
                 return False
         return False
 
-    def receiver(self) -> Callable[[float, str, bytes], None]:
-        """A function that notes a message: the one call made for every delivery."""
+    def receiver(self, known: dict[bytes, tuple[str, int]]) -> Callable[[float, str, bytes], None]:
+        """A function that notes a message: the one call made for every delivery.
+
+        `known` is the history's `payloads`: most messages reach several subscribers and are read once.
+        """
         # Without the detour through the class, which takes longer than all the rest.
         add, new = self.events.append, tuple.__new__
-        known: dict[bytes, tuple[str, int]] = {}
 
         def receive(at: float, topic: str, payload: bytes) -> None:
             facts = known.get(payload)
@@ -191,6 +203,10 @@ class History:
     # By who holds and what.
     held: dict[tuple[str, str], Held] = field(default_factory=dict)
     markers: list[Marker] = field(default_factory=list)
+    # When everything was healed.
+    healed_at: float = 0.0
+    # Payloads already read, see Track.receiver.
+    payloads: dict[bytes, tuple[str, int]] = field(default_factory=dict)
     # What was still under way when the run was over, in words.
     unfinished: list[str] = field(default_factory=list)
 

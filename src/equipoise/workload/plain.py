@@ -30,6 +30,7 @@ class PlainClient:
         self._client = client
         self._place = place
         self._stage = stage
+        self._history = history
         self._loop = asyncio.get_running_loop()
         (subscribing,) = client.subscribes
         assert not client.publishes, "only smart clients publish"
@@ -100,7 +101,7 @@ class PlainClient:
             connection.transport.write(_PING)
 
     def _new_connection(self) -> _Connection:
-        return _Connection(self._loop, self.track, self._opening())
+        return _Connection(self._loop, self.track, self._history.payloads, self._opening())
 
     def _opening(self) -> list[bytes]:
         """The commands that a new connection begins with; the last one subscribes."""
@@ -121,11 +122,17 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, track: Track, opening: list[bytes]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        track: Track,
+        payloads: dict[bytes, tuple[str, int]],
+        opening: list[bytes],
+    ) -> None:
         self._now = loop.time
         self._track = track
         self._opening = opening
-        self._receive: Callable[[float, str, bytes], None] = track.receiver()
+        self._receive: Callable[[float, str, bytes], None] = track.receiver(payloads)
         self._reader = hiredis.Reader(notEnoughData=...)
         self._topics: dict[bytes, str] = {}
         self._unconfirmed = len(track.names)

@@ -125,7 +125,7 @@ class SmartClient:
             await asyncio.sleep(self._place.retry_s)
 
     async def _take(self, track: Track, subscription: Subscription, taking_s: float) -> None:
-        receive, now = track.receiver(), self._loop.time
+        receive, now = track.receiver(self._history.payloads), self._loop.time
         may_take, is_concluding = self._may_take.is_set, self._stage.conclude.is_set
         async for event in subscription:
             if type(event) is Message:

@@ -40,11 +40,12 @@ class _Gap:
 class _Lack:
     """A message not received, and the gaps it may belong to: from `first` up to, not including, `end`."""
 
-    label: str
     first: int
     end: int
     # Acknowledged, and sent while the subscription stood.
     is_owed: bool
+    # Not known to have failed.
+    is_possible: bool
 
 
 @dataclass(slots=True)
@@ -52,9 +53,9 @@ class _Story:
     """One topic as one subscription saw it."""
 
     gaps: list[_Gap] = field(default_factory=list)
-    lacks: list[_Lack] = field(default_factory=list)
-    # By publisher: the sequences received, and how many gaps had been told at the latest of them.
-    received: dict[str, dict[int, int]] = field(default_factory=dict)
+    # By publisher and sequence.
+    lacks: dict[tuple[str, int], _Lack] = field(default_factory=dict)
+    # By publisher: the highest sequence received, and how many gaps had been told by then.
     latest: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -106,15 +107,15 @@ def _receive(
     if sequence >= len(sent):
         return f"received {topic} {publisher} {sequence}, which nobody sent to it"
     story = stories[topic]
-    received = story.received.setdefault(publisher, {})
-    if sequence in received:
-        return f"received {topic} {publisher} {sequence} twice"
     before, gaps_before = story.latest.get(publisher, (-1, 0))
     gaps_now = len(story.gaps)
-    received[sequence] = gaps_now
-    if sequence > before + 1:
-        _lack(story, sent, publisher, (before + 1, sequence), (gaps_before, gaps_now), live_at)
-    if sequence > before:
+    if sequence <= before:
+        # Late, which is order's business, unless it has been here before.
+        if story.lacks.pop((publisher, sequence), None) is None:
+            return f"received {topic} {publisher} {sequence} twice"
+    else:
+        if sequence > before + 1:
+            _lack(story, sent, publisher, (before + 1, sequence), (gaps_before, gaps_now), live_at)
         story.latest[publisher] = (sequence, gaps_now)
     if sent[sequence].outcome is Outcome.FAILED:
         return f"received {topic} {publisher} {sequence}, which its publisher was told had failed"
@@ -131,12 +132,11 @@ def _lack(
 ) -> None:
     for sequence in range(*sequences):
         message = sent[sequence]
-        if message.outcome is Outcome.FAILED:
-            continue
         is_owed = (
             message.outcome is Outcome.ACKNOWLEDGED and live_at is not None and message.began_at >= live_at
         )
-        story.lacks.append(_Lack(f"{publisher} {sequence}", *gaps, is_owed))
+        is_possible = message.outcome is not Outcome.FAILED
+        story.lacks[publisher, sequence] = _Lack(*gaps, is_owed, is_possible)
 
 
 def _close(story: _Story, senders: dict[str, list[Sent]], live_at: float | None) -> None:
@@ -146,23 +146,21 @@ def _close(story: _Story, senders: dict[str, list[Sent]], live_at: float | None)
     for publisher, sent in senders.items():
         sequence, gaps_before = story.latest.get(publisher, (-1, 0))
         _lack(story, sent, publisher, (sequence + 1, len(sent)), (gaps_before, last + 1), live_at)
-    # One that came late, out of order, is not lacking after all.
-    late = {f"{publisher} {s}" for publisher, received in story.received.items() for s in received}
-    story.lacks = [lack for lack in story.lacks if lack.label not in late]
 
 
 def _match(story: _Story) -> list[str]:
     """Try to place every owed message, and to fill every counted gap."""
     problems = []
-    owed = [lack for lack in story.lacks if lack.is_owed]
+    names = {id(lack): f"{publisher} {sequence}" for (publisher, sequence), lack in story.lacks.items()}
+    owed = [lack for lack in story.lacks.values() if lack.is_owed]
     capacities = [float("inf") if gap.count is None else gap.count for gap in story.gaps]
     unplaced, _ = _assign(owed, capacities)
     for lack in unplaced:
         gaps = story.gaps[lack.first : lack.end]
         told = f"gaps told in between are of {[gap.count for gap in gaps]}" if gaps else "no gap was told"
-        problems.append(f"acknowledged {lack.label} was not received and {told}")
+        problems.append(f"acknowledged {names[id(lack)]} was not received and {told}")
     places = [0 if gap.count is None else gap.count for gap in story.gaps]
-    _, unfilled = _assign(story.lacks, places)
+    _, unfilled = _assign([lack for lack in story.lacks.values() if lack.is_possible], places)
     for number, count in unfilled.items():
         gap = story.gaps[number]
         problems.append(f"a gap of {gap.count} was told at {gap.at:.6f}, {count:g} more than can be missing")

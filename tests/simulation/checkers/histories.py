@@ -1,0 +1,29 @@
+"""Write histories by hand, a line per event."""
+
+from __future__ import annotations
+
+from equipoise.workload.history import Event, History, Live, Outcome, Received, Sent, Track
+
+ACK, LOST, FAIL = Outcome.ACKNOWLEDGED, Outcome.UNCERTAIN, Outcome.FAILED
+
+
+def history(
+    outcomes: dict[tuple[str, str], list[Outcome]], *events: Event, is_pattern: bool = False
+) -> History:
+    """Messages by publisher and topic, number k sent at second k + 1; one subscription that saw these events."""
+    made = History()
+    for stream, stream_outcomes in outcomes.items():
+        made.sent[stream] = [Sent(1.0 + k, outcome) for k, outcome in enumerate(stream_outcomes)]
+    topics = tuple(dict.fromkeys(topic for _, topic in outcomes))
+    names = ("*",) if is_pattern else topics
+    track = Track("ann/0", names, is_pattern=is_pattern, is_smart=True)
+    track.events.extend(events)
+    made.tracks.append(track)
+    return made
+
+
+LIVE = Live(0.5)
+
+
+def got(sequence: int, *, topic: str = "t", publisher: str = "p", at: float = 100.0) -> Received:
+    return Received(at, topic, publisher, sequence)

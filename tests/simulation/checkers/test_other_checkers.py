@@ -1,0 +1,128 @@
+"""The checkers of order, memory, access and progress on histories written by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.scenarios import Grants
+from equipoise.simulation.checkers import authorised, memory, order, progress
+from equipoise.workload.history import History, Marker, Missed, Sent
+from simulation.checkers.histories import ACK, LIVE, got, history
+
+P = ("p", "t")
+
+
+def test_messages_in_the_order_sent_pass_gaps_or_not() -> None:
+    assert order.check(history({P: [ACK] * 5}, LIVE, got(0), got(2), Missed(1.0, "t", 1), got(4))) == []
+
+
+def test_order_is_kept_per_publisher_and_topic_alone() -> None:
+    outcomes = {P: [ACK] * 3, ("q", "t"): [ACK] * 3, ("p", "u"): [ACK] * 3}
+    events = [got(2), got(0, publisher="q"), got(0, topic="u")]
+    assert order.check(history(outcomes, LIVE, *events)) == []
+
+
+def test_a_message_that_comes_after_a_later_one_is_noticed() -> None:
+    (violation,) = order.check(history({P: [ACK] * 3}, LIVE, got(0), got(2), got(1)))
+    assert violation.property == "order"
+    assert "t p 1" in violation.text and "after 2" in violation.text
+
+
+def test_a_duplicate_is_not_orders_business() -> None:
+    assert order.check(history({P: [ACK] * 2}, LIVE, got(0), got(1), got(1))) == []
+
+
+def test_a_peak_at_its_bound_passes_and_one_above_does_not() -> None:
+    made = History()
+    made.hold("hub", "bytes", 5, 10)
+    made.hold("hub", "bytes", 10, 10)
+    made.hold("hub", "bytes", 3, 10)
+    assert memory.check(made) == []
+    made.hold("hub", "bytes", 11, 10)
+    made.hold("hub", "bytes", 2, 10)
+    (violation,) = memory.check(made)
+    assert violation.text == "hub held 11 of bytes, which is limited to 10"
+
+
+MAY = (Grants(user="reader", subscribe=("t",)), Grants(user="writer", publish=("t",)))
+MAY_NOT_READ = (Grants(user="reader"), Grants(user="writer", publish=("t",)))
+MAY_NOT_WRITE = (Grants(user="reader", subscribe=("*",)), Grants(user="writer", publish=("u",)))
+
+
+def guarded(*rules: tuple[float, tuple[Grants, ...]], sent_at: float, received_at: float) -> History:
+    made = history({P: []}, LIVE, got(0, at=received_at))
+    made.sent[P] = [Sent(sent_at)]
+    made.tracks[0].user = "reader"
+    made.users["p"] = "writer"
+    made.rules = list(rules)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("rules", "sent_at", "received_at"),
+    [
+        ([(0.0, MAY)], 1.0, 2.0),
+        ([(0.0, MAY), (1.5, MAY_NOT_READ)], 1.0, 9.0),
+        ([(0.0, MAY_NOT_READ), (1.5, MAY)], 1.0, 2.0),
+        ([(0.0, MAY), (1.5, MAY_NOT_WRITE)], 1.0, 2.0),
+    ],
+)
+def test_a_message_allowed_at_some_moment_on_its_way_passes(
+    rules: list[tuple[float, tuple[Grants, ...]]], sent_at: float, received_at: float
+) -> None:
+    assert authorised.check(guarded(*rules, sent_at=sent_at, received_at=received_at)) == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [
+        ([(0.0, MAY_NOT_READ)], "might not at any time"),
+        ([(0.0, MAY), (0.9, MAY_NOT_READ)], "might not at any time"),
+        ([(0.0, MAY_NOT_READ), (2.1, MAY)], "might not at any time"),
+        ([(0.0, MAY_NOT_WRITE)], "might not publish it"),
+        ([(0.0, ())], "might not publish it"),
+    ],
+)
+def test_a_message_never_allowed_on_its_way_is_noticed(
+    rules: list[tuple[float, tuple[Grants, ...]]], text: str
+) -> None:
+    violations = authorised.check(guarded(*rules, sent_at=1.0, received_at=2.0))
+    assert any(text in violation.text for violation in violations), violations
+
+
+def test_without_rules_everybody_may_do_everything() -> None:
+    assert authorised.check(guarded(sent_at=1.0, received_at=2.0)) == []
+
+
+def marked(*, received: int | None, at: float, marker: int | None) -> History:
+    events = [] if received is None else [got(received, at=at)]
+    made = history({P: [ACK] * 5}, LIVE, *events)
+    made.markers = [Marker(P, marker)]
+    made.healed_at = 50.0
+    return made
+
+
+def test_a_marker_or_a_later_message_after_healing_is_progress() -> None:
+    assert progress.check(marked(received=3, at=51.0, marker=3)) == []
+    assert progress.check(marked(received=4, at=51.0, marker=3)) == []
+
+
+@pytest.mark.parametrize(
+    ("received", "at", "marker", "text"),
+    [
+        (2, 51.0, 3, "received nothing of p on t after healing"),
+        (None, 0.0, 3, "its latest is -1"),
+        (3, 51.0, None, "could not publish to t after healing"),
+    ],
+)
+def test_a_marker_that_did_not_come_through_is_noticed(
+    received: int | None, at: float, marker: int | None, text: str
+) -> None:
+    (violation,) = progress.check(marked(received=received, at=at, marker=marker))
+    assert text in violation.text
+
+
+def test_whoever_hangs_is_named() -> None:
+    made = History(unfinished=["ann is still waiting to publish"])
+    (violation,) = progress.check(made)
+    assert violation.text == "ann is still waiting to publish"

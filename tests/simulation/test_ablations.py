@@ -1,0 +1,55 @@
+"""Each safeguard, once switched off, is missed by the checker that is there for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.errors import SettingsError
+from equipoise.scenarios import scenario_by_name
+from equipoise.simulation.ablations import ABLATIONS, ablation_by_name
+from equipoise.simulation.checkers import CHECKERS
+from equipoise.simulation.runner import run_seed
+
+# The rarest, a clash of epochs, shows in about one seed of thirty.
+SEEDS_MAX = 100
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_without_a_safeguard_the_checker_notices(name: str) -> None:
+    ablation = ABLATIONS[name]
+    scenario = scenario_by_name(ablation.case)
+    with ablation.off():
+        for seed in range(SEEDS_MAX):
+            broken = {violation.property for violation in run_seed(scenario, seed).violations}
+            if ablation.property in broken:
+                break
+        else:
+            pytest.fail(f"{ablation.property} did not break in {SEEDS_MAX} seeds of {ablation.case}")
+    run = run_seed(scenario, seed)
+    assert run.is_green, f"with the safeguard back, seed {seed} still breaks: {run.violations[:3]}"
+
+
+def test_switching_off_leaves_no_trace() -> None:
+    scenario = scenario_by_name("hub-small")
+    before = run_seed(scenario, 3)
+    for ablation in ABLATIONS.values():
+        with ablation.off():
+            pass
+    assert run_seed(scenario, 3).trace_hash == before.trace_hash
+
+
+def test_a_safeguard_is_back_even_after_an_error() -> None:
+    scenario = scenario_by_name("hub-resets")
+    before = run_seed(scenario, 0)
+    with pytest.raises(ZeroDivisionError), ABLATIONS["resubscription"].off():
+        raise ZeroDivisionError
+    assert run_seed(scenario, 0).trace_hash == before.trace_hash
+
+
+def test_every_checker_has_a_safeguard_that_shows_it_awake() -> None:
+    assert {ablation.property for ablation in ABLATIONS.values()} == set(CHECKERS)
+
+
+def test_an_unknown_safeguard_is_answered_with_a_list() -> None:
+    with pytest.raises(SettingsError, match="output-limits"):
+        ablation_by_name("no such thing")

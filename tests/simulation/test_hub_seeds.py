@@ -1,0 +1,44 @@
+"""Three hundred seeds over the hub's cases: slow readers, resets, pauses, restarts and all the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.scenarios import SCENARIOS, FaultKind, scenario_by_name
+from equipoise.simulation.report import failure_lines
+from equipoise.simulation.runner import run_seed
+
+CASES = [name for name, scenario in SCENARIOS.items() if name.startswith("hub-") and not scenario.is_large]
+# Handed out in parts, so that two processes share them evenly.
+PART = 10
+PARTS = [(case, first) for case in CASES for first in range(0, 60 if case == "hub-small" else 30, PART)]
+
+
+@pytest.mark.parametrize(("case", "first"), PARTS)
+def test_a_hub_keeps_its_promises(case: str, first: int) -> None:
+    scenario = scenario_by_name(case)
+    for seed in range(first, first + PART):
+        run = run_seed(scenario, seed)
+        assert run.is_green, "\n".join(failure_lines(run, commit="this one"))
+
+
+def test_there_are_three_hundred_of_them() -> None:
+    assert len(PARTS) * PART == 300
+
+
+def test_every_kind_of_fault_happens_in_the_case_that_holds_everything() -> None:
+    scenario = scenario_by_name("hub-everything")
+    happened: set[str] = set()
+    for seed in range(12):
+        happened.update(run_seed(scenario, seed).faults)
+    assert {kind.value for kind in FaultKind} <= happened
+
+
+def test_a_case_that_is_large_runs_green_when_it_is_made_small() -> None:
+    """The large case is for speed; a tenth of a second of it is enough to see that it works."""
+    from dataclasses import replace
+
+    scenario = replace(scenario_by_name("hub-large"), duration_s=0.1)
+    run = run_seed(scenario, 0)
+    assert run.is_green, run.violations[:3]
+    assert run.deliveries >= 1000

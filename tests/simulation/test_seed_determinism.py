@@ -1,0 +1,99 @@
+"""A seed is a run: the same hash whenever, wherever and among whatever else it is run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from equipoise.scenarios import scenario_by_name
+from equipoise.simulation.campaign import run_campaign
+from equipoise.simulation.runner import run_seed
+
+ROOT = Path(__file__).parents[2]
+RUNS = [("hub-small", 1), ("hub-everything", 2), ("hub-revocation", 3), ("hub-hostile", 4), ("hub-cuts", 5)]
+SCRIPT = f"""
+from equipoise.scenarios import scenario_by_name
+from equipoise.simulation.runner import run_seed
+for case, seed in {RUNS!r}:
+    print(run_seed(scenario_by_name(case), seed).trace_hash)
+"""
+# What hub and client import beside the standard library.
+WHEELS = ("hiredis", "msgspec", "xxhash")
+VERSIONS = ("3.11", "3.12", "3.13")
+
+
+def here() -> list[str]:
+    return [run_seed(scenario_by_name(case), seed).trace_hash for case, seed in RUNS]
+
+
+def elsewhere(python: str, *, hash_seed: str, path: Path | None = None) -> list[str]:
+    folders = [str(ROOT / "src"), *([str(path)] if path is not None else [])]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(folders)}
+    done = subprocess.run(
+        [python, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_seed_gives_the_same_trace_alone_among_others_and_in_any_order() -> None:
+    first = here()
+    run_seed(scenario_by_name("hub-restarts"), 6)
+    again = [run_seed(scenario_by_name(case), seed).trace_hash for case, seed in reversed(RUNS)]
+    assert again == list(reversed(first))
+
+
+def test_other_seeds_give_other_traces() -> None:
+    scenario = scenario_by_name("hub-small")
+    assert len({run_seed(scenario, seed).trace_hash for seed in range(8)}) == 8
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
+def test_the_hash_seed_of_the_interpreter_does_not_matter(hash_seed: str) -> None:
+    assert elsewhere(sys.executable, hash_seed=hash_seed) == here()
+
+
+def test_a_campaign_in_processes_gives_what_one_process_gives() -> None:
+    inline = {run.seed: run.trace_hash for run in run_campaign(["hub-small"], range(30))}
+    spread = {run.seed: run.trace_hash for run in run_campaign(["hub-small"], range(30), jobs=2)}
+    assert spread == inline
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_supported_python_gives_the_same_trace(
+    version: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    if sys.version_info[:2] == tuple(map(int, version.split("."))):
+        pytest.skip("the one that runs this is compared with all others")
+    python = find_python(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} here")
+    folder = tmp_path_factory.mktemp(f"wheels-{version}")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
+    command += ["--python-version", version, "--only-binary=:all:", "--no-deps"]
+    command += ["--constraint", str(ROOT / "constraints.txt"), *WHEELS]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"wheels for Python {version} did not come in time")
+    if done.returncode:
+        pytest.skip(f"no wheels of {WHEELS} for Python {version}")
+    assert elsewhere(python, hash_seed="7", path=folder) == here()
+
+
+def find_python(version: str) -> str | None:
+    """An interpreter of this version: on the path, or one that pyenv keeps."""
+    found = [shutil.which(f"python{version}")]
+    found += sorted(str(path) for path in Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for python in found:
+        if python is None:
+            continue
+        told = subprocess.run([python, "--version"], capture_output=True, text=True)
+        if told.returncode == 0 and told.stdout.startswith(f"Python {version}."):
+            return python
+    return None

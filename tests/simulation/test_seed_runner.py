@@ -1,0 +1,58 @@
+"""What a run makes of programs that go wrong in ways no checker looks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from equipoise.client.inbox import Inbox
+from equipoise.hub.session import Session
+from equipoise.scenarios import Client, Publishing, Scenario, Subscribing, Workload, scenario_by_name
+from equipoise.simulation.replacing import replaced
+from equipoise.simulation.runner import CLEAN, run_seed
+
+SMALL = replace(scenario_by_name("hub-small"), faults=())
+
+
+def broken(*_: object) -> None:
+    raise ZeroDivisionError("a mistake")
+
+
+def test_an_exception_in_the_hub_fails_the_run() -> None:
+    with replaced(Session, "receive", broken):
+        run = run_seed(SMALL, 0)
+    assert any(violation.property == CLEAN for violation in run.violations)
+    assert any("a mistake" in violation.text for violation in run.violations)
+
+
+def test_an_exception_that_the_client_logs_and_survives_fails_the_run() -> None:
+    with replaced(Inbox, "put", broken):
+        run = run_seed(SMALL, 0)
+    assert any("a mistake" in violation.text for violation in run.violations)
+
+
+def test_a_failed_run_keeps_the_last_lines_of_its_trace_and_a_green_one_does_not() -> None:
+    with replaced(Session, "receive", broken):
+        assert run_seed(SMALL, 0).lines
+    assert run_seed(SMALL, 0).lines == ()
+
+
+@pytest.mark.parametrize("shape", ["lan", "star"])
+def test_a_world_without_faults_delivers_everything(shape: str) -> None:
+    scenario = Scenario(
+        name="quiet",
+        summary="nothing goes wrong",
+        topology=replace(SMALL.topology, shape=shape),
+        workload=Workload(
+            clients=(
+                Client(name="ann", publishes=(Publishing(topics=("t",), count=50, interval_s=0.01),)),
+                Client(name="bob", subscribes=(Subscribing(names=("t",)),)),
+            )
+        ),
+        duration_s=1.0,
+    )
+    run = run_seed(scenario, 1)
+    assert run.is_green, run.violations
+    assert run.deliveries == run.messages > 20
+    assert run.faults.total() == 0
