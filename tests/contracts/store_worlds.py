@@ -8,7 +8,17 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
-from equipoise.store import MemoryStore, MemoryTree, SessionState, Store, StoreSettings
+from equipoise.store import (
+    MemoryStore,
+    MemoryStoreServer,
+    MemoryTree,
+    RemoteMemoryStore,
+    SessionState,
+    Store,
+    StoreSettings,
+)
+from support.processes import free_port
+from support.proxy import Proxy
 
 # Long enough for a busy machine; a test that gets there has failed.
 PATIENCE_S = 20.0
@@ -27,8 +37,6 @@ async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
 class World(ABC):
     """One place where nodes are kept, and stores that look at it. Lives inside one `run`."""
 
-    # Whether a connection can be cut.
-    has_network = False
     settings = StoreSettings(session_timeout_s=1.2, request_timeout_s=10.0)
 
     def __init__(self) -> None:
@@ -69,6 +77,54 @@ class MemoryWorld(World):
 
     async def expire(self, store: Store) -> None:
         self._tree.end_session(store.session)
+
+
+class NetworkWorld(World):
+    """Every store has a proxy of its own between it and the server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._proxies: dict[Store, Proxy] = {}
+
+    def proxy_of(self, store: Store) -> Proxy:
+        return self._proxies[store]
+
+    async def expire(self, store: Store) -> None:
+        proxy, session = self._proxies[store], store.session
+        proxy.block()
+        await until(lambda: store.session != session)
+        proxy.unblock()
+
+    async def _open(self, settings: StoreSettings) -> Store:
+        proxy = await self._stack.enter_async_context(Proxy(*self._address()))
+        store = await self._connect(proxy.port, settings)
+        self._proxies[store] = proxy
+        return store
+
+    async def connect_nowhere(self, settings: StoreSettings) -> None:
+        """Open a store where nobody listens."""
+        await self._connect(free_port(), settings)
+
+    @abstractmethod
+    def _address(self) -> tuple[str, int]: ...
+
+    @abstractmethod
+    async def _connect(self, port: int, settings: StoreSettings) -> Store: ...
+
+
+class RemoteWorld(NetworkWorld):
+    settings = StoreSettings(session_timeout_s=0.6, request_timeout_s=10.0)
+
+    async def _enter(self) -> None:
+        self._server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time))
+        await self._server.start()
+        self._stack.push_async_callback(self._server.stop)
+
+    def _address(self) -> tuple[str, int]:
+        return self._server.host, self._server.port
+
+    async def _connect(self, port: int, settings: StoreSettings) -> Store:
+        return await RemoteMemoryStore("127.0.0.1", port, settings).open()
 
 
 def log_states(store: Store) -> list[SessionState]:

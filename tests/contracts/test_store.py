@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from contracts.store_worlds import MemoryWorld, World, log_states, until
+from contracts.store_worlds import MemoryWorld, RemoteWorld, World, log_states, until
 from equipoise.errors import (
     BadVersionError,
     ClosedError,
@@ -21,7 +21,7 @@ from equipoise.store import SessionState, Store, WatchKind
 from equipoise.store.paths import NODE_BYTES_MAX
 
 
-@pytest.fixture(params=[MemoryWorld])
+@pytest.fixture(params=[MemoryWorld, RemoteWorld])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     yield request.param()
 

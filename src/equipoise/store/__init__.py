@@ -3,11 +3,15 @@
 from equipoise.store.contract import Node, SessionState, Store, StoreSettings, Watch, WatchKind
 from equipoise.store.memory import MemoryStore
 from equipoise.store.memory_tree import MemoryTree
+from equipoise.store.remote import RemoteMemoryStore
+from equipoise.store.server import MemoryStoreServer
 
 __all__ = [
     "MemoryStore",
+    "MemoryStoreServer",
     "MemoryTree",
     "Node",
+    "RemoteMemoryStore",
     "SessionState",
     "Store",
     "StoreSettings",

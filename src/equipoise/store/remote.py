@@ -1,0 +1,219 @@
+"""A store whose nodes are in a `MemoryStoreServer`, over asyncio streams of any kind: real, TLS-less, or simulated.
+
+The driver of `ConnectedStore` for it: connect, say Hello for the session there is, and do so again whenever the
+connection goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from equipoise.errors import ProtocolError
+from equipoise.store import wire
+from equipoise.store.channel import Channel, ChannelGoneError
+from equipoise.store.connected import ConnectedStore
+from equipoise.store.contract import Node, StoreSettings, WatchKind
+
+__all__ = ["RemoteMemoryStore"]
+
+# Tries per session time-out, when nothing can be reached: enough to use a session's last moments.
+_TRIES_PER_SESSION = 20
+_GOODBYE_TIMEOUT_S = 1.0
+
+
+class RemoteMemoryStore(ConnectedStore):
+    """One session over one connection at a time."""
+
+    def __init__(self, host: str, port: int, settings: StoreSettings | None = None) -> None:
+        super().__init__(settings or StoreSettings())
+        self._address = (host, port)
+        # The session to go on with at the next connection; 0 for a new one.
+        self._resumed = 0
+        self._wire: _WireChannel | None = None
+        self._connector: asyncio.Task[None] | None = None
+
+    def _start(self) -> None:
+        self._connector = asyncio.create_task(self._connect_again_and_again())
+
+    async def _stop(self, is_graceful: bool) -> None:
+        if self._connector is not None:
+            self._connector.cancel()
+            await asyncio.gather(self._connector, return_exceptions=True)
+        channel = self._wire
+        if channel is None:
+            return
+        if is_graceful:
+            try:
+                async with asyncio.timeout(_GOODBYE_TIMEOUT_S):
+                    await channel.leave()
+            except (ChannelGoneError, TimeoutError):
+                pass  # The session ends by time instead.
+        channel.abort()
+
+    def _drop(self, channel: Channel) -> None:
+        if self._wire is channel and self._wire is not None:
+            self._wire.abort()
+
+    def _forget_session(self) -> None:
+        self._resumed = 0
+        if self._wire is not None:
+            self._wire.abort()
+
+    async def _connect_again_and_again(self) -> None:
+        pause_s = self.settings.session_timeout_s / _TRIES_PER_SESSION
+        while True:
+            try:
+                channel = await self._connect()
+            except (OSError, TimeoutError, ChannelGoneError):
+                await asyncio.sleep(pause_s)
+                continue
+            if channel is not None:
+                await channel.gone.wait()
+                self._on_suspended(channel)
+
+    async def _connect(self) -> _WireChannel | None:
+        """A channel in use; None if the session there was has ended, and a new one is to be asked for."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self.settings.session_timeout_s / 2):
+            _, channel = await loop.create_connection(lambda: _WireChannel(self), *self._address)
+            asked_at, resumed = loop.time(), self._resumed
+            try:
+                session = await channel.greet(resumed, self.settings.session_timeout_s)
+            except BaseException:
+                channel.abort()
+                raise
+        if self._resumed != resumed:
+            # Declared lost while the greeting was on its way: nobody may use that session again.
+            channel.abort()
+            return None
+        if session == 0:
+            channel.abort()
+            self._on_lost()
+            return None
+        self._resumed = session
+        self._wire = channel
+        self._on_connected(channel, asked_at)
+        return channel
+
+    def changed(self, path: str, kind: WatchKind) -> None:
+        self._on_changed(path, kind)
+
+
+class _WireChannel(asyncio.Protocol):
+    """Requests by number over one connection."""
+
+    def __init__(self, store: RemoteMemoryStore) -> None:
+        self._store = store
+        self.session = 0
+        # Set once the connection is no more.
+        self.gone = asyncio.Event()
+        self._frames = wire.Frames(wire.REPLY_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        # Set once the greeting is answered, or never will be.
+        self._greeted = asyncio.Event()
+        self._welcome: wire.Welcome | None = None
+        # Requests that have not been answered, by number.
+        self._asked: dict[int, asyncio.Future[wire.Done]] = {}
+        self._last_n = 0
+
+    # The connection.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.gone.set()
+        self._greeted.set()
+        for future in self._asked.values():
+            # Nobody waits for a cancelled one.
+            if not future.done():
+                future.set_exception(ChannelGoneError())
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for body in self._frames.feed(data):
+                self._take(wire.decode_reply(body))
+        except ProtocolError:
+            self.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _take(self, reply: wire.Reply) -> None:
+        match reply:
+            case wire.Welcome():
+                self._welcome = reply
+                self._greeted.set()
+            case wire.Changed(path, kind):
+                self._store.changed(path, kind)
+            case wire.Done(n):
+                future = self._asked.get(n)
+                if future is not None and not future.done():
+                    future.set_result(reply)
+            case wire.Failed(n):
+                future = self._asked.get(n)
+                if future is not None and not future.done():
+                    future.set_exception(wire.error_of(reply))
+
+    # Requests.
+
+    async def greet(self, session: int, timeout_s: float) -> int:
+        """The session in use from now on; 0 if the one asked for has ended."""
+        self._send(wire.Hello(session, timeout_s))
+        await self._greeted.wait()
+        if self._welcome is None:
+            raise ChannelGoneError
+        self.session = self._welcome.session
+        return self.session
+
+    async def leave(self) -> None:
+        await self._ask(wire.Bye(self._next()))
+
+    async def ping(self) -> None:
+        await self._ask(wire.Ping(self._next()))
+
+    async def create(self, path: str, data: bytes, ephemeral: bool) -> Node:
+        return _node_of(await self._ask(wire.Create(self._next(), path, data, ephemeral)))
+
+    async def get(self, path: str) -> Node:
+        return _node_of(await self._ask(wire.Get(self._next(), path)))
+
+    async def set(self, path: str, data: bytes, version: int | None) -> Node:
+        return _node_of(await self._ask(wire.Set(self._next(), path, data, version)))
+
+    async def delete(self, path: str, version: int | None) -> None:
+        await self._ask(wire.Delete(self._next(), path, version))
+
+    async def children(self, path: str) -> tuple[str, ...]:
+        return (await self._ask(wire.Children(self._next(), path))).names
+
+    async def arm(self, path: str, kind: WatchKind) -> None:
+        await self._ask(wire.Arm(self._next(), path, kind))
+
+    def _next(self) -> int:
+        self._last_n += 1
+        return self._last_n
+
+    async def _ask(self, request: wire.Request) -> wire.Done:
+        assert not isinstance(request, wire.Hello)
+        future: asyncio.Future[wire.Done] = asyncio.get_running_loop().create_future()
+        self._asked[request.n] = future
+        try:
+            self._send(request)
+            return await future
+        finally:
+            del self._asked[request.n]
+
+    def _send(self, request: wire.Request) -> None:
+        if self._transport is None or self._transport.is_closing():
+            raise ChannelGoneError
+        self._transport.write(wire.encode(request))
+
+
+def _node_of(done: wire.Done) -> Node:
+    if done.node is None:
+        raise ProtocolError("a store's reply lacks its node")
+    return done.node
