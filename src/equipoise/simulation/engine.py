@@ -171,7 +171,7 @@ class Engine(RefusingLoop):
         transport, size = item
         nic = transport.incarnation.host.nic_in
         assert nic is not None
-        at = nic.carry(self.now, size)
+        at = nic.carry(self.now - transport.peer.link.spread_s(size), self.now, size)
         if at > self.now:
             self.timeline.add(at, transport)
         else:

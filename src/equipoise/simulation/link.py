@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -69,15 +70,15 @@ class Pipe:
     def is_full(self, now: float) -> bool:
         return self.free_at - now >= self._queue_s_max
 
-    def carry(self, last_byte_at: float, size: int) -> float:
-        """When the last byte is through, if it reaches the pipe at `last_byte_at`.
+    def carry(self, first_byte_at: float, last_byte_at: float, size: int) -> float:
+        """When the last byte is through, if the first and the last reach the pipe at these times.
 
         Cut-through: bytes leave while later ones still arrive, so that two pipes in a row delay a
         segment by the slower of them and not by both.
         """
-        duration = size / self.rate
-        begin = last_byte_at - duration
-        self.free_at = (self.free_at if self.free_at > begin else begin) + duration
+        begin = first_byte_at if first_byte_at > self.free_at else self.free_at
+        through_at = begin + size / self.rate
+        self.free_at = through_at if through_at > last_byte_at else last_byte_at
         return self.free_at
 
     def ensure_wake(self, now: float) -> None:
@@ -99,7 +100,7 @@ class Pipe:
             sender = next(iter(self.waiting))
             del self.waiting[sender]
             room -= min(sender.get_write_buffer_size(), SEGMENT_BYTES_MAX)
-            sender.wake()
+            sender.wake(has_turn=True)
 
 
 class Link:
@@ -108,6 +109,7 @@ class Link:
     __slots__ = (
         "_faults",
         "_random",
+        "_rate_min",
         "_timeline",
         "cut_at",
         "is_open",
@@ -149,8 +151,10 @@ class Link:
         for pipe in former:
             if pipe not in self.pipes:
                 pipe.release()
-        rate_min = min((pipe.rate for pipe in pipes), default=float("inf"))
-        self.segment_bytes_max = int(max(PACKET_BYTES, min(SEGMENT_BYTES_MAX, rate_min * SEGMENT_S_MAX)))
+        self._rate_min = min((pipe.rate for pipe in pipes), default=inf)
+        self.segment_bytes_max = int(
+            max(PACKET_BYTES, min(SEGMENT_BYTES_MAX, self._rate_min * SEGMENT_S_MAX))
+        )
         self.refresh()
 
     def refresh(self) -> None:
@@ -164,14 +168,16 @@ class Link:
 
     def window_bytes(self, round_trip_s: float) -> int:
         """What a connection may have under way on this link."""
-        rate = min((pipe.rate for pipe in self.pipes), default=0.0)
-        return max(self.spec.window_bytes, int(2 * rate * round_trip_s))
+        if self._rate_min == inf:
+            return self.spec.window_bytes
+        return max(self.spec.window_bytes, int(2 * self._rate_min * round_trip_s))
 
     def arrival(self, start: float, size: int) -> float:
         """When the last byte of a segment that is sent at `start` reaches the other host."""
-        at = start
+        first_at = at = start
         for pipe in self.pipes:
-            at = pipe.carry(at if at > start else start + size / pipe.rate, size)
+            at = pipe.carry(first_at, at, size)
+            first_at = at - size / pipe.rate
         at += self.latency_s
         spec = self.spec
         if spec.jitter_s:
@@ -179,6 +185,10 @@ class Link:
         if spec.loss:
             at += self._loss_delay_s(size)
         return at
+
+    def spread_s(self, size: int) -> float:
+        """How long after its first byte the last byte of a segment arrives."""
+        return size / self._rate_min
 
     def heal_delay_s(self, now: float) -> float:
         """How long after healing at `now` a sender that met the cut tries again.

@@ -112,6 +112,9 @@ class SimulatedLoop(SocketCalls):
         context: Context | None = None,
         **_: object,
     ) -> asyncio.Task[T]:
+        if self.is_closed():
+            coro.close()
+            raise RuntimeError("Event loop is closed")
         self._tasks_made += 1
         return SimulatedTask(
             coro,  # type: ignore[arg-type]  # generators are let through for asyncio's sake

@@ -42,16 +42,19 @@ class Control(enum.Enum):
 class _Wake:
     """A place in the sender's ready queue: the window or a pipe has room again."""
 
-    __slots__ = ("_cancelled", "_outflow", "is_queued")
+    __slots__ = ("_cancelled", "_outflow", "has_turn", "is_queued")
 
     def __init__(self, outflow: Outflow) -> None:
         self._cancelled = False
         self._outflow = outflow
         self.is_queued = False
+        # True if a pipe called: the sender need not queue up for it again.
+        self.has_turn = False
 
     def _run(self) -> None:
         self.is_queued = False
-        self._outflow.pump(is_woken=True)
+        has_turn, self.has_turn = self.has_turn, False
+        self._outflow.pump(has_turn)
 
 
 class Outflow(asyncio.Transport):
@@ -181,7 +184,7 @@ class Outflow(asyncio.Transport):
 
     # What the loop, the peer and the pipes call.
 
-    def pump(self, is_woken: bool = False) -> None:
+    def pump(self, has_turn: bool = False) -> None:
         """Send what may be sent. Only this end's own host calls it, through the loop."""
         size = self._outgoing_bytes
         link = self.link
@@ -204,17 +207,18 @@ class Outflow(asyncio.Transport):
             self._last_arrival = at
             self.loop.timeline.add(at, peer)
         elif size:
-            self._pump_pieces(is_woken)
+            self._pump_pieces(has_turn)
         if not self._outgoing and (self.is_closing_flag or self.is_eof_written):
             self._drained()
         if self._is_protocol_paused and self._outgoing_bytes <= self._low:
             self._resume_protocol()
 
-    def wake(self) -> None:
+    def wake(self, *, has_turn: bool = False) -> None:
         """Have `pump` called in this end's own time: never while its host is paused or dead."""
         wake = self._wake
         if wake is None:
             wake = self._wake = _Wake(self)
+        wake.has_turn = wake.has_turn or has_turn
         if not wake.is_queued:
             wake.is_queued = True
             self.loop.enqueue(self.incarnation, wake)
@@ -246,7 +250,7 @@ class Outflow(asyncio.Transport):
 
     # The rest is private to this half.
 
-    def _pump_pieces(self, is_woken: bool) -> None:
+    def _pump_pieces(self, has_turn: bool) -> None:
         link = self.link
         now = self.loop.now
         pipes = link.pipes if link.cut_at is None else ()
@@ -255,12 +259,12 @@ class Outflow(asyncio.Transport):
             self.is_stalled = room <= 0
             if self.is_stalled:
                 break
-            full = [p for p in pipes if p.is_full(now) or (p.waiting and not is_woken)]
+            full = [p for p in pipes if p.is_full(now) or (p.waiting and not has_turn)]
             if full:
                 full[0].waiting[self] = None
                 break
             # One segment per turn while others wait for the same pipe.
-            is_woken = is_woken and not any(p.waiting for p in pipes)
+            has_turn = has_turn and not any(p.waiting for p in pipes)
             piece = self._take(min(room, link.segment_bytes_max))
             self.transmit(piece, len(piece))
         for pipe in pipes:
