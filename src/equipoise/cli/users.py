@@ -50,7 +50,9 @@ def add(
         Patterns | None, typer.Option(help="Topics it may publish to, such as 'game.*'.")
     ] = None,
     subscribe: Annotated[Patterns | None, typer.Option(help="Topics it may subscribe to.")] = None,
-    create: Annotated[Patterns | None, typer.Option(help="Topics it may bring into being.")] = None,
+    create: Annotated[
+        Patterns | None, typer.Option(help="Topics it may be the first to use. [those it may publish to]")
+    ] = None,
     durable: Annotated[Patterns | None, typer.Option(help="Topics it may use durably.")] = None,
     filters: Annotated[
         Patterns | None, typer.Option("--filter", help="Topics it may filter by content.")
@@ -73,7 +75,8 @@ def add(
         if users.get(name) is not None:
             raise SettingsError(f"user {name!r} is there already: `equipoise users rm {name}` first")
         wanted = {
-            Action.CREATE: create,
+            # Whoever publishes is mostly the first to use a topic, and would find itself refused for no reason it sees.
+            Action.CREATE: publish if create is None else create,
             Action.PUBLISH: publish,
             Action.SUBSCRIBE: subscribe,
             Action.DURABLE: durable,
