@@ -8,7 +8,15 @@ import pytest
 
 from equipoise.client.inbox import Inbox
 from equipoise.hub.session import Session
-from equipoise.scenarios import Client, Publishing, Scenario, Subscribing, Workload, scenario_by_name
+from equipoise.scenarios import (
+    Client,
+    Publishing,
+    Scenario,
+    Subscribing,
+    Topology,
+    Workload,
+    scenario_by_name,
+)
 from equipoise.simulation.replacing import replaced
 from equipoise.simulation.runner import CLEAN, run_seed
 
@@ -38,16 +46,29 @@ def test_a_failed_run_keeps_the_last_lines_of_its_trace_and_a_green_one_does_not
     assert run_seed(SMALL, 0).lines == ()
 
 
-@pytest.mark.parametrize("shape", ["lan", "star"])
-def test_a_world_without_faults_delivers_everything(shape: str) -> None:
+SHAPES = [
+    Topology(),
+    Topology(shape="star"),
+    Topology(shape="sites", round_trips_s=(("oslo", "rome", 0.05),), hub_place="oslo"),
+    Topology(shape="cities", hub_place="paris"),
+]
+
+
+@pytest.mark.parametrize("topology", SHAPES, ids=lambda topology: topology.shape)
+def test_a_world_without_faults_delivers_everything(topology: Topology) -> None:
+    far = {"sites": "rome", "cities": "tokyo"}.get(topology.shape, "")
     scenario = Scenario(
         name="quiet",
         summary="nothing goes wrong",
-        topology=replace(SMALL.topology, shape=shape),
+        topology=topology,
         workload=Workload(
             clients=(
-                Client(name="ann", publishes=(Publishing(topics=("t",), count=50, interval_s=0.01),)),
-                Client(name="bob", subscribes=(Subscribing(names=("t",)),)),
+                Client(
+                    name="ann",
+                    publishes=(Publishing(topics=("t",), count=50, interval_s=0.01),),
+                    place=topology.hub_place,
+                ),
+                Client(name="bob", subscribes=(Subscribing(names=("t",)),), place=far),
             )
         ),
         duration_s=1.0,

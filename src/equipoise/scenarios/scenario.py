@@ -33,6 +33,8 @@ class Topology:
     split: tuple[float, float] = (0.0, 0.0)
     # Between sites: (one, other, seconds).
     round_trips_s: tuple[tuple[str, str, float], ...] = ()
+    # Where the hub stands; empty: a place of its own. Clients name theirs themselves.
+    hub_place: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ class _World:
         self._sim = sim
         self._scenario = scenario
         self._history = history
-        self._hub = HubHost(sim.host(HUB), scenario, history)
+        self._hub = HubHost(sim.host(HUB, place=scenario.topology.hub_place or None), scenario, history)
         self._mischief: Mischief | None = None
 
     def fired(self) -> Counter[str]:
