@@ -6,7 +6,8 @@ Estimate: a delivery is a heap operation shared by its instant, two list operati
 protocol, some 2 µs; asyncio's streams add a future, a task step and a buffer on each side, some 10 µs. A seed
 of 200 messages there and back is 400 deliveries: about 5 ms. 1,000 receivers of one chunk: 2 ms.
 
-Finding: see the numbers this prints; the loop costs less than the streams on top of it.
+Finding (Python 3.11, a busy two-core machine): 220 seeds/s in the best batch and 160 in the median; 370,000 to
+490,000 deliveries/s; 80 µs to make and close an empty simulation. About half of a seed is asyncio's streams.
 
     python benchmarks/micro/simulator.py
 """
@@ -14,6 +15,7 @@ Finding: see the numbers this prints; the loop costs less than the streams on to
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from collections import Counter
 
@@ -145,15 +147,19 @@ def run_empty(count: int) -> float:
     return (time.perf_counter() - before) / count
 
 
-def main(seeds: int = 300) -> None:
+def main(batches: int = 20, batch: int = 15) -> None:
+    """Take the best batch: on a shared machine the others measure the neighbours."""
     run_small(0)
     faults: Counter[str] = Counter()
-    before = time.perf_counter()
-    for seed in range(seeds):
-        faults += run_small(seed)
-    elapsed = time.perf_counter() - before
-    print(f"small seeds         {seeds / elapsed:10,.0f} /s    {1000 * elapsed / seeds:.2f} ms each")
-    print(f"large deliveries    {run_large():10,.0f} /s")
+    times = []
+    for number in range(batches):
+        before = time.perf_counter()
+        for seed in range(number * batch, (number + 1) * batch):
+            faults += run_small(seed)
+        times.append((time.perf_counter() - before) / batch)
+    best, median = min(times), statistics.median(times)
+    print(f"small seeds         {1 / best:10,.0f} /s    best batch; median {1 / median:,.0f} /s")
+    print(f"large deliveries    {max(run_large() for _ in range(3)):10,.0f} /s    best of three")
     print(f"empty simulation    {1e6 * run_empty(300):10,.0f} µs")
     print("faults fired        " + ", ".join(f"{name} {count}" for name, count in sorted(faults.items())))
 

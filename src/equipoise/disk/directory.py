@@ -56,6 +56,9 @@ class DirectoryDisk:
 class _DirectoryFile:
     """Holds one descriptor, opened for appending."""
 
+    # Closed, also if opening fails.
+    _descriptor = -1
+
     def __init__(self, name: str, path: Path) -> None:
         self._name = name
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine"]
 
 # A turn's steps before others get theirs: only a program that spins on sleep(0) takes so many.
-TURN_STEPS_MAX = 10_000
+TURN_STEPS_MAX = 1_000
 # Collections by step count, see `Simulation.run`: young objects often, everything now and then.
 COLLECT_YOUNG_STEPS = 50_000
 COLLECT_ALL_STEPS = 5_000_000
@@ -180,8 +180,8 @@ class Engine(RefusingLoop):
     def _turn(self, incarnation: Incarnation) -> None:
         """Run a host until it has nothing ready or its processor is busy, then send what it wrote."""
         ready = incarnation.ready
-        cpu = incarnation.host.cpu
-        left = limit = min(TURN_STEPS_MAX, self._steps_max - self.steps)
+        cpu = incarnation.cpu
+        left = TURN_STEPS_MAX
         while ready and left and not incarnation.is_paused and not self._stopping:
             if cpu is not None and cpu.free_at > self.now:
                 break
@@ -191,7 +191,9 @@ class Engine(RefusingLoop):
             item = ready.popleft()
             if not item._cancelled:
                 item._run()
-        self.steps += limit - left
+        self.steps += TURN_STEPS_MAX - left
+        if self.steps > self._steps_max:
+            raise RunawayError(f"more than {self._steps_max} steps; virtual time is {self.now:.6f} s")
         if self.dirty:
             self._flush()
         incarnation.is_active = False
@@ -200,9 +202,7 @@ class Engine(RefusingLoop):
 
     def _continue_later(self, incarnation: Incarnation) -> None:
         """Something stopped a turn: go on when its processor is free, or after the others."""
-        if self.steps >= self._steps_max:
-            raise RunawayError(f"more than {self._steps_max} steps; virtual time is {self.now:.6f} s")
-        cpu = incarnation.host.cpu
+        cpu = incarnation.cpu
         if cpu is not None and cpu.free_at > self.now:
             incarnation.is_active = True
             self.timeline.add(cpu.free_at, incarnation.wake)

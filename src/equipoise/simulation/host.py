@@ -115,7 +115,7 @@ class Host:
         for end in dead.transports:
             end.drop()
             # What was still held up by a cut was in this machine's memory, and is gone with it.
-            for _ in range(end.peer.undelivered):
+            for _ in range(min(end.peer.undelivered, len(end.peer.arriving))):
                 end.peer.arriving.pop()
             end.peer.undelivered = 0
             if not silent and not end.peer.is_finished:

@@ -32,6 +32,7 @@ class Incarnation:
     """One life of a host. The loop owns `ready` and `is_active`, the host owns the other flags."""
 
     __slots__ = (
+        "cpu",
         "host",
         "is_active",
         "is_dead",
@@ -44,6 +45,7 @@ class Incarnation:
 
     def __init__(self, host: Host, number: int) -> None:
         self.host = host
+        self.cpu = host.cpu
         self.number = number
         self.ready: deque[Runnable] = deque()
         # True while the loop has this incarnation on its list, or has a wake-up coming for it.

@@ -107,8 +107,10 @@ class Link:
     """One direction between two hosts. Changed by the network only."""
 
     __slots__ = (
+        "_draw",
         "_faults",
-        "_random",
+        "_jitter_s",
+        "_loss",
         "_rate_min",
         "_timeline",
         "cut_at",
@@ -129,7 +131,7 @@ class Link:
         self.source = source
         self.target = target
         self._timeline = timeline
-        self._random = random
+        self._draw = random.random
         self._faults = faults
         # When the link was cut, or None while it works.
         self.cut_at: float | None = None
@@ -143,6 +145,8 @@ class Link:
         former = self.pipes
         self.spec = spec
         self.latency_s = spec.latency_s
+        self._jitter_s = spec.jitter_s
+        self._loss = spec.loss
         pipes = [] if self.source.nic_out is None else [self.source.nic_out]
         if spec.bandwidth_bytes_per_s is not None:
             pipes.append(Pipe(spec.bandwidth_bytes_per_s, spec.queue_bytes_max, self._timeline.add))
@@ -179,11 +183,11 @@ class Link:
             at = pipe.carry(first_at, at, size)
             first_at = at - size / pipe.rate
         at += self.latency_s
-        spec = self.spec
-        if spec.jitter_s:
-            at += spec.jitter_s * self._random.random()
-        if spec.loss:
-            at += self._loss_delay_s(size)
+        if self._jitter_s:
+            at += self._jitter_s * self._draw()
+        # Good to a thousandth below 5 % and without `pow`, whose last digit is the platform's.
+        if self._loss and self._draw() < self._loss * (size // PACKET_BYTES + 1):
+            at += self._loss_delay_s()
         return at
 
     def spread_s(self, size: int) -> float:
@@ -202,14 +206,11 @@ class Link:
             timeout_s = min(2 * timeout_s, RETRANSMIT_S_MAX)
         return retry_at - now
 
-    def _loss_delay_s(self, size: int) -> float:
-        packets = size // PACKET_BYTES + 1
-        # Good to a thousandth below 5 % and without `pow`, whose last digit is the platform's.
-        if self._random.random() >= self.spec.loss * packets:
-            return 0.0
+    def _loss_delay_s(self) -> float:
+        """How much later a segment comes of which a packet was lost."""
         timeout_s = max(RETRANSMIT_S_MIN, 2 * self.latency_s)
         delay_s = timeout_s
-        while self._random.random() < self.spec.loss and timeout_s < RETRANSMIT_S_MAX:
+        while self._draw() < self._loss and timeout_s < RETRANSMIT_S_MAX:
             timeout_s *= 2
             delay_s += timeout_s
         self._faults["loss"] += 1

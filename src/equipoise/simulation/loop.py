@@ -28,9 +28,6 @@ TASKS_NAMED_MAX = 20
 class SimulatedLoop(SocketCalls):
     """Owned by a `Simulation`, which sets `network` and `outside` before anything is called."""
 
-    # Where code belongs that names no host.
-    outside: Incarnation
-
     def __init__(
         self,
         seed: int,

@@ -81,7 +81,7 @@ class Network:
 
     def connect(self, factory: Callable[[], asyncio.BaseProtocol], address: tuple[str, int]) -> Handshake:
         """Begin to connect from the current host."""
-        caller = HERE.get()
+        caller = HERE.get(self.loop.outside)
         if address[0].startswith("127.") or address[0] == "0.0.0.0":
             target = caller.host
         elif address[0] in self._by_address:

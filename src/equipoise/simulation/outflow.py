@@ -143,7 +143,7 @@ class Outflow(asyncio.Transport):
             self.loop.dirty.append(self)
         self._outgoing.append(data)
         self._outgoing_bytes += len(data)
-        cpu = self.incarnation.host.cpu
+        cpu = self.incarnation.cpu
         if cpu is not None:
             cpu.charge_written(data)
             self._departs_at = cpu.free_at

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from equipoise.errors import SimulationError
 from equipoise.simulation.engine import Engine
-from equipoise.simulation.incarnation import HERE
+from equipoise.simulation.incarnation import HERE, Incarnation
 from equipoise.simulation.server import SimulatedServer
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class SocketCalls(Engine):
     """The part of the loop that opens and accepts connections."""
 
     network: Network
+    # Where code belongs that names no host.
+    outside: Incarnation
 
     async def getaddrinfo(  # type: ignore[override]  # results are IPv4 only
         self,
@@ -82,7 +84,7 @@ class SocketCalls(Engine):
     ) -> SimulatedServer:
         _refuse_special(ssl, sock)
         names = [host] if host is None or isinstance(host, str) else list(host)
-        incarnation = HERE.get()
+        incarnation = HERE.get(self.outside)
         bound = [self._bind(name, port or 0) for name in names]
         server = SimulatedServer(
             cast("SimulatedLoop", self), incarnation, bound, factory=protocol_factory, context=copy_context()
@@ -94,7 +96,7 @@ class SocketCalls(Engine):
 
     def _bind(self, name: str | None, port: int) -> tuple[str, int]:
         """Find a free address of the current host."""
-        incarnation = HERE.get()
+        incarnation = HERE.get(self.outside)
         address = self.network.resolve(name, is_passive=True)
         if address not in ("0.0.0.0", incarnation.host.address) and not address.startswith("127."):
             raise OSError(errno.EADDRNOTAVAIL, f"error while attempting to bind on address {(address, port)}")

@@ -139,7 +139,7 @@ class SimulatedTransport(Outflow):
         if self.is_closing_flag:
             self._refuse()
             return
-        cpu = self.incarnation.host.cpu
+        cpu = self.incarnation.cpu
         if cpu is not None:
             cpu.charge_received(data)
         loop.trace.events.extend((loop.now, 4, self.number, -1, size))

@@ -241,3 +241,21 @@ def test_a_reset_reaches_a_protocol_that_has_paused_reading() -> None:
 
     with Simulation() as sim:
         sim.run(main(sim))
+
+
+def test_a_crash_after_a_reset_behind_a_cut_is_survived() -> None:
+    async def main(sim: Simulation) -> None:
+        near, far = await join(sim.host("a"), sim.host("b"))
+        near.transport.write(b"under way")
+        await asyncio.sleep(0.0001)
+        sim.cut("a", "b")
+        sim.reset_connections("a", "b")
+        await asyncio.sleep(1)
+        sim.host("a").crash()
+        sim.heal("a", "b")
+        await asyncio.sleep(5)
+        assert isinstance(far.error, ConnectionResetError)
+
+    for seed in range(10):
+        with Simulation(seed) as sim:
+            sim.run(main(sim))

@@ -269,3 +269,15 @@ def test_loopback_reaches_only_the_same_host() -> None:
 
     with Simulation() as sim:
         sim.run(main(sim))
+
+
+def test_a_program_started_outside_all_hosts_belongs_to_the_observer() -> None:
+    async def program(sim: Simulation) -> Sink:
+        await asyncio.get_running_loop().create_server(Sink, "0.0.0.0", 7000)
+        return await dial("observer")
+
+    with Simulation() as sim:
+        task = sim.loop.create_task(program(sim))
+        sim.run(_settle(1))
+        address = sim.observer.address
+        assert task.result().transport.get_extra_info("peername") == (address, 7000)

@@ -141,6 +141,25 @@ def test_a_program_that_spins_meets_the_cap_on_steps_though_time_stands_still() 
         assert sim.now == 0
 
 
+def test_hosts_that_keep_each_other_busy_meet_the_cap_on_steps_too() -> None:
+    async def main(sim: Simulation) -> None:
+        events = {name: asyncio.Event() for name in "ab"}
+
+        async def bounce(mine: asyncio.Event, other: asyncio.Event) -> None:
+            while True:
+                await mine.wait()
+                mine.clear()
+                other.set()
+
+        sim.host("a").spawn(bounce(events["a"], events["b"]))
+        sim.host("b").spawn(bounce(events["b"], events["a"]))
+        events["a"].set()
+        await _forever()
+
+    with Simulation(steps_max=10_000) as sim, pytest.raises(RunawayError):
+        sim.run(main(sim))
+
+
 def test_a_spinning_host_lets_the_others_go_on() -> None:
     async def main() -> None:
         done = asyncio.Event()
