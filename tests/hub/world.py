@@ -40,10 +40,13 @@ class FakeShell:
         self._order = count()
         self._memory_bytes = memory_bytes
         self.wall_ahead_s = 1.7e9
+        # How much time passes whenever somebody looks at the clock, so that work takes time.
+        self.tick_s = 0.0
         # Checks asked for and not yet done: (encoded secret, password, what to call).
         self.checks: list[tuple[str, bytes, Callable[[bool], None]]] = []
 
     def now(self) -> float:
+        self._now += self.tick_s
         return self._now
 
     def wall_time(self) -> float:
@@ -67,10 +70,11 @@ class FakeShell:
         """Let time pass and run what falls due, in order."""
         until = self._now + delay_s
         while self._timers and self._timers[0][0] <= until:
-            self._now, _, timer, callback, args = heapq.heappop(self._timers)
+            due_at, _, timer, callback, args = heapq.heappop(self._timers)
+            self._now = max(self._now, due_at)
             if not timer.is_cancelled:
                 callback(*args)
-        self._now = until
+        self._now = max(self._now, until)
 
     @property
     def timers_pending(self) -> int:
@@ -90,9 +94,12 @@ class FakeWire:
         self.is_closing = False
         self._is_gone = False
         self._is_full = False
+        self._is_told = False
 
     def write(self, data: bytes, /) -> None:
-        assert not self._is_gone, "written to after it was gone"
+        assert not self._is_told, "written to after the hub was told that it is gone"
+        if self._is_gone:
+            return
         (self.buffer if self.is_stuck or self.buffer else self.sent).extend(data)
         if len(self.buffer) > HIGH_WATER_BYTES and not self._is_full:
             self._is_full = True
@@ -142,7 +149,11 @@ class FakeWire:
         """As with real transports, the loss is told later."""
         if not self._is_gone:
             self._is_gone = True
-            self._core.shell.call_later(0, self._core.lost, self._session)
+            self._core.shell.call_later(0, self._tell)
+
+    def _tell(self) -> None:
+        self._is_told = True
+        self._core.lost(self._session)
 
 
 class FakeClient:

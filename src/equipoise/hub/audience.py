@@ -52,7 +52,7 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
         session: [(session.proto, kind, None) for kind in kinds] for session, kinds in topic.members.items()
     }
     if not topic.is_shard:
-        for pattern in index.patterns_of(topic.name):
+        for pattern in index.patterns.matching(topic.name):
             for session, kinds in pattern.members.items():
                 # The pattern was allowed as a whole; this holds even if that judgement were wrong.
                 if session.may(Action.SUBSCRIBE, topic.name):

@@ -16,7 +16,7 @@ from equipoise.hub.audience import Audience, compile_audience
 from equipoise.hub.backlog import Backlogs, Timer
 from equipoise.hub.commands import COMMANDS, KEY_COMMANDS, CommandSpec
 from equipoise.hub.commands.spec import full_name
-from equipoise.hub.denial import denial
+from equipoise.hub.denial import denial, too_long
 from equipoise.hub.session import LINGER_S, NO_WIRE, Deferred, Session, Wire, discard
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.stats import Stats
@@ -70,6 +70,8 @@ class HubCore:
         self.links: dict[bytes, Session] = {}
         self._last_id = 0
         self.started_at = shell.now()
+        # Where the hub listens, once it does.
+        self.port = settings.port
         # A restart under the same name is a new hub: its epochs lie above those of its former life.
         self.incarnation = int(shell.wall_time() * 1_000_000)
         self._last_epoch = self.incarnation
@@ -81,7 +83,6 @@ class HubCore:
         self.input_bytes_max = self.limits.input_bytes_max
         self._request_limits = self.limits.of_requests(is_authenticated=True)
         self._stranger_limits = self.limits.of_requests(is_authenticated=False)
-        self._sweep_at = 0
         self._sweep_timer: Timer | None = None
 
     def request_limits(self, *, is_authenticated: bool) -> RequestLimits:
@@ -199,20 +200,21 @@ class HubCore:
         self.stats.commands += 1
         spec = COMMANDS.get(command[0]) or COMMANDS.get(command[0].lower())
         if spec is None:
-            return self._refuse(session, unknown_command(command))
+            return self.refuse(unknown_command(command))
         session.command = spec.name
         problem = self._objection(session, spec, command)
         if problem is not None:
-            return self._refuse(session, problem)
+            return self.refuse(problem)
         reply = spec.run(self, session, command)
         if type(reply) is str:
-            return self._refuse(session, reply)
+            return self.refuse(reply)
         return reply  # type: ignore[return-value]  # a handler's str is an error text, dealt with above
 
-    def _refuse(self, session: Session, text: str) -> bytes:
-        self.stats.errors += 1
+    def refuse(self, text: str, *, times: int = 1) -> bytes:
+        """The error reply, and how often it is given counted."""
+        self.stats.errors += times
         if text.startswith("NOPERM"):
-            self.stats.denied += 1
+            self.stats.denied += times
         return error(text)
 
     def _objection(self, session: Session, spec: CommandSpec, command: Command) -> str | None:
@@ -237,13 +239,13 @@ class HubCore:
         if self.users.is_open:
             if topic is not None:
                 return topic
-        elif not session.may(Action.PUBLISH, name):
+        elif len(name) <= self.limits.topic_bytes_max and not session.may(Action.PUBLISH, name):
             return denial(session, Action.PUBLISH, name)
         return topic or self.new_topic(session, name)
 
     def new_topic(self, session: Session, name: bytes, *, is_shard: bool = False) -> Topic | str:
         if len(name) > self.limits.topic_bytes_max:
-            return f"ERR topic name longer than {self.limits.topic_bytes_max} bytes (topic_bytes_max)"
+            return too_long(self)
         if not session.may(Action.CREATE, name):
             return denial(session, Action.CREATE, name)
         topic = self.index.create(name, is_shard=is_shard)
@@ -333,8 +335,7 @@ class HubCore:
 
     def _sweep(self) -> None:
         self._sweep_timer = None
-        self._sweep_at = self.index.sweep(self._sweep_at, SWEEP_SLICE)
-        if self._sweep_at:
+        if self.index.sweep(SWEEP_SLICE):
             self._sweep_timer = self.shell.call_later(0, self._sweep)
         elif self.index.topics:
             self._schedule_sweep()

@@ -13,23 +13,27 @@ from equipoise.hub.commands.connection import REDIS_VERSION
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.session import Session
+    from equipoise.hub.topics import Totals
 
 # Topics with cuts that INFO lists, the worst first; the rest is in the sums.
 TOPICS_SHOWN_MAX = 64
 
 
-def render_info(core: HubCore, session: Session, wanted: set[str]) -> str:
+def render_info(core: HubCore, session: Session, wanted: set[str], totals: Totals) -> str:
     parts = []
     for name, facts_of in SECTIONS.items():
         if name in wanted:
-            lines = [f"# {name.capitalize()}", *(f"{key}:{fact}" for key, fact in facts_of(core).items())]
+            lines = [
+                f"# {name.capitalize()}",
+                *(f"{key}:{fact}" for key, fact in facts_of(core, totals).items()),
+            ]
             if name == "equipoise":
                 lines += _topic_lines(core, session)
             parts.append("\r\n".join(lines) + "\r\n")
     return "\r\n".join(parts)
 
 
-def _server(core: HubCore) -> dict[str, object]:
+def _server(core: HubCore, totals: Totals) -> dict[str, object]:
     uptime_s = int(core.now() - core.started_at)
     return {
         "redis_version": REDIS_VERSION,
@@ -39,14 +43,14 @@ def _server(core: HubCore) -> dict[str, object]:
         "arch_bits": 64,
         "process_id": os.getpid(),
         "run_id": f"{core.incarnation:040x}",
-        "tcp_port": core.settings.port,
+        "tcp_port": core.port,
         "server_time_usec": int(core.shell.wall_time() * 1_000_000),
         "uptime_in_seconds": uptime_s,
         "uptime_in_days": uptime_s // 86_400,
     }
 
 
-def _clients(core: HubCore) -> dict[str, object]:
+def _clients(core: HubCore, totals: Totals) -> dict[str, object]:
     return {
         "connected_clients": len(core.sessions),
         "maxclients": core.limits.connections_max,
@@ -55,7 +59,7 @@ def _clients(core: HubCore) -> dict[str, object]:
     }
 
 
-def _memory(core: HubCore) -> dict[str, object]:
+def _memory(core: HubCore, totals: Totals) -> dict[str, object]:
     resident_bytes = core.shell.resident_bytes()
     return {
         "used_memory": resident_bytes,
@@ -67,14 +71,13 @@ def _memory(core: HubCore) -> dict[str, object]:
     }
 
 
-def _persistence(core: HubCore) -> dict[str, object]:
+def _persistence(core: HubCore, totals: Totals) -> dict[str, object]:
     """ioredis asks this before it is ready."""
     return {"loading": 0, "rdb_changes_since_last_save": 0, "aof_enabled": 0}
 
 
-def _stats(core: HubCore) -> dict[str, object]:
+def _stats(core: HubCore, totals: Totals) -> dict[str, object]:
     stats, index = core.stats, core.index
-    totals = index.totals()
     return {
         "total_connections_received": stats.connections,
         "total_commands_processed": stats.commands,
@@ -84,14 +87,14 @@ def _stats(core: HubCore) -> dict[str, object]:
         "total_error_replies": stats.errors,
         "acl_access_denied_auth": stats.logins_failed,
         "acl_access_denied_channel": stats.denied,
-        "pubsub_channels": sum(1 for topic in index.topics.values() if topic.members),
+        "pubsub_channels": index.heard,
         "pubsub_patterns": len(index.patterns),
         "pubsubshard_channels": len(index.shards),
     }
 
 
-def _equipoise(core: HubCore) -> dict[str, object]:
-    stats, backlogs, totals = core.stats, core.backlogs, core.index.totals()
+def _equipoise(core: HubCore, totals: Totals) -> dict[str, object]:
+    stats, backlogs = core.stats, core.backlogs
     return {
         "hub": core.settings.name,
         "incarnation": core.incarnation,
@@ -133,3 +136,5 @@ SECTIONS = {
     "stats": _stats,
     "equipoise": _equipoise,
 }
+# The sections for which all topics have to be added up.
+COUNTING = frozenset(("stats", "equipoise"))

@@ -73,7 +73,7 @@ class Hub:
         logins = Logins(executor, self._rng.randbytes(32))
         self._core = HubCore(settings, self._users, LoopShell(loop, self._wall_clock, logins))
         plain = await self._listen(loop, settings.port, None)
-        self.port = plain.sockets[0].getsockname()[1]
+        self.port = self.core.port = plain.sockets[0].getsockname()[1]
         if settings.tls.port is not None:
             tls = await self._listen(loop, settings.tls.port, tls_context(settings.tls))
             self.tls_port = tls.sockets[0].getsockname()[1]

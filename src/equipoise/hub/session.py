@@ -20,7 +20,8 @@ from equipoise.resp.replies import error, integer
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
     from equipoise.hub.core import HubCore
-    from equipoise.hub.topics import Pattern, Topic
+    from equipoise.hub.patterns import Pattern
+    from equipoise.hub.topics import Topic
 
 # How long a client may take to read its last replies after QUIT or a protocol error, in seconds.
 LINGER_S = 5.0
@@ -277,7 +278,9 @@ class Session:
         if sum(not audience.is_exclusive for audience in audiences) > 1:
             return None
         replies = {
-            name: error(topic) if isinstance(topic, str) else integer(core.publish(topic, runs[name]))
+            name: core.refuse(topic, times=len(runs[name]))
+            if isinstance(topic, str)
+            else integer(core.publish(topic, runs[name]))
             for name, topic in found.items()
         }
         return [replies[name] for name in topics]
@@ -301,7 +304,7 @@ class Session:
         core = self._core
         topic = core.topic_to_publish(self, name)
         if isinstance(topic, str):
-            return error(topic) * len(payloads)
+            return core.refuse(topic, times=len(payloads)) * len(payloads)
         return integer(core.publish(topic, payloads)) * len(payloads)
 
     def _execute(self, commands: list[Command]) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from equipoise.access import Action
 from equipoise.hub.denial import denial
 from equipoise.hub.kinds import Kind
-from equipoise.hub.topics import Pattern, Topic
+from equipoise.hub.patterns import Pattern
+from equipoise.hub.topics import Topic
 from equipoise.model import Glob
 from equipoise.resp.replies import bulk, integer, null, push
 
@@ -21,11 +22,14 @@ def subscribe(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -
 
     As in Redis, permissions are judged for all names before any is subscribed to.
     """
+    globs = _globs(core, names) if kind.is_pattern else {}
+    if isinstance(globs, str):
+        return globs
     problem = _objection(core, session, kind, names)
     if problem is not None:
         return problem
     for name in names:
-        target = _attach(core, session, kind, name)
+        target = _attach(core, session, kind, name, globs.get(name))
         if isinstance(target, str):
             return target
         facts = [bulk(kind.subscribed), bulk(name), integer(session.subscription_count(kind.counted_with))]
@@ -87,20 +91,41 @@ def judge_again(core: HubCore, session: Session) -> int:
     return revoked
 
 
+def _globs(core: HubCore, names: list[bytes]) -> dict[bytes, Glob] | str:
+    """The patterns compiled, or what is wrong with the first that may not be."""
+    globs: dict[bytes, Glob] = {}
+    for name in names:
+        glob = compile_pattern(core, name)
+        if isinstance(glob, str):
+            return glob
+        globs[name] = glob
+    return globs
+
+
+def compile_pattern(core: HubCore, pattern: bytes) -> Glob | str:
+    """A client's pattern, if it is within the limits: compiling and matching take time."""
+    limits = core.limits
+    if len(pattern) > limits.pattern_bytes_max:
+        return f"ERR pattern longer than {limits.pattern_bytes_max} bytes (pattern_bytes_max)"
+    known = core.index.patterns.get(pattern)
+    glob = known.glob if known is not None else Glob(pattern)
+    if glob.wildcards > limits.pattern_wildcards_max:
+        return f"ERR pattern with more than {limits.pattern_wildcards_max} wildcards (pattern_wildcards_max)"
+    return glob
+
+
 def _objection(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> str | None:
     limits = core.limits
-    for name in names:
-        if kind.is_pattern:
-            if len(name) > limits.pattern_bytes_max:
-                return f"ERR pattern longer than {limits.pattern_bytes_max} bytes (pattern_bytes_max)"
-            if Glob(name).wildcards > limits.pattern_wildcards_max:
-                most = limits.pattern_wildcards_max
-                return f"ERR pattern with more than {most} wildcards (pattern_wildcards_max)"
-        if not _may_subscribe(session, kind, name):
-            return denial(session, Action.SUBSCRIBE, name)
-    held = sum(map(len, (session.subscriptions or {}).values()))
-    if held + len(names) > limits.subscriptions_max:
+    subscriptions = session.subscriptions or {}
+    held = sum(map(len, subscriptions.values()))
+    new = len(set(names).difference(subscriptions.get(kind, ())))
+    if held + new > limits.subscriptions_max:
         return f"ERR more than {limits.subscriptions_max} subscriptions on one connection (subscriptions_max)"
+    for name in names:
+        # Longer ones do not exist and cannot be made; matching them with grants would take long.
+        is_possible = kind.is_pattern or len(name) <= limits.topic_bytes_max
+        if is_possible and not _may_subscribe(session, kind, name):
+            return denial(session, Action.SUBSCRIBE, name)
     return None
 
 
@@ -112,7 +137,9 @@ def _may_subscribe(session: Session, kind: Kind, name: bytes) -> bool:
     )
 
 
-def _attach(core: HubCore, session: Session, kind: Kind, name: bytes) -> Topic | Pattern | str:
+def _attach(
+    core: HubCore, session: Session, kind: Kind, name: bytes, glob: Glob | None
+) -> Topic | Pattern | str:
     if session.subscriptions is None:
         session.subscriptions = {}
     held = session.subscriptions.setdefault(kind, {})
@@ -120,8 +147,8 @@ def _attach(core: HubCore, session: Session, kind: Kind, name: bytes) -> Topic |
     if known is not None:
         return known
     target: Topic | Pattern
-    if kind.is_pattern:
-        target = core.index.add_pattern_member(name, session, kind)
+    if glob is not None:
+        target = core.index.add_pattern_member(glob, session, kind)
     else:
         topic = core.index.find(name, is_shard=kind.is_shard) or core.new_topic(
             session, name, is_shard=kind.is_shard
@@ -152,7 +179,6 @@ def _detach(core: HubCore, session: Session, kind: Kind, name: bytes) -> None:
         core.index.remove_pattern_member(target, session, kind)
     elif target is not None:
         core.index.remove_member(target, session, kind)
-        core.index.release(target)
 
 
 def _push_unsubscribed(session: Session, kind: Kind, name: bytes) -> None:

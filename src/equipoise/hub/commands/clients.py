@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.connection import is_client_name
 from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.kinds import Kind
 from equipoise.hub.session import Replies
+from equipoise.hub.turns import by_turns
 from equipoise.resp.replies import OK, bulk, integer, null, verbatim
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
+    from equipoise.hub.session import Deferred, Session
 
 _BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 _OPERATORS_ONLY = "NOPERM only a user with operate = [\"*\"] may use '{}'"
@@ -54,7 +55,7 @@ def info(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     return verbatim(describe(core, session) + "\n", session.proto)
 
 
-def list_(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+def list_(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
     if not session.is_operator:
         return _OPERATORS_ONLY.format("client|list")
     chosen = list(core.sessions.values())
@@ -70,7 +71,14 @@ def list_(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
         chosen = [core.sessions[n] for n in numbers if n in core.sessions]
     elif len(command) > 2:
         return "ERR syntax error"
-    return verbatim("".join(describe(core, other) + "\n" for other in chosen), session.proto)
+    lines: list[str] = []
+
+    def steps() -> Iterator[None]:
+        for other in chosen:
+            lines.append(describe(core, other) + "\n")
+            yield
+
+    return by_turns(core, session, steps(), lambda: verbatim("".join(lines), session.proto))
 
 
 def no_evict(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:

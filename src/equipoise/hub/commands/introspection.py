@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.spec import CommandSpec, Handler, text_of
-from equipoise.hub.info import SECTIONS, render_info
-from equipoise.model import Glob
+from equipoise.hub.info import COUNTING, SECTIONS, render_info
+from equipoise.hub.subscribing import compile_pattern
+from equipoise.hub.topics import Totals
+from equipoise.hub.turns import by_turns
 from equipoise.resp.replies import (
     array,
     bulk,
@@ -22,19 +24,30 @@ from equipoise.resp.replies import (
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
+    from equipoise.hub.session import Deferred, Session
 
 _EVERY_SECTION = frozenset(("all", "default", "everything"))
 
 
-def info(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+def info(core: HubCore, session: Session, command: list[bytes]) -> bytes | Deferred:
     wanted = {text_of(argument).lower() for argument in command[1:]}
     if not wanted or wanted & _EVERY_SECTION:
         wanted = set(SECTIONS)
-    return verbatim(render_info(core, session, wanted), session.proto)
+    totals = Totals()
+
+    def steps() -> Iterator[None]:
+        nonlocal totals
+        for sums in core.index.totals():
+            totals = sums
+            yield
+
+    def reply() -> bytes:
+        return verbatim(render_info(core, session, wanted, totals), session.proto)
+
+    return by_turns(core, session, steps() if wanted & COUNTING else iter(()), reply)
 
 
-def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     """What clients ask at connect, with the values that fit a server without data."""
     limits = core.limits
     known = {
@@ -46,7 +59,7 @@ def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes:
         "maxmemory": "0",
         "maxmemory-policy": "noeviction",
         "notify-keyspace-events": "",
-        "port": str(core.settings.port),
+        "port": str(core.port),
         "proto-max-bulk-len": str(limits.payload_bytes_max),
         "save": "",
         "tcp-keepalive": str(limits.keepalive_s),
@@ -54,7 +67,9 @@ def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     }
     found: dict[str, bytes] = {}
     for argument in command[2:]:
-        glob = Glob(argument.lower())
+        glob = compile_pattern(core, argument.lower())
+        if isinstance(glob, str):
+            return glob
         for name in known:
             if glob.matches(name.encode()):
                 # A name that is asked for plainly is told as it was spelled, as in Redis.

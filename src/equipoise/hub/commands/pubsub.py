@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.commands.spec import Handler, text_of
-from equipoise.hub.denial import denial
+from equipoise.hub.denial import denial, too_long
 from equipoise.hub.kinds import Kind
-from equipoise.hub.subscribing import subscribe, unsubscribe
-from equipoise.model import Glob
+from equipoise.hub.subscribing import compile_pattern, subscribe, unsubscribe
+from equipoise.hub.turns import by_turns
 from equipoise.resp.replies import array, bulk, integer
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
+    from equipoise.hub.session import Deferred, Session
     from equipoise.hub.topics import Topic
+
+# Topics looked at in one step of a listing: a millisecond for a user with many grants.
+LISTED_AT_ONCE = 64
 
 _NEEDS_RESP3 = "ERR EQ commands need RESP3: send HELLO 3 first"
 
@@ -51,6 +55,8 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
 
 def spublish(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     name = command[1]
+    if len(name) > core.limits.topic_bytes_max:
+        return too_long(core)
     if not session.may(Action.PUBLISH, name):
         return denial(session, Action.PUBLISH, name)
     topic = core.index.find(name, is_shard=True)
@@ -60,12 +66,12 @@ def spublish(core: HubCore, session: Session, command: list[bytes]) -> bytes | s
     return integer(core.publish(topic, (command[2],)))
 
 
-def channels(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    return _channels(core.index.topics, session, command)
+def channels(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    return _channels(core, core.index.topics, session, command)
 
 
-def shardchannels(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    return _channels(core.index.shards, session, command)
+def shardchannels(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    return _channels(core, core.index.shards, session, command)
 
 
 def numsub(core: HubCore, session: Session, command: list[bytes]) -> bytes:
@@ -80,20 +86,28 @@ def numpat(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     return integer(len(core.index.patterns))
 
 
-def _channels(topics: dict[bytes, Topic], session: Session, command: list[bytes]) -> bytes | str:
+def _channels(
+    core: HubCore, topics: dict[bytes, Topic], session: Session, command: list[bytes]
+) -> bytes | str | Deferred:
     """Topics with subscribers. A listing shows nobody what it may not use."""
     if len(command) > 3:
         word = text_of(command[1])
         return f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP."
-    glob = Glob(command[2]) if len(command) == 3 else None
-    return array(
-        bulk(name)
-        for name, topic in topics.items()
-        if topic.members
-        and (glob is None or glob.matches(name))
-        and (glob is not None or not name.startswith(b"$"))
-        and is_visible(session, name)
-    )
+    glob = compile_pattern(core, command[2] if len(command) == 3 else b"*")
+    if isinstance(glob, str):
+        return glob
+    listed: list[bytes] = []
+    is_empty_listed = len(command) == 2
+
+    def steps() -> Iterator[None]:
+        for i, (name, topic) in enumerate(list(topics.items())):
+            is_matched = glob.matches(name) or (is_empty_listed and not name)
+            if topic.members and is_matched and is_visible(session, name):
+                listed.append(bulk(name))
+            if not i % LISTED_AT_ONCE:
+                yield
+
+    return by_turns(core, session, steps(), lambda: array(listed))
 
 
 def _numsub(topics: dict[bytes, Topic], session: Session, command: list[bytes]) -> bytes:

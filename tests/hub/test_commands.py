@@ -1,0 +1,102 @@
+"""Commands: what they may cost, and what they tell to whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.hub.settings import Limits
+from hub.world import Error, World, pipeline, request
+
+
+@pytest.mark.parametrize("setter", ["CLIENT SETNAME", "CLIENT SETINFO lib-name", "CLIENT SETINFO lib-ver"])
+def test_names_that_a_client_gives_itself_are_short(setter: str) -> None:
+    client = World().client()
+    assert client.do(*setter.split(), "x" * 256) == b"OK"
+    assert isinstance(client.do(*setter.split(), "x" * 257), Error)
+    assert isinstance(client.do(*setter.split(), "a b"), Error)
+
+
+def test_hello_takes_no_longer_name() -> None:
+    assert isinstance(World().client().do("HELLO", "3", "SETNAME", "x" * 257), Error)
+
+
+def test_an_unknown_command_is_quoted_in_part() -> None:
+    client = World().client()
+    reply = client.do("x" * 100_000, *["y" * 1_000] * 100)
+    assert isinstance(reply, Error)
+    assert len(reply) < 500
+
+
+def test_commands_for_keys_say_that_there_are_none() -> None:
+    reply = World().client().do("GET", "key")
+    assert reply == Error(
+        "ERR 'GET' works on keys and values, and this is a pub/sub hub that keeps none; use SUBSCRIBE, PUBLISH "
+        "and their kin here, and a Redis server for data"
+    )
+
+
+def test_killing_by_filter_ends_the_others_at_once() -> None:
+    world = World()
+    operator, normal, subscriber = world.client(), world.client(), world.client()
+    subscriber.do("SUBSCRIBE", "t")
+    assert operator.do("CLIENT", "KILL", "TYPE", "pubsub") == 1
+    assert subscriber.wire.is_gone()
+    assert operator.do("CLIENT", "KILL", "ID", str(normal.session.id), "SKIPME", "yes") == 1
+    assert operator.do("CLIENT", "KILL", "TYPE", "normal") == 0
+    assert operator.is_connected()
+
+
+def test_killing_oneself_by_address_answers_first() -> None:
+    world = World()
+    client = world.client()
+    client.send_raw(request("CLIENT", "KILL", client.session.address) + request("PING"))
+    assert client.read() == [b"OK"]
+    assert client.wire.is_gone()
+
+
+def test_a_link_is_one_connection_the_latest() -> None:
+    world = World()
+    first, second = world.client(3), world.client(3)
+    link = "0123456789abcdef"
+    assert first.do("EQ.LINK", link) == b"OK"
+    assert second.do("EQ.LINK", link) == b"OK"
+    assert first.wire.is_gone()
+    world.advance()
+    assert second.do("EQ.LINK", link) == b"OK"
+    assert second.is_connected()
+    second.wire.abort()
+    world.advance()
+    assert world.core.links == {}
+
+
+@pytest.mark.parametrize("name", ["x" * 15, "x" * 65])
+def test_a_link_has_a_name_that_cannot_be_guessed_nor_fill_memory(name: str) -> None:
+    assert isinstance(World().client(3).do("EQ.LINK", name), Error)
+
+
+def test_a_run_of_refused_publishes_counts_its_errors() -> None:
+    world = World(limits=Limits(topic_bytes_max=16))
+    client = world.client()
+    client.send_raw(pipeline(["PUBLISH", "n" * 17, "x"] for _ in range(5)))
+    assert len(client.read()) == 5
+    assert world.info("total_error_replies") == "5"
+
+
+def test_info_shows_the_port_that_was_taken() -> None:
+    world = World()
+    world.core.port = 12_345
+    assert world.info("tcp_port") == "12345"
+    assert world.client().do("CONFIG", "GET", "port") == [b"port", b"12345"]
+
+
+def test_info_counts_what_happened() -> None:
+    world = World()
+    subscriber, publisher = world.client(), world.client()
+    subscriber.do("SUBSCRIBE", "t")
+    publisher.send_raw(pipeline(["PUBLISH", "t", "x"] for _ in range(3)))
+    assert world.info("published") == "3"
+    assert world.info("delivered") == "3"
+    assert world.info("pubsub_channels") == "1"
+    assert world.info("pubsub_clients") == "1"
+    subscriber.send("UNSUBSCRIBE")
+    assert world.info("pubsub_channels") == "0"

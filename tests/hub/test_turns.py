@@ -1,0 +1,141 @@
+"""Fairness: no client's commands keep the loop for long, and their replies stay in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.hub.settings import Limits
+from hub.world import Error, FakeClient, World, pipeline, request
+
+# With the clock advancing by this much at each look, work takes time as it would for a real hub.
+TICK_S = 0.002
+
+
+def slow_world(topics: int = 0) -> World:
+    world = World()
+    listener = world.client()
+    for start in range(0, topics, 500):
+        listener.send("SUBSCRIBE", *(f"topic{i}" for i in range(start, min(start + 500, topics))))
+    world.shell.tick_s = TICK_S
+    return world
+
+
+def settle(world: World, client: FakeClient) -> int:
+    """Let the client's commands run to their end; how many turns it took."""
+    turns = 0
+    while not client.wire.is_reading and not client.wire.is_gone():
+        turns += 1
+        assert turns < 10_000
+        world.advance(0.0)
+    return turns
+
+
+def test_a_long_pipeline_gives_way_and_loses_nothing() -> None:
+    world = slow_world()
+    client = world.client()
+    client.send_raw(pipeline(["ECHO", str(i)] for i in range(1_000)))
+    first = client.read()
+    assert 0 < len(first) < 1_000
+    assert not client.wire.is_reading
+    assert settle(world, client) > 3
+    assert first + client.read() == [b"%d" % i for i in range(1_000)]
+
+
+def test_others_are_served_between_the_turns_of_a_long_pipeline() -> None:
+    world = slow_world()
+    greedy, modest = world.client(), world.client()
+    greedy.send_raw(pipeline(["ECHO", "x"] for _ in range(1_000)))
+    assert not greedy.wire.is_reading
+    assert modest.do("PING") == b"PONG"
+    settle(world, greedy)
+    assert len(greedy.read()) == 1_000
+
+
+def test_what_arrives_while_a_pipeline_waits_for_its_turn_comes_after_it() -> None:
+    world = slow_world()
+    client = world.client()
+    client.send_raw(pipeline(["ECHO", str(i)] for i in range(200)))
+    client.session.receive(request("ECHO", "200"))
+    client.session.receive(pipeline(["PUBLISH", "t", "x"] for _ in range(5)))
+    settle(world, client)
+    assert client.read() == [*(b"%d" % i for i in range(201)), 0, 0, 0, 0, 0]
+
+
+def test_a_client_that_keeps_sending_though_it_is_not_read_from_is_cut() -> None:
+    world = World(limits=Limits(payload_bytes_max=1_024, input_slack_bytes=1_024))
+    world.shell.tick_s = TICK_S
+    client = world.client()
+    client.send_raw(pipeline(["ECHO", "x"] for _ in range(200)))
+    for _ in range(10):
+        client.send_raw(b"x" * 500)
+    assert client.wire.is_gone()
+
+
+def test_a_client_that_goes_while_it_waits_for_its_turn_is_left_alone() -> None:
+    world = slow_world()
+    client = world.client()
+    client.send_raw(pipeline(["ECHO", "x"] for _ in range(1_000)))
+    client.wire.abort()
+    world.advance(1)
+    assert not client.is_connected()
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b"PING\r\n", b"\r\n", b"\n", b"*0\r\n", b'"' + b"a" * 1_000 + b'"\r\n', b"*1\r\n$6\r\n*12345\r\n"],
+)
+def test_slow_spellings_give_way_too(unit: bytes) -> None:
+    world = slow_world()
+    client = world.client()
+    client.send_raw(unit * (200_000 // len(unit)) + request("ECHO", "last"))
+    assert not client.wire.is_reading
+    settle(world, client)
+    assert client.read()[-1] == b"last"
+
+
+def test_an_error_far_behind_in_a_long_chunk_is_told() -> None:
+    world = slow_world()
+    client = world.client()
+    client.send_raw(b"\r\n" * 60_000 + b"*1\r\n:5\r\n")
+    settle(world, client)
+    assert client.read() == [Error("ERR Protocol error: expected '$', got ':'")]
+
+
+@pytest.mark.parametrize("command", ["PUBSUB CHANNELS", "PUBSUB CHANNELS topic*", "INFO", "CLIENT LIST"])
+def test_long_listings_give_way_and_stay_in_order(command: str) -> None:
+    world = slow_world(topics=5_000)
+    others = [world.client() for _ in range(100)]
+    client = world.client()
+    client.send_raw(request(*command.split()) + request("ECHO", "after"))
+    assert not client.wire.is_reading
+    settle(world, client)
+    listing, after = client.read()
+    assert after == b"after"
+    if command.startswith("PUBSUB"):
+        assert sorted(listing) == sorted(b"topic%d" % i for i in range(5_000))
+    elif command == "INFO":
+        assert b"pubsub_channels:5000\r\n" in listing
+    else:
+        assert listing.count(b"\n") == len(others) + 2
+
+
+def test_a_listing_whose_client_has_gone_is_given_up() -> None:
+    world = slow_world(topics=2_000)
+    client = world.client()
+    client.send("PUBSUB", "CHANNELS")
+    waiting = world.shell.timers_pending
+    client.wire.abort()
+    world.advance(0.1)
+    assert world.shell.timers_pending == waiting - 1
+
+
+def test_a_topic_that_goes_while_it_is_being_listed_does_no_harm() -> None:
+    world = slow_world(topics=2_000)
+    client = world.client()
+    client.send("PUBSUB", "CHANNELS")
+    for session in list(world.core.sessions.values()):
+        if session is not client.session:
+            world.core.cut(session, "the test says so")
+    settle(world, client)
+    (listing,) = client.read()
+    assert 0 < len(listing) < 2_000
