@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -16,9 +17,11 @@ from equipoise.store import (
     SessionState,
     Store,
     StoreSettings,
+    open_store,
 )
 from support.processes import free_port
 from support.proxy import Proxy
+from support.zookeeper import shared_zookeeper
 
 # Long enough for a busy machine; a test that gets there has failed.
 PATIENCE_S = 20.0
@@ -125,6 +128,23 @@ class RemoteWorld(NetworkWorld):
 
     async def _connect(self, port: int, settings: StoreSettings) -> Store:
         return await RemoteMemoryStore("127.0.0.1", port, settings).open()
+
+
+class ZooKeeperWorld(NetworkWorld):
+    """Every world has a root of its own in one server that all tests share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._root = f"/{uuid.uuid4().hex}"
+
+    async def _enter(self) -> None:
+        self._port = shared_zookeeper().port
+
+    def _address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._port
+
+    async def _connect(self, port: int, settings: StoreSettings) -> Store:
+        return await open_store(f"zk://127.0.0.1:{port}{self._root}", settings)
 
 
 def log_states(store: Store) -> list[SessionState]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from contracts.store_worlds import MemoryWorld, RemoteWorld, World, log_states, until
+from contracts.store_worlds import MemoryWorld, RemoteWorld, World, ZooKeeperWorld, log_states, until
 from equipoise.errors import (
     BadVersionError,
     ClosedError,
@@ -19,10 +19,14 @@ from equipoise.errors import (
 )
 from equipoise.store import SessionState, Store, WatchKind
 from equipoise.store.paths import NODE_BYTES_MAX
+from support.zookeeper import require_zookeeper, shared_zookeeper
 
 
-@pytest.fixture(params=[MemoryWorld, RemoteWorld])
+@pytest.fixture(params=[MemoryWorld, RemoteWorld, pytest.param(ZooKeeperWorld, marks=pytest.mark.needs_java)])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    if request.param is ZooKeeperWorld:
+        require_zookeeper()
+        shared_zookeeper()
     yield request.param()
 
 

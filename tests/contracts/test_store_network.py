@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from contracts.store_worlds import NetworkWorld, RemoteWorld, log_states, until
+from contracts.store_worlds import NetworkWorld, RemoteWorld, ZooKeeperWorld, log_states, until
 from equipoise.errors import (
     BadVersionError,
     NodeExistsError,
@@ -15,10 +15,14 @@ from equipoise.errors import (
     StoreUnavailableError,
 )
 from equipoise.store import SessionState, Store, StoreSettings
+from support.zookeeper import require_zookeeper, shared_zookeeper
 
 
-@pytest.fixture(params=[RemoteWorld])
+@pytest.fixture(params=[RemoteWorld, pytest.param(ZooKeeperWorld, marks=pytest.mark.needs_java)])
 def world(request: pytest.FixtureRequest) -> Iterator[NetworkWorld]:
+    if request.param is ZooKeeperWorld:
+        require_zookeeper()
+        shared_zookeeper()
     yield request.param()
 
 

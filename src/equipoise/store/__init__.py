@@ -3,6 +3,7 @@
 from equipoise.store.contract import Node, SessionState, Store, StoreSettings, Watch, WatchKind
 from equipoise.store.memory import MemoryStore
 from equipoise.store.memory_tree import MemoryTree
+from equipoise.store.opening import open_store
 from equipoise.store.remote import RemoteMemoryStore
 from equipoise.store.server import MemoryStoreServer
 
@@ -17,4 +18,5 @@ __all__ = [
     "StoreSettings",
     "Watch",
     "WatchKind",
+    "open_store",
 ]

@@ -1,0 +1,254 @@
+"""Run a real ZooKeeper from the jars that PySpark ships, as a child of this process.
+
+Always true: the child ends with this process, even if that is killed (on Linux, by the kernel's parent-death signal);
+a directory is used by one server at a time, which a lock on it ensures that the child holds as long as it lives;
+`start` returns once the server answers.
+
+One node keeps nothing safe from the loss of its disk: it is for trying out, for tests and for small systems. An
+ensemble is run by whoever runs ZooKeeper, and given as zk://host,host,host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from equipoise.errors import SettingsError, StoreUnavailableError
+from equipoise.store.java import find_jars, find_java
+
+__all__ = ["EmbeddedSettings", "EmbeddedZooKeeper"]
+
+_MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+# A tree of 100,000 entries takes a tenth of it. C1 alone and one collector thread: it starts in half the time.
+_JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_PR_SET_PDEATHSIG = 1
+_LOG_LINES_SHOWN = 5
+
+
+class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    directory: Path
+    host: str = "127.0.0.1"
+    # 0 takes a free one.
+    port: int = 0
+    # ZooKeeper's unit of time: sessions last at least two, and end up to one late. A quarter of its usual 2 s, as
+    # all clients are near.
+    tick_ms: int = 500
+    # A JVM on a busy machine takes seconds; one that needs more than this is stuck.
+    start_timeout_s: float = 30.0
+    # Then it is killed: it has written everything it has acknowledged.
+    stop_timeout_s: float = 5.0
+
+
+class EmbeddedZooKeeper:
+    """One server process. Start it from a thread that lives as long as it shall: the kernel ends it with that."""
+
+    def __init__(self, settings: EmbeddedSettings) -> None:
+        self.settings = settings
+        # The port in use once started.
+        self.port = settings.port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.settings.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"zk://{self.address}"
+
+    @property
+    def pid(self) -> int | None:
+        """None before the start and after the end."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def log_path(self) -> Path:
+        return self.settings.directory / "zookeeper.log"
+
+    async def start(self) -> None:
+        """Raises StoreUnavailableError without Java or PySpark, SettingsError if port or directory is in use."""
+        java, jars = await asyncio.to_thread(find_java), find_jars()
+        self.port = self.port or _free_port(self.settings.host)
+        _check_port(self.settings.host, self.port)
+        directory = self.settings.directory
+        (directory / "data").mkdir(parents=True, exist_ok=True)
+        lock = _lock(directory)
+        try:
+            config = directory / "zoo.cfg"
+            config.write_text(self._config())
+            self._process = _spawn(java, jars, config, self.log_path, lock)
+        finally:
+            # The child has it now.
+            os.close(lock)
+        try:
+            await self._wait_until_it_answers()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Ask it to end, insist after a while. May be called twice."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(self.settings.stop_timeout_s):
+                await _ended(process)
+        except TimeoutError:
+            process.kill()
+        finally:
+            # At once after a kill; and if we are cancelled there is no orphan either.
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    async def wait(self) -> int:
+        """Wait for its end and return its status; negative if by a signal."""
+        assert self._process is not None, "not started"
+        return await _ended(self._process)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        try:
+            lines = self.log_path.read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return " / ".join(line.strip() for line in lines[-_LOG_LINES_SHOWN:])
+
+    def _config(self) -> str:
+        return "\n".join(
+            (
+                f"tickTime={self.settings.tick_ms}",
+                f"dataDir={(self.settings.directory / 'data').resolve()}",
+                f"clientPort={self.port}",
+                f"clientPortAddress={self.settings.host}",
+                # Sessions of any useful length, whatever the tick.
+                "maxSessionTimeout=60000",
+                # All hubs may be on one machine.
+                "maxClientCnxns=0",
+                "admin.enableServer=false",
+                "4lw.commands.whitelist=ruok",
+                "autopurge.snapRetainCount=3",
+                "autopurge.purgeInterval=1",
+                "",
+            )
+        )
+
+    async def _wait_until_it_answers(self) -> None:
+        try:
+            async with asyncio.timeout(self.settings.start_timeout_s):
+                while not await _is_ok(self.settings.host, self.port):
+                    if self._process is None or self._process.poll() is not None:
+                        raise StoreUnavailableError(
+                            f"ZooKeeper ended at once: {self.last_words() or 'no word'}"
+                        )
+                    await asyncio.sleep(0.02)
+        except TimeoutError as problem:
+            raise StoreUnavailableError(
+                f"ZooKeeper did not answer within {self.settings.start_timeout_s:g} s; see {self.log_path}"
+            ) from problem
+
+
+def _spawn(java: str, jars: list[Path], config: Path, log_path: Path, lock: int) -> subprocess.Popen[bytes]:
+    command = [java, *_JAVA_OPTIONS, "-cp", os.pathsep.join(map(str, jars)), _MAIN, str(config)]
+    with log_path.open("wb") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(lock,),
+            # An interrupt typed at the terminal is for us to pass on.
+            process_group=0,
+            preexec_fn=_dying_with_parent(),
+        )
+
+
+def _dying_with_parent() -> Callable[[], None] | None:
+    """What the child does before it becomes Java: ask the kernel to be told when its parent dies."""
+    if sys.platform != "linux":
+        return None
+    # Looked up before the fork: after it only what takes no lock is safe.
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    parent = os.getpid()
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> int:
+    # The loop's own watcher of children is another one under uvloop, and needs the main thread.
+    while (status := process.poll()) is None:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    return status
+
+
+async def _is_ok(host: str, port: int) -> bool:
+    try:
+        async with asyncio.timeout(1.0):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(b"ruok")
+                return await reader.read(4) == b"imok"
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _check_port(host: str, port: int) -> None:
+    """ZooKeeper would say it with a page of Java."""
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except (OSError, OverflowError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "no such port"
+        raise SettingsError(
+            f"cannot listen on {host}:{port}: {reason}. Choose another port, or 0 for a free one"
+        ) from (problem)
+
+
+def _lock(directory: Path) -> int:
+    """A file descriptor that holds the directory's lock."""
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as problem:
+        os.close(lock)
+        raise SettingsError(
+            f"the directory {directory} is in use by another store: stop it or choose another"
+        ) from (problem)
+    return lock
