@@ -7,7 +7,7 @@ that is `stuck` keeps what is written to it until `drain`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -159,14 +159,16 @@ class FakeWire:
 class FakeClient:
     """What one client sends and has read."""
 
-    def __init__(self, world: World, user: User | None, proto: int) -> None:
+    def __init__(
+        self, world: World, user: User | None, proto: int, *, certificate: Sequence[str] = ()
+    ) -> None:
         self._world = world
         self.session = world.core.open_session()
         self.wire = FakeWire(world.core, self.session)
         self._read_bytes = 0
         self._reader = hiredis.Reader()
         self.session.address = f"192.0.2.1:{self.session.id}"
-        world.core.join(self.session, self.wire)
+        world.core.join(self.session, self.wire, certificate)
         if user is not None:
             world.core.log_in(self.session, user)
         if proto == 3:
@@ -226,8 +228,11 @@ class World:
         self.shell.advance(delay_s)
 
     def info(self, field: str) -> str:
-        """A line of INFO as an operator on another connection sees it."""
-        client = self.client()
+        """A line of INFO as another connection sees it."""
+        return self.info_as(None, field)
+
+    def info_as(self, user: str | None, field: str) -> str:
+        client = self.client(user=user)
         lines = client.text("INFO").splitlines()
         client.send("QUIT")
         self.advance()

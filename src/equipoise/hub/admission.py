@@ -7,6 +7,7 @@ not starve those who are connected.
 
 from __future__ import annotations
 
+import math
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,12 @@ class Admission:
         self.count = 0
         self._by_address: dict[str, int] = {}
         # When the next connection may be served; runs ahead of the clock while a crowd waits.
-        self._next_at = 0.0
+        self._next_at = -math.inf
+
+    @property
+    def addresses(self) -> int:
+        """How many have a connection that counts."""
+        return len(self._by_address)
 
     def refusal(self, address: str) -> str | None:
         """Why the connection is not to be served at all, in Redis's words where it has them."""
