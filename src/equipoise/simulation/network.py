@@ -134,7 +134,7 @@ class Network:
         link.cut_at = None
         link.refresh()
         for sender in list(link.senders):
-            self._release(sender, retry_at + link.latency_s)
+            self._release(sender, retry_at)
         self._faults["heal"] += 1
         self.loop.record(Kind.HEAL, source.number, text=target.name)
 
@@ -157,14 +157,10 @@ class Network:
         self._by_address.clear()
 
     def _release(self, sender: object, at: float) -> None:
-        """Let one connection go on after a heal, its first piece arriving at `at`."""
+        """Let one connection go on after a heal: what waited is sent again at `at`."""
         end = _peer(sender)
         end.is_cut_off = False
-        tokens, end.undelivered = end.undelivered, 0
-        if tokens:
-            end.peer.delay_arrivals_until(at)
-        for _ in range(tokens):
-            self.loop.timeline.add(at, end)
+        end.peer.send_again(at)
         # Acknowledgements of what this end sent travel on the healed link.
         end.in_flight -= end.unacknowledged
         end.unacknowledged = 0

@@ -231,11 +231,16 @@ class Outflow(asyncio.Transport):
         self.in_flight += size
         if link.cut_at is not None:
             peer.undelivered += 1
-            return
-        start = max(self.loop.now, self._departs_at)
-        at = max(link.arrival(start, size), self._last_arrival)
-        self._last_arrival = at
-        self.loop.timeline.add(at, peer if link.target.nic_in is None else (peer, size))
+        else:
+            self._schedule_arrival(size, max(self.loop.now, self._departs_at))
+
+    def send_again(self, at: float) -> None:
+        """A cut is healed: send what it held up once more, beginning at the time `at`."""
+        peer = self.peer
+        held_up, peer.undelivered = peer.undelivered, 0
+        if held_up:
+            for piece in list(peer.arriving)[-held_up:]:
+                self._schedule_arrival(len(piece) if type(piece) is bytes else 0, at)
 
     def delay_arrivals_until(self, at: float) -> None:
         """Let nothing sent from here on arrive before `at`."""
@@ -249,6 +254,12 @@ class Outflow(asyncio.Transport):
             pipe.waiting.pop(self, None)
 
     # The rest is private to this half.
+
+    def _schedule_arrival(self, size: int, start: float) -> None:
+        link = self.link
+        at = max(link.arrival(start, size), self._last_arrival)
+        self._last_arrival = at
+        self.loop.timeline.add(at, self.peer if link.target.nic_in is None else (self.peer, size))
 
     def _pump_pieces(self, has_turn: bool) -> None:
         link = self.link

@@ -8,7 +8,7 @@ Columns of a line, separated by single spaces:
     time    virtual seconds, nine decimals
     kind    what happened, see `Kind`
     where   a host, or `host:port>host:port` for the receiving end of a connection, sender first
-    detail  what the kind says, or `-`
+    detail  what the kind says, with `_` for blanks, or `-`
     amount  bytes, or `-`
 """
 
@@ -137,7 +137,7 @@ class Trace:
             time, number, subject, text, amount = events[start : start + FIELDS]
             kind = Kind(int(number))
             names = self._ends if kind in _END_KINDS else self._hosts
-            detail = self._texts[int(text)] if text >= 0 else "-"
+            detail = self._texts[int(text)].replace(" ", "_") if text >= 0 else "-"
             size = str(int(amount)) if kind in _BYTE_KINDS else "-"
             lines.append(f"{time:.9f} {kind.name.lower()} {names[int(subject)]} {detail} {size}")
         return lines

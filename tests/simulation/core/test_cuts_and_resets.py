@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from equipoise.simulation import Simulation
+from equipoise.simulation import Lan, LinkSpec, Simulation
 from simulation.core.parts import dial, join
 
 
@@ -63,6 +63,24 @@ def test_the_senders_buffer_fills_behind_a_cut_and_empties_after_it() -> None:
         assert not near.is_writing_paused
 
     with Simulation() as sim:
+        sim.run(main(sim))
+
+
+def test_a_healed_link_is_no_faster_than_it_was() -> None:
+    async def main(sim: Simulation) -> None:
+        near, far = await join(sim.host("a"), sim.host("b"))
+        near.transport.write(bytes(3_000_000))
+        await asyncio.sleep(1)
+        sim.cut("a", "b")
+        await asyncio.sleep(5)
+        sim.heal("a", "b")
+        healed_at = sim.now
+        await asyncio.sleep(20)
+        assert len(far.data) == 3_000_000
+        late = [(at, len(piece)) for at, piece in far.pieces if at > healed_at]
+        assert late[-1][0] - late[0][0] >= sum(size for _, size in late[1:]) / 1_000_000 * 0.99
+
+    with Simulation(topology=Lan(LinkSpec(bandwidth_bytes_per_s=1_000_000))) as sim:
         sim.run(main(sim))
 
 

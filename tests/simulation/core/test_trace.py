@@ -28,13 +28,13 @@ async def _talk(sim: Simulation, times: int = 3) -> None:
 def test_every_event_is_one_line_of_five_columns() -> None:
     with Simulation() as sim:
         sim.run(_talk(sim))
-        sim.note("the-end")
+        sim.note("the end")
         lines = sim.trace.lines(100)
     assert all(LINE.fullmatch(line) for line in lines), lines
     kinds = "connect accept deliver deliver deliver cut cut heal heal pause thaw lost eof lost note"
     assert [line.split()[1] for line in lines] == kinds.split()
     assert lines[2] == "0.001000000 deliver a:49152>b:7000 - 5"
-    assert lines[-1].endswith("note observer the-end -")
+    assert lines[-1].endswith("note observer the_end -")
 
 
 def test_only_the_last_lines_are_kept_and_all_can_be_written_out() -> None:
