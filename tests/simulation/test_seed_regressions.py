@@ -10,9 +10,15 @@ from equipoise.errors import UncertainError
 from equipoise.hub import Hub, HubSettings
 from equipoise.simulation import Simulation
 
+HUB = HubSettings(host="0.0.0.0", insecure=True)
 SETTINGS = equipoise.ClientSettings(
     ping_interval_s=0.5, request_timeout_s=2.0, connect_timeout_s=1.0, reconnect_max_s=0.2
 )
+
+
+async def start_hub(sim: Simulation) -> None:
+    host = sim.host("hub")
+    await host.spawn(Hub(HUB, wall_clock=host.clock.time, rng=random.Random(3)).start())
 
 
 def test_messages_of_a_connection_given_up_are_not_published_after_newer_ones() -> None:
@@ -47,11 +53,7 @@ def test_messages_of_a_connection_given_up_are_not_published_after_newer_ones() 
                 seen.append(message.text)
 
     async def main(sim: Simulation) -> list[str]:
-        host = sim.host("hub")
-        hub = Hub(
-            HubSettings(host="0.0.0.0", insecure=True), wall_clock=host.clock.time, rng=random.Random(3)
-        )
-        await host.spawn(hub.start())
+        await start_hub(sim)
         seen: list[str] = []
         ready = asyncio.Event()
         sim.host("bob").spawn(subscribe(seen, ready))
@@ -65,3 +67,57 @@ def test_messages_of_a_connection_given_up_are_not_published_after_newer_ones() 
         with Simulation(seed=seed) as sim:
             seen = sim.run(main(sim))
         assert seen in (["before", "after"], ["before", "uncertain", "after"])
+
+
+def test_a_confirmation_that_comes_with_the_timeout_counts() -> None:
+    """Found by seed 22 of hub-pauses.
+
+    1. A client asks for a subscription and its machine stands still.
+    2. The hub confirms; the client's patience ends; both happen while it stands still.
+    3. The client goes on, finds the confirmation first and the time-out right behind it.
+    """
+
+    async def subscribe(asked: asyncio.Event) -> str:
+        async with equipoise.connect("equipoise://hub:6399", settings=SETTINGS, rng=random.Random(2)) as bus:
+            subscription = bus.subscribe("t")
+            asyncio.get_running_loop().call_later(0, asked.set)
+            async with subscription:
+                await bus.publish("t", "here")
+                async for message in subscription.messages():
+                    return message.text
+        return "nothing"
+
+    async def main(sim: Simulation) -> str:
+        await start_hub(sim)
+        asked = asyncio.Event()
+        task = sim.host("ann").spawn(subscribe(asked))
+        await asked.wait()
+        sim.host("ann").pause()
+        await asyncio.sleep(SETTINGS.request_timeout_s + 0.5)
+        sim.host("ann").thaw()
+        return await task
+
+    with Simulation() as sim:
+        assert sim.run(main(sim)) == "here"
+
+
+def test_a_receipt_that_comes_with_the_timeout_counts() -> None:
+    """The same, for a publish: its publisher is not told that a message is uncertain when the receipt is there."""
+
+    async def publish(asked: asyncio.Event) -> int:
+        async with equipoise.connect("equipoise://hub:6399", settings=SETTINGS, rng=random.Random(2)) as bus:
+            asyncio.get_running_loop().call_later(0, asked.set)
+            return (await bus.publish("t", "here")).receivers
+
+    async def main(sim: Simulation) -> int:
+        await start_hub(sim)
+        asked = asyncio.Event()
+        task = sim.host("ann").spawn(publish(asked))
+        await asked.wait()
+        sim.host("ann").pause()
+        await asyncio.sleep(SETTINGS.request_timeout_s + 0.5)
+        sim.host("ann").thaw()
+        return await task
+
+    with Simulation() as sim:
+        assert sim.run(main(sim)) == 0

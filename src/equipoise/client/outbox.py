@@ -47,7 +47,10 @@ class Outbox:
             async with asyncio.timeout(timeout_s):
                 return await ticket.future
         except TimeoutError:
-            raise self._late(ticket, timeout_s) from None
+            if ticket.future.cancelled():
+                raise self._late(ticket, timeout_s) from None
+            # After a pause of this program the answer and the time-out may both be there: the answer counts.
+            return ticket.future.result()
         finally:
             self._line.pop(ticket, None)
 

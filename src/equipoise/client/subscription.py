@@ -99,8 +99,11 @@ class Subscription:
             async with asyncio.timeout(self._timeout_s):
                 await self._started
         except TimeoutError:
-            self.close()
-            raise self._late() from None
+            # After a pause of this program the answer and the time-out may both be there: the answer counts.
+            if self._started.cancelled():
+                self.close()
+                raise self._late() from None
+            self._started.result()
         except BaseException:
             self.close()
             raise
