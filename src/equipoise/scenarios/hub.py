@@ -48,7 +48,15 @@ CROWD = Workload(
         Client(name="bob", publishes=_talk("b", "c", count=100), subscribes=_hear("[ac]", is_pattern=True)),
         Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("b", "c")),
         Client(name="dan", subscribes=_hear("a", "c")),
-        Client(name="eve", subscribes=(*_hear("*", is_pattern=True), *_hear("b"))),
+        Client(
+            name="eve",
+            subscribes=(
+                *_hear("*", is_pattern=True),
+                *_hear("b"),
+                Subscribing(names=("b", "c"), stays_s=0.4),
+                Subscribing(names=("[ab]",), is_pattern=True, stays_s=0.4),
+            ),
+        ),
         Client(name="fay", dialect=Dialect.RESP2, subscribes=_hear("a", "b", "c")),
         Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("?", is_pattern=True)),
     )

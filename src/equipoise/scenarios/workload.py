@@ -47,6 +47,9 @@ class Subscribing:
     is_pattern: bool = False
     # What the program does with each message, in seconds; 0 takes them as they come.
     taking_s: float = 0.0
+    # A smart client leaves after so long and subscribes again: drawn between half and one and a half of this. None
+    # stays. After healing everybody stays.
+    stays_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,10 @@ What a seed gives does not depend on the process it runs in nor on what ran ther
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 from equipoise.scenarios import scenario_by_name
@@ -52,9 +53,20 @@ def run_campaign(cases: Sequence[str], seeds: range, *, jobs: int = 1, without: 
 
 def _run_chunk(chunk: _Chunk) -> Iterator[Run]:
     scenario = scenario_by_name(chunk.case)
-    with ablation_by_name(chunk.without).off() if chunk.without else nullcontext():
+    with _settled(), ablation_by_name(chunk.without).off() if chunk.without else nullcontext():
         for seed in range(chunk.first, chunk.end):
             yield run_seed(scenario, seed)
+
+
+@contextmanager
+def _settled() -> Iterator[None]:
+    """Spare the collector all that was there before: it is looked at after each seed, and takes a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _run_whole_chunk(chunk: _Chunk) -> list[Run]:

@@ -116,13 +116,21 @@ class SmartClient:
                 async with make(*subscribing.names) as subscription:
                     track.events.append(Live(loop.time()))
                     self.subscriptions[track.name] = subscription
+                    leaving = self._leave_later(subscription, subscribing.stays_s)
                     await self._take(track, subscription, subscribing.taking_s)
+                    if leaving is not None:
+                        leaving.cancel()
             except EquipoiseError as error:
                 self._look_at(error)
                 reason = str(error)
             self.subscriptions.pop(track.name, None)
             track.events.append(Ended(loop.time(), reason))
             await asyncio.sleep(self._place.retry_s)
+
+    def _leave_later(self, subscription: Subscription, stays_s: float | None) -> asyncio.TimerHandle | None:
+        if stays_s is None or self._stage.conclude.is_set():
+            return None
+        return self._loop.call_later(stays_s * (0.5 + self._place.rng.random()), subscription.close)
 
     async def _take(self, track: Track, subscription: Subscription, taking_s: float) -> None:
         receive, now = track.receiver(self._history.payloads), self._loop.time
