@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from simulation.core.parts import Sink, join
 
 from equipoise.simulation import CpuSpec, Host, Lan, LinkSpec, Simulation
 from equipoise.simulation.transport import SimulatedTransport
+from simulation.core.parts import Sink, join
 
 
 async def _send(sim: Simulation, end: Sink, sent: bytearray) -> None:
