@@ -6,8 +6,9 @@ Estimate: a delivery is a heap operation shared by its instant, two list operati
 protocol, some 2 µs; asyncio's streams add a future, a task step and a buffer on each side, some 10 µs. A seed
 of 200 messages there and back is 400 deliveries: about 5 ms. 1,000 receivers of one chunk: 2 ms.
 
-Finding (Python 3.11, a busy two-core machine): 220 seeds/s in the best batch and 160 in the median; 370,000 to
-490,000 deliveries/s; 80 µs to make and close an empty simulation. About half of a seed is asyncio's streams.
+Finding (Python 3.11, one core of a two-core machine that others use too): 245 seeds/s when the core is free, 150
+when it is shared; 320,000 to 490,000 deliveries/s; 80 to 190 µs to make and close an empty simulation. About half
+of a seed's time is asyncio's streams.
 
     python benchmarks/micro/simulator.py
 """
@@ -147,7 +148,7 @@ def run_empty(count: int) -> float:
     return (time.perf_counter() - before) / count
 
 
-def main(batches: int = 20, batch: int = 15) -> None:
+def main(batches: int = 75, batch: int = 4) -> None:
     """Take the best batch: on a shared machine the others measure the neighbours."""
     run_small(0)
     faults: Counter[str] = Counter()
