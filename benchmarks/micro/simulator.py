@@ -6,9 +6,9 @@ Estimate: a delivery is a heap operation shared by its instant, two list operati
 protocol, some 2 µs; asyncio's streams add a future, a task step and a buffer on each side, some 10 µs. A seed
 of 200 messages there and back is 400 deliveries: about 5 ms. 1,000 receivers of one chunk: 2 ms.
 
-Finding (Python 3.11, one core of a two-core machine that others use too): 200 to 250 seeds/s when the core is
-free, 150 when it is shared; 320,000 to 490,000 deliveries/s; 80 to 190 µs to make and close an empty simulation. About half
-of a seed's time is asyncio's streams.
+Finding (Python 3.11, two cores shared with other work, load average near 3): 205 to 250 seeds/s by the best run of
+each seed, 150 to 170 by the median run; 320,000 to 530,000 deliveries/s; 75 to 190 µs to make and close an empty
+simulation. It has not been measured on a machine with nothing else to do.
 
     python benchmarks/micro/simulator.py
 """
