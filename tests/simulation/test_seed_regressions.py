@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
+import pytest
+
 import equipoise
 from equipoise.errors import UncertainError
 from equipoise.hub import Hub, HubSettings
@@ -69,12 +71,13 @@ def test_messages_of_a_connection_given_up_are_not_published_after_newer_ones() 
         assert seen in (["before", "after"], ["before", "uncertain", "after"])
 
 
-def test_a_confirmation_that_comes_with_the_timeout_counts() -> None:
-    """Found by seed 22 of hub-pauses.
+@pytest.mark.parametrize("is_hub_late", [False, True])
+def test_a_confirmation_that_comes_with_the_timeout_counts(is_hub_late: bool) -> None:
+    """Found by seeds 22 and 1291 of hub-pauses.
 
     1. A client asks for a subscription and its machine stands still.
-    2. The hub confirms; the client's patience ends; both happen while it stands still.
-    3. The client goes on, finds the confirmation first and the time-out right behind it.
+    2. The hub confirms; the client's patience ends; both happen while it stands still, in either order.
+    3. The client goes on and finds the one right behind the other.
     """
 
     async def subscribe(asked: asyncio.Event) -> str:
@@ -93,7 +96,11 @@ def test_a_confirmation_that_comes_with_the_timeout_counts() -> None:
         task = sim.host("ann").spawn(subscribe(asked))
         await asked.wait()
         sim.host("ann").pause()
-        await asyncio.sleep(SETTINGS.request_timeout_s + 0.5)
+        if is_hub_late:
+            sim.host("hub").pause()
+        await asyncio.sleep(SETTINGS.request_timeout_s + 0.1)
+        sim.host("hub").thaw()
+        await asyncio.sleep(0.1)
         sim.host("ann").thaw()
         return await task
 

@@ -100,15 +100,22 @@ class Subscription:
                 await self._started
         except TimeoutError:
             # After a pause of this program the answer and the time-out may both be there: the answer counts.
-            if self._started.cancelled():
-                self.close()
-                raise self._late() from None
-            self._started.result()
+            self._conclude_late(self._started)
         except BaseException:
             self.close()
             raise
         if self._state is _State.STARTING:
             self._state = _State.OPEN
+
+    def _conclude_late(self, started: asyncio.Future[None]) -> None:
+        """The time is up: return if all names have been confirmed all the same, or raise why not."""
+        if not started.cancelled():
+            started.result()
+        elif self._state is _State.OVER:
+            raise self._error or ClosedError("the bus was closed while the subscription started") from None
+        elif self._unconfirmed:
+            self.close()
+            raise self._late() from None
 
     async def _prepare(self) -> None:
         if self._state is _State.NEW:
