@@ -1,0 +1,218 @@
+"""Load, commit and follow the plan.
+
+Always true:
+    a version is committed by one writer, on the version right before it;
+    a reader sees versions grow, never go back; it may skip some if it was away, never apply them out of order;
+    a snapshot that is damaged or lacks parts is passed over for an older one and the log after it. If nothing that
+    can be read leads to the latest version, DamagedError is raised and nothing is deleted: keep the plan you have.
+
+History is kept for the last `history_versions_max` versions, and always as far back as the second latest snapshot.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from equipoise.errors import DamagedError, PlanError, PlanRaceError, StoreError, StoreUnavailableError
+from equipoise.model import Plan, PlanChange, apply
+from equipoise.store.contract import Store
+from equipoise.store.plan_log import Committed, PlanLog
+from equipoise.store.tree import Tree
+
+__all__ = ["Committed", "PlanSettings", "PlanStore"]
+
+log = logging.getLogger("equipoise.store.plans")
+
+# The log may be trimmed under a reader; that it happens again and again while it reads means something else is wrong.
+_LOADS_MAX = 5
+
+
+class PlanSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a plan is written whole, and how long its changes are kept."""
+
+    snapshot_versions_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Changes after a snapshot before the next: what a new hub reads one by one, 1 ms each.",
+        ),
+    ] = 100
+    snapshot_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=1, description="Or this many bytes of changes, as much as a snapshot of 100,000 entries takes."
+        ),
+    ] = 500_000
+    history_versions_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Changes kept for `equipoise plan history`; at one plan in 20 s, most of an hour.",
+        ),
+    ] = 150
+
+
+class PlanStore:
+    """One region's plan. Several may write; each holds the last plan it has seen and starts from it."""
+
+    def __init__(
+        self,
+        store: Store,
+        tree: Tree | None = None,
+        *,
+        writer: str = "",
+        settings: PlanSettings | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`writer` is who commits here, for the history."""
+        self._store = store
+        self._tree = tree or Tree()
+        self._log = PlanLog(store, self._tree)
+        self._writer = writer
+        self._settings = settings or PlanSettings()
+        self._clock = clock
+        # The latest plan seen. Version 0 stands for none.
+        self._plan = Plan()
+        # What a reader has to apply after the latest snapshot there is.
+        self._snapshot_version = 0
+        self._bytes_since_snapshot = 0
+
+    @property
+    def plan(self) -> Plan:
+        """The latest plan seen, without asking the store."""
+        return self._plan
+
+    async def load(self) -> Plan:
+        """The latest plan; `Plan()`, version 0, if none was ever committed. Raises DamagedError."""
+        problem: StoreError | None = None
+        for _ in range(_LOADS_MAX):
+            try:
+                plan, is_latest = await self._load_once()
+            except DamagedError as error:
+                # A blob that was trimmed away between two reads looks the same.
+                problem = error
+                continue
+            self._plan = max(self._plan, plan, key=lambda known: known.version)
+            if is_latest:
+                return self._plan
+        raise problem or DamagedError(
+            self._tree.log, f"the change after version {self._plan.version} is missing"
+        )
+
+    async def commit(self, change: PlanChange) -> Plan:
+        """Make the next version. Raises PlanRaceError if that is taken, PlanError if the change does not fit.
+
+        StoreUnavailableError and SessionLostError leave open whether it was committed: load, and look.
+        """
+        if self._plan.version != change.version - 1:
+            await self.load()
+        if self._plan.version >= change.version:
+            raise PlanRaceError(change.version)
+        plan = apply(self._plan, change)
+        if self._plan.version == 0:
+            await self._log.prepare()
+        taken = await self._log.append(change, writer=self._writer, at_s=self._clock())
+        self._plan = plan
+        self._bytes_since_snapshot += taken
+        try:
+            await self._log.raise_head(plan.version)
+            await self._compact_if_due(plan)
+        except StoreError as error:
+            # The commit stands. Head and snapshot are conveniences that the next commit sees to.
+            log.warning("plan version %d is committed but not tidied up: %s", plan.version, error)
+        return plan
+
+    async def watch(self, plan: Plan | None = None) -> AsyncGenerator[Plan, None]:
+        """Every later plan, in order, for ever; without `plan`, the present one first.
+
+        Goes on when the store has been away. Raises DamagedError if a change cannot be read: keep the last plan.
+        """
+        if plan is None:
+            plan = await self.load()
+            yield plan
+        while True:
+            following = await self._wait_for_next(plan)
+            if following is not None:
+                plan = following
+                self._plan = max(self._plan, plan, key=lambda known: known.version)
+                yield plan
+
+    async def history(self, limit: int = 50) -> list[Committed]:
+        """The last changes, the latest first."""
+        found: list[Committed] = []
+        for version in reversed((await self._log.versions())[-limit:]):
+            committed = await self._log.read(version)
+            if committed is not None:
+                found.append(committed)
+        return found
+
+    # Reading.
+
+    async def _load_once(self) -> tuple[Plan, bool]:
+        """What snapshots and log give, and whether the log ends there."""
+        plan = await self._latest_snapshot()
+        self._snapshot_version, self._bytes_since_snapshot = plan.version, 0
+        while (committed := await self._log.read(plan.version + 1)) is not None:
+            plan = self._applied(plan, committed.change)
+            self._bytes_since_snapshot += committed.stored_bytes
+        versions = await self._log.versions()
+        is_latest = not versions or versions[-1] <= plan.version
+        return plan, is_latest and await self._log.head() <= plan.version
+
+    async def _latest_snapshot(self) -> Plan:
+        """The latest one that can be read; an empty plan if there is none."""
+        for version in reversed(await self._log.snapshot_versions()):
+            try:
+                plan = await self._log.read_snapshot(version)
+            except DamagedError as error:
+                log.warning("snapshot passed over: %s", error)
+                continue
+            if plan is not None:
+                return plan
+        return Plan()
+
+    async def _wait_for_next(self, plan: Plan) -> Plan | None:
+        """The next plan; None if the store went away and has to be asked again."""
+        try:
+            async with self._store.watch(self._tree.change(plan.version + 1)) as watch:
+                while True:
+                    committed = await self._log.read(plan.version + 1)
+                    if committed is not None:
+                        return self._applied(plan, committed.change)
+                    if await self._log.head() > plan.version:
+                        # Trimmed while we were away: go on from a snapshot.
+                        latest = await self.load()
+                        if latest.version > plan.version:
+                            return latest
+                    await watch.changed()
+        except StoreUnavailableError:
+            return None
+
+    def _applied(self, plan: Plan, change: PlanChange) -> Plan:
+        try:
+            return apply(plan, change)
+        except PlanError as problem:
+            raise DamagedError(self._tree.change(change.version), str(problem)) from problem
+
+    # Writing.
+
+    async def _compact_if_due(self, plan: Plan) -> None:
+        settings = self._settings
+        if (
+            plan.version - self._snapshot_version < settings.snapshot_versions_max
+            and self._bytes_since_snapshot < settings.snapshot_bytes_max
+        ):
+            return
+        await self._log.write_snapshot(plan)
+        self._snapshot_version, self._bytes_since_snapshot = plan.version, 0
+        kept = (await self._log.snapshot_versions())[-2:]
+        if len(kept) == 2:
+            # The second latest snapshot and the log after it are what saves us if the latest is damaged.
+            floor = min(kept[0], plan.version - settings.history_versions_max)
+            await self._log.trim(log_floor=floor, snapshot_floor=kept[0])

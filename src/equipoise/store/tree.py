@@ -1,0 +1,210 @@
+"""Where everything is kept: the paths of the store, in one place.
+
+The shape is Hedwig's: a region, its hubs with an ephemeral `alive` each, its topics with an ephemeral owner each; and
+besides them what is ours, the specs, the users and the plan. `docs/reference/znodes.md` is made from `NODES`.
+
+Always true: every topic name, pattern and hub name has a path of its own, whatever bytes it is made of.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from equipoise.errors import SettingsError
+
+__all__ = ["NODES", "Tree", "escape", "number_of", "render_reference", "unescape", "version_name"]
+
+_REGION = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+# Versions are written with this many digits, so that names sort as numbers do.
+_VERSION_DIGITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The paths of one region. Regions that share a ZooKeeper do not see each other."""
+
+    region: str = "default"
+
+    def __post_init__(self) -> None:
+        if not _REGION.fullmatch(self.region):
+            raise SettingsError(
+                f"region {self.region!r}: use 1 to 64 letters, digits or . _ -, a letter or digit first"
+            )
+
+    @property
+    def root(self) -> str:
+        return f"/equipoise/{self.region}"
+
+    @property
+    def hubs(self) -> str:
+        return f"{self.root}/hubs"
+
+    def hub(self, name: str) -> str:
+        return f"{self.hubs}/{escape(name.encode())}"
+
+    def alive(self, name: str) -> str:
+        return f"{self.hub(name)}/alive"
+
+    @property
+    def topics(self) -> str:
+        return f"{self.root}/topics"
+
+    def topic(self, name: bytes) -> str:
+        return f"{self.topics}/{escape(name)}"
+
+    def owner(self, topic: bytes) -> str:
+        return f"{self.topic(topic)}/owner"
+
+    @property
+    def specs(self) -> str:
+        return f"{self.root}/specs"
+
+    def spec(self, pattern: bytes) -> str:
+        return f"{self.specs}/{escape(pattern)}"
+
+    @property
+    def users(self) -> str:
+        return f"{self.root}/users"
+
+    @property
+    def users_blobs(self) -> str:
+        return f"{self.root}/users-blobs"
+
+    @property
+    def plan(self) -> str:
+        return f"{self.root}/plan"
+
+    @property
+    def head(self) -> str:
+        return f"{self.plan}/head"
+
+    @property
+    def log(self) -> str:
+        return f"{self.plan}/log"
+
+    def change(self, version: int) -> str:
+        return f"{self.log}/{version_name(version)}"
+
+    @property
+    def snapshots(self) -> str:
+        return f"{self.plan}/snapshots"
+
+    def snapshot(self, version: int) -> str:
+        return f"{self.snapshots}/{version_name(version)}"
+
+    @property
+    def plan_blobs(self) -> str:
+        return f"{self.plan}/blobs"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """A line of the reference."""
+
+    path: str
+    lasts: str
+    written_by: str
+    content: str
+
+
+_FOREVER, _SESSION = "persistent", "ephemeral"
+NODES = (
+    NodeKind(
+        "/hubs/HUB", _FOREVER, "the hub", "Facts of the hub: address, incarnation, site, rack (msgpack)."
+    ),
+    NodeKind(
+        "/hubs/HUB/alive",
+        _SESSION,
+        "the hub",
+        "Its incarnation and current load (msgpack). Gone: the hub is dead.",
+    ),
+    NodeKind("/topics/TOPIC", _FOREVER, "a hub", "A topic that needs metadata: the durable ones."),
+    NodeKind(
+        "/topics/TOPIC/owner",
+        _SESSION,
+        "the owner",
+        "The hub that owns the durable topic; its creation id is the epoch.",
+    ),
+    NodeKind("/specs/PATTERN", _FOREVER, "an operator", "What topics that match the pattern need (msgpack)."),
+    NodeKind(
+        "/users",
+        _FOREVER,
+        "an operator",
+        "Who may do what: a reference to the text of a users file. Its version + 1 is the access version.",
+    ),
+    NodeKind("/users-blobs/BLOB/PART", _FOREVER, "an operator", "That text, compressed, in parts."),
+    NodeKind(
+        "/plan/head",
+        _FOREVER,
+        "a controller",
+        "A hint: the latest version of the plan, set after the commit.",
+    ),
+    NodeKind(
+        "/plan/log/VERSION",
+        _FOREVER,
+        "a controller",
+        "A change of the plan with its reasons. That it could be made is the commit.",
+    ),
+    NodeKind(
+        "/plan/snapshots/VERSION",
+        _FOREVER,
+        "a controller",
+        "A whole plan: where it is, its size and its checksum.",
+    ),
+    NodeKind(
+        "/plan/blobs/BLOB/PART",
+        _FOREVER,
+        "a controller",
+        "Snapshots, and changes too large for a node, in parts.",
+    ),
+)
+
+
+def escape(name: bytes) -> str:
+    """Any bytes as one part of a path: letters, digits and _ - ~ : @ stand for themselves, the rest as %XX.
+
+    Dots do so only inside, as ZooKeeper takes `.` and `..` for directions, and the empty name is a bare %.
+    """
+    if not name:
+        return "%"
+    text = quote_from_bytes(name, safe=":@")
+    return text.replace(".", "%2E") if text.strip(".") == "" else text
+
+
+def unescape(part: str) -> bytes:
+    """The bytes that `escape` has written."""
+    return b"" if part == "%" else unquote_to_bytes(part)
+
+
+def version_name(version: int) -> str:
+    return f"{version:0{_VERSION_DIGITS}d}"
+
+
+def number_of(name: str) -> int | None:
+    """The version in the name of a node, before a dash if there is one; None for a name that is not ours."""
+    digits = name.partition("-")[0]
+    return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
+def render_reference() -> str:
+    """The page `docs/reference/znodes.md`."""
+    rows = "\n".join(
+        f"| `{kind.path}` | {kind.lasts} | {kind.written_by} | {kind.content} |" for kind in NODES
+    )
+    return f"""# Nodes of the store
+
+Made from `equipoise.store.tree`; do not edit.
+
+All paths begin with `/equipoise/REGION` under the root given in the store's address. Names of hubs and topics and
+patterns are escaped as in URLs: letters, digits and `_ - . ~ : @` stand for themselves, every other byte as `%XX`; the
+empty name is `%`, and a name of dots only has its dots escaped.
+
+| path | lasts | written by | content |
+|---|---|---|---|
+{rows}
+
+`VERSION` has {_VERSION_DIGITS} digits. `BLOB` begins with the version it belongs to. A node holds at most 1 MB; what
+may be larger is compressed and cut into parts of 900 kB.
+"""
