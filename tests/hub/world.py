@@ -57,7 +57,10 @@ class FakeShell:
         heapq.heappush(self._timers, (self._now + delay_s, next(self._order), timer, callback, args))
         return timer
 
-    def verify_secret(self, encoded: str, password: bytes, done: Callable[[bool], None]) -> None:
+    def verify_secret(
+        self, encoded: str, password: bytes, done: Callable[[bool], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        assert is_wanted()
         self.checks.append((encoded, password, done))
 
     def memory_bytes(self) -> int:

@@ -88,7 +88,7 @@ class Backlogs:
         cut: Callable[[Session, str], None],
     ) -> None:
         self._limits = limits
-        self._bytes_max = int(memory_bytes * limits.output_total_share)
+        self.bytes_max = int(memory_bytes * limits.output_total_share)
         self._call_later = call_later
         self._cut = cut
         self.lagging: dict[Session, Backlog] = {}
@@ -148,7 +148,7 @@ class Backlogs:
                 self._cut(backlog.session, "its unsent output exceeded output_bytes_max")
             elif backlog.unsent_bytes > limits.output_soft_bytes and backlog.timer is None:
                 backlog.timer = self._call_later(limits.output_soft_s, self._cut_if_still_behind, backlog)
-        if self.bytes > self._bytes_max:
+        if self.bytes > self.bytes_max:
             self._cut_furthest_behind()
 
     def depart(self, session: Session) -> None:
@@ -163,7 +163,7 @@ class Backlogs:
         if in_transport_bytes:
             self._departing[session] = in_transport_bytes
             self.bytes += in_transport_bytes
-            if self.bytes > self._bytes_max:
+            if self.bytes > self.bytes_max:
                 self._cut_furthest_behind()
 
     def lost(self, session: Session) -> None:
@@ -219,7 +219,7 @@ class Backlogs:
 
     def _cut_furthest_behind(self) -> None:
         reason = "all unsent output exceeded output_total_share and it had the most"
-        while self.bytes > self._bytes_max:
+        while self.bytes > self.bytes_max:
             furthest = max(self.lagging.values(), key=lambda other: other.unsent_bytes, default=None)
             gone = max(self._departing, key=self._departing.__getitem__, default=None)
             if gone is not None and (furthest is None or self._departing[gone] > furthest.unsent_bytes):

@@ -45,8 +45,10 @@ class Shell(Protocol):
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer: ...
 
-    def verify_secret(self, encoded: str, password: bytes, done: Callable[[bool], None]) -> None:
-        """Check a password beside the loop and call back on it."""
+    def verify_secret(
+        self, encoded: str, password: bytes, done: Callable[[bool], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        """Check a password beside the loop and call back on it; not at all if nobody wants to know any more."""
 
     def memory_bytes(self) -> int:
         """Of the machine."""
@@ -66,6 +68,10 @@ class HubCore:
         self.now = shell.now
         self.stats = Stats()
         self.sessions: dict[int, Session] = {}
+        # Those that are no longer served, but still read what they are owed.
+        self._leaving: set[Session] = set()
+        # Called when the last connection has gone, if anybody waits for it.
+        self.when_empty: Callable[[], object] | None = None
         # The latest connection of each link that smart clients keep.
         self.links: dict[bytes, Session] = {}
         self._last_id = 0
@@ -145,6 +151,7 @@ class HubCore:
         self._forget(session, is_slow=False)
         session.stop_timer()
         session.timer = self.shell.call_later(LINGER_S, session.wire.abort)
+        self._leaving.add(session)
         session.wire.close()
 
     def cut(self, session: Session, reason: str, *, is_slow: bool = False) -> None:
@@ -179,9 +186,21 @@ class HubCore:
         if not session.is_closing:
             session.is_closing = True
             self._forget(session, is_slow=False)
+        self._leaving.discard(session)
         self.backlogs.lost(session)
         session.stop_timer()
         session.wire = NO_WIRE
+
+    def release(self, address: str) -> None:
+        """A connection from the address is no more."""
+        self.admission.release(address)
+        if not self.admission.count and self.when_empty is not None:
+            self.when_empty()
+
+    def abort_leaving(self) -> None:
+        """Wait no longer for those that still read."""
+        for session in list(self._leaving):
+            session.wire.abort()
 
     def _forget(self, session: Session, *, is_slow: bool) -> None:
         session.write = discard

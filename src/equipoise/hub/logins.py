@@ -1,7 +1,8 @@
 """Check secrets beside the loop: scrypt takes some 50 ms by design, and nobody else shall wait for it.
 
-A few are checked at once and the rest queue. A login that was right is remembered by a keyed digest, so that a
-fleet that reconnects with one password pays once.
+A few are checked at once and the rest queue, for as long as their clients are there: whoever floods a hub with logins
+and goes away leaves no work behind. A login that was right is remembered by a keyed digest, so that a fleet that
+reconnects with one password pays once.
 """
 
 from __future__ import annotations
@@ -17,26 +18,34 @@ REMEMBERED_MAX = 1_000
 
 
 class Logins:
-    """Owned by the hub; `executor` has as many workers as logins may be checked at once."""
+    """Owned by the hub; checks at most `at_once` secrets at the same time, on the executor."""
 
-    def __init__(self, executor: Executor | None, key: bytes) -> None:
+    def __init__(self, executor: Executor | None, key: bytes, *, at_once: int) -> None:
         self._executor = executor
         self._key = key
+        self._slots = asyncio.Semaphore(at_once)
         self._right: dict[bytes, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def check(self, encoded: str, password: bytes, done: Callable[[bool], None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._check(encoded, password, done))
+    def check(
+        self, encoded: str, password: bytes, done: Callable[[bool], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(self._check(encoded, password, done, is_wanted))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _check(self, encoded: str, password: bytes, done: Callable[[bool], None]) -> None:
+    async def _check(
+        self, encoded: str, password: bytes, done: Callable[[bool], None], is_wanted: Callable[[], bool]
+    ) -> None:
         digest = hashlib.blake2b(encoded.encode() + b"\0" + password, key=self._key).digest()
         if digest in self._right:
             done(True)
             return
-        loop = asyncio.get_running_loop()
-        is_right = await loop.run_in_executor(self._executor, verify_secret, encoded, password)
+        async with self._slots:
+            if not is_wanted():
+                return
+            loop = asyncio.get_running_loop()
+            is_right = await loop.run_in_executor(self._executor, verify_secret, encoded, password)
         if is_right:
             if len(self._right) >= REMEMBERED_MAX:
                 del self._right[next(iter(self._right))]

@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from equipoise.hub.admission import is_loopback
 from equipoise.hub.backlog import Timer
 from equipoise.hub.core import HubCore
 from equipoise.hub.logins import Logins
-from equipoise.hub.session import Session
+from equipoise.hub.session import LINGER_S
 from equipoise.hub.settings import HubSettings, Tls
 from equipoise.resp.replies import error
 
@@ -31,6 +32,8 @@ log = logging.getLogger("equipoise.hub")
 
 # Connections waiting in the kernel to be accepted; as Redis asks for.
 ACCEPT_BACKLOG = 511
+# How long a hub that stops lets its clients read what they are owed, in seconds.
+STOP_S = 1.0
 
 
 class Hub:
@@ -62,31 +65,44 @@ class Hub:
         return self._core
 
     async def start(self) -> None:
-        """Listen. Raises SettingsError if the settings would expose an unprotected hub, OSError if the port
-        is taken."""
+        """Listen. Raises SettingsError if the settings would expose an unprotected hub, or a port is taken."""
         settings = self.settings
         check_exposure(settings, self._users)
+        context = tls_context(settings.tls) if settings.tls.port is not None else None
         loop = asyncio.get_running_loop()
-        executor = self._executor
-        if executor is None and not self._users.is_open:
-            executor = self._owned_executor = ThreadPoolExecutor(settings.limits.authentications_max)
-        logins = Logins(executor, self._rng.randbytes(32))
+        at_once = settings.limits.authentications_max
+        if self._executor is None and not self._users.is_open:
+            self._executor = self._owned_executor = ThreadPoolExecutor(at_once)
+        logins = Logins(self._executor, self._rng.randbytes(32), at_once=at_once)
         self._core = HubCore(settings, self._users, LoopShell(loop, self._wall_clock, logins))
-        plain = await self._listen(loop, settings.port, None)
-        self.port = self.core.port = plain.sockets[0].getsockname()[1]
-        if settings.tls.port is not None:
-            tls = await self._listen(loop, settings.tls.port, tls_context(settings.tls))
-            self.tls_port = tls.sockets[0].getsockname()[1]
+        try:
+            self.port = self.core.port = await self._listen(settings.port, {})
+            if settings.tls.port is not None:
+                # Whoever does not shake hands in time, or does not say goodbye, is not counted anywhere else.
+                tls = {
+                    "ssl": context,
+                    "ssl_handshake_timeout": settings.limits.unauthenticated_s,
+                    "ssl_shutdown_timeout": LINGER_S,
+                }
+                self.tls_port = await self._listen(settings.tls.port, tls)
+        except SettingsError:
+            await self.stop()
+            raise
 
-    async def _listen(
-        self, loop: asyncio.AbstractEventLoop, port: int, context: ssl.SSLContext | None
-    ) -> asyncio.Server:
-        core = self.core
-        server = await loop.create_server(
-            lambda: Connection(core), self.settings.host, port, ssl=context, backlog=ACCEPT_BACKLOG
-        )
+    async def _listen(self, port: int, options: dict[str, Any]) -> int:
+        """Accept connections; the port, which is another one if `port` is 0."""
+        core, host = self.core, self.settings.host
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                lambda: Connection(core), host, port, backlog=ACCEPT_BACKLOG, **options
+            )
+        except OSError as problem:
+            raise SettingsError(
+                f"cannot listen on {host}:{port}: {problem.strerror}. Choose another port, or 0 for a free one"
+            ) from problem
         self._servers.append(server)
-        return server
+        return int(server.sockets[0].getsockname()[1])
 
     def reload_users(self, users: Users) -> None:
         """Apply new access rules to everybody, connected or not."""
@@ -94,19 +110,31 @@ class Hub:
         self.core.reload_users(users)
 
     async def stop(self) -> None:
-        """Stop listening, then end every connection once its replies are sent."""
+        """Stop listening, then end every connection once its replies are sent, or after a moment.
+
+        Nothing is left when it returns: no connection, no timer, no task.
+        """
         for server in self._servers:
             server.close()
         self._servers.clear()
-        if self._core is not None:
-            self._core.close()
-            shell = self._core.shell
+        core = self._core
+        if core is not None:
+            shell = core.shell
             assert isinstance(shell, LoopShell)
             shell.logins.close()
+            await _end_connections(core)
         if self._owned_executor is not None:
             self._owned_executor.shutdown(wait=False, cancel_futures=True)
-        # One turn of the loop lets transports with nothing left to send close.
-        await asyncio.sleep(0)
+
+
+async def _end_connections(core: HubCore) -> None:
+    empty = asyncio.Event()
+    core.when_empty = empty.set
+    for end in (core.close, core.abort_leaving):
+        end()
+        if core.admission.count:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(empty.wait(), STOP_S)
 
 
 class LoopShell:
@@ -161,17 +189,20 @@ class Connection(asyncio.Protocol):
         core.join(session, transport, _common_names(transport), wait_s=wait_s)
         if wait_s > 0:
             core.stats.connections_paced += 1
-            transport.pause_reading()
-            core.shell.call_later(wait_s, _resume, session)
+            session.wait(wait_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._core.lost(self._session)
         if self._address is not None:
-            self._core.admission.release(self._address)
+            self._core.release(self._address)
             self._address = None
 
     def eof_received(self) -> bool:
-        """A client that closes its side has gone: half-open subscribers would wait for messages for ever."""
+        """A client that closes its side is served no longer: it may be gone, and would be sent messages for ever.
+
+        It gets what it is owed, as far as it takes it within a moment.
+        """
+        self._core.leave(self._session)
         return False
 
     def pause_writing(self) -> None:
@@ -207,11 +238,6 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
             raise SettingsError(f"tls.client_ca {tls.client_ca} does not work: {problem}") from problem
         context.verify_mode = ssl.CERT_REQUIRED if tls.client_certificate_is_required else ssl.CERT_OPTIONAL
     return context
-
-
-def _resume(session: Session) -> None:
-    if not session.is_closing:
-        session.wire.resume_reading()
 
 
 def _common_names(transport: asyncio.Transport) -> list[str]:

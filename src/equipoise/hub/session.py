@@ -334,6 +334,11 @@ class Session:
 
     # --- waiting
 
+    def wait(self, delay_s: float) -> None:
+        """Serve the client only after a while."""
+        self._suspend([])
+        self._core.shell.call_later(delay_s, self._go_on)
+
     def _suspend(self, commands: list[Command]) -> None:
         """Let the commands, and whatever comes after them, wait for `_go_on`."""
         self._waiting = commands
@@ -346,10 +351,14 @@ class Session:
         self._core.shell.call_later(0, self._go_on)
 
     def _hold(self, data: bytes) -> None:
-        """Transports may bring what they had read already; more than a buffer of it is no accident."""
+        """Transports may bring what they had read already; more than a buffer of it is no accident.
+
+        uvloop forgets that reading was paused when a connection has just been made, so it is told again.
+        """
         held = self._held
         assert held is not None, "something waits, so reading is paused"
         held.append(data)
+        self.wire.pause_reading()
         if sum(map(len, held)) > self._core.input_bytes_max:
             self._core.cut(self, "it sent on though reading was paused")
 

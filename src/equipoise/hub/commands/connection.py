@@ -117,7 +117,7 @@ def _authenticate(
 
     # An unknown name takes as long as a wrong password, so that names cannot be found out.
     secret = user.secret if user is not None and user.secret is not None else DECOY_SECRET
-    core.shell.verify_secret(secret, password, done)
+    core.shell.verify_secret(secret, password, done, lambda: not session.is_closing)
     return DEFERRED
 
 
