@@ -1,7 +1,8 @@
 """Run hub, client, store and controller unchanged, in virtual time, on a network that misbehaves.
 
-`Simulation` is the entry. This package imports nothing but the standard library, `equipoise.errors` and
-`equipoise.disk`, so that a bare interpreter of any supported version can replay a seed of its own tests.
+`Simulation` is the entry. What is named here imports nothing but the standard library, `equipoise.errors` and
+`equipoise.disk`, so that a bare interpreter of any supported version can replay a seed of its own tests. `runner` and
+what it uses, which put hubs and clients into such a world and judge them, are imported by name.
 """
 
 from equipoise.simulation.cpu import CpuSpec
