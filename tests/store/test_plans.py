@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing
 from typing import Any
 
@@ -12,37 +11,23 @@ import pytest
 
 from equipoise.errors import DamagedError, NoNodeError, PlanError, PlanRaceError, StoreUnavailableError
 from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, Why, apply
-from equipoise.store import MemoryStore, MemoryTree, Store, StoreSettings, open_store
+from equipoise.store import MemoryStore, Store, StoreSettings, open_store
 from equipoise.store.plans import PlanSettings, PlanStore
-from equipoise.store.tree import Tree
+from store.memory_world import TREE, MemoryWorld, run, take
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
-TREE = Tree("test")
 ASKED = Why(Reason.OPERATOR, {"load_ratio": 0.9})
 OFTEN = PlanSettings(snapshot_versions_max=5, history_versions_max=8)
 
 
-class World:
-    """One tree in memory and whoever looks at it."""
-
+class World(MemoryWorld):
     def __init__(self) -> None:
-        self.tree = MemoryTree(asyncio.get_running_loop().time)
+        super().__init__()
         self.now_s = 1000.0
-
-    async def store(self) -> MemoryStore:
-        return await MemoryStore(self.tree).open()
 
     async def plans(self, settings: PlanSettings = OFTEN, store: Store | None = None) -> PlanStore:
         chosen = store or await self.store()
         return PlanStore(chosen, TREE, writer="c1", settings=settings, clock=lambda: self.now_s)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 def first_change() -> PlanChange:
@@ -63,10 +48,6 @@ async def grown(plans: PlanStore, to_version: int) -> Plan:
             change = PlanChange.on(plan, ASKED, set_entries=[entry(plan.version + 1)])
         plan = await plans.commit(change)
     return plan
-
-
-async def take(plans: AsyncIterator[Plan], count: int) -> list[Plan]:
-    return [await anext(plans) for _ in range(count)]
 
 
 # Committing.
@@ -278,11 +259,6 @@ def test_a_watcher_goes_on_when_the_store_has_been_out_of_reach() -> None:
 # Damage.
 
 
-def _break(world: World, path: str, data: bytes) -> None:
-    session = world.tree.open_session(60, None)
-    world.tree.set(session, path, data, None)
-
-
 def _blob_of(world: World, version: int) -> str:
     names = world.tree.children(TREE.plan_blobs)
     return next(f"{TREE.plan_blobs}/{name}" for name in names if name.startswith(f"{version:010d}-snapshot"))
@@ -297,15 +273,15 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(how: str
         data = world.tree.get(part).data
         match how:
             case "manifest":
-                _break(world, TREE.snapshot(40), b"\xc1")
+                world.overwrite(TREE.snapshot(40), b"\xc1")
             case "part":
-                _break(world, part, data[:30] + bytes([data[30] ^ 1]) + data[31:])
+                world.overwrite(part, data[:30] + bytes([data[30] ^ 1]) + data[31:])
             case "cut":
-                _break(world, part, data[:-5])
+                world.overwrite(part, data[:-5])
             case "missing part":
                 world.tree.delete(world.tree.open_session(60, None), part, None)
             case _:
-                _break(world, TREE.snapshot(40), world.tree.get(TREE.snapshot(35)).data)
+                world.overwrite(TREE.snapshot(40), world.tree.get(TREE.snapshot(35)).data)
         assert await (await world.plans()).load() == last
 
     run(scenario())
@@ -326,7 +302,7 @@ def test_a_plan_that_cannot_be_read_is_refused_and_left_as_it_is() -> None:
         world = World()
         await grown(await world.plans(), 43)
         for version in (35, 40):
-            _break(world, TREE.snapshot(version), b"")
+            world.overwrite(TREE.snapshot(version), b"")
         before = world.tree.children(TREE.log)
         with pytest.raises(DamagedError):
             await (await world.plans()).load()
@@ -343,7 +319,7 @@ def test_a_damaged_change_stops_a_reader_at_the_plan_before_it() -> None:
         writer, reader = await world.plans(), await world.plans()
         plan = await grown(writer, 2)
         await grown(writer, 3)
-        _break(world, TREE.change(3), b"\x91\x00")
+        world.overwrite(TREE.change(3), b"\x91\x00")
         async with aclosing(reader.watch(plan)) as plans:
             with pytest.raises(DamagedError) as raised:
                 await anext(plans)

@@ -1,0 +1,89 @@
+"""Follow a folder and its nodes: who comes, who goes, whose data changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from equipoise.errors import NoNodeError, StoreUnavailableError
+from equipoise.store.contract import Store, WatchKind
+
+__all__ = ["follow"]
+
+
+async def follow(
+    store: Store, folder: str, *kinds: WatchKind, timeout_s: float | None = None
+) -> AsyncGenerator[None, None]:
+    """Yield at once, and then whenever the folder's children or, in the ways of `kinds`, one of them may have changed.
+
+    Changes that come together are told once: read after each. `kinds` is DATA unless given. `timeout_s` yields at least
+    that often. Goes on when the store has been away; close it (`aclosing`) when done.
+    """
+    news = asyncio.Event()
+    watchers: dict[str, list[asyncio.Task[None]]] = {}
+    top = await _watching(store, folder, WatchKind.CHILDREN, news)
+    try:
+        while True:
+            await _adjust(store, folder, kinds or (WatchKind.DATA,), watchers, news)
+            yield
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await news.wait()
+            except TimeoutError:
+                pass
+            news.clear()
+            # A watcher ends only because the store is closed: say so to whoever follows.
+            if top.done():
+                top.result()
+    finally:
+        tasks = [top, *(task for group in watchers.values() for task in group)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _adjust(
+    store: Store,
+    folder: str,
+    kinds: tuple[WatchKind, ...],
+    watchers: dict[str, list[asyncio.Task[None]]],
+    news: asyncio.Event,
+) -> None:
+    """Watch exactly the children there are. If the store is away, what is watched stays as it was."""
+    try:
+        names = set(await store.children(folder))
+    except NoNodeError:
+        names = set()
+    except StoreUnavailableError:
+        return
+    for name in sorted(watchers.keys() - names):
+        for task in watchers.pop(name):
+            task.cancel()
+    for name in sorted(names - watchers.keys()):
+        watchers[name] = [await _watching(store, f"{folder}/{name}", kind, news) for kind in kinds]
+
+
+async def _watching(store: Store, path: str, kind: WatchKind, news: asyncio.Event) -> asyncio.Task[None]:
+    """A task that raises `news` at every change; it watches by the time this returns, or the store is away."""
+    entered = asyncio.Event()
+
+    async def watch() -> None:
+        while True:
+            try:
+                async with store.watch(path, kind) as watching:
+                    entered.set()
+                    while await watching.changed():
+                        news.set()
+            except StoreUnavailableError:
+                # Told once the store is back, together with what may have changed.
+                news.set()
+            finally:
+                entered.set()
+
+    def wake(_: asyncio.Task[None]) -> None:
+        news.set()
+
+    task = asyncio.create_task(watch())
+    task.add_done_callback(wake)
+    await entered.wait()
+    return task

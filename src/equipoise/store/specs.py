@@ -1,0 +1,72 @@
+"""The topic specs of a region, in the store: one node per pattern."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from equipoise.errors import NodeExistsError, NoNodeError, SettingsError, StoreUnavailableError
+from equipoise.model import Specs, TopicSpec, decode_spec, encode_spec
+from equipoise.store.contract import Store
+from equipoise.store.following import follow
+from equipoise.store.tree import Tree, unescape
+
+__all__ = ["SpecsStore"]
+
+log = logging.getLogger("equipoise.store.specs")
+
+
+class SpecsStore:
+    """Read and change the specs of one region."""
+
+    def __init__(self, store: Store, tree: Tree | None = None) -> None:
+        self._store = store
+        self._tree = tree or Tree()
+
+    async def load(self) -> Specs:
+        """All specs. One that cannot be read is passed over, and said so: the others still hold."""
+        try:
+            names = await self._store.children(self._tree.specs)
+        except NoNodeError:
+            return Specs()
+        found = await asyncio.gather(*(self.get(unescape(name)) for name in names))
+        return Specs(spec for spec in found if spec is not None)
+
+    async def get(self, pattern: bytes) -> TopicSpec | None:
+        """The spec of exactly this pattern."""
+        node = await self._store.find(self._tree.spec(pattern))
+        if node is None:
+            return None
+        try:
+            return decode_spec(node.data)
+        except SettingsError as problem:
+            log.warning("the spec of %r is passed over: %s", pattern, problem)
+            return None
+
+    async def put(self, spec: TopicSpec) -> None:
+        """Set the spec of its pattern, whatever it was."""
+        path, data = self._tree.spec(spec.pattern), encode_spec(spec)
+        await self._store.ensure(self._tree.specs)
+        try:
+            await self._store.create(path, data)
+        except NodeExistsError:
+            await self._store.set(path, data, version=None)
+
+    async def remove(self, pattern: bytes) -> bool:
+        """False if there was none."""
+        try:
+            await self._store.delete(self._tree.spec(pattern))
+        except NoNodeError:
+            return False
+        return True
+
+    async def watch(self) -> AsyncGenerator[Specs, None]:
+        """All specs, and again whenever one may have changed. Goes on when the store has been away."""
+        async with aclosing(follow(self._store, self._tree.specs)) as changes:
+            async for _ in changes:
+                try:
+                    yield await self.load()
+                except StoreUnavailableError:
+                    continue
