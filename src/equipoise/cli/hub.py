@@ -18,6 +18,7 @@ from equipoise.access import Users, parse_users
 from equipoise.cli.failures import exit_on_failure
 from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings, load_settings
+from equipoise.hub.descriptors import ensure_descriptors
 from equipoise.hub.settings import MIB
 
 log = logging.getLogger("equipoise.hub")
@@ -76,18 +77,24 @@ async def serve(settings: HubSettings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     hub = Hub(settings, read_users(settings))
-    try:
-        await hub.start()
-    except OSError as problem:
-        raise SettingsError(
-            f"cannot listen on {settings.host}:{settings.port}: {problem.strerror}. "
-            "Choose another --port, or 0 for a free one"
-        ) from problem
+    settle_descriptors(settings.limits.connections_max)
+    await hub.start()
     loop.add_signal_handler(signal.SIGHUP, reload_users, hub)
     tls = f" and with TLS on {settings.host}:{hub.tls_port}" if hub.tls_port is not None else ""
     print(f"equipoise hub {settings.name} ready on {settings.host}:{hub.port}{tls}", flush=True)
     await stopped.wait()
     await hub.stop()
+
+
+def settle_descriptors(connections_max: int) -> None:
+    """Warn as long as nobody is turned away yet."""
+    fitting = ensure_descriptors(connections_max)
+    if fitting < connections_max:
+        log.warning(
+            "only %d of connections_max = %d connections fit: raise the limit of open files (ulimit -n)",
+            fitting,
+            connections_max,
+        )
 
 
 def settle_garbage_collector() -> None:

@@ -18,6 +18,9 @@ from equipoise.resp import RequestLimits
 
 KIB = 1024
 MIB = 1024 * KIB
+DAY_S = 86_400.0
+# What the kernel takes; above it no peer would be probed at all.
+KEEPALIVE_CEILING_S = 32_767
 PAYLOAD_BYTES_CEILING = 8 * MIB
 # The reader hands chunks with counts of five digits to the exact parser; a higher ceiling would slow it down.
 ARGS_CEILING = 9_999
@@ -78,7 +81,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = 16 * KIB
     unauthenticated_s: Annotated[
         float,
-        Meta(gt=0, description="Time to authenticate in, as in NATS; a stranger holds a slot no longer."),
+        Meta(
+            gt=0,
+            le=DAY_S,
+            description="Time to authenticate in, as in NATS; a stranger holds a slot no longer.",
+        ),
     ] = 2.0
     authentications_max: Annotated[
         int,
@@ -94,7 +101,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int, Meta(ge=64 * KIB, description="Unsent output a client may have for a while, but not for long.")
     ] = 2 * MIB
     output_soft_s: Annotated[
-        float, Meta(gt=0, description="How long: longer than a pause of garbage collection or a hand-off.")
+        float,
+        Meta(
+            gt=0, le=DAY_S, description="How long: longer than a pause of garbage collection or a hand-off."
+        ),
     ] = 10.0
     output_total_share: Annotated[
         float,
@@ -144,6 +154,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         float,
         Meta(
             gt=0,
+            le=DAY_S,
             description="A topic without subscribers and messages is forgotten after this; long enough that "
             "a subscriber that reconnects still learns exactly what it missed.",
         ),
@@ -152,6 +163,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(
             ge=1,
+            le=KEEPALIVE_CEILING_S,
             description="Silence after which the kernel probes a peer, and the time between probes; two "
             "unanswered end the connection.",
         ),
@@ -180,7 +192,8 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Encrypted connections. Off unless a port is given."""
 
     port: Annotated[
-        int | None, Meta(description="Port for TLS; 0 takes a free one, nothing means no TLS.")
+        Annotated[int, Meta(ge=0, le=65_535)] | None,
+        Meta(description="Port for TLS; 0 takes a free one, nothing means no TLS."),
     ] = None
     certificate: Annotated[str, Meta(description="The hub's certificate chain, PEM.")] = ""
     key: Annotated[str, Meta(description="The key of the certificate, PEM.")] = ""
@@ -230,11 +243,11 @@ def load_settings(path: Path | None, **overrides: Any) -> HubSettings:
     for name, value in overrides.items():
         if value is None:
             continue
-        if isinstance(value, dict):
-            given = {key: item for key, item in value.items() if item is not None}
-            values[name] = {**values.get(name, {}), **given}
-        else:
+        if not isinstance(value, dict):
             values[name] = value
+        elif isinstance(table := values.setdefault(name, {}), dict):
+            # What is no table in the file stays as it is, to be complained about.
+            table.update((key, item) for key, item in value.items() if item is not None)
     return parse_settings(values)
 
 
