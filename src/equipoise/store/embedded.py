@@ -83,8 +83,11 @@ class EmbeddedZooKeeper:
         self.port = self.port or _free_port(self.settings.host)
         _check_port(self.settings.host, self.port)
         directory = self.settings.directory
-        (directory / "data").mkdir(parents=True, exist_ok=True)
-        lock = _lock(directory)
+        try:
+            (directory / "data").mkdir(parents=True, exist_ok=True)
+            lock = _lock(directory)
+        except OSError as problem:
+            raise SettingsError(f"cannot keep a store in {directory}: {problem.strerror}") from problem
         try:
             config = directory / "zoo.cfg"
             config.write_text(self._config())

@@ -1,0 +1,69 @@
+"""`equipoise store`: run a ZooKeeper until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from equipoise.cli.failures import exit_on_failure
+from equipoise.errors import SettingsError, StoreUnavailableError
+from equipoise.hub.admission import is_loopback
+from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.opening import ZOOKEEPER_PORT
+
+
+def command(
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = ZOOKEEPER_PORT,
+    directory: Annotated[
+        Path, typer.Option("--dir", help="Where its state is kept; made if it is not there.")
+    ] = Path("equipoise-store"),
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen beyond loopback: whoever can connect may change everything."),
+    ] = False,
+) -> None:
+    """Run a ZooKeeper for hubs to meet in, from the jars that PySpark brings. Needs Java 17 or newer.
+
+    It is one server: for trying out and for small systems. Give hubs `--store zk://host,host,host/root` to use an
+    ensemble of your own.
+    """
+    with exit_on_failure():
+        if not insecure and not is_loopback(host):
+            raise SettingsError(
+                f"{host} is not loopback, and ZooKeeper asks nobody for a password: "
+                "give --insecure if the network is your own"
+            )
+        asyncio.run(serve(EmbeddedSettings(directory=directory, host=host, port=port)))
+
+
+async def serve(settings: EmbeddedSettings) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    server = EmbeddedZooKeeper(settings)
+    starting = asyncio.create_task(server.start())
+    stopping = asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if stopped.is_set():
+            return
+        await starting
+        print(f"equipoise store ready on {server.address}", flush=True)
+        ending = asyncio.create_task(server.wait())
+        await asyncio.wait([ending, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not stopped.is_set():
+            raise StoreUnavailableError(
+                f"ZooKeeper ended by itself with status {ending.result()}; see {server.log_path}"
+            )
+        ending.cancel()
+    finally:
+        for task in (starting, stopping):
+            task.cancel()
+        await asyncio.gather(starting, stopping, return_exceptions=True)
+        await server.stop()

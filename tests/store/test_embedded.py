@@ -1,0 +1,186 @@
+"""A real ZooKeeper as a child: started, stopped, never orphaned, and clear about what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from equipoise.errors import EquipoiseError, SettingsError, StoreUnavailableError
+from equipoise.store import StoreSettings, embedded, open_store
+from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.java import find_jars, find_java
+from support.processes import ServerProcess, running
+from support.zookeeper import require_zookeeper, shared_zookeeper
+
+COMMAND = "import typer; from equipoise.cli.store import command; typer.run(command)"
+READY = re.compile(r"^equipoise store ready on (?P<host>\S+):(?P<port>\d+)\s*$")
+
+
+def settings_for(folder: Path, port: int = 0) -> EmbeddedSettings:
+    return EmbeddedSettings(directory=folder, port=port)
+
+
+def store_command(folder: Path, *options: str) -> AbstractContextManager[ServerProcess]:
+    command = [sys.executable, "-c", COMMAND, "--dir", str(folder), "--port", "0", *options]
+    return running(command, READY.match)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.01)
+
+
+def java_child_of(pid: int) -> int:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    [child] = [int(child) for child in children]
+    assert b"java" in Path(f"/proc/{child}/cmdline").read_bytes()
+    return child
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.needs_java
+def test_state_is_kept_in_the_directory_over_a_restart(tmp_path: Path) -> None:
+    require_zookeeper()
+
+    async def scenario() -> None:
+        async with EmbeddedZooKeeper(settings_for(tmp_path)) as server:
+            store = await open_store(f"{server.url}/root")
+            await store.create("/a", b"kept")
+            await store.close()
+            port, pid = server.port, server.pid
+            with pytest.raises(SettingsError, match="in use by another store"):
+                await EmbeddedZooKeeper(settings_for(tmp_path)).start()
+        assert pid is not None
+        assert not is_running(pid)
+        async with EmbeddedZooKeeper(settings_for(tmp_path, port)) as server:
+            store = await open_store(f"{server.url}/root", StoreSettings(session_timeout_s=4.0))
+            assert (await store.get("/a")).data == b"kept"
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.needs_java
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_says_when_it_is_ready_and_ends_its_child_when_told_to(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    require_zookeeper()
+    with store_command(tmp_path) as server:
+        child = java_child_of(server.pid)
+        with socket.create_connection((server.host, server.port), timeout=5) as probe:
+            probe.sendall(b"ruok")
+            assert probe.recv(4) == b"imok"
+        assert server.stop(how) == 0
+        assert not is_running(child)
+
+
+@pytest.mark.needs_java
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+def test_no_orphan_is_left_when_the_command_is_killed(tmp_path: Path) -> None:
+    require_zookeeper()
+    with store_command(tmp_path) as server:
+        child = java_child_of(server.pid)
+        server.kill()
+        until(lambda: not is_running(child))
+
+
+@pytest.mark.needs_java
+def test_the_command_ends_when_its_child_does(tmp_path: Path) -> None:
+    require_zookeeper()
+    with store_command(tmp_path) as server:
+        os.kill(java_child_of(server.pid), signal.SIGKILL)
+        until(lambda: server.process.poll() is not None)
+    assert server.process.returncode == 1
+    assert "ended by itself" in server.output
+
+
+@pytest.mark.needs_java
+def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
+    require_zookeeper()
+    port = shared_zookeeper().port
+    problem = failing(EmbeddedZooKeeper(settings_for(tmp_path, port)))
+    assert isinstance(problem, SettingsError)
+    assert f"cannot listen on 127.0.0.1:{port}" in str(problem)
+    assert "\n" not in str(problem)
+
+
+@pytest.mark.needs_java
+def test_a_directory_that_cannot_be_used_is_said_in_one_line(tmp_path: Path) -> None:
+    require_zookeeper()
+    (tmp_path / "data").write_text("a file where ZooKeeper wants a folder")
+    problem = failing(EmbeddedZooKeeper(settings_for(tmp_path)))
+    assert isinstance(problem, SettingsError)
+    assert "cannot keep a store in" in str(problem)
+
+
+@pytest.mark.needs_java
+def test_a_server_that_ends_at_once_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    require_zookeeper()
+    monkeypatch.setattr(embedded, "_MAIN", "org.example.Nothing")
+    problem = failing(EmbeddedZooKeeper(settings_for(tmp_path)))
+    assert isinstance(problem, StoreUnavailableError)
+    assert "ended at once" in str(problem)
+    assert "org.example.Nothing" in str(problem)
+    assert "\n" not in str(problem)
+
+
+def test_a_machine_without_java_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(StoreUnavailableError, match="install version 17"):
+        find_java()
+
+
+@pytest.mark.parametrize("said", ['openjdk version "11.0.2"', 'java version "1.8.0_392"', "who knows"])
+def test_a_java_that_is_too_old_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str
+) -> None:
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(StoreUnavailableError, match="17 or newer"):
+        find_java()
+
+
+def test_a_machine_without_pyspark_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(StoreUnavailableError, match=r"equipoise\[pipeline\]"):
+        find_jars()
+
+
+def test_a_pyspark_without_zookeeper_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Spec:
+        submodule_search_locations = (str(tmp_path),)
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: Spec())
+    with pytest.raises(StoreUnavailableError, match="no zookeeper jar"):
+        find_jars()
+
+
+def failing(server: EmbeddedZooKeeper) -> EquipoiseError:
+    with pytest.raises(EquipoiseError) as raised:
+        asyncio.run(server.start())
+    return raised.value
