@@ -1,0 +1,195 @@
+"""TLS: encrypted connections, certificates that say who the client is, and those who do not shake hands."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from equipoise.access import Users, parse_users
+from equipoise.hub import Limits, Tls
+from hub.live import LOOPS, Peer, assert_quiet, eventually, live_hub, run_on
+from hub.world import Error, pipeline
+
+DRONE = """
+[users.drone]
+certificates = ["drone-7"]
+create = ["*"]
+publish = ["*"]
+subscribe = ["*"]
+"""
+
+
+class Pki:
+    """An authority, the hub's certificate from it, and certificates for clients."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = trustme.CA()
+        self._folder = folder
+        issued = self.authority.issue_cert("hub.example")
+        self.certificate, self.key = folder / "hub.pem", folder / "hub.key"
+        issued.private_key_pem.write_to_path(str(self.key))
+        self.certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        self.client_ca = folder / "ca.pem"
+        self.authority.cert_pem.write_to_path(str(self.client_ca))
+
+    def settings(self, *, client_ca: bool = False, required: bool = False) -> Tls:
+        return Tls(
+            port=0,
+            certificate=str(self.certificate),
+            key=str(self.key),
+            client_ca=str(self.client_ca) if client_ca or required else "",
+            client_certificate_is_required=required,
+        )
+
+    def context(
+        self, common_name: str | None = None, *, authority: trustme.CA | None = None
+    ) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        self.authority.configure_trust(context)
+        if common_name is not None:
+            issued = (authority or self.authority).issue_cert(
+                f"{common_name}.example", common_name=common_name
+            )
+            issued.configure_cert(context)
+        return context
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return Pki(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.mark.parametrize("loop_name", LOOPS)
+def test_a_client_is_served_over_tls_as_without(loop_name: str, pki: Pki) -> None:
+    async def main() -> None:
+        async with (
+            live_hub(tls=pki.settings()) as hub,
+            Peer.connected(hub, context=pki.context(), hostname="hub.example") as secure,
+            Peer.connected(hub) as plain,
+        ):
+            await secure.do("SUBSCRIBE", "t")
+            plain.send_raw(pipeline(["PUBLISH", "t", str(i)] for i in range(100)))
+            assert [(await secure.read())[2] for _ in range(100)] == [b"%d" % i for i in range(100)]
+
+    run_on(loop_name, main)
+
+
+@pytest.mark.parametrize("loop_name", LOOPS)
+def test_a_certificate_logs_its_user_in(loop_name: str, pki: Pki) -> None:
+    async def main() -> None:
+        users = parse_users(DRONE)
+        async with live_hub(users=users, tls=pki.settings(client_ca=True)) as hub:
+            for context, expected in (
+                (pki.context("drone-7"), 0),
+                (pki.context("drone-8"), Error("NOAUTH Authentication required.")),
+                (pki.context(), Error("NOAUTH Authentication required.")),
+            ):
+                async with Peer.connected(hub, context=context, hostname="hub.example") as peer:
+                    assert await peer.do("PUBLISH", "t", "x") == expected
+
+    run_on(loop_name, main)
+
+
+def test_a_certificate_taken_off_the_list_is_cut(pki: Pki) -> None:
+    async def main() -> None:
+        users = parse_users(DRONE)
+        async with (
+            live_hub(users=users, tls=pki.settings(client_ca=True)) as hub,
+            Peer.connected(hub, context=pki.context("drone-7"), hostname="hub.example") as peer,
+        ):
+            assert await peer.do("SUBSCRIBE", "t") == [b"subscribe", b"t", 1]
+            hub.reload_users(parse_users(DRONE.replace("drone-7", "drone-9")))
+            await peer.closed()
+
+    run_on("uvloop", main)
+
+
+@pytest.mark.parametrize("loop_name", LOOPS)
+def test_where_certificates_are_required_nobody_comes_without(
+    loop_name: str, pki: Pki, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        stranger = trustme.CA()
+        async with live_hub(users=parse_users(DRONE), tls=pki.settings(required=True)) as hub:
+            async with Peer.connected(hub, context=pki.context("drone-7"), hostname="hub.example") as drone:
+                assert await drone.do("PUBLISH", "t", "x") == 0
+            for context in (pki.context(), pki.context("drone-7", authority=stranger)):
+                # With TLS 1.3 a client hears of its refusal only when it reads.
+                with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+                    async with Peer.connected(hub, context=context, hostname="hub.example") as peer:
+                        await peer.do("PING")
+            await eventually(lambda: not hub.core.sessions)
+
+    run_on(loop_name, main)
+    assert_quiet(caplog)
+
+
+@pytest.mark.parametrize("loop_name", LOOPS)
+@pytest.mark.parametrize(
+    "sent", [b"", b"PING\r\n", b"\x16\x03\x01", b"\x16\x03\x01\x00\x05hello", b"\0" * 500]
+)
+def test_whoever_does_not_shake_hands_is_gone_in_time(
+    loop_name: str, sent: bytes, pki: Pki, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with live_hub(Limits(unauthenticated_s=0.1), tls=pki.settings()) as hub:
+            reader, writer = await asyncio.open_connection("127.0.0.1", hub.tls_port)
+            writer.write(sent)
+            async with asyncio.timeout(5):
+                try:
+                    while await reader.read(1_000):
+                        pass
+                except ConnectionError:
+                    pass
+            writer.transport.abort()
+            async with Peer.connected(hub) as plain:
+                assert await plain.do("PING") == b"PONG"
+
+    run_on(loop_name, main)
+    assert_quiet(caplog)
+
+
+def test_old_protocol_versions_are_refused(pki: Pki) -> None:
+    async def main() -> None:
+        async with live_hub(tls=pki.settings()) as hub:
+            context = pki.context()
+            with pytest.warns(DeprecationWarning):
+                context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                async with Peer.connected(hub, context=context, hostname="hub.example") as peer:
+                    await peer.do("PING")
+
+    run_on("uvloop", main)
+
+
+def test_slow_subscribers_over_tls_are_cut_too(pki: Pki) -> None:
+    async def main() -> None:
+        limits = Limits(output_bytes_max=256 * 1024, output_soft_bytes=256 * 1024)
+        async with (
+            live_hub(limits, tls=pki.settings()) as hub,
+            Peer.connected(hub, context=pki.context(), hostname="hub.example") as slow,
+            Peer.connected(hub) as publisher,
+        ):
+            await slow.do("SUBSCRIBE", "t")
+            slow.stop_reading()
+            async with asyncio.timeout(10):
+                while not hub.core.backlogs.cuts:
+                    await publisher.do("PUBLISH", "t", b"x" * 100_000)
+            assert len(hub.core.sessions) == 1
+
+    run_on("uvloop", main)
+
+
+def test_open_users_and_tls_go_together(pki: Pki) -> None:
+    async def main() -> None:
+        async with (
+            live_hub(users=Users.open(), tls=pki.settings(client_ca=True)) as hub,
+            Peer.connected(hub, context=pki.context("anybody"), hostname="hub.example") as peer,
+        ):
+            assert await peer.do("PUBLISH", "t", "x") == 0
+
+    run_on("uvloop", main)
