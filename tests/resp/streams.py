@@ -143,9 +143,21 @@ _headers = st.sampled_from(
     ]
 )
 _requests = st.lists(words, min_size=1, max_size=5).map(lambda given: request(*given))
+# So many words that a reader does not begin anew with each chunk.
+_long_requests = st.integers(30, 70).map(lambda count: request(*(b"%d" % i for i in range(count))))
 
 streams = st.lists(
-    st.one_of(_requests, _requests, _runs(), _runs(), _aggregates(), _typed, _headers, st.binary(max_size=8)),
+    st.one_of(
+        _requests,
+        _requests,
+        _long_requests,
+        _runs(),
+        _runs(),
+        _aggregates(),
+        _typed,
+        _headers,
+        st.binary(max_size=8),
+    ),
     min_size=1,
     max_size=8,
 ).map(b"".join)
@@ -162,8 +174,11 @@ def read(chunks: Iterable[bytes], limits: RequestLimits) -> tuple[list[Command],
     reader = RequestReader(limits)
     commands: list[Command] = []
     for chunk in chunks:
-        if reader.error is None:
+        while reader.error is None:
             commands += spelled_out(reader.feed(chunk))
+            if not reader.has_more:
+                break
+            chunk = b""
     return commands, reader.error
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.resp import Publishes, RequestLimits, RequestReader
+from equipoise.resp import Publishes, RequestLimits, RequestReader, exact
 from equipoise.resp.exact import split_arguments
 from resp.streams import TIGHT, WIDE, cut, read, read_exactly, request, spelled_out, streams, words
 
@@ -155,6 +156,41 @@ def test_a_large_payload_in_small_pieces_is_held_once() -> None:
         batch = reader.feed(stream[at : at + 10_000])
     assert spelled_out(batch) == [[b"PUBLISH", b"t", b"x" * 1_000_000]]
     assert reader.buffered_bytes == 0
+
+
+def test_a_request_of_many_words_is_not_read_again_for_every_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = 0
+
+    def counted(*args: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return parse_bulk(*args)
+
+    parse_bulk = exact._parse_bulk
+    monkeypatch.setattr(exact, "_parse_bulk", counted)
+    stream = request(*[b"a"] * 1_000)
+    assert read((stream[i : i + 1] for i in range(len(stream))), WIDE) == ([[b"a"] * 1_000], None)
+    assert reads < 3 * len(stream)
+
+
+@pytest.mark.parametrize("words_before", [0, 40])
+def test_what_is_held_is_counted_and_not_multiplied(words_before: int) -> None:
+    """Two bytes at a time: as pieces of their own they would weigh twenty times as much."""
+    reader = RequestReader(WIDE)
+    sent = 0
+    tracemalloc.start()
+    try:
+        for data in (b"*50\r\n", b"$1\r\na\r\n" * words_before, b"$200000\r\n"):
+            reader.feed(data)
+            sent += len(data)
+        for _ in range(90_000):
+            reader.feed(b"xy")
+            sent += 2
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert reader.buffered_bytes == sent
+    assert held_bytes < 2 * sent
 
 
 @pytest.mark.parametrize(

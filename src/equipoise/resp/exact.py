@@ -49,9 +49,16 @@ class _TooLong:
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """The frame goes on. It cannot be complete before it has `needed_bytes`, counted from its start."""
+    """The frame goes on. It cannot be complete before it has `needed_bytes`, counted from its start.
+
+    `words` are those that are complete, up to the index `at`, and `words_left` how many are to follow: what was read
+    once need not be read again.
+    """
 
     needed_bytes: int
+    words: list[bytes]
+    words_left: int
+    at: int
 
 
 Outcome = tuple[list[bytes], int] | Incomplete | str
@@ -66,7 +73,7 @@ def parse_request(data: bytes, start: int, limits: RequestLimits) -> Outcome:
         return _parse_inline(data, start, limits)
     header = _read_header(data, start, limits)
     if header is None:
-        return Incomplete(len(data) - start + 1)
+        return Incomplete(len(data) - start + 1, [], 0, start)
     if not isinstance(header, _Header):
         return "Protocol error: too big mbulk count string"
     count, at = header.number, header.end
@@ -74,28 +81,36 @@ def parse_request(data: bytes, start: int, limits: RequestLimits) -> Outcome:
         if count is not None and not limits.is_authenticated:
             return "Protocol error: unauthenticated multibulk length"
         return "Protocol error: invalid multibulk length"
-    command: list[bytes] = []
-    for _ in range(count):
-        bulk = _parse_bulk(data, start, at, limits)
-        if not isinstance(bulk, tuple):
+    return parse_words(data, at, [], count, limits, start=start)
+
+
+def parse_words(
+    data: bytes, at: int, words: list[bytes], words_left: int, limits: RequestLimits, *, start: int = 0
+) -> Outcome:
+    """Go on with a request that began at `start`, of which some words are known and `words_left` stand from `at`."""
+    while words_left > 0:
+        bulk = _parse_bulk(data, at, limits)
+        if isinstance(bulk, str):
             return bulk
-        argument, at = bulk
-        command.append(argument)
-    return command, at
+        if isinstance(bulk, int):
+            return Incomplete(bulk - start, words, words_left, at)
+        word, at = bulk
+        words.append(word)
+        words_left -= 1
+    return words, at
 
 
-def _parse_bulk(
-    data: bytes, start: int, at: int, limits: RequestLimits
-) -> tuple[bytes, int] | Incomplete | str:
+def _parse_bulk(data: bytes, at: int, limits: RequestLimits) -> tuple[bytes, int] | int | str:
+    """The word at `at` and the index after it; or where the data has at least to end for it; or what is wrong."""
     mark = data[at : at + 1]
     if not mark:
-        return Incomplete(at - start + 1)
+        return at + 1
     # Redis waits for the line before it complains about its first byte; the first byte is enough to know.
     if mark != b"$":
         return f"Protocol error: expected '$', got '{mark.decode('latin-1')}'"
     header = _read_header(data, at, limits)
     if header is None:
-        return Incomplete(len(data) - start + 1)
+        return len(data) + 1
     if not isinstance(header, _Header):
         return "Protocol error: too big bulk count string"
     length, body = header.number, header.end
@@ -106,7 +121,7 @@ def _parse_bulk(
     # As in Redis and hiredis, the two bytes after the payload are skipped unread.
     end = body + length + 2
     if end > len(data):
-        return Incomplete(end - start)
+        return end
     return data[body : body + length], end
 
 
@@ -134,7 +149,7 @@ def _parse_inline(data: bytes, start: int, limits: RequestLimits) -> Outcome:
     if end < 0:
         if len(data) - start >= limits.inline_bytes_max:
             return "Protocol error: too big inline request"
-        return Incomplete(len(data) - start + 1)
+        return Incomplete(len(data) - start + 1, [], 0, start)
     line = data[start:end].removesuffix(b"\r")
     arguments = split_arguments(line)
     if arguments is None:

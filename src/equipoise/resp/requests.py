@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import hiredis
 
-from equipoise.resp.exact import Incomplete, RequestLimits, parse_request
+from equipoise.resp.exact import Incomplete, RequestLimits, parse_request, parse_words
 from equipoise.resp.frames import plain_encoder
 
 Command = list[bytes]
@@ -45,6 +45,8 @@ _LONE_BYTES_MAX = 1_024
 # nobody else waits for long.
 _EXACT_BYTES = 32 * 1024
 _EXACT_REQUESTS = 2_000
+# A request with as many words is not read from its beginning again.
+_WORDS_BEGUN = 32
 # What follows a login is read under the limits that it leads to.
 _LOGINS = (b"AUTH", b"HELLO")
 # hiredis moves what is left of its buffer for every kilobyte it has parsed, so it gets its input in slices.
@@ -65,26 +67,29 @@ class RequestReader:
     once bytes are not RESP.
     """
 
-    __slots__ = ("_needed_bytes", "_unfinished", "buffered_bytes", "error", "limits")
+    __slots__ = ("_begun", "_needed_bytes", "_unfinished", "buffered_bytes", "error", "limits")
 
     def __init__(self, limits: RequestLimits) -> None:
         # May be replaced between calls: a connection gets wider limits once it has authenticated.
         self.limits = limits
         self.error: str | None = None
-        self._unfinished: list[bytes] | None = None
-        # Of the unfinished frame.
+        # One growing buffer: a list of pieces would weigh many times as much as the pieces if they are small.
+        self._unfinished: bytearray | None = None
+        # What has been read of an unfinished request of many words: its words, how many are left, and their size.
+        self._begun: tuple[list[bytes], int, int] | None = None
+        # Of the unfinished request.
         self.buffered_bytes = 0
         self._needed_bytes = 0
 
     def feed(self, data: bytes) -> Publishes | list[Command]:
         if self._unfinished is not None:
-            self._unfinished.append(data)
+            self._unfinished += data
             self.buffered_bytes += len(data)
             if self.buffered_bytes < self._needed_bytes:
                 return []
-            data = b"".join(self._unfinished)
-            self._unfinished = None
-            self.buffered_bytes = 0
+            data = self._take_unfinished()
+            if self._begun is not None:
+                return self._finish_begun(data)
         if len(data) <= _LONE_BYTES_MAX and len(data) <= self.limits.payload_bytes_max:
             lone = _lone_publish(data)
             if lone is not None:
@@ -121,9 +126,10 @@ class RequestReader:
     def feed_exactly(self, data: bytes) -> list[Command]:
         """As `feed`, but a stranger's bytes are read no further than a command that may make it known."""
         if self._unfinished is not None:
-            data = b"".join((*self._unfinished, data))
-            self._unfinished = None
-            self.buffered_bytes = 0
+            self._unfinished += data
+            data = self._take_unfinished()
+            if self._begun is not None:
+                return self._finish_begun(data)
         return self._parse_exactly(data, 0)
 
     @property
@@ -144,7 +150,7 @@ class RequestReader:
                 break
             outcome = parse_request(data, start, self.limits)
             if isinstance(outcome, Incomplete):
-                self._keep(data[start:], outcome.needed_bytes)
+                self._keep_unfinished(data, start, outcome)
                 return commands
             if isinstance(outcome, str):
                 self.error = outcome
@@ -159,9 +165,43 @@ class RequestReader:
         return commands
 
     def _keep(self, rest: bytes, needed_bytes: int) -> None:
-        self._unfinished = [rest]
+        self._unfinished = bytearray(rest)
         self.buffered_bytes = len(rest)
         self._needed_bytes = needed_bytes
+
+    def _keep_unfinished(self, data: bytes, start: int, outcome: Incomplete) -> None:
+        """Keep the bytes, and of a request of many words those that are complete: else each byte that a slow client
+        adds would have all of them read again."""
+        if len(outcome.words) < _WORDS_BEGUN:
+            self._keep(data[start:], outcome.needed_bytes)
+            return
+        begun_bytes = outcome.at - start + (self._begun[2] if self._begun is not None else 0)
+        self._begun = (outcome.words, outcome.words_left, begun_bytes)
+        self._keep(data[outcome.at :], outcome.needed_bytes + begun_bytes - (outcome.at - start))
+        self.buffered_bytes += begun_bytes
+
+    def _take_unfinished(self) -> bytes:
+        assert self._unfinished is not None, "asked by those who looked"
+        data, self._unfinished = bytes(self._unfinished), None
+        self.buffered_bytes = 0
+        return data
+
+    def _finish_begun(self, data: bytes) -> list[Command]:
+        """Go on with the request that was begun, and then as usual."""
+        assert self._begun is not None, "asked by those who looked"
+        words, words_left, _ = self._begun
+        outcome = parse_words(data, 0, words, words_left, self.limits)
+        if isinstance(outcome, Incomplete):
+            self._keep_unfinished(data, 0, outcome)
+            return []
+        self._begun = None
+        if isinstance(outcome, str):
+            self.error = outcome
+            return []
+        command, end = outcome
+        if end < len(data):
+            self._keep(data[end:], 0)
+        return [command]
 
 
 def _lone_publish(data: bytes) -> Publishes | None:
