@@ -29,9 +29,9 @@ __all__ = ["MEMBERS_MAX", "WEIGHT_NORMAL", "Ring", "ring_over"]
 # The weight of an ordinary hub. In sixteenths a weight follows capacity to about 6 %, and noise below that does
 # not move topics.
 WEIGHT_NORMAL = 16
-# 1,024 points for an ordinary hub: its share is off by 1/√1024, about 3 %, at one standard deviation. Twice as
-# many would gain 1 % and take twice as long to sort (100 members: 40 ms).
-_PAIRS_PER_WEIGHT = 32
+# 768 points for an ordinary hub: its share is off by 1/√768, 3.6 %, at one standard deviation. Twice as many would
+# gain 1 % and take twice as long to sort (100 members: 40 ms).
+_PAIRS_PER_WEIGHT = 24
 # A point is position × MEMBERS_MAX + the owner's index, as a float because floats sort and compare faster than
 # integers of this size; 2³² × 4,096 is far below 2⁵³, so they are exact.
 MEMBERS_MAX = 4096

@@ -1,22 +1,43 @@
-"""Metadata and coordination: one contract, in memory, over a network, and in ZooKeeper."""
+"""Metadata and coordination: one contract, in memory, over a network, and in ZooKeeper.
+
+Start with `contract`. What a region keeps in a store is in `tree`; `plans`, `hubs`, `users` and `specs` read and write
+it. ZooKeeper itself, `zookeeper` and `embedded`, is imported only by those who use it.
+"""
 
 from equipoise.store.contract import Node, SessionState, Store, StoreSettings, Watch, WatchKind
+from equipoise.store.hubs import HubAlive, HubFacts, HubSeen, HubsStore
 from equipoise.store.memory import MemoryStore
 from equipoise.store.memory_tree import MemoryTree
 from equipoise.store.opening import open_store
+from equipoise.store.plans import Committed, PlanSettings, PlanStore
 from equipoise.store.remote import RemoteMemoryStore
 from equipoise.store.server import MemoryStoreServer
+from equipoise.store.specs import SpecsStore
+from equipoise.store.tree import Tree
+from equipoise.store.users import StoredUsers, UsersStore, publish_users
 
 __all__ = [
+    "Committed",
+    "HubAlive",
+    "HubFacts",
+    "HubSeen",
+    "HubsStore",
     "MemoryStore",
     "MemoryStoreServer",
     "MemoryTree",
     "Node",
+    "PlanSettings",
+    "PlanStore",
     "RemoteMemoryStore",
     "SessionState",
+    "SpecsStore",
     "Store",
     "StoreSettings",
+    "StoredUsers",
+    "Tree",
+    "UsersStore",
     "Watch",
     "WatchKind",
     "open_store",
+    "publish_users",
 ]

@@ -32,9 +32,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Annotated, Protocol, Self
 
 import msgspec
+from msgspec import Meta
 
 __all__ = ["Node", "SessionState", "Store", "StoreSettings", "Watch", "WatchKind"]
 
@@ -71,11 +72,22 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How patient a store is."""
 
-    # ZooKeeper allows 2 to 20 of its ticks, 4 to 40 s as it comes. Shorter finds dead hubs sooner, longer spares hubs
-    # that pause.
-    session_timeout_s: float = 10.0
-    # As long as the session: a request that takes longer is of no use to a hub that must answer its clients.
-    request_timeout_s: float = 10.0
+    session_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="After this long without a word a hub counts as dead. Shorter finds dead hubs sooner, "
+            "longer spares those that pause. ZooKeeper allows 2 to 20 of its ticks, 4 to 40 s as it comes.",
+        ),
+    ] = 10.0
+    request_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="For one request, waiting for a reconnection included. As long as the session: "
+            "what takes longer is of no use to a hub that must answer its clients.",
+        ),
+    ] = 10.0
 
 
 class Watch(Protocol):

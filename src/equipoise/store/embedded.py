@@ -21,9 +21,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
+from msgspec import Meta
 
 from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.store.java import find_jars, find_java
@@ -38,17 +39,26 @@ _LOG_LINES_SHOWN = 5
 
 
 class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    directory: Path
-    host: str = "127.0.0.1"
-    # 0 takes a free one.
-    port: int = 0
-    # ZooKeeper's unit of time: sessions last at least two, and end up to one late. A quarter of its usual 2 s, as
-    # all clients are near.
-    tick_ms: int = 500
-    # A JVM on a busy machine takes seconds; one that needs more than this is stuck.
-    start_timeout_s: float = 30.0
-    # Then it is killed: it has written everything it has acknowledged.
-    stop_timeout_s: float = 5.0
+    """Where the server keeps its state and how long it may take."""
+
+    directory: Annotated[Path, Meta(description="Its state, its log and its lock; made if it is not there.")]
+    host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="0 takes a free one.")] = 0
+    tick_ms: Annotated[
+        int,
+        Meta(
+            gt=0,
+            description="ZooKeeper's unit of time: sessions last at least two, and end up to one late. A quarter "
+            "of its usual 2 s, as all clients are near.",
+        ),
+    ] = 500
+    start_timeout_s: Annotated[
+        float, Meta(gt=0, description="A JVM on a busy machine takes seconds; one that needs more is stuck.")
+    ] = 30.0
+    stop_timeout_s: Annotated[
+        float,
+        Meta(gt=0, description="Then it is killed: it has written everything it has acknowledged."),
+    ] = 5.0
 
 
 class EmbeddedZooKeeper:

@@ -12,6 +12,7 @@ Always true:
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
@@ -24,6 +25,13 @@ from equipoise.store.watching import Watches
 
 __all__ = ["SessionKeeper"]
 
+log = logging.getLogger("equipoise.store")
+
+_LEVELS = {
+    SessionState.CONNECTED: logging.INFO,
+    SessionState.SUSPENDED: logging.WARNING,
+    SessionState.LOST: logging.WARNING,
+}
 # Four beats in a session: one may be lost before a silent connection is given up at half time.
 _BEATS_PER_SESSION = 4
 
@@ -160,6 +168,8 @@ class SessionKeeper(ABC):
         if state is self._state:
             return
         self._state = state
+        if not self._is_closed:
+            log.log(_LEVELS[state], "the session with the store is %s", state)
         for listener in list(self._listeners.values()):
             listener(state)
 

@@ -41,6 +41,9 @@ from equipoise.store.contract import Node, StoreSettings, WatchKind
 __all__ = ["ZooKeeperStore"]
 
 log = logging.getLogger("equipoise.store.zookeeper")
+# Kazoo warns of every broken connection, an orderly goodbye among them; what matters of it is told as a state.
+_kazoo_log = logging.getLogger("equipoise.store.zookeeper.kazoo")
+_kazoo_log.setLevel(logging.ERROR)
 
 # From a first try at once to one a second: what an ensemble that elects a leader can stand from every hub.
 _RECONNECTION = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
@@ -66,7 +69,10 @@ class ZooKeeperStore(ConnectedStore):
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
         client = KazooClient(
-            self._hosts, timeout=self.settings.session_timeout_s, connection_retry=_RECONNECTION, logger=log
+            self._hosts,
+            timeout=self.settings.session_timeout_s,
+            connection_retry=_RECONNECTION,
+            logger=_kazoo_log,
         )
 
         def hear(state: str) -> None:
