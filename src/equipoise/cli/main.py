@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from equipoise.cli import bench, demo, hub, pub, reference, simulate, sub, users
+from equipoise.cli import bench, demo, hub, pub, reference, simulate, store, sub, users
 
 app = typer.Typer(
     name="equipoise",
@@ -20,6 +20,7 @@ app.command("pub")(pub.command)
 app.command("sub")(sub.command)
 app.command("demo")(demo.command)
 app.command("simulate")(simulate.command)
+app.command("store")(store.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(users.app, name="users")
 app.add_typer(reference.app, name="reference")
