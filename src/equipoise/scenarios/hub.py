@@ -34,7 +34,9 @@ def _hear(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
 # Three programs, 200 messages: one publishes, one smart and one plain client listen.
 SMALL = Workload(
     clients=(
-        Client(name="ann", publishes=_talk("a", "b", count=200, burst=(1, 40), interval_s=0.25)),
+        Client(
+            name="ann", publishes=_talk("a", "b", count=200, burst=(1, 40), interval_s=0.12, receipts=0.03)
+        ),
         Client(name="bob", subscribes=_hear("a", "b")),
         Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("[bc]", is_pattern=True)),
     )
@@ -150,7 +152,7 @@ HUB_SCENARIOS = (
         workload=SMALL,
         topology=UNEVEN,
         faults=SMALL_FAULTS,
-        duration_s=2.5,
+        duration_s=2.0,
     ),
     Scenario(
         name="hub-slow-readers",

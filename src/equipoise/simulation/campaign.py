@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from equipoise.scenarios import scenario_by_name
@@ -42,31 +42,30 @@ def run_campaign(cases: Sequence[str], seeds: range, *, jobs: int = 1, without: 
         for first in range(seeds.start, seeds.stop, CHUNK_SEEDS)
     ]
     if jobs == 1 or len(chunks) == 1:
-        for chunk in chunks:
-            yield from _run_chunk(chunk)
+        _settle()
+        try:
+            for chunk in chunks:
+                yield from _run_chunk(chunk)
+        finally:
+            gc.unfreeze()
         return
     # Spawned, not forked: a fork would copy the parent's loop, locks and progress bar.
-    with multiprocessing.get_context("spawn").Pool(min(jobs, len(chunks))) as pool:
+    with multiprocessing.get_context("spawn").Pool(min(jobs, len(chunks)), _settle) as pool:
         for runs in pool.imap_unordered(_run_whole_chunk, chunks):
             yield from runs
 
 
 def _run_chunk(chunk: _Chunk) -> Iterator[Run]:
     scenario = scenario_by_name(chunk.case)
-    with _settled(), ablation_by_name(chunk.without).off() if chunk.without else nullcontext():
+    with ablation_by_name(chunk.without).off() if chunk.without else nullcontext():
         for seed in range(chunk.first, chunk.end):
             yield run_seed(scenario, seed)
 
 
-@contextmanager
-def _settled() -> Iterator[None]:
-    """Spare the collector all that was there before: it is looked at after each seed, and takes a tenth of the time."""
+def _settle() -> None:
+    """Spare the collector all that is there already: it would look through it again and again."""
     gc.collect()
     gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _run_whole_chunk(chunk: _Chunk) -> list[Run]:
