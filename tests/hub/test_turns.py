@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.hub import publishing
 from equipoise.hub.settings import Limits
 from hub.world import Error, FakeClient, World, pipeline, request
 
@@ -99,6 +100,39 @@ def test_an_error_far_behind_in_a_long_chunk_is_told() -> None:
     client.send_raw(b"\r\n" * 60_000 + b"*1\r\n:5\r\n")
     settle(world, client)
     assert client.read() == [Error("ERR Protocol error: expected '$', got ':'")]
+
+
+def test_publishes_to_many_topics_give_way_and_keep_their_order() -> None:
+    world = slow_world()
+    subscriber, publisher = world.client(), world.client()
+    subscriber.send("PSUBSCRIBE", "t*")
+    subscriber.read()
+    publisher.send_raw(pipeline(["PUBLISH", f"t{i}", str(i)] for i in range(600)))
+    published = len(publisher.read())
+    assert 0 < published < 600
+    assert len(world.core.index.topics) == published
+    publisher.session.receive(request("PUBLISH", "t0", "last"))
+    settle(world, publisher)
+    assert publisher.read() == [1] * (601 - published)
+    received = [int(delivery[3]) for delivery in subscriber.read()[:-1]]
+    assert received == list(range(600))
+    assert world.core.stats.commands > 600
+
+
+def test_a_run_for_very_many_subscribers_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "AT_ONCE_BYTES", 10_000)
+    world = slow_world()
+    subscribers = [world.client() for _ in range(10)]
+    for subscriber in subscribers:
+        subscriber.send("SUBSCRIBE", "t")
+        subscriber.read()
+    publisher = world.client()
+    publisher.send_raw(pipeline(["PUBLISH", "t", b"%03d" % i + b"x" * 97] for i in range(100)))
+    assert not publisher.wire.is_reading
+    settle(world, publisher)
+    assert publisher.read() == [10] * 100
+    for subscriber in subscribers:
+        assert [int(delivery[2][:3]) for delivery in subscriber.read()] == list(range(100))
 
 
 @pytest.mark.parametrize("command", ["PUBSUB CHANNELS", "PUBSUB CHANNELS topic*", "INFO", "CLIENT LIST"])

@@ -17,11 +17,12 @@ from equipoise.hub.backlog import Backlogs, Timer
 from equipoise.hub.commands import COMMANDS, KEY_COMMANDS, CommandSpec
 from equipoise.hub.commands.spec import full_name
 from equipoise.hub.denial import denial, too_long
-from equipoise.hub.session import LINGER_S, NO_WIRE, Deferred, Session, Wire, discard
+from equipoise.hub.session import LINGER_S, Deferred, Session
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.stats import Stats
 from equipoise.hub.subscribing import forget_session, judge_again
 from equipoise.hub.topics import Topic, TopicIndex
+from equipoise.hub.wire import NO_WIRE, Wire, discard
 from equipoise.resp import Command, RequestLimits
 from equipoise.resp.frames import interleaved
 from equipoise.resp.replies import error

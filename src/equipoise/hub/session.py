@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from equipoise.access import Action, User
 from equipoise.hub.kinds import Kind
+from equipoise.hub.publishing import publish_batch, publish_run
+from equipoise.hub.wire import NO_WIRE, Wire, discard
 from equipoise.resp import Command, Publishes, RequestReader
-from equipoise.resp.replies import error, integer
+from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
@@ -31,17 +33,6 @@ TURN_S = 0.01
 _TURN_COMMANDS = 16
 # A reply of this size is written at once, so that a pipeline of short requests with long replies is not gathered.
 _LONG_REPLY_BYTES = 4 * 1024
-
-
-class Wire(Protocol):
-    """What a session needs of its transport; asyncio's transports have it."""
-
-    def write(self, data: bytes, /) -> object: ...
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def get_write_buffer_size(self) -> int: ...
 
 
 class Replies(Enum):
@@ -126,7 +117,7 @@ class Session:
         self._replies: list[bytes] = []
         self._output_bytes = 0
         # Commands that wait behind one whose reply comes later, or for their turn. None: nothing waits.
-        self._waiting: list[Command] | None = None
+        self._waiting: list[Command] | Publishes | None = None
         # What came though the transport had been told to pause; None while it reads.
         self._held: list[bytes] | None = None
 
@@ -193,6 +184,11 @@ class Session:
         self.flush()
         self._core.leave(self)
 
+    @property
+    def unread_bytes(self) -> int:
+        """What has come and not been executed, for want of the rest or of a turn."""
+        return self._reader.buffered_bytes + sum(map(len, self._held or ()))
+
     # --- who
 
     def log_in(self, user: User, *, is_certified: bool = False) -> None:
@@ -242,70 +238,17 @@ class Session:
     # --- inside
 
     def _publish(self, batch: Publishes) -> None:
-        """Publish in runs as long as may be: bookkeeping is per run, so long runs are cheap.
-
-        Not for subscribers: they may be their own audience, and see each delivery before the reply to its publish.
-        """
-        topics, payloads = batch
-        count, name = len(topics), topics[0]
-        self._core.stats.commands += count
+        core = self._core
         self.command = "publish"
-        if count == 1 or topics.count(name) == count:
-            self.write(self._publish_run(name, payloads))
+        if len(batch.topics) == 1:
+            core.stats.commands += 1
+            self.write(publish_run(core, self, batch.topics[0], batch.payloads))
             return
-        self.write(b"".join(self._publish_grouped(batch) or self._publish_in_order(batch)))
-
-    def _publish_grouped(self, batch: Publishes) -> list[bytes] | None:
-        """Gather a mixed batch by topic, if no subscriber can tell the difference; the replies in order.
-
-        A subscriber sees the order between two topics only if it gets both. So all topics but one have to be
-        heard by nobody but clients with a single subscription.
-        """
-        topics, payloads = batch
-        runs: dict[bytes, list[bytes]] = {}
-        for name, payload in zip(topics, payloads, strict=True):
-            run = runs.get(name)
-            if run is None:
-                runs[name] = [payload]
-            else:
-                run.append(payload)
-        if 2 * len(runs) > len(topics):
-            # Little to gather: the plain way is cheaper.
-            return None
-        core = self._core
-        found = {name: core.topic_to_publish(self, name) for name in runs}
-        audiences = [core.audience_of(topic) for topic in found.values() if not isinstance(topic, str)]
-        if sum(not audience.is_exclusive for audience in audiences) > 1:
-            return None
-        replies = {
-            name: core.refuse(topic, times=len(runs[name]))
-            if isinstance(topic, str)
-            else integer(core.publish(topic, runs[name]))
-            for name, topic in found.items()
-        }
-        return [replies[name] for name in topics]
-
-    def _publish_in_order(self, batch: Publishes) -> list[bytes]:
-        """Publish each run of consecutive messages to one topic as one."""
-        topics, payloads = batch
-        count = len(topics)
-        replies: list[bytes] = []
-        start = 0
-        while start < count:
-            name = topics[start]
-            end = start + 1
-            while end < count and topics[end] == name:
-                end += 1
-            replies.append(self._publish_run(name, payloads[start:end]))
-            start = end
-        return replies
-
-    def _publish_run(self, name: bytes, payloads: Sequence[bytes]) -> bytes:
-        core = self._core
-        topic = core.topic_to_publish(self, name)
-        if isinstance(topic, str):
-            return core.refuse(topic, times=len(payloads)) * len(payloads)
-        return integer(core.publish(topic, payloads)) * len(payloads)
+        replies, rest = publish_batch(core, self, batch, self.last_at + TURN_S)
+        core.stats.commands += len(batch.topics) - (len(rest.topics) if rest is not None else 0)
+        self.write(replies)
+        if rest is not None and not self.is_closing:
+            self._wait_for_turn(rest)
 
     def _execute(self, commands: list[Command]) -> None:
         core = self._core
@@ -339,14 +282,14 @@ class Session:
         self._suspend([])
         self._core.shell.call_later(delay_s, self._go_on)
 
-    def _suspend(self, commands: list[Command]) -> None:
+    def _suspend(self, commands: list[Command] | Publishes) -> None:
         """Let the commands, and whatever comes after them, wait for `_go_on`."""
         self._waiting = commands
         if self._held is None:
             self._held = []
             self.wire.pause_reading()
 
-    def _wait_for_turn(self, commands: list[Command]) -> None:
+    def _wait_for_turn(self, commands: list[Command] | Publishes) -> None:
         self._suspend(commands)
         self._core.shell.call_later(0, self._go_on)
 
@@ -368,7 +311,10 @@ class Session:
         if self.is_closing or waiting is None:
             return
         self.last_at = self._core.now()
-        self._execute(waiting)
+        if isinstance(waiting, Publishes):
+            self._publish(waiting)
+        else:
+            self._execute(waiting)
         self._read_on()
         while self._held and self._waiting is None and not self.is_closing:
             self.receive(self._held.pop(0))
@@ -417,22 +363,3 @@ def _spelled_out(batch: Publishes | list[Command]) -> list[Command]:
     if isinstance(batch, Publishes):
         return [[b"PUBLISH", *message] for message in zip(*batch, strict=True)]
     return batch
-
-
-def discard(data: bytes) -> None:
-    """The `write` of a session without a transport."""
-
-
-class _NoWire:
-    """Before the connection is made and after it is lost."""
-
-    def write(self, data: bytes, /) -> None: ...
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-
-NO_WIRE = _NoWire()

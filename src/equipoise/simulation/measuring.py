@@ -54,8 +54,7 @@ def unsent_bytes(session: Session) -> int:
 
 
 def unread_bytes(session: Session) -> int:
-    unfinished = session._reader._unfinished
-    return sum(map(len, unfinished)) if unfinished else 0
+    return session.unread_bytes
 
 
 def measure_client(client: SmartClient, history: History) -> None:
