@@ -1,0 +1,257 @@
+"""The shape of the package: imports point down, pure folders touch nothing, nothing is exported or kept by accident.
+
+The layers are those of the folder map: what is higher may use what is lower, and folders of one layer that meet only
+in the store and on the wire do not know each other.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[1] / "src"
+ROOT = SRC / "equipoise"
+
+# From the top down. A folder that is not here has to be given its place.
+LAYERS: list[frozenset[str]] = [
+    frozenset({"cli", "web"}),
+    frozenset({"simulation", "bench", "pipeline", "experiments", "demo"}),
+    frozenset({"workload"}),
+    frozenset({"hub", "client", "control", "ledger"}),
+    frozenset({"store", "disk"}),
+    frozenset(
+        {"access", "content", "coordinates", "limits", "model", "plan", "resp", "scenarios", "telemetry"}
+    ),
+    frozenset({"errors"}),
+]
+PURE = LAYERS[-2] | LAYERS[-1]
+# Folders of one layer may use each other only where none of them waits, and only in one direction.
+STRANGERS = [layer for layer in LAYERS[:-2] if len(layer) > 1]
+
+# What makes code depend on when and where it runs.
+WORLD = frozenset(
+    {
+        "asyncio",
+        "socket",
+        "ssl",
+        "uvloop",
+        "select",
+        "selectors",
+        "threading",
+        "subprocess",
+        "signal",
+        "kazoo",
+        "pyspark",
+    }
+)
+CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
+# The hub's shell: the only files of it that meet the loop.
+HUB_SHELL = frozenset({"server.py", "logins.py"})
+ENTRY_POINTS = frozenset({"equipoise.cli.main"})
+
+LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+
+def modules() -> list[Path]:
+    return sorted(ROOT.rglob("*.py"))
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(SRC).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, str | None]]:
+    """(module, name or None) of every import, those for type checkers included."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def folder_of(module: str) -> str | None:
+    """The folder, or the module beside them, that a module of ours is in; None of the package itself."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+def layer_of(folder: str) -> int:
+    for depth, layer in enumerate(LAYERS):
+        if folder in layer:
+            return depth
+    raise AssertionError(f"the folder {folder!r} has no place among the layers")
+
+
+def our_imports() -> Iterator[tuple[str, str, Path]]:
+    """(folder, folder it imports, file) wherever one folder uses another."""
+    for path in modules():
+        folder = folder_of(dotted(path))
+        if folder is None:
+            continue
+        for module, _ in imports_of(path):
+            if module.startswith("equipoise.") and folder_of(module) != folder:
+                yield folder, str(folder_of(module)), path
+
+
+def face_names(path: Path) -> Iterator[str]:
+    """What a file uses of the package itself, which shows the client to the world."""
+    yield from (str(name) for module, name in imports_of(path) if module == "equipoise" and name is not None)
+    for node in ast.walk(tree_of(path)):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "equipoise"
+        ):
+            yield node.attr
+
+
+def test_every_folder_has_its_layer() -> None:
+    for path in modules():
+        folder = folder_of(dotted(path))
+        if folder is not None:
+            layer_of(folder)
+
+
+def test_imports_point_down() -> None:
+    upward = [
+        f"{path.relative_to(SRC)} imports {other}"
+        for folder, other, path in our_imports()
+        if layer_of(folder) > layer_of(other)
+    ]
+    assert upward == []
+
+
+def test_folders_that_meet_on_the_wire_do_not_know_each_other() -> None:
+    acquainted = [
+        f"{path.relative_to(SRC)} imports {other}"
+        for folder, other, path in our_imports()
+        if any({folder, other} <= layer for layer in STRANGERS)
+    ]
+    assert acquainted == []
+
+
+def test_no_two_folders_import_each_other() -> None:
+    pairs = {(folder, other) for folder, other, _ in our_imports()}
+    assert {pair for pair in pairs if pair[::-1] in pairs} == set()
+
+
+def test_nothing_below_the_client_uses_its_face() -> None:
+    for path in modules():
+        folder = folder_of(dotted(path))
+        if folder is not None and layer_of(folder) >= layer_of("client"):
+            assert set(face_names(path)) <= {"__version__"}, path
+
+
+def world_imports(path: Path, forbidden: frozenset[str]) -> list[str]:
+    return sorted(
+        {
+            f"{path.relative_to(SRC)} imports {module}"
+            for module, _ in imports_of(path)
+            if module.partition(".")[0] in forbidden
+        }
+    )
+
+
+def test_pure_folders_touch_neither_the_world_nor_chance() -> None:
+    pure = [path for path in modules() if folder_of(dotted(path)) in PURE]
+    assert len(pure) > 15
+    assert [line for path in pure for line in world_imports(path, WORLD | CHANCE)] == []
+
+
+def test_the_hub_decides_in_pure_files_and_meets_the_loop_in_its_shell() -> None:
+    decides = [path for path in modules() if "hub" in path.parts and path.name not in HUB_SHELL]
+    decides = [path for path in decides if folder_of(dotted(path)) == "hub"]
+    assert len(decides) > 15
+    assert [line for path in decides for line in world_imports(path, WORLD | CHANCE)] == []
+
+
+def own_names(path: Path) -> set[str]:
+    """What an `__init__.py` takes from its own modules, for type checkers or for good, and what it defines."""
+    package = dotted(path)
+    names = {
+        str(name)
+        for module, name in imports_of(path)
+        if module.startswith(f"{package}.") or (module == package and not is_module(path.parent / str(name)))
+    }
+    for node in tree_of(path).body:
+        if isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+    return {name for name in names if not name.startswith("_")}
+
+
+def is_module(path: Path) -> bool:
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
+@pytest.mark.parametrize("path", [path for path in modules() if path.name == "__init__.py"], ids=dotted)
+def test_a_package_exports_exactly_what_it_lists(path: Path) -> None:
+    package = importlib.import_module(dotted(path))
+    listed = list(getattr(package, "__all__", []))
+    assert len(set(listed)) == len(listed)
+    # A module of its own may be listed, or only used.
+    exported = {name for name in listed if not is_module(path.parent / name)}
+    assert exported - {"__version__"} == own_names(path)
+    for name in listed:
+        assert getattr(package, name) is not None
+
+
+def test_lists_of_exports_name_what_is_there() -> None:
+    for path in modules():
+        if path.name == "__init__.py":
+            continue
+        bound = {
+            target.id
+            for node in tree_of(path).body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        if "__all__" in bound:
+            module = importlib.import_module(dotted(path))
+            missing = [name for name in module.__all__ if not hasattr(module, name)]
+            assert missing == [], path
+
+
+def test_there_is_no_module_that_nothing_imports() -> None:
+    imported: set[str] = set()
+    for path in modules():
+        for module, name in imports_of(path):
+            imported.add(module)
+            if name is not None:
+                imported.add(f"{module}.{name}")
+    kept = {dotted(path) for path in modules() if path.name != "__init__.py"}
+    assert kept - imported - ENTRY_POINTS == set()
+
+
+def test_files_and_functions_tell_one_story_each() -> None:
+    long_files = {
+        str(path.relative_to(SRC)): lines
+        for path in modules()
+        if (lines := len(path.read_text().splitlines())) > LINES_MAX
+    }
+    assert long_files == {}
+    long_functions = {
+        f"{path.relative_to(SRC)}:{node.name}": lines
+        for path in modules()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
+    }
+    assert long_functions == {}
