@@ -31,8 +31,14 @@ def url_of(server: ServerProcess) -> str:
 
 
 def start(name: str, *words: str, url: str, stdin: int | None = subprocess.DEVNULL) -> subprocess.Popen[str]:
-    """Run a command by itself, without the list of commands around it."""
-    code = f"import typer; from equipoise.cli import {name}; typer.run({name}.command)"
+    """Run a command by itself, without the list of commands around it.
+
+    As from a terminal: a test run that a shell has put into the background passes on that SIGINT is ignored.
+    """
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"import typer; from equipoise.cli import {name}; typer.run({name}.command)"
+    )
     return subprocess.Popen(
         [sys.executable, "-c", code, *words],
         stdin=stdin,
@@ -44,7 +50,11 @@ def start(name: str, *words: str, url: str, stdin: int | None = subprocess.DEVNU
 
 
 def finish(process: subprocess.Popen[str], given: str | None = None) -> tuple[int, str, str]:
-    out, err = process.communicate(given, timeout=TIMEOUT_S)
+    try:
+        out, err = process.communicate(given, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"still running after {TIMEOUT_S} s: {process.communicate()}") from None
     return process.returncode, out, err
 
 
