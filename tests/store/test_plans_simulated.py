@@ -17,7 +17,7 @@ PORT = 2181
 TIMEOUT_S = 4.0
 SETTINGS = StoreSettings(session_timeout_s=TIMEOUT_S, request_timeout_s=TIMEOUT_S)
 OFTEN = PlanSettings(snapshot_versions_max=4, history_versions_max=6)
-SEEDS = 8
+SEEDS = 5
 CONTROLLERS, HUBS = ("c1", "c2"), ("h1", "h2")
 
 
