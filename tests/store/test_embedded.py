@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -57,40 +56,34 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.needs_java
-def test_state_is_kept_in_the_directory_over_a_restart(tmp_path: Path) -> None:
+def test_the_command_is_ready_when_it_says_so_ends_its_child_when_told_to_and_keeps_its_state(
+    tmp_path: Path,
+) -> None:
     require_zookeeper()
+    with store_command(tmp_path) as command:
+        child = java_child_of(command.pid)
+        asyncio.run(_write(f"zk://{command.host}:{command.port}/root"))
+        problem = failing(EmbeddedZooKeeper(settings_for(tmp_path)))
+        assert "in use by another store" in str(problem)
+        assert command.stop(signal.SIGINT) == 0
+        assert not is_running(child)
 
     async def scenario() -> None:
-        async with EmbeddedZooKeeper(settings_for(tmp_path)) as server:
-            store = await open_store(f"{server.url}/root")
-            await store.create("/a", b"kept")
-            await store.close()
-            port, pid = server.port, server.pid
-            with pytest.raises(SettingsError, match="in use by another store"):
-                await EmbeddedZooKeeper(settings_for(tmp_path)).start()
-        assert pid is not None
-        assert not is_running(pid)
-        async with EmbeddedZooKeeper(settings_for(tmp_path, port)) as server:
+        async with EmbeddedZooKeeper(settings_for(tmp_path, command.port)) as server:
             store = await open_store(f"{server.url}/root", StoreSettings(session_timeout_s=4.0))
             assert (await store.get("/a")).data == b"kept"
             await store.close()
+            pid = server.pid
+        assert pid is not None
+        assert not is_running(pid)
 
     asyncio.run(scenario())
 
 
-@pytest.mark.needs_java
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_says_when_it_is_ready_and_ends_its_child_when_told_to(
-    tmp_path: Path, how: signal.Signals
-) -> None:
-    require_zookeeper()
-    with store_command(tmp_path) as server:
-        child = java_child_of(server.pid)
-        with socket.create_connection((server.host, server.port), timeout=5) as probe:
-            probe.sendall(b"ruok")
-            assert probe.recv(4) == b"imok"
-        assert server.stop(how) == 0
-        assert not is_running(child)
+async def _write(url: str) -> None:
+    store = await open_store(url)
+    await store.create("/a", b"kept")
+    await store.close()
 
 
 @pytest.mark.needs_java
