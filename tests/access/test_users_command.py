@@ -71,9 +71,18 @@ def test_every_action_has_its_option(file: Path, action: Action) -> None:
     run(file, "add", "alice", "--password-stdin", f"--{action}", "game.*", typed="pw\n")
     alice = read(file).get("alice")
     assert alice is not None
-    # To publish is to create, unless told otherwise.
-    granted = [Action.CREATE, action] if action is Action.PUBLISH else [action]
+    # To publish or subscribe is to create, unless told otherwise.
+    is_use = action in (Action.PUBLISH, Action.SUBSCRIBE)
+    granted = [Action.CREATE, action] if is_use else [action]
     assert [other for other in Action if alice.may(other, b"game.x")] == granted
+
+
+def test_who_may_create_is_who_may_use_unless_told_otherwise(file: Path) -> None:
+    use = ("--publish", "game.*", "--subscribe", "game.*", "--subscribe", "news")
+    run(file, "add", "alice", "--password-stdin", *use, typed="pw\n")
+    run(file, "add", "bob", "--password-stdin", *use, "--create", "news", typed="pw\n")
+    patterns = {user.name: [glob.pattern for glob in user.grants[Action.CREATE]] for user in read(file)}
+    assert patterns == {"alice": [b"game.*", b"news"], "bob": [b"news"]}
 
 
 def test_the_file_is_readable_by_its_owner_alone_and_leaves_no_draft(file: Path) -> None:

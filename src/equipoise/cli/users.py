@@ -51,7 +51,7 @@ def add(
     ] = None,
     subscribe: Annotated[Patterns | None, typer.Option(help="Topics it may subscribe to.")] = None,
     create: Annotated[
-        Patterns | None, typer.Option(help="Topics it may be the first to use. [those it may publish to]")
+        Patterns | None, typer.Option(help="Topics it may be the first to use. Default: all it may use.")
     ] = None,
     durable: Annotated[Patterns | None, typer.Option(help="Topics it may use durably.")] = None,
     filters: Annotated[
@@ -75,8 +75,8 @@ def add(
         if users.get(name) is not None:
             raise SettingsError(f"user {name!r} is there already: `equipoise users rm {name}` first")
         wanted = {
-            # Whoever publishes is mostly the first to use a topic, and would find itself refused for no reason it sees.
-            Action.CREATE: publish if create is None else create,
+            # Who comes first is chance, also after a restart: a user would find itself refused for no reason it sees.
+            Action.CREATE: _union(publish, subscribe) if create is None else create,
             Action.PUBLISH: publish,
             Action.SUBSCRIBE: subscribe,
             Action.DURABLE: durable,
@@ -149,6 +149,11 @@ def _proof(user: User) -> str:
     ways += ["password"] if user.secret is not None else []
     ways += [f"certificate {common_name}" for common_name in user.certificates]
     return ", ".join(ways)
+
+
+def _union(*granted: Patterns | None) -> Patterns:
+    """Each pattern once, in the order given."""
+    return list(dict.fromkeys(pattern for patterns in granted for pattern in patterns or ()))
 
 
 def _ask_secret(name: str, from_stdin: bool) -> str:
