@@ -79,6 +79,7 @@ def test_the_table_tells_how_often_each_kind_of_fault_happened() -> None:
         (["--case", "nowhere"], "there is no case 'nowhere'"),
         (["--without", "nothing"], "there is no safeguard 'nothing'"),
         (["--case", "hub-small", "--seeds", "0..2", "--trace", "x"], "--trace writes the events of one run"),
+        (["--case", "hub-small", "--replay", "0", "--trace", "/dev/null/x"], "cannot write the trace to"),
     ],
 )
 def test_a_mistake_is_answered_with_what_to_type(words: list[str], text: str) -> None:

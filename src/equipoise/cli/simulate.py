@@ -6,7 +6,7 @@ import re
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
@@ -96,8 +96,15 @@ def _run_traced(tally: report.Tally, cases: list[str], seeds: range, path: Path,
     if len(cases) != 1 or len(seeds) != 1:
         raise SettingsError("--trace writes the events of one run: give one --case and --replay SEED")
     switched = ablation_by_name(without).off() if without else nullcontext()
-    with path.open("w") as sink, switched:
+    with _open_trace(path) as sink, switched:
         tally.add(run_seed(scenario_by_name(cases[0]), seeds.start, trace_to=sink))
+
+
+def _open_trace(path: Path) -> TextIO:
+    try:
+        return path.open("w")
+    except OSError as problem:
+        raise SettingsError(f"cannot write the trace to {path}: {problem.strerror}") from problem
 
 
 def _tell(tally: report.Tally, source: str, elapsed_s: float, without: str, *, is_whole: bool) -> None:
