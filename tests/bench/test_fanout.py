@@ -119,6 +119,7 @@ def test_bad_arguments_are_refused_before_anything_starts(arguments: list[str]) 
     assert done.exit_code == 2
 
 
-def test_nothing_measured_is_an_error() -> None:
+def test_a_choice_that_leaves_no_case_is_refused_in_words() -> None:
     done = CliRunner().invoke(app, ["fanout", "--only", "no such case"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
+    assert "no case has a name" in done.output

@@ -54,6 +54,8 @@ def run_fanout(
         plan = cases.make_plan(
             fanouts=_numbers(fanouts), payloads_bytes=_numbers(payloads), topics=topics, is_quick=quick
         ).only(only)
+        if not plan.size:
+            raise SettingsError(f"no case has a name that matches {only!r}; leave out --only to see them all")
         names, skipped = fanout.choose([name for name in against.split(",") if name])
     except (SettingsError, re.error) as error:
         raise typer.BadParameter(str(error)) from error
