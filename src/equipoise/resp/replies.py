@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 
 OK = b"+OK\r\n"
 PONG = b"+PONG\r\n"
-QUEUED_RESET = b"+RESET\r\n"
-EMPTY_ARRAY = b"*0\r\n"
 
 # The receivers of most messages: PUBLISH is answered more often than anything else.
 _SMALL = [b":%d\r\n" % number for number in range(1_024)]

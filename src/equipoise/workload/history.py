@@ -8,7 +8,7 @@ Always true: a publisher's messages on one topic are numbered from 0 without hol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
@@ -226,9 +226,6 @@ class History:
             self.held[who, what] = Held(amount, bound)
         elif amount > held.peak:
             held.peak = amount
-
-    def streams_to(self, topic: str) -> Iterator[Stream]:
-        return (stream for stream in self.sent if stream[1] == topic)
 
     @property
     def deliveries(self) -> int:
