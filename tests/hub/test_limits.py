@@ -71,6 +71,7 @@ ROWS = {
     "subscriptions": Refused(
         Limits(subscriptions_max=2), request("SUBSCRIBE", *"abc"), "more than 2 subscriptions", closes=False
     ),
+    "patterns": Refused(Limits(patterns_max=2), _ps("a*", "b*", "c*"), "more than 2 patterns", closes=False),
     "pattern bytes": Refused(Limits(), _ps("x" * 257), "pattern longer than 256 bytes", closes=False),
     "pattern wildcards": Refused(Limits(), _ps("?" * 9), "pattern with more than 8 wildcards", closes=False),
     "stranger's arguments": Refused(

@@ -108,6 +108,18 @@ def test_topics_with_subscribers_are_not_sacrificed() -> None:
     assert len(world.core.index.topics) == 10
 
 
+def test_room_is_found_without_looking_at_topics_that_have_subscribers() -> None:
+    world = World(limits=Limits(topics_max=1_000))
+    subscriber = world.client()
+    subscriber.send("SUBSCRIBE", *(f"s{i}" for i in range(990)))
+    publisher = world.client()
+    for i in range(20):
+        assert publisher.do("PUBLISH", f"new{i}", "x") == 0
+    index = world.core.index
+    assert len(index.topics) <= 1_000
+    assert len(index._unheard) <= 10
+
+
 def test_a_topic_forgotten_for_room_has_a_new_epoch() -> None:
     world = World(limits=Limits(topics_max=3))
     client = world.client(3)
@@ -157,6 +169,17 @@ def test_a_connection_may_have_so_many_subscriptions_and_no_more(command: str) -
     assert client.do(command, "c") == refused
     client.send(command, "a", "b", "a")
     assert len(client.read()) == 3
+
+
+@pytest.mark.parametrize("command", ["PSUBSCRIBE", "EQ.PSUBSCRIBE"])
+def test_a_connection_may_have_so_many_patterns_and_no_more(command: str) -> None:
+    client = World(limits=Limits(patterns_max=2)).client(3)
+    client.send("SUBSCRIBE", "x", "y", "z")
+    client.send("PSUBSCRIBE", "a*")
+    client.send(command, "b*")
+    assert not any(isinstance(reply, Error) for reply in client.read())
+    refused = Error("ERR more than 2 patterns on one connection (patterns_max)")
+    assert client.do(command, "c*") == refused
 
 
 # --- patterns

@@ -135,6 +135,27 @@ def test_a_run_for_very_many_subscribers_gives_way(monkeypatch: pytest.MonkeyPat
         assert [int(delivery[2][:3]) for delivery in subscriber.read()] == list(range(100))
 
 
+def test_many_patterns_are_subscribed_to_by_turns() -> None:
+    world = slow_world()
+    client = world.client(3)
+    client.send_raw(request("PSUBSCRIBE", *(f"*?{i}" for i in range(500))) + request("ECHO", "after"))
+    assert client.read() == []
+    settle(world, client)
+    *answers, after = client.read()
+    assert [answer[2] for answer in answers] == list(range(1, 501))
+    assert after == b"after"
+
+
+def test_a_bad_pattern_far_behind_is_refused_before_any_is_subscribed_to() -> None:
+    world = slow_world()
+    client = world.client()
+    client.send("PSUBSCRIBE", *(f"*?{i}" for i in range(500)), "x" * 300)
+    settle(world, client)
+    assert client.read() == [Error("ERR pattern longer than 256 bytes (pattern_bytes_max)")]
+    assert len(world.core.index.patterns) == 0
+    assert world.core.stats.errors == 1
+
+
 @pytest.mark.parametrize("command", ["PUBSUB CHANNELS", "PUBSUB CHANNELS topic*", "INFO", "CLIENT LIST"])
 def test_long_listings_give_way_and_stay_in_order(command: str) -> None:
     world = slow_world(topics=5_000)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 LINGER_S = 5.0
 # How long one client's commands may keep the loop, in seconds; then everybody else has a turn.
 TURN_S = 0.01
-# The clock is read once in so many commands.
+# The clock is read once in so many commands, and after a long reply.
 _TURN_COMMANDS = 16
+_LOOK_AT = _TURN_COMMANDS - 1
 # A reply of this size is written at once, so that a pipeline of short requests with long replies is not gathered.
 _LONG_REPLY_BYTES = 4 * 1024
 
@@ -262,15 +263,16 @@ class Session:
             if isinstance(reply, Deferred):
                 self._suspend(commands[i + 1 :])
                 break
+            is_long = len(reply) >= _LONG_REPLY_BYTES
             if reply and mode is Replies.ON:
                 self._replies.append(reply)
-                if len(reply) >= _LONG_REPLY_BYTES:
+                if is_long:
                     self.flush()
             elif mode is Replies.SKIP_NEXT and self.reply_mode is Replies.SKIP_NEXT:
                 self.reply_mode = Replies.ON
             if self.is_closing:
                 return
-            if i % _TURN_COMMANDS == _TURN_COMMANDS - 1 and core.now() - self.last_at > TURN_S:
+            if (is_long or i % _TURN_COMMANDS == _LOOK_AT) and core.now() - self.last_at > TURN_S:
                 self._wait_for_turn(commands[i + 1 :])
                 break
         self.flush()

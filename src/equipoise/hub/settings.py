@@ -136,6 +136,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     subscriptions_max: Annotated[
         int, Meta(ge=1, description="Subscriptions of one connection, by name and by pattern together.")
     ] = 10_000
+    patterns_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Patterns among them. A topic that is new is matched with every pattern whose literal "
+            "beginning it has, at a microsecond or two for each.",
+        ),
+    ] = 1_000
     pattern_bytes_max: Annotated[
         int, Meta(ge=1, le=4 * KIB, description="Length of a pattern: matching costs time in each new topic.")
     ] = 256

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
@@ -16,15 +18,20 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.session import Session
 
+NO_GLOBS: Mapping[bytes, Glob] = MappingProxyType({})
 
-def subscribe(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> str | None:
+
+def subscribe(
+    core: HubCore,
+    session: Session,
+    kind: Kind,
+    names: list[bytes],
+    globs: Mapping[bytes, Glob] = NO_GLOBS,
+) -> str | None:
     """Subscribe to each name in turn and push an answer for each; an error text for the first that may not be.
 
-    As in Redis, permissions are judged for all names before any is subscribed to.
+    As in Redis, permissions are judged for all names before any is subscribed to. `globs` has the patterns compiled.
     """
-    globs = _globs(core, names) if kind.is_pattern else {}
-    if isinstance(globs, str):
-        return globs
     problem = _objection(core, session, kind, names)
     if problem is not None:
         return problem
@@ -91,17 +98,6 @@ def judge_again(core: HubCore, session: Session) -> int:
     return revoked
 
 
-def _globs(core: HubCore, names: list[bytes]) -> dict[bytes, Glob] | str:
-    """The patterns compiled, or what is wrong with the first that may not be."""
-    globs: dict[bytes, Glob] = {}
-    for name in names:
-        glob = compile_pattern(core, name)
-        if isinstance(glob, str):
-            return glob
-        globs[name] = glob
-    return globs
-
-
 def compile_pattern(core: HubCore, pattern: bytes) -> Glob | str:
     """A client's pattern, if it is within the limits: compiling and matching take time."""
     limits = core.limits
@@ -121,6 +117,10 @@ def _objection(core: HubCore, session: Session, kind: Kind, names: list[bytes]) 
     new = len(set(names).difference(subscriptions.get(kind, ())))
     if held + new > limits.subscriptions_max:
         return f"ERR more than {limits.subscriptions_max} subscriptions on one connection (subscriptions_max)"
+    if kind.is_pattern:
+        held = sum(len(targets) for other, targets in subscriptions.items() if other.is_pattern)
+        if held + new > limits.patterns_max:
+            return f"ERR more than {limits.patterns_max} patterns on one connection (patterns_max)"
     for name in names:
         # Longer ones do not exist and cannot be made; matching them with grants would take long.
         is_possible = kind.is_pattern or len(name) <= limits.topic_bytes_max

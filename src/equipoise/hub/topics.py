@@ -130,6 +130,10 @@ class TopicIndex:
         return topic
 
     def add_member(self, topic: Topic, session: Session, kind: Kind) -> None:
+        if topic.is_queued and self._unheard[-1] is topic:
+            # It was made to be subscribed to, like most: the queue is for the others.
+            self._unheard.pop()
+            topic.is_queued = False
         self.heard += not topic.members and not topic.is_shard
         topic.members[session] = _with(topic.members.get(session, ()), kind)
         topic.audience = None

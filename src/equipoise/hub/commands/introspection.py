@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.spec import CommandSpec, Handler, text_of
@@ -79,7 +79,11 @@ def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes |
 
 
 def describer(table: Mapping[bytes, CommandSpec]) -> dict[str, Handler]:
-    """The handlers of COMMAND over the given table, which is complete only after they are made."""
+    """The handlers of COMMAND over the given table, which is complete only after they are made.
+
+    What they tell of the whole table takes a millisecond or more to put together, and never changes.
+    """
+    made: dict[tuple[str, int], bytes] = {}
 
     def named(names: list[bytes]) -> list[CommandSpec | None]:
         return [_find(table, text_of(name)) for name in names]
@@ -87,8 +91,15 @@ def describer(table: Mapping[bytes, CommandSpec]) -> dict[str, Handler]:
     def every() -> list[CommandSpec]:
         return list({spec.name: spec for spec in table.values()}.values())
 
+    def once(form: str, proto: int, make: Callable[[], bytes]) -> bytes:
+        reply = made.get((form, proto))
+        if reply is None:
+            reply = made[form, proto] = make()
+        return reply
+
     def bare(core: HubCore, session: Session, command: list[bytes]) -> bytes:
-        return array(_info(spec, session.proto) for spec in every())
+        proto = session.proto
+        return once("info", proto, lambda: array(_info(spec, proto) for spec in every()))
 
     def count(core: HubCore, session: Session, command: list[bytes]) -> bytes:
         return integer(len(every()))
@@ -97,13 +108,16 @@ def describer(table: Mapping[bytes, CommandSpec]) -> dict[str, Handler]:
         return set_of((bulk(spec.name.encode()) for spec in every()), session.proto)
 
     def infos(core: HubCore, session: Session, command: list[bytes]) -> bytes:
-        specs = named(command[2:]) if len(command) > 2 else every()
-        return array(null(session.proto) if spec is None else _info(spec, session.proto) for spec in specs)
+        if len(command) == 2:
+            return bare(core, session, command)
+        proto = session.proto
+        return array(null(proto) if spec is None else _info(spec, proto) for spec in named(command[2:]))
 
     def docs(core: HubCore, session: Session, command: list[bytes]) -> bytes:
-        specs = named(command[2:]) if len(command) > 2 else every()
-        known = {bulk(spec.name.encode()): _docs(spec, session.proto) for spec in specs if spec is not None}
-        return mapping(known, session.proto)
+        proto = session.proto
+        if len(command) == 2:
+            return once("docs", proto, lambda: _docs_of(every(), proto))
+        return _docs_of(filter(None, named(command[2:])), proto)
 
     return {"bare": bare, "count": count, "list": list_, "info": infos, "docs": docs}
 
@@ -167,6 +181,10 @@ def _key_spec(to: int, proto: int) -> bytes:
         },
         proto,
     )
+
+
+def _docs_of(specs: Iterable[CommandSpec], proto: int) -> bytes:
+    return mapping({bulk(spec.name.encode()): _docs(spec, proto) for spec in specs}, proto)
 
 
 def _docs(spec: CommandSpec, proto: int) -> bytes:

@@ -17,20 +17,50 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.session import Deferred, Session
     from equipoise.hub.topics import Topic
+    from equipoise.model import Glob
 
 # Topics looked at in one step of a listing: a millisecond for a user with many grants.
 LISTED_AT_ONCE = 64
+# Patterns compiled in one step of subscribing to them.
+COMPILED_AT_ONCE = 16
 
 _NEEDS_RESP3 = "ERR EQ commands need RESP3: send HELLO 3 first"
 
 
 def subscriber(kind: Kind) -> Handler:
-    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
         if kind.is_positioned and session.proto != 3:
             return _NEEDS_RESP3
+        if kind.is_pattern:
+            return _subscribe_to_patterns(core, session, kind, command[1:])
         return subscribe(core, session, kind, command[1:]) or b""
 
     return run
+
+
+def _subscribe_to_patterns(
+    core: HubCore, session: Session, kind: Kind, names: list[bytes]
+) -> bytes | Deferred:
+    """Compiling a thousand long patterns takes a while: by turns."""
+    globs: dict[bytes, Glob] = {}
+    problem: str | None = None
+
+    def steps() -> Iterator[None]:
+        nonlocal problem
+        for i, name in enumerate(names):
+            glob = compile_pattern(core, name)
+            if isinstance(glob, str):
+                problem = glob
+                return
+            globs[name] = glob
+            if not i % COMPILED_AT_ONCE:
+                yield
+
+    def reply() -> bytes:
+        text = problem or subscribe(core, session, kind, names, globs)
+        return core.refuse(text) if text is not None else b""
+
+    return by_turns(core, session, steps(), reply)
 
 
 def unsubscriber(kind: Kind) -> Handler:
@@ -100,7 +130,8 @@ def _channels(
     is_empty_listed = len(command) == 2
 
     def steps() -> Iterator[None]:
-        for i, (name, topic) in enumerate(list(topics.items())):
+        for i, topic in enumerate(list(topics.values())):
+            name = topic.name
             is_matched = glob.matches(name) or (is_empty_listed and not name)
             if topic.members and is_matched and is_visible(session, name):
                 listed.append(bulk(name))
