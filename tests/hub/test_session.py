@@ -288,7 +288,7 @@ _COMMANDS = st.lists(
 _TAIL = st.sampled_from([b"", b"PING\r\n", b"*1\r\n:5\r\n", b"GET / HTTP/1.1\r\n", b"*1\r\n$4\r\nPI"])
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=120, deadline=None)
 @given(_COMMANDS, _TAIL, st.lists(st.integers(0, 1_000), max_size=5), st.sampled_from([None, "alice"]))
 def test_any_split_of_the_same_bytes_gives_the_same_replies(
     commands: list[list[str]], tail: bytes, points: list[int], user: str | None

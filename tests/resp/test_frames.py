@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from equipoise.resp.frames import interleaved, plain_encoder, positioned_encoder
 from resp.streams import words
 
-FEW = settings(derandomize=True, max_examples=150, deadline=None)
+FEW = settings(derandomize=True, max_examples=80, deadline=None)
 # All of one length, as most topics have them, and of many.
 payloads = st.one_of(
     st.lists(st.binary(min_size=7, max_size=7), min_size=1, max_size=12),

@@ -13,7 +13,7 @@ from equipoise.resp import Publishes, RequestLimits, RequestReader, exact
 from equipoise.resp.exact import split_arguments
 from resp.streams import TIGHT, WIDE, cut, read, read_exactly, request, spelled_out, streams, words
 
-FEW = settings(derandomize=True, max_examples=250, deadline=None)
+FEW = settings(derandomize=True, max_examples=200, deadline=None)
 limits = st.sampled_from([TIGHT, WIDE])
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Bytes written to all subscribers together in one go: some 50 ms. 50 messages of 1 kB to 2,000 subscribers stay below.
 AT_ONCE_BYTES = 128 * 1024 * 1024
+# For so many no run comes near that, however much a client may send at once.
+FEW_RECEIVERS = 50
 # Topics in a batch that is gathered without giving way: a millisecond or two.
 _GROUPS_MAX = 256
 
@@ -41,7 +43,7 @@ def publish_batch(
     if isinstance(topic, str):
         return core.refuse(topic, times=len(payloads)) * len(payloads), None
     receivers = core.audience_of(topic).receivers
-    if receivers > 1 and receivers * sum(map(len, payloads)) > AT_ONCE_BYTES:
+    if receivers > FEW_RECEIVERS and receivers * sum(map(len, payloads)) > AT_ONCE_BYTES:
         return _publish_in_slices(core, topic, batch, until)
     return integer(core.publish(topic, payloads)) * len(payloads), None
 

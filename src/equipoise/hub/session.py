@@ -333,7 +333,8 @@ class Session:
             elif self.user is None:
                 self._execute(self._read_as_stranger(b""))
             else:
-                self._execute(_spelled_out(reader.feed(b"")))
+                # Once a chunk was not ordinary, trying the fast way with what is left of it is time lost.
+                self._execute(reader.feed_exactly(b""))
         if self._waiting is not None or self.is_closing:
             return
         if reader.error is not None:
