@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 import equipoise
 from equipoise.cli.sub import as_json, describe_gap, printable
@@ -117,6 +118,34 @@ def test_sub_prints_json(server: ServerProcess) -> None:
     assert (first["topic"], first["payload"]) == ("j", "text")
     assert second["position"] == {"epoch": first["position"]["epoch"], "n": first["position"]["n"] + 1}
     assert second["payload_base64"] == "/w=="
+
+
+def test_a_certificate_is_enough_to_log_in(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    ours, theirs = authority.issue_cert("127.0.0.1"), authority.issue_cert("ann", common_name="ann.example")
+    files = {name: str(tmp_path / name) for name in ("ca.pem", "hub.pem", "chain.pem", "key.pem")}
+    authority.cert_pem.write_to_path(files["ca.pem"])
+    ours.private_key_and_cert_chain_pem.write_to_path(files["hub.pem"])
+    theirs.cert_chain_pems[0].write_to_path(files["chain.pem"])
+    theirs.private_key_pem.write_to_path(files["key.pem"])
+    users = tmp_path / "users.toml"
+    users.write_text('[users.ann]\ncertificates = ["ann.example"]\ncreate = ["*"]\npublish = ["*"]\n')
+    options = [
+        "--users",
+        str(users),
+        "--tls-client-ca",
+        files["ca.pem"],
+        "--tls-port",
+        str(port := free_port()),
+    ]
+    options += ["--tls-certificate", files["hub.pem"], "--tls-key", files["hub.pem"]]
+    with hub(*options):
+        words = ["news", "x", "--tls-ca", files["ca.pem"]]
+        url = f"equipoises://127.0.0.1:{port}"
+        status, _, complaint = run("pub", *words, url=url)
+        assert (status, complaint.startswith("equipoise: NOAUTH")) == (1, True)
+        proof = ["--tls-cert", files["chain.pem"], "--tls-key", files["key.pem"]]
+        assert run("pub", *words, *proof, url=url) == (0, "published 1 message to news\n", "")
 
 
 def test_ctrl_c_ends_quietly_with_130(server: ServerProcess) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -27,14 +28,29 @@ TlsCa = Annotated[
     str,
     typer.Option("--tls-ca", help="Authority that signed the hub's certificate (PEM). Empty: the system's."),
 ]
+TlsCert = Annotated[
+    str,
+    typer.Option("--tls-cert", help="Your certificate (PEM), where the hub knows users by it. Empty: none."),
+]
+TlsKey = Annotated[str, typer.Option("--tls-key", help="The key of your certificate (PEM).")]
 
 
-def run(url: str, tls_ca: str, name: str, main: Callable[[Bus], Coroutine[Any, Any, None]]) -> None:
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What the two commands were told about TLS."""
+
+    ca: str
+    cert: str
+    key: str
+
+
+def run(url: str, tls: Tls, name: str, main: Callable[[Bus], Coroutine[Any, Any, None]]) -> None:
     """Ctrl-C ends with status 130, without a word; so does, with 0, a reader of our output that has had enough."""
     logging.basicConfig(format="equipoise: %(message)s")
     try:
         with exit_on_failure():
-            uvloop.run(main(connect(url, tls_ca_file=tls_ca, name=name)))
+            bus = connect(url, tls_ca_file=tls.ca, tls_cert_file=tls.cert, tls_key_file=tls.key, name=name)
+            uvloop.run(main(bus))
     except BrokenPipeError:
         # The interpreter flushes standard output once more when it ends; let it do so into nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

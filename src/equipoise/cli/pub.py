@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from equipoise.cli.connecting import URL_DEFAULT, TlsCa, Url, run
+from equipoise.cli.connecting import URL_DEFAULT, Tls, TlsCa, TlsCert, TlsKey, Url, run
 from equipoise.client import Bus, ClientSettings
 from equipoise.errors import BackloggedError, LimitError
 
@@ -35,6 +35,8 @@ def command(
         int | None, typer.Option(min=0, help="Publish a made-up message of so many bytes.")
     ] = None,
     tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
 ) -> None:
     """Publish to a topic.
 
@@ -48,7 +50,7 @@ def command(
         raise typer.BadParameter("--stdin publishes each line once; leave out --count", param_hint="--count")
     data = b"x" * size if size is not None else os.fsencode(payload or "")
     payloads = lines_of_stdin() if stdin else repeat(data, count)
-    run(url, tls_ca, "equipoise-pub", lambda bus: publish(bus, topic, payloads, rate))
+    run(url, Tls(tls_ca, tls_cert, tls_key), "equipoise-pub", lambda bus: publish(bus, topic, payloads, rate))
 
 
 async def publish(bus: Bus, topic: str, payloads: AsyncIterator[bytes], rate: float) -> None:

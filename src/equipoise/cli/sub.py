@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.connecting import URL_DEFAULT, TlsCa, Url, run
+from equipoise.cli.connecting import URL_DEFAULT, Tls, TlsCa, TlsCert, TlsKey, Url, run
 from equipoise.client import Bus, Event, Gap, Message
 
 
@@ -30,6 +30,8 @@ def command(
         bool, typer.Option("--positions", help="Show where each message stands in its stream: epoch:number.")
     ] = False,
     tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
 ) -> None:
     """Print the messages of topics as they are published, until Ctrl-C.
 
@@ -40,7 +42,12 @@ def command(
     sub -p '*'`.
     """
     printer = Printer(has_topics=pattern or len(topics) > 1, has_positions=positions, is_json=as_json)
-    run(url, tls_ca, "equipoise-sub", lambda bus: follow(bus, topics, pattern, count, printer))
+    run(
+        url,
+        Tls(tls_ca, tls_cert, tls_key),
+        "equipoise-sub",
+        lambda bus: follow(bus, topics, pattern, count, printer),
+    )
 
 
 class Printer:

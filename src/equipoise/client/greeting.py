@@ -85,7 +85,10 @@ def make_tls(url: BusUrl, settings: ClientSettings) -> ssl.SSLContext | None:
 
 def _explain(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({error.verify_message}); give the authority as tls_ca_file"
+        return (
+            f"its certificate is not trusted ({error.verify_message}); "
+            "give the authority as tls_ca_file, or --tls-ca"
+        )
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason}); equipoises:// is for TLS ports, equipoise:// for plain ones"
     if isinstance(error, ConnectionRefusedError):
