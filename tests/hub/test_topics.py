@@ -8,7 +8,7 @@ import pytest
 
 from equipoise.hub.settings import Limits
 from equipoise.model import Glob
-from hub.world import Error, FakeClient, World, pipeline
+from hub.world import Error, FakeClient, World, pipeline, users
 
 
 def epoch_of(client: FakeClient, name: str) -> int:
@@ -247,4 +247,25 @@ def test_nothing_is_left_after_thousands_of_clients_came_and_went() -> None:
     assert (core.sessions, core.links, core.index.topics, core.index.shards) == ({}, {}, {}, {})
     assert len(core.index.patterns) == core.index.heard == core.backlogs.bytes == 0
     assert core.backlogs.lagging == {}
+    assert world.shell.timers_pending == 0
+
+
+def test_nothing_is_left_of_a_hub_that_was_closed() -> None:
+    world = World(users(alice='create = ["*"]\npublish = ["*"]\nsubscribe = ["*"]'))
+    stranger, idle, slow = world.client(), world.client(user="alice"), world.client(user="alice")
+    pending = world.client()
+    pending.send("AUTH", "alice", "right")
+    for client in (idle, slow):
+        client.send("SUBSCRIBE", "t")
+    slow.wire.is_stuck = True
+    publisher = world.client(user="alice")
+    for _ in range(5):
+        publisher.do("PUBLISH", "t", b"x" * 900_000)
+    assert slow.session in world.core.backlogs.lagging
+    world.core.close()
+    world.core.abort_leaving()
+    world.advance()
+    world.check_secrets()
+    assert all(client.wire.is_gone() for client in (stranger, idle, slow, pending, publisher))
+    assert world.core.backlogs.bytes == 0
     assert world.shell.timers_pending == 0
