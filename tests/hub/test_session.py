@@ -160,6 +160,24 @@ def test_a_wrong_password_leaves_a_stranger_a_stranger() -> None:
     assert client.read() == [WRONGPASS, NOAUTH]
 
 
+def test_the_time_that_the_hub_takes_to_check_a_login_is_not_the_clients() -> None:
+    """
+    1. Many log in at once, and this client's turn comes after the time that a stranger has.
+    2. It is still there, finds its password wrong, and has the whole time for another attempt.
+    """
+    world = secured(Limits(unauthenticated_s=2))
+    client = world.client()
+    client.send("AUTH", "alice", "wrong")
+    world.advance(10)
+    assert client.is_connected()
+    world.check_secrets()
+    assert client.read() == [WRONGPASS]
+    world.advance(1.9)
+    assert client.is_connected()
+    world.advance(0.2)
+    assert not client.is_connected()
+
+
 def test_bytes_that_come_while_a_login_is_checked_wait_their_turn() -> None:
     world = secured()
     client = world.client()

@@ -128,6 +128,10 @@ class HubCore:
             session.log_in(user, is_certified=certified is not None)
             return
         session.log_out()
+        self.expect_login(session, wait_s=wait_s)
+
+    def expect_login(self, session: Session, *, wait_s: float = 0.0) -> None:
+        """Cut the session unless it says in time who it is."""
         session.stop_timer()
         session.timer = self.shell.call_later(
             wait_s + self.limits.unauthenticated_s, self.cut, session, "it did not authenticate in time"
