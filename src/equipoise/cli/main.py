@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from equipoise import __version__
 from equipoise.cli import bench, demo, hub, pub, reference, simulate, store, sub, users
 
 app = typer.Typer(
     name="equipoise",
-    help="Pub/sub that keeps every topic inside its latency and load limits. Any Redis client is a client.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"equipoise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def equipoise(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Pub/sub that keeps every topic inside its latency and load limits. Any Redis client is a client."""
 
 
 app.command("hub")(hub.command)
