@@ -87,6 +87,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             description="Time to authenticate in, as in NATS; a stranger holds a slot no longer.",
         ),
     ] = 2.0
+    login_check_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=DAY_S,
+            description="Time for the hub to check a login, behind others who came before: 500 users that come "
+            "back at once take 13 s. The client's own time stands still meanwhile.",
+        ),
+    ] = 20.0
     authentications_max: Annotated[
         int,
         Meta(ge=1, description="Secrets checked at once; each takes a thread and 16 MiB for some 50 ms."),

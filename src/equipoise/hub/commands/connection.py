@@ -110,6 +110,7 @@ def _authenticate(
         known: User | None = core.users.get(text_of(name))
         if not is_right or known is None or user is None or known.secret != user.secret:
             core.stats.logins_failed += 1
+            session.stop_timer()
             if session.user is None:
                 core.expect_login(session)
             session.settle(error(_WRONG_PASSWORD))
@@ -117,8 +118,7 @@ def _authenticate(
         core.log_in(session, known)
         session.settle(proceed())
 
-    # What the hub takes to check, behind others who log in, is not the client's delay.
-    session.stop_timer()
+    core.expect_check(session)
     # An unknown name takes as long as a wrong password, so that names cannot be found out.
     secret = user.secret if user is not None and user.secret is not None else DECOY_SECRET
     core.shell.verify_secret(secret, password, done, lambda: not session.is_closing)
