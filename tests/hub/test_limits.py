@@ -169,7 +169,7 @@ async def test_logins_of_clients_that_have_gone_are_not_checked() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("equipoise.hub.logins.verify_secret", check)
-        limits = Limits(authentications_max=1, unauthenticated_s=0.5)
+        limits = Limits(authentications_max=1, login_check_s=0.5)
         async with live_hub(limits, real_users(alice=ALICE)) as hub, Peer.connected(hub) as first:
             first.send("AUTH", "alice", "wrong")
             await eventually(lambda: checked == 1)

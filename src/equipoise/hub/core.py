@@ -132,15 +132,7 @@ class HubCore:
 
     def expect_login(self, session: Session, *, wait_s: float = 0.0) -> None:
         """Cut the session unless it says in time who it is."""
-        self._cut_after(session, wait_s + self.limits.unauthenticated_s, "it did not authenticate in time")
-
-    def expect_check(self, session: Session) -> None:
-        """The session's secret is being checked, behind others': that is not the client's delay."""
-        self._cut_after(session, self.limits.login_check_s, "its login could not be checked in time")
-
-    def _cut_after(self, session: Session, delay_s: float, reason: str) -> None:
-        session.stop_timer()
-        session.timer = self.shell.call_later(delay_s, self.cut, session, reason)
+        session.cut_after(wait_s + self.limits.unauthenticated_s, "it did not authenticate in time")
 
     def log_in(self, session: Session, user: User) -> None:
         """The client has proved who it is. What the user may not hear, its connection hears no longer."""

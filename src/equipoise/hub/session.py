@@ -205,6 +205,11 @@ class Session:
         self.is_certified = False
         self._reader.limits = self._core.request_limits(is_authenticated=False)
 
+    def cut_after(self, delay_s: float, reason: str) -> None:
+        """Unless the timer is stopped first, or set anew."""
+        self.stop_timer()
+        self.timer = self._core.shell.call_later(delay_s, self._core.cut, self, reason)
+
     def stop_timer(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
