@@ -63,6 +63,13 @@ class Users:
     def by_certificate(self, common_name: str) -> User | None:
         return self._by_certificate.get(common_name)
 
+    def successor_of(self, user: User) -> User | None:
+        """The same user under these rules; None if it is not the same any more: gone, or with a new secret."""
+        successor = self._by_name.get(user.name)
+        if successor is None or successor.secret != user.secret:
+            return self.anonymous if user.is_anonymous else None
+        return successor
+
     def adding(self, user: User) -> Users:
         """These users with `user` in the place of its namesake, or at the end."""
         return Users(({other.name: other for other in self} | {user.name: user}).values())

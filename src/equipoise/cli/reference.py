@@ -14,6 +14,7 @@ from typer.main import get_command
 from equipoise.cli.failures import MISUSED
 from equipoise.client import ClientSettings
 from equipoise.hub import HubSettings, Limits, Tls
+from equipoise.hub.settings import ClusterSettings
 
 app = typer.Typer(help="Print reference pages made from the code.", no_args_is_help=True, hidden=True)
 
@@ -29,6 +30,8 @@ def settings_page() -> str:
         _table(Limits),
         "### `[tls]`\n\nEncrypted connections.",
         _table(Tls),
+        "### `[cluster]`\n\nBounds on what a hub keeps for the others.",
+        _table(ClusterSettings),
         "## Client\n\nKeyword arguments of `equipoise.connect`.",
         _table(ClientSettings),
     ]

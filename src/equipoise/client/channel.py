@@ -93,6 +93,13 @@ class TopicChannel(Channel):
         gap = None if missed == 0 else self._gap(missed, _reason(missed))
         self._pass_on(Batch(self._text, None, epoch, n, payloads), gap)
 
+    def open(self, epoch: int, after_epoch: int, after_n: int) -> None:
+        """The topic has moved, and its stream goes on in this epoch."""
+        missed = self._cursor.open(epoch, after_epoch, after_n)
+        if missed != 0:
+            gap = self._gap(missed, _reason(missed))
+            self._pass_on(Batch(self._text, None, epoch, 1, []), gap)
+
     def receive_plain(self, payload: bytes) -> None:
         self._pass_on(Batch(self._text, None, 0, 0, [payload]), None)
 

@@ -49,6 +49,7 @@ class Channels:
         self._handlers: dict[object, Callable[[Connection, list[object]], None]] = {
             b"eq.message": self._on_message,
             b"eq.pmessage": self._on_pattern_message,
+            b"eq.opened": self._on_opened,
             b"message": self._on_plain_message,
             b"pmessage": self._on_plain_pattern_message,
         }
@@ -159,6 +160,11 @@ class Channels:
         if channel is not None and channel.is_live:
             epoch, n, payloads = cast(int, push[3]), cast(int, push[4]), cast("list[bytes]", push[5:])
             channel.receive(cast(bytes, push[2]), epoch, n, payloads)
+
+    def _on_opened(self, connection: Connection, push: list[object]) -> None:
+        channel = self._topics.get(cast(bytes, push[1]))
+        if channel is not None and channel.is_live:
+            channel.open(cast(int, push[2]), cast(int, push[3]), cast(int, push[4]))
 
     def _on_plain_message(self, connection: Connection, push: list[object]) -> None:
         channel = self._topics.get(cast(bytes, push[1]))

@@ -9,7 +9,8 @@ A cursor holds the position after the last message taken. What arrives is compar
     smaller epoch                of a stream that is over, skipped
 
 A position once passed is never passed again, except through `resume`, which takes the hub's word for where
-its stream is now. What to do about a gap is left to the channel.
+its stream is now. When a topic has moved, `open` tells which end the new epoch follows, and there is no gap. What
+to do about a gap is left to the channel.
 """
 
 from __future__ import annotations
@@ -65,6 +66,14 @@ class TopicCursor:
             return Verdict(count, 0)
         self.epoch, self.next_n = epoch, n + count
         return Verdict(0, None)
+
+    def open(self, epoch: int, after_epoch: int, after_n: int) -> int | None:
+        """The stream goes on in a new epoch, after (after_epoch, after_n); return how many were missed until there."""
+        if epoch <= self.epoch:
+            return 0
+        missed = max(0, after_n + 1 - self.next_n) if after_epoch == self.epoch else None
+        self.epoch, self.next_n = epoch, 1
+        return missed
 
 
 class PatternCursor:

@@ -7,19 +7,28 @@ subscriber that takes several forms gets them message by message, as from Redis.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.access import Action
+from equipoise.hub.cluster.frames import egress_encoder
 from equipoise.hub.kinds import Kind
 from equipoise.resp.frames import Encoder, plain_encoder, positioned_encoder
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.links import OutLink
     from equipoise.hub.session import Session
     from equipoise.hub.topics import Topic, TopicIndex
 
 # A form of delivery: protocol version, kind, and the pattern if it came by one.
 Form = tuple[int, Kind, bytes | None]
+
+
+class Listener(Protocol):
+    """A client's session, or the link to another hub."""
+
+    @property
+    def write(self) -> Callable[[bytes], object]: ...
 
 
 class Audience:
@@ -29,7 +38,7 @@ class Audience:
 
     def __init__(
         self,
-        groups: list[tuple[Encoder, list[Session]]],
+        groups: list[tuple[Encoder, Sequence[Listener]]],
         mixed: list[tuple[list[Encoder], list[Session]]],
         receivers: int,
         version: int,
@@ -37,14 +46,13 @@ class Audience:
         # The index's version that this was compiled under.
         self.version = version
         # Subscribers that get a message in one form; and those that get it in several.
+        # Links to other hubs are a group of their own.
         self.groups = groups
         self.mixed = mixed
         # What PUBLISH answers: subscriptions that match, patterns counted one by one.
         self.receivers = receivers
         # Whether every member has this one subscription and no other.
-        self.is_exclusive = not mixed and all(
-            session.has_one_subscription for _, sessions in groups for session in sessions
-        )
+        self.is_exclusive = False
 
 
 def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
@@ -62,17 +70,35 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
     for session, forms in forms_of.items():
         grouped.setdefault(tuple(forms), []).append(session)
     encoder_of = _encoder_cache(topic)
-    groups = [(encoder_of(forms[0]), members) for forms, members in grouped.items() if len(forms) == 1]
+    groups: list[tuple[Encoder, Sequence[Listener]]] = [
+        (encoder_of(forms[0]), members) for forms, members in grouped.items() if len(forms) == 1
+    ]
     mixed = [
         ([encoder_of(form) for form in forms], members)
         for forms, members in grouped.items()
         if len(forms) > 1
     ]
     audience = Audience(groups, mixed, sum(map(len, forms_of.values())), index.version)
-    if len(forms_of) != len(topic.members):
-        # Somebody is here by a pattern, which is one subscription to many topics.
-        audience.is_exclusive = False
+    relays = _relays(topic, index)
+    # Somebody who is here by a pattern has one subscription to many topics; behind a link there may be anybody.
+    audience.is_exclusive = (
+        not mixed
+        and not relays
+        and len(forms_of) == len(topic.members)
+        and all(session.has_one_subscription for session in forms_of)
+    )
+    if relays:
+        audience.groups.append((egress_encoder(topic.name, topic.epoch, index.payload_bytes_max), relays))
     return audience
+
+
+def _relays(topic: Topic, index: TopicIndex) -> list[OutLink]:
+    """Links to the hubs that follow the topic, or hear it by a pattern: that is for its home to see to."""
+    links = dict(topic.relays or {})
+    if topic.stream is None or topic.stream.state.is_home:
+        for pattern in () if topic.is_shard else index.relayed.matching(topic.name):
+            links.update(pattern.relays)
+    return list(links)
 
 
 def _encoder_cache(topic: Topic) -> Callable[[Form], Encoder]:

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from equipoise.access import Action, User, Users
 from equipoise.hub.admission import Admission
 from equipoise.hub.audience import Audience, compile_audience
 from equipoise.hub.backlog import Backlogs, Timer
-from equipoise.hub.commands import COMMANDS, KEY_COMMANDS, CommandSpec
+from equipoise.hub.commands import COMMANDS, CommandSpec
 from equipoise.hub.commands.spec import full_name
-from equipoise.hub.denial import denial, too_long
+from equipoise.hub.denial import denial, too_long, unknown_command
 from equipoise.hub.session import LINGER_S, Deferred, Session
 from equipoise.hub.settings import HubSettings
+from equipoise.hub.shell import Shell
 from equipoise.hub.stats import Stats
 from equipoise.hub.subscribing import forget_session, judge_again
 from equipoise.hub.topics import Topic, TopicIndex
 from equipoise.hub.wire import NO_WIRE, Wire, discard
 from equipoise.resp import Command, RequestLimits
 from equipoise.resp.frames import interleaved
-from equipoise.resp.replies import error
+from equipoise.resp.replies import error, integer
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster import Cluster
 
 log = logging.getLogger("equipoise.hub")
 
@@ -33,29 +37,6 @@ log = logging.getLogger("equipoise.hub")
 MIXED_PIECE_BYTES = 64 * 1024
 # Topics looked at in one go by the sweep for idle ones: some 0.2 ms.
 SWEEP_SLICE = 1_000
-
-
-class Shell(Protocol):
-    """What the core needs of the world."""
-
-    def now(self) -> float:
-        """Monotonic seconds."""
-
-    def wall_time(self) -> float:
-        """Seconds since 1970, as far as this machine knows."""
-
-    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer: ...
-
-    def verify_secret(
-        self, encoded: str, password: bytes, done: Callable[[bool], None], is_wanted: Callable[[], bool]
-    ) -> None:
-        """Check a password beside the loop and call back on it; not at all if nobody wants to know any more."""
-
-    def memory_bytes(self) -> int:
-        """Of the machine."""
-
-    def resident_bytes(self) -> int:
-        """Of this process; 0 where it cannot be told."""
 
 
 class HubCore:
@@ -82,7 +63,9 @@ class HubCore:
         # A restart under the same name is a new hub: its epochs lie above those of its former life.
         self.incarnation = int(shell.wall_time() * 1_000_000)
         self._last_epoch = self.incarnation
-        self.index = TopicIndex(self.limits.topics_max, self._new_epoch)
+        self.index = self._new_index()
+        # The other hubs; None where this one is alone.
+        self.cluster: Cluster | None = None
         self.backlogs = Backlogs(
             self.limits, memory_bytes=shell.memory_bytes(), call_later=shell.call_later, cut=self._cut_slow
         )
@@ -90,7 +73,13 @@ class HubCore:
         self.input_bytes_max = self.limits.input_bytes_max
         self._request_limits = self.limits.of_requests(is_authenticated=True)
         self._stranger_limits = self.limits.of_requests(is_authenticated=False)
+        self.link_limits = self.limits.of_links()
         self._sweep_timer: Timer | None = None
+
+    def _new_index(self) -> TopicIndex:
+        return TopicIndex(
+            self.limits.topics_max, self.new_epoch, payload_bytes_max=self.limits.payload_bytes_max
+        )
 
     def request_limits(self, *, is_authenticated: bool) -> RequestLimits:
         """Shared by all connections of one standing."""
@@ -269,11 +258,22 @@ class HubCore:
             return too_long(self)
         if not session.may(Action.CREATE, name):
             return denial(session, Action.CREATE, name)
-        topic = self.index.create(name, is_shard=is_shard)
+        topic = self.index.create(name, is_shard=True) if is_shard else self.make_topic(name)
         if topic is None:
             return f"ERR this hub has {self.limits.topics_max} topics in use already (topics_max)"
-        if self._sweep_timer is None:
-            self._schedule_sweep()
+        return topic
+
+    def make_topic(self, name: bytes) -> Topic | None:
+        """The topic, made if need be; None when the hub is full of topics that are in use."""
+        topic = self.index.topics.get(name)
+        if topic is not None:
+            return topic
+        topic = self.index.create(name)
+        if topic is not None:
+            if self.cluster is not None:
+                self.cluster.adopt(topic)
+            if self._sweep_timer is None:
+                self._schedule_sweep()
         return topic
 
     def audience_of(self, topic: Topic) -> Audience:
@@ -281,6 +281,13 @@ class HubCore:
         if audience is None or audience.version != self.index.version:
             audience = topic.audience = compile_audience(topic, self.index)
         return audience
+
+    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
+        """Publish for a client, wherever the topic lives; the reply to each message."""
+        if topic.stream is None:
+            return integer(self.publish(topic, payloads))
+        assert self.cluster is not None, "only a hub among others has streams"
+        return self.cluster.submit(topic, payloads)
 
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> int:
         """Number a run of messages and write it to everybody concerned; receivers of each message.
@@ -342,7 +349,7 @@ class HubCore:
         former = session.user
         if former is None:
             return
-        user = self._certified_user(session) if session.is_certified else users_successor(former, self.users)
+        user = self._certified_user(session) if session.is_certified else self.users.successor_of(former)
         if user is None or user.name != former.name:
             self.cut(session, f"user {former.name!r} is gone or is proved otherwise now")
             return
@@ -361,39 +368,26 @@ class HubCore:
         elif self.index.topics:
             self._schedule_sweep()
 
+    def begin_anew(self) -> None:
+        """End this life of the hub: all sessions, topics and patterns; a new incarnation begins."""
+        if self.cluster is not None:
+            self.cluster.close()
+            self.cluster = None
+        for session in list(self.sessions.values()):
+            self.cut(session, "the hub begins anew")
+        self.incarnation = self.new_epoch()
+        self.index = self._new_index()
+
     def close(self) -> None:
-        """End all sessions and timers."""
+        """End all sessions, links and timers."""
+        if self.cluster is not None:
+            self.cluster.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for session in list(self.sessions.values()):
             self.leave(session)
 
-    def _new_epoch(self) -> int:
-        self._last_epoch = max(self._last_epoch + 1, int(self.shell.wall_time() * 1_000_000))
+    def new_epoch(self, above: int = 0) -> int:
+        """Later than all that this hub has given out, and than `above`."""
+        self._last_epoch = max(self._last_epoch + 1, above + 1, int(self.shell.wall_time() * 1_000_000))
         return self._last_epoch
-
-
-def users_successor(user: User, users: Users) -> User | None:
-    """The same user under new rules; None if it is not the same any more."""
-    successor = users.get(user.name)
-    if successor is None or successor.secret != user.secret:
-        return users.anonymous if user.is_anonymous else None
-    return successor
-
-
-def unknown_command(command: Command) -> str:
-    """Redis's words, with its preview of the arguments; its own commands for keys get an explanation."""
-    name = command[0].decode("utf-8", "surrogateescape")
-    if command[0].lower() in KEY_COMMANDS:
-        return (
-            f"ERR '{name}' works on keys and values, and this is a pub/sub hub that keeps none; "
-            "use SUBSCRIBE, PUBLISH and their kin here, and a Redis server for data"
-        )
-    preview = ""
-    for argument in command[1:]:
-        if len(preview) >= 128:
-            break
-        # Redis prints C strings, which a NUL ends.
-        shown = argument[: 128 - len(preview)].partition(b"\0")[0]
-        preview += f"'{shown.decode('utf-8', 'surrogateescape')}' "
-    return f"ERR unknown command '{name[:128]}', with args beginning with: {preview}"

@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING
 from equipoise.model import Glob
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.links import OutLink
     from equipoise.hub.kinds import Kind
     from equipoise.hub.session import Session
 
 
 class Pattern:
-    """A glob and its subscribers, each with the kinds it subscribed by."""
+    """A glob and its subscribers, each with the kinds it subscribed by; or the hubs that have such subscribers."""
 
-    __slots__ = ("glob", "members")
+    __slots__ = ("glob", "members", "relays")
 
     def __init__(self, glob: Glob) -> None:
         self.glob = glob
         self.members: dict[Session, tuple[Kind, ...]] = {}
+        self.relays: dict[OutLink, None] = {}
 
 
 class Patterns:
-    """All patterns of a hub that have subscribers. Changed by TopicIndex alone."""
+    """All patterns that have subscribers, of a hub or of the others. Changed by TopicIndex alone."""
 
     def __init__(self) -> None:
         self._all: dict[bytes, Pattern] = {}
@@ -40,6 +42,9 @@ class Patterns:
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def __iter__(self) -> Iterator[Pattern]:
+        return iter(self._all.values())
 
     def get(self, pattern: bytes) -> Pattern | None:
         return self._all.get(pattern)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.resp import Publishes
-from equipoise.resp.replies import integer
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -45,7 +44,7 @@ def publish_batch(
     receivers = core.audience_of(topic).receivers
     if receivers > FEW_RECEIVERS and receivers * sum(map(len, payloads)) > AT_ONCE_BYTES:
         return _publish_in_slices(core, topic, batch, until)
-    return integer(core.publish(topic, payloads)) * len(payloads), None
+    return core.submit(topic, payloads) * len(payloads), None
 
 
 def publish_run(core: HubCore, session: Session, name: bytes, payloads: Sequence[bytes]) -> bytes:
@@ -53,7 +52,7 @@ def publish_run(core: HubCore, session: Session, name: bytes, payloads: Sequence
     topic = core.topic_to_publish(session, name)
     if isinstance(topic, str):
         return core.refuse(topic, times=len(payloads)) * len(payloads)
-    return integer(core.publish(topic, payloads)) * len(payloads)
+    return core.submit(topic, payloads) * len(payloads)
 
 
 def _publish_in_slices(
@@ -68,7 +67,7 @@ def _publish_in_slices(
         if replies and core.now() > until:
             return b"".join(replies), Publishes(topics[start:], payloads[start:])
         run = payloads[start : start + step]
-        replies.append(integer(core.publish(topic, run)) * len(run))
+        replies.append(core.submit(topic, run) * len(run))
     return b"".join(replies), None
 
 
@@ -96,7 +95,7 @@ def _publish_grouped(core: HubCore, session: Session, batch: Publishes) -> list[
     replies = {
         name: core.refuse(topic, times=len(runs[name]))
         if isinstance(topic, str)
-        else integer(core.publish(topic, runs[name]))
+        else core.submit(topic, runs[name])
         for name, topic in found.items()
     }
     return [replies[name] for name in topics]

@@ -22,6 +22,8 @@ from equipoise.access import Users
 from equipoise.errors import SettingsError
 from equipoise.hub.admission import is_loopback
 from equipoise.hub.backlog import Timer
+from equipoise.hub.cluster import Cluster
+from equipoise.hub.cluster.dialer import Dialer, Login
 from equipoise.hub.core import HubCore
 from equipoise.hub.logins import Logins
 from equipoise.hub.session import LINGER_S
@@ -58,6 +60,9 @@ class Hub:
         self._owned_executor: ThreadPoolExecutor | None = None
         self._servers: list[asyncio.AbstractServer] = []
         self._core: HubCore | None = None
+        self._login: Login = None
+        # Called when the hub has begun another life, to be made known by whoever looks after membership.
+        self.on_renewed: Callable[[], None] | None = None
 
     @property
     def core(self) -> HubCore:
@@ -88,6 +93,24 @@ class Hub:
         except SettingsError:
             await self.stop()
             raise
+
+    def join_cluster(self, login: Login = None) -> Cluster:
+        """Become one hub among others; who they are is for the caller to tell, by views.
+
+        `login`: who this hub is at the others, where they have users.
+        """
+        core = self.core
+        core.cluster = Cluster(core, Dialer(core, login, self._rng, self.renew))
+        self._login = login
+        return core.cluster
+
+    def renew(self) -> None:
+        """The others have buried this hub while it was out of reach: end this life and begin another."""
+        log.warning("hub %s was taken for dead: it begins anew, without its clients", self.settings.name)
+        self.core.begin_anew()
+        self.join_cluster(self._login)
+        if self.on_renewed is not None:
+            self.on_renewed()
 
     async def _listen(self, port: int, options: dict[str, Any]) -> int:
         """Accept connections; the port, which is another one if `port` is 0."""

@@ -21,6 +21,7 @@ from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
+    from equipoise.hub.cluster.greeting import LinkSession
     from equipoise.hub.core import HubCore
     from equipoise.hub.patterns import Pattern
     from equipoise.hub.topics import Topic
@@ -77,6 +78,7 @@ class Session:
         "link",
         "local_address",
         "name",
+        "peer",
         "proto",
         "reply_mode",
         "subscriptions",
@@ -97,6 +99,8 @@ class Session:
         self.lib_version = b""
         # The client's own name for the link that this connection is the latest of; see HubCore.follow.
         self.link: bytes | None = None
+        # The other hub's end, where this is the connection of a link between hubs.
+        self.peer: LinkSession | None = None
         # Common names in the client's certificate, and whether the user was found by one of them.
         self.certificate: Sequence[str] = ()
         self.is_certified = False
@@ -130,6 +134,9 @@ class Session:
             return
         if self._waiting is not None:
             self._hold(data)
+            return
+        if self.peer is not None:
+            self.peer.receive(data)
             return
         core, reader = self._core, self._reader
         self.last_at = core.now()

@@ -6,6 +6,7 @@ page is generated from the descriptions.
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +25,8 @@ KEEPALIVE_CEILING_S = 32_767
 PAYLOAD_BYTES_CEILING = 8 * MIB
 # The reader hands chunks with counts of five digits to the exact parser; a higher ceiling would slow it down.
 ARGS_CEILING = 9_999
+# A frame between hubs: up to 1,000 messages and what is said about them.
+FRAME_ARGS = 1_024
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -204,6 +207,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             is_authenticated=is_authenticated,
         )
 
+    def of_links(self) -> RequestLimits:
+        """For other hubs: a frame carries up to a thousand messages, whatever clients may send in one command."""
+        requests = self.of_requests(is_authenticated=True)
+        return dataclasses.replace(requests, args_max=max(self.args_max, FRAME_ARGS))
+
 
 class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Encrypted connections. Off unless a port is given."""
@@ -226,6 +234,49 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = False
 
 
+class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """This hub among others. Hubs of one system need the same `limits.payload_bytes_max`."""
+
+    link_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            description="What is kept for another hub until it has it: seconds of a full network while that hub "
+            "pauses or is cut off. Beyond it all of it is given up, and both hubs begin anew.",
+        ),
+    ] = 64 * MIB
+    held_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            description="Messages held while topics change hubs, all together; a move takes two round trips. "
+            "Beyond it publishers are told to try again.",
+        ),
+    ] = 32 * MIB
+    unwanted_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="How often streams and patterns that no client here wants any more are left; a client "
+            "that reconnects sooner finds its stream still here.",
+        ),
+    ] = 10.0
+    acknowledge_s: Annotated[
+        float, Meta(gt=0, description="How long another hub keeps what this one has dealt with, at most.")
+    ] = 0.1
+    silence_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="A link's connection on which something waits to be acknowledged is given up after this "
+            "much silence; below the store's session time-out, so that a cut is not taken for a death.",
+        ),
+    ] = 3.0
+    redial_s: Annotated[
+        float, Meta(gt=0, description="Longest pause between two attempts to reach another hub.")
+    ] = 1.0
+
+
 class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One hub: one process, one core."""
 
@@ -245,6 +296,7 @@ class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = False
     limits: Limits = Limits()
     tls: Tls = Tls()
+    cluster: ClusterSettings = ClusterSettings()
 
 
 def load_settings(path: Path | None, **overrides: Any) -> HubSettings:

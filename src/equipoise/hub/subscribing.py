@@ -32,7 +32,7 @@ def subscribe(
 
     As in Redis, permissions are judged for all names before any is subscribed to. `globs` has the patterns compiled.
     """
-    problem = _objection(core, session, kind, names)
+    problem = objection(core, session, kind, names)
     if problem is not None:
         return problem
     for name in names:
@@ -110,7 +110,8 @@ def compile_pattern(core: HubCore, pattern: bytes) -> Glob | str:
     return glob
 
 
-def _objection(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> str | None:
+def objection(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> str | None:
+    """Why the session may not subscribe to all of these."""
     limits = core.limits
     subscriptions = session.subscriptions or {}
     held = sum(map(len, subscriptions.values()))

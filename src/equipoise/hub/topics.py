@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.hub.kinds import Kind
 from equipoise.hub.patterns import Pattern, Patterns
+from equipoise.model import Glob
 
 if TYPE_CHECKING:
     from equipoise.hub.audience import Audience
+    from equipoise.hub.cluster.links import OutLink
+    from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.session import Session
-    from equipoise.model import Glob
 
 # Topics added up in one go: some 0.2 ms.
 STEP = 1_000
@@ -44,7 +46,9 @@ class Topic:
         "members",
         "n",
         "name",
+        "relays",
         "seen_n",
+        "stream",
     )
 
     def __init__(self, name: bytes, epoch: int, *, is_shard: bool) -> None:
@@ -63,10 +67,18 @@ class Topic:
         # Subscribers cut for being too slow while messages of this topic waited for them, and those messages.
         self.cuts = 0
         self.drops = 0
+        # Links to hubs that follow the stream, and what there is to know of it beside that it is open here.
+        self.relays: dict[OutLink, None] | None = None
+        self.stream: Stream | None = None
         # Whether it is among those that nobody subscribes to, and n when it was last looked at there: an equal n on
         # the next visit means an idle topic.
         self.is_queued = False
         self.seen_n = -1
+
+    @property
+    def is_engaged(self) -> bool:
+        """Whether other hubs listen, or something is under way with them."""
+        return bool(self.relays) or (self.stream is not None and not self.stream.is_idle)
 
 
 class Totals(NamedTuple):
@@ -80,7 +92,9 @@ class Totals(NamedTuple):
 class TopicIndex:
     """All topics and patterns of a hub."""
 
-    def __init__(self, topics_max: int, new_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, topics_max: int, new_epoch: Callable[[], int], *, payload_bytes_max: int = 1 << 20
+    ) -> None:
         self.topics: dict[bytes, Topic] = {}
         self.shards: dict[bytes, Topic] = {}
         self.patterns = Patterns()
@@ -91,6 +105,10 @@ class TopicIndex:
         self._unheard: deque[Topic] = deque()
         # How many of them the sweep has yet to look at.
         self._sweep_left = 0
+        # Patterns of other hubs' clients.
+        self.relayed = Patterns()
+        # What one frame to another hub may hold of payloads.
+        self.payload_bytes_max = payload_bytes_max
         self._topics_max = topics_max
         self._new_epoch = new_epoch
         # Counts changes of patterns and their members: an audience compiled under another version is stale.
@@ -156,6 +174,35 @@ class TopicIndex:
         self.version += 1
         return pattern
 
+    def add_relay(self, topic: Topic, link: OutLink) -> None:
+        if topic.relays is None:
+            topic.relays = {}
+        topic.relays[link] = None
+        topic.audience = None
+
+    def remove_relay(self, topic: Topic, link: OutLink) -> None:
+        if topic.relays is not None:
+            topic.relays.pop(link, None)
+            topic.relays = topic.relays or None
+        topic.audience = None
+
+    def add_pattern_relay(self, pattern: bytes, link: OutLink) -> None:
+        found = self.relayed.get(pattern) or self.relayed.add(Glob(pattern))
+        found.relays[link] = None
+        self.version += 1
+
+    def remove_pattern_relay(self, pattern: bytes, link: OutLink) -> None:
+        found = self.relayed.get(pattern)
+        if found is not None:
+            found.relays.pop(link, None)
+            if not found.relays:
+                self.relayed.remove(found)
+            self.version += 1
+
+    def remove_pattern_relays(self, link: OutLink) -> None:
+        for pattern in [pattern for pattern in self.relayed if link in pattern.relays]:
+            self.remove_pattern_relay(pattern.glob.pattern, link)
+
     def remove_pattern_member(self, pattern: Pattern, session: Session, kind: Kind) -> None:
         _drop(pattern.members, session, kind)
         if not pattern.members:
@@ -182,7 +229,9 @@ class TopicIndex:
             if not self._unheard or self.forgotten - before == room:
                 break
             self._visit()
-        while self._unheard and self.forgotten == before:
+        for _ in range(len(self._unheard)):
+            if self.forgotten > before:
+                break
             # All are in use. Publishing goes on under a new epoch; refusing a new topic would be worse.
             self._visit(is_spared=False)
         self._sweep_left = min(self._sweep_left, len(self._unheard))
@@ -200,7 +249,7 @@ class TopicIndex:
         topic = self._unheard.popleft()
         if topic.members:
             topic.is_queued = False
-        elif is_spared and topic.n != topic.seen_n:
+        elif topic.is_engaged or (is_spared and topic.n != topic.seen_n):
             topic.seen_n = topic.n
             self._unheard.append(topic)
         else:

@@ -9,13 +9,15 @@ from equipoise.access import Action
 from equipoise.hub.commands.spec import Handler, text_of
 from equipoise.hub.denial import denial, too_long
 from equipoise.hub.kinds import Kind
-from equipoise.hub.subscribing import compile_pattern, subscribe, unsubscribe
+from equipoise.hub.session import DEFERRED, Deferred
+from equipoise.hub.subscribing import compile_pattern, objection, subscribe, unsubscribe
 from equipoise.hub.turns import by_turns
-from equipoise.resp.replies import array, bulk, integer
+from equipoise.resp.replies import array, bulk, error, integer
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster import Cluster
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Deferred, Session
+    from equipoise.hub.session import Session
     from equipoise.hub.topics import Topic
     from equipoise.model import Glob
 
@@ -31,11 +33,38 @@ def subscriber(kind: Kind) -> Handler:
     def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
         if kind.is_positioned and session.proto != 3:
             return _NEEDS_RESP3
+        names = command[1:]
+        if core.cluster is not None and not kind.is_shard:
+            return _subscribe_everywhere(core.cluster, core, session, kind, names)
         if kind.is_pattern:
-            return _subscribe_to_patterns(core, session, kind, command[1:])
-        return subscribe(core, session, kind, command[1:]) or b""
+            return _subscribe_to_patterns(core, session, kind, names)
+        return subscribe(core, session, kind, names) or b""
 
     return run
+
+
+def _subscribe_everywhere(
+    cluster: Cluster, core: HubCore, session: Session, kind: Kind, names: list[bytes]
+) -> bytes | str | Deferred:
+    """Subscribe once the hubs concerned send us what the subscription is for."""
+    globs: dict[bytes, Glob] = {}
+    for name in names if kind.is_pattern else ():
+        glob = compile_pattern(core, name)
+        if isinstance(glob, str):
+            return glob
+        globs[name] = glob
+    problem = objection(core, session, kind, names)
+    if problem is not None:
+        return problem
+
+    def proceed() -> None:
+        if not session.is_closing:
+            problem = subscribe(core, session, kind, names, globs)
+            session.settle(b"" if problem is None else error(problem))
+
+    if not cluster.prepare(session, kind, names, proceed):
+        return DEFERRED
+    return subscribe(core, session, kind, names, globs) or b""
 
 
 def _subscribe_to_patterns(
@@ -80,7 +109,7 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
     if session.subscriptions is not None:
         # The client may be its own audience: what it was answered before comes first.
         session.flush()
-    return integer(core.publish(topic, (command[2],)))
+    return core.submit(topic, (command[2],))
 
 
 def spublish(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:

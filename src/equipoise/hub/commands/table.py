@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.hub.cluster import greeting
 from equipoise.hub.commands import clients, connection, introspection, pubsub
 from equipoise.hub.commands.spec import CommandSpec, Handler, dispatch
 from equipoise.hub.kinds import Kind
@@ -63,6 +64,7 @@ def _small_talk() -> list[CommandSpec]:
         of("echo", 2, connection.echo, "Returns its argument."),
         of("select", 2, connection.select, "Accepts database 0, the only one."),
         of("eq.link", 2, connection.link, "Names the link of which this is the latest connection."),
+        of("eq.l.hello", 7, greeting.hello, "Makes this the connection of a link from another hub."),
     ]
 
 

@@ -1,0 +1,364 @@
+"""One hub among others: who else is there, what is said to them, and what their frames mean here.
+
+Pure, like the core: views come from `membership`, connections from `dialer`, and everything happens inside callbacks
+of one event loop.
+
+Always true:
+    there is an outgoing link to exactly the other hubs that are alive;
+    a topic of which this hub is not simply the home has a Stream, every other topic has none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.frames import Field, Verb, decode, encode
+from equipoise.hub.cluster.handover import Handover
+from equipoise.hub.cluster.hearing import Hearing
+from equipoise.hub.cluster.ingress import Ingress, fresh_messages
+from equipoise.hub.cluster.links import InLink, LinkId, OutLink
+from equipoise.hub.cluster.merging import Merging
+from equipoise.hub.cluster.patterns import Patterns
+from equipoise.hub.cluster.router import HubFacts, Router, View
+from equipoise.hub.cluster.streams import Held, State, Stream
+from equipoise.hub.cluster.waiting import Wait
+from equipoise.hub.kinds import Kind
+from equipoise.resp import Command, RequestReader
+from equipoise.resp.replies import bulk, error, integer, push
+
+if TYPE_CHECKING:
+    from equipoise.hub.backlog import Timer
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Session
+    from equipoise.hub.topics import Topic
+
+__all__ = ["Cluster", "Dials"]
+
+log = logging.getLogger("equipoise.hub")
+
+# Topics asked about anew in one go after a change of view: some 5 ms.
+EVALUATE_SLICE = 2_000
+NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.held_bytes_max)"
+
+
+class Dials(Protocol):
+    """What a cluster needs of the world."""
+
+    def dial(self, link: OutLink, facts: HubFacts) -> None:
+        """Keep a connection for the link until it is over."""
+
+    def redial(self, link: OutLink) -> None:
+        """The link began anew: drop its connection, if there is one, and make another."""
+
+    def hang_up(self, link: OutLink) -> None:
+        """The link is over."""
+
+    def buried(self) -> None:
+        """The others take this hub for dead: end this life of it, and begin another."""
+
+
+class Cluster:
+    """Owned by HubCore. Changes through `apply`, `receive` and what the core calls for its clients."""
+
+    def __init__(self, core: HubCore, dials: Dials) -> None:
+        settings = core.settings.cluster
+        self.core = core
+        self.name = core.settings.name
+        self.router = Router(self.name, core.incarnation)
+        self.out: dict[str, OutLink] = {}
+        self.incoming: dict[str, InLink] = {}
+        self.ingress = Ingress(self, settings.held_bytes_max)
+        self.merging = Merging(self, settings.held_bytes_max)
+        self.handover = Handover(self)
+        self.patterns = Patterns(self)
+        self._settings = settings
+        self._dials = dials
+        # The version of which each peer has said DONE, in its present life.
+        self.done: dict[str, int] = {}
+        # The latest version of which this hub has said it.
+        self._own_done = -1
+        # Whether this life of the hub is known to the others.
+        self._was_seen = False
+        self._evaluating: Iterator[Topic] | None = None
+        # What clients wait to be subscribed to; a client that waits sends nothing more.
+        self._claims: dict[Session, tuple[Kind, Sequence[bytes]]] = {}
+        self._tidy_timer: Timer = core.shell.call_later(settings.unwanted_s, self._tidy)
+        self._hearing = Hearing(self)
+
+    # --- the view
+
+    def apply(self, view: View) -> None:
+        """Take what is known of the plan and of the hubs that are alive.
+
+        A hub that was among them and is no longer has been given up by the others, or soon will be.
+        """
+        own = view.hubs.get(self.name)
+        is_seen = own is not None and own.incarnation == self.core.incarnation
+        if self._was_seen and not is_seen:
+            self._dials.buried()
+            return
+        self._was_seen = is_seen
+        self.router.apply(view)
+        peers = self.router.peers
+        for name, link in list(self.out.items()):
+            facts = peers.get(name)
+            if facts is None or facts.incarnation != link.incarnation:
+                self._bury(name)
+        for name, facts in peers.items():
+            if name not in self.out:
+                link = OutLink(name, facts.incarnation, self._settings.link_bytes_max, self._overflowed)
+                self.out[name] = link
+                self._introduce(link)
+                self._dials.dial(link, facts)
+        self._evaluate_all()
+
+    @property
+    def is_barrier_passed(self) -> bool:
+        """Whether this hub and all others have said which streams leave them under the present plan."""
+        version = self.router.version
+        return (
+            self._own_done == version
+            and version > 0
+            and all(self.done.get(peer) == version for peer in self.router.peers)
+        )
+
+    @property
+    def is_introduced(self) -> bool:
+        """Whether every live hub has told us its patterns: before that nothing may be published here."""
+        return self.done.keys() >= self.router.peers.keys()
+
+    def _evaluate_all(self) -> None:
+        is_running = self._evaluating is not None
+        self._evaluating = iter(list(self.core.index.topics.values()))
+        if not is_running:
+            self._evaluate_some()
+
+    def _evaluate_some(self) -> None:
+        """Ask about some topics; a topic that is not reached yet goes on as under an older view."""
+        assert self._evaluating is not None, "scheduled only while there are topics left"
+        part = list(islice(self._evaluating, EVALUATE_SLICE))
+        topics = self.core.index.topics
+        for topic in part:
+            if topics.get(topic.name) is topic:
+                self.handover.evaluate(topic)
+        if len(part) == EVALUATE_SLICE:
+            self.core.shell.call_later(0, self._evaluate_some)
+            return
+        self._evaluating = None
+        self.check_done()
+        self.check_barrier()
+
+    def check_done(self) -> None:
+        """Say DONE once every topic was asked about, and none is on its way here that is to go on elsewhere."""
+        version = self.router.version
+        if self._own_done == version or self._evaluating is not None or self.handover.has_guests:
+            return
+        self._own_done = version
+        for name in self.out:
+            self.tell(name, Verb.DONE, version)
+        self.check_barrier()
+
+    def check_barrier(self) -> None:
+        if self.is_introduced:
+            self.handover.settle_opening()
+
+    def _bury(self, name: str) -> None:
+        """A hub is dead, or has begun another life."""
+        link = self.out.pop(name)
+        reader = RequestReader(self.core.link_limits)
+        fresh = fresh_messages(link.end_for_good(), reader)
+        self._dials.hang_up(link)
+        self.done.pop(name, None)
+        self._forget_told(name, link, fresh)
+
+    def _forget_told(self, name: str, link: OutLink, fresh: dict[bytes, list[Sequence[bytes]]]) -> None:
+        """What a hub has told us, or we were to be told, counts no more."""
+        self.incoming.pop(name, None)
+        self.patterns.peer_gone(name, link)
+        for topic in list(self.core.index.topics.values()):
+            if topic.relays and link in topic.relays:
+                self.core.index.remove_relay(topic, link)
+            stream = topic.stream
+            if stream is None:
+                continue
+            stream.relays_waiting.pop(link, None)
+            if stream.is_owed_by(name):
+                self.ingress.target_died(stream, name, fresh.get(topic.name, []))
+            self.handover.peer_died(stream, name)
+            self.merging.peer_gone(stream, name)
+
+    # --- links
+
+    def tell(self, peer: str, verb: Verb, *fields: Field) -> None:
+        """Say something to a hub, if it is still there."""
+        link = self.out.get(peer)
+        if link is not None:
+            link.write(encode(verb, *fields))
+
+    def _introduce(self, link: OutLink) -> None:
+        """The first frames of a link: all that the peer must know of us."""
+        self.patterns.introduce(link)
+        for topic in self.core.index.topics.values():
+            stream = topic.stream
+            if stream is None:
+                continue
+            if link.hub in (stream.source, stream.joining):
+                is_fresh = stream.source in (None, link.hub) and not self.hears_by_pattern(topic)
+                link.write(encode(Verb.ATTACH, topic.name, int(is_fresh)))
+            if stream.state is State.CLOSING and stream.peer == link.hub:
+                link.write(encode(Verb.PREPARE, topic.name, stream.asked_version))
+        if self._own_done >= 0:
+            link.write(encode(Verb.DONE, self._own_done))
+
+    def _overflowed(self, link: OutLink) -> None:
+        """More waits for the peer than may be kept: all of it is void, and the link begins anew."""
+        log.warning(
+            "link to %s began anew: more than %d bytes unsent", link.hub, self._settings.link_bytes_max
+        )
+        for topic in self.core.index.topics.values():
+            if topic.stream is not None and topic.stream.is_owed_by(link.hub):
+                self.ingress.target_died(topic.stream, link.hub, [])
+        self._introduce(link)
+        self._dials.redial(link)
+
+    def greet(self, link: LinkId, *, to_incarnation: int) -> InLink | str:
+        """A hub opens, or goes on with, its link to us; or why it may not."""
+        if to_incarnation != self.core.incarnation:
+            return f"STALE this is life {self.core.incarnation} of {self.name}, not {to_incarnation}"
+        if self.router.is_dead(link.hub, link.incarnation):
+            return f"DEAD life {link.incarnation} of {link.hub} is over: begin another"
+        out = self.out.get(link.hub)
+        if out is None or out.incarnation != link.incarnation:
+            return (
+                f"UNKNOWN {self.name} has not heard of life {link.incarnation} of {link.hub} yet: try again"
+            )
+        known = self.incoming.get(link.hub)
+        if known is not None:
+            if known.id == link:
+                return known
+            if known.id > link:
+                return f"STALE {link.hub} has opened a later link than {link.incarnation}.{link.generation}"
+            self._forget_told(link.hub, out, {})
+            self._evaluate_all()
+        incoming = self.incoming[link.hub] = InLink(link)
+        return incoming
+
+    def receive(self, incoming: InLink, command: Command) -> None:
+        """Do what a frame says. Raises ProtocolError if it is none."""
+        if self.incoming.get(incoming.id.hub) is not incoming:
+            raise ProtocolError(f"a frame of {incoming.id.hub} that is no longer heard")
+        verb, fields, payloads = decode(command)
+        self._hearing.hear(incoming.id.hub, verb, fields, payloads)
+
+    # --- for the core and its clients
+
+    def adopt(self, topic: Topic) -> None:
+        self.handover.adopt(topic)
+
+    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
+        """Publish for a client of this hub; the reply to each message.
+
+        Where the topic lives elsewhere it is answered with the receivers at this hub, as in a Redis cluster.
+        """
+        stream = topic.stream
+        if stream is None:
+            return integer(self.core.publish(topic, payloads))
+        if not self.ingress.submit(stream, Held(None, 0, 0, payloads)):
+            return error(NO_ROOM)
+        return integer(self.core.audience_of(topic).receivers)
+
+    def prepare(
+        self, session: Session, kind: Kind, names: Sequence[bytes], proceed: Callable[[], None]
+    ) -> bool:
+        """See that whoever subscribes to these now misses nothing from now on.
+
+        False if that takes a while; then `proceed` is called when it is so.
+        """
+
+        def again() -> None:
+            # What was so first may not be so any more.
+            if session.is_closing:
+                self._claims.pop(session, None)
+            elif self.prepare(session, kind, names, proceed):
+                proceed()
+
+        # In a turn of its own: the client's next commands must not run in the middle of what made it so.
+        wait = Wait(lambda: self.core.shell.call_later(0, again))
+        if kind.is_pattern:
+            for pattern in names:
+                self.patterns.want(pattern, wait)
+        else:
+            for name in names:
+                topic = self.core.index.topics.get(name) or self.core.new_topic(session, name)
+                # What may not be, the subscription itself is refused for.
+                if not isinstance(topic, str) and topic.stream is not None and not topic.stream.is_ready:
+                    topic.stream.waiters.append(wait.add())
+                    self.merging.follow(topic.stream)
+        is_over = wait.is_over_at_once()
+        if is_over:
+            self._claims.pop(session, None)
+        else:
+            self._claims[session] = (kind, names)
+        return is_over
+
+    def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None:
+        """Tell smart clients that the stream goes on in another epoch."""
+        if not after_epoch:
+            return
+        frame = push((bulk(b"eq.opened"), bulk(topic.name), *map(integer, (epoch, after_epoch, after_n))), 3)
+        for session, kinds in topic.members.items():
+            if Kind.POSITIONED_NAME in kinds:
+                session.write(frame)
+
+    def pattern_links(self, topic: Topic) -> list[OutLink]:
+        """The hubs that hear the topic by pattern."""
+        links: dict[OutLink, None] = {}
+        for pattern in self.core.index.relayed.matching(topic.name):
+            links.update(pattern.relays)
+        return list(links)
+
+    def hears_by_pattern(self, topic: Topic) -> bool:
+        """Whether a client here has a pattern that matches the topic."""
+        return next(self.core.index.patterns.matching(topic.name), None) is not None
+
+    def answer_waiting(self, stream: Stream) -> None:
+        """The stream stands here: tell everybody who waits for that."""
+        topic = stream.topic
+        for link, is_fresh in list(stream.relays_waiting.items()):
+            if stream.may_feed(link.hub, is_fresh=is_fresh):
+                del stream.relays_waiting[link]
+                self.take_in(topic, link)
+        waiters, stream.waiters = stream.waiters, []
+        for proceed in waiters:
+            proceed()
+
+    def close(self) -> None:
+        self._tidy_timer.cancel()
+        for link in list(self.out.values()):
+            link.end_for_good()
+            self._dials.hang_up(link)
+        self.out.clear()
+
+    # --- inside
+
+    def take_in(self, topic: Topic, link: OutLink) -> None:
+        self.core.index.add_relay(topic, link)
+        link.write(encode(Verb.ATTACHED, topic.name, topic.epoch, topic.n))
+
+    def _tidy(self) -> None:
+        """Leave the streams and patterns that nobody here wants any more."""
+        self._claims = {session: claim for session, claim in self._claims.items() if not session.is_closing}
+        claims = list(self._claims.values())
+        claimed = {name for kind, names in claims if not kind.is_pattern for name in names}
+        for topic in self.core.index.topics.values():
+            stream = topic.stream
+            if stream is None or stream.state is not State.REMOTE or topic.name in claimed:
+                continue
+            if not stream.is_wanted:
+                self.merging.unfollow(stream)
+        self.patterns.tidy({name for kind, names in claims if kind.is_pattern for name in names})
+        self._tidy_timer = self.core.shell.call_later(self._settings.unwanted_s, self._tidy)

@@ -1,0 +1,146 @@
+"""What hubs say to each other over a link: one table of verbs and their fields, and how they are spelled.
+
+A frame is a RESP command like any other, so the ordinary reader parses it under the ordinary limits. It carries no
+number: both ends of a link count bytes. The same frame is therefore the same bytes on every link.
+
+Always true: a frame holds at most `PAYLOADS_MAX` payloads and, unless it is a single one, at most as many bytes of
+them as one payload may have; so a frame always fits what its receiver may buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from equipoise.errors import ProtocolError
+from equipoise.resp.frames import Encoder
+
+__all__ = [
+    "GREETING",
+    "PAYLOADS_MAX",
+    "PROTOCOL",
+    "Field",
+    "Verb",
+    "decode",
+    "egress_encoder",
+    "encode",
+    "runs",
+    "spell",
+]
+
+# Opens a link: protocol, sender, its incarnation, the link's generation, receiver, its incarnation. Answered with the
+# number of bytes of this generation that the receiver has dealt with.
+GREETING = b"EQ.L.HELLO"
+PROTOCOL = b"1"
+# Below the argument limit of any setting, with room for the other fields.
+PAYLOADS_MAX = 1_000
+_DIGITS_MAX = 19
+
+
+class Verb(Enum):
+    """Value: the word; the fields, `name` for bytes and `number` for an integer; whether payloads follow."""
+
+    # Number these messages, or pass them on. version: the sender's plan; hops: how often they were passed on.
+    INGRESS = (b"EQ.L.INGRESS", ("name", "number", "number"), True)
+    # So many more of the messages you sent me for the topic have their positions, or never will.
+    NUMBERED = (b"EQ.L.NUMBERED", ("name", "number"), False)
+    # Send me the topic's stream once it lives with you; if 1, as soon as you have it, from wherever.
+    ATTACH = (b"EQ.L.ATTACH", ("name", "number"), False)
+    DETACH = (b"EQ.L.DETACH", ("name",), False)
+    # You get the stream from the position after (epoch, n).
+    ATTACHED = (b"EQ.L.ATTACHED", ("name", "number", "number"), False)
+    # A run of the stream: epoch, position of the first.
+    EGRESS = (b"EQ.L.EGRESS", ("name", "number", "number"), True)
+    # Send me the streams of all topics that match and live with you.
+    PATTERN = (b"EQ.L.PATTERN", ("name",), False)
+    NOPATTERN = (b"EQ.L.NOPATTERN", ("name",), False)
+    PATTERNED = (b"EQ.L.PATTERNED", ("name",), False)
+    # I have said what I have to say about plan version so-and-so.
+    DONE = (b"EQ.L.DONE", ("number",), False)
+    # Under this version of the plan the topic is to be yours; do you take it? CANCEL: under that version
+    # it is not.
+    PREPARE = (b"EQ.L.PREPARE", ("name", "number"), False)
+    PREPARED = (b"EQ.L.PREPARED", ("name", "number"), False)
+    CANCEL = (b"EQ.L.CANCEL", ("name", "number"), False)
+    # The topic is yours: my epoch ended at n.
+    CLOSE = (b"EQ.L.CLOSE", ("name", "number", "number"), False)
+    # To everybody, since any may hear me by pattern: my epoch of the topic ended at n; nothing of it follows.
+    CLOSED = (b"EQ.L.CLOSED", ("name", "number", "number"), False)
+    # The topic's stream goes on in this epoch, after (epoch, n) of that hub; epoch 0 if nobody can say.
+    OPENED = (b"EQ.L.OPENED", ("name", "number", "name", "number", "number"), False)
+
+    def __init__(self, word: bytes, fields: tuple[str, ...], has_payloads: bool) -> None:
+        self.word = word
+        self.fields = fields
+        self.has_payloads = has_payloads
+
+    __hash__ = object.__hash__
+
+
+Field = bytes | int
+_BY_WORD = {verb.word: verb for verb in Verb}
+
+
+def encode(verb: Verb, *fields: Field, payloads: Sequence[bytes] = ()) -> bytes:
+    """One frame. Runs that are too long for one are cut by `runs`."""
+    words = [b"%d" % field if isinstance(field, int) else field for field in fields]
+    return spell(verb.word, *words, *payloads)
+
+
+def decode(command: Sequence[bytes]) -> tuple[Verb, list[Field], list[bytes]]:
+    """Verb, fields and payloads. Raises ProtocolError for anything that `encode` does not make."""
+    verb = _BY_WORD.get(command[0])
+    if verb is None:
+        raise ProtocolError(f"no frame of a link: {command[0][:32]!r}")
+    count = len(verb.fields) + 1
+    if len(command) < count or (len(command) > count) != verb.has_payloads:
+        raise ProtocolError(f"{len(command)} words do not make {command[0]!r}")
+    fields = [
+        _number(word) if kind == "number" else word
+        for kind, word in zip(verb.fields, command[1:count], strict=True)
+    ]
+    return verb, fields, list(command[count:])
+
+
+def runs(payloads: Sequence[bytes], bytes_max: int) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Cut a run of messages so that each part fits a frame: the index of its first message, and the part."""
+    start, size = 0, 0
+    for index, payload in enumerate(payloads):
+        if index - start >= PAYLOADS_MAX or (index > start and size + len(payload) > bytes_max):
+            yield start, payloads[start:index]
+            start, size = index, 0
+        size += len(payload)
+    yield start, payloads[start:]
+
+
+def egress_encoder(topic: bytes, epoch: int, bytes_max: int) -> Encoder:
+    """A run of messages for relays; a long one becomes several frames in one piece."""
+    head = _bulk(Verb.EGRESS.word) + _bulk(topic) + _bulk(b"%d" % epoch)
+
+    def one(first: int, payloads: Sequence[bytes]) -> bytes:
+        tails = [b"%d\r\n%b\r\n" % (len(payload), payload) for payload in payloads]
+        position = _bulk(b"%d" % first)
+        return b"*%d\r\n%b%b$%b" % (len(tails) + 4, head, position, b"$".join(tails))
+
+    def encode_run(first: int, payloads: Sequence[bytes]) -> bytes:
+        count = len(payloads)
+        if count == 1 or (count <= PAYLOADS_MAX and sum(map(len, payloads)) <= bytes_max):
+            return one(first, payloads)
+        return b"".join([one(first + start, part) for start, part in runs(payloads, bytes_max)])
+
+    return encode_run
+
+
+def _number(word: bytes) -> int:
+    if not (word.isdigit() and word.isascii()) or len(word) > _DIGITS_MAX:
+        raise ProtocolError(f"no number: {word[:32]!r}")
+    return int(word)
+
+
+def spell(*words: bytes) -> bytes:
+    """A RESP command."""
+    return b"*%d\r\n%b" % (len(words), b"".join(map(_bulk, words)))
+
+
+def _bulk(word: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(word), word)

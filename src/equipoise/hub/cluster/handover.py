@@ -1,0 +1,245 @@
+"""Carry out what the table of `streams` says: the actions, and the events that a change of view gives rise to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.hub.cluster.frames import Verb, encode
+from equipoise.hub.cluster.streams import TABLE, Event, State, Stream
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.topics import Topic
+
+__all__ = ["Handover"]
+
+
+class Handover:
+    """Part of one cluster: the only one to change the state of a stream."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # Streams that are opening, whatever they wait for.
+        self.opening: dict[Stream, None] = {}
+
+    def adopt(self, topic: Topic) -> None:
+        """A topic is new at this hub."""
+        cluster = self._cluster
+        home = cluster.router.home(topic.name)
+        if home == cluster.name and cluster.is_barrier_passed:
+            return
+        # Below every epoch there is: whatever comes is later.
+        topic.epoch = 0
+        state = State.OPENING if home == cluster.name else State.REMOTE
+        stream = topic.stream = Stream(topic, state, None if home == cluster.name else home)
+        if state is State.OPENING:
+            self.opening[stream] = None
+
+    def evaluate(self, topic: Topic) -> None:
+        """Ask the view again where the topic lives, and do what follows."""
+        cluster = self._cluster
+        home = cluster.router.home(topic.name)
+        stream = topic.stream
+        if stream is not None and stream.since_version > cluster.router.version:
+            # Given to us under a plan that we have not heard of yet.
+            pass
+        elif home == cluster.name:
+            if stream is not None:
+                self.happen(stream, Event.HOME_HERE, None)
+        elif stream is None:
+            stream = topic.stream = Stream(topic, State.OPEN, None)
+            self.happen(stream, Event.HOME_ELSEWHERE if self._is_heard(topic) else Event.UNHEARD, home)
+        elif stream.state is State.OPENING and stream.preparer is not None:
+            # Whoever has asked us will cancel, or close; then we ask again.
+            pass
+        elif stream.peer == home and stream.state is not State.OPENING:
+            self.happen(stream, Event.HOME_SAME, home)
+        else:
+            self.happen(stream, Event.HOME_ELSEWHERE, home)
+        if topic.stream is not None:
+            self._settle(topic.stream)
+
+    def happen(self, stream: Stream, event: Event, peer: str | None) -> None:
+        """The one function that applies the table."""
+        row = TABLE.get((stream.state, event))
+        if row is None:
+            return
+        state, actions = row
+        if state is not stream.state:
+            self._move(stream, state)
+        for action in actions:
+            getattr(self, action.value)(stream, peer)
+
+    # What other hubs say.
+
+    def asked(self, stream: Stream, peer: str, version: int) -> None:
+        """A hub wants to give us the topic under its plan.
+
+        If that plan is older than ours, and ours gives the topic to another, the hub will soon find out: to take it
+        after we have said DONE would be behind the back of its new home.
+        """
+        if stream.state is State.CLOSING:
+            stream.suitor = (peer, version)
+        elif stream.state is not State.REMOTE or version >= self._cluster.router.version:
+            stream.asked_version = version
+            stream.since_version = max(stream.since_version, version)
+            self.happen(stream, Event.PREPARE, peer)
+            self._settle(stream)
+
+    def answered(self, stream: Stream, peer: str, version: int) -> None:
+        if stream.state is State.CLOSING and stream.peer == peer and stream.asked_version == version:
+            self.happen(stream, Event.PREPARED, peer)
+            self._settle(stream)
+
+    def ended(self, stream: Stream, peer: str, epoch: int, n: int) -> None:
+        """The former home has closed its epoch: ours follows, once everything of it is here."""
+        if stream.state is State.OPENING:
+            stream.ending = (peer, epoch, n)
+            self.progressed(stream)
+
+    def cancelled(self, stream: Stream, peer: str, version: int) -> None:
+        """The hub keeps the topic, or gives it to another: our own plan counts again once it is as new as that."""
+        if stream.suitor is not None and stream.suitor[0] == peer:
+            stream.suitor = None
+        if stream.preparer == peer:
+            stream.since_version = version
+            self.happen(stream, Event.CANCEL, peer)
+            self.evaluate(stream.topic)
+            self._cluster.check_done()
+
+    def peer_died(self, stream: Stream, peer: str) -> None:
+        if stream.suitor is not None and stream.suitor[0] == peer:
+            stream.suitor = None
+        if stream.preparer == peer and stream.ending is None:
+            stream.preparer = None
+        if stream.peer == peer:
+            # Until the view has been asked again.
+            stream.peer = None
+
+    def progressed(self, stream: Stream) -> None:
+        """The stream has come further, or its source has changed."""
+        topic = stream.topic
+        if stream.state is State.OPENING and stream.ending is not None:
+            peer, epoch, n = stream.ending
+            is_fed = stream.source in (None, peer) and not self._cluster.merging.is_behind(stream)
+            if is_fed or (topic.epoch, topic.n) >= (epoch, n):
+                self.happen(stream, Event.CLOSE, peer)
+                self.evaluate(topic)
+                self._cluster.check_done()
+                return
+        self._settle(stream)
+
+    @property
+    def has_guests(self) -> bool:
+        """Whether a topic is on its way here that the plan gives to another hub."""
+        router = self._cluster.router
+        return any(
+            (stream.preparer is not None or stream.ending is not None)
+            and stream.since_version <= router.version
+            and router.home(stream.topic.name) != router.name
+            for stream in self.opening
+        )
+
+    def settle_opening(self) -> None:
+        """Other hubs have told us more: what we can answer now, or whether a topic is nobody else's."""
+        for stream in list(self.opening):
+            self._settle(stream)
+
+    # The actions of the table.
+
+    def ask_peer(self, stream: Stream, peer: str | None) -> None:
+        stream.peer = peer
+        stream.asked_version = self._cluster.router.version
+        if peer is not None:
+            self._cluster.tell(peer, Verb.PREPARE, stream.topic.name, stream.asked_version)
+
+    def cancel_peer(self, stream: Stream, peer: str | None) -> None:
+        if stream.peer is not None:
+            self._cluster.tell(stream.peer, Verb.CANCEL, stream.topic.name, self._cluster.router.version)
+        stream.peer = None
+
+    def agree(self, stream: Stream, peer: str) -> None:
+        if stream.state is State.OPENING:
+            stream.preparer = peer
+            if not self._cluster.is_introduced:
+                stream.suitor = (peer, stream.asked_version)
+                return
+        self._cluster.tell(peer, Verb.PREPARED, stream.topic.name, stream.asked_version)
+
+    def withdraw(self, stream: Stream, peer: str) -> None:
+        stream.preparer = stream.ending = None
+
+    def follow(self, stream: Stream, peer: str | None) -> None:
+        if stream.peer != peer:
+            stream.term += 1
+        stream.peer = peer
+        self._cluster.merging.follow(stream)
+
+    def close(self, stream: Stream, peer: str) -> None:
+        """The peer takes over. It hears of our interest before the end, so that its stream reaches us whole."""
+        cluster, topic = self._cluster, stream.topic
+        topic.audience = None
+        cluster.merging.succeed(stream)
+        cluster.tell(peer, Verb.CLOSE, topic.name, topic.epoch, topic.n)
+        frame = encode(Verb.CLOSED, topic.name, topic.epoch, topic.n)
+        for link in cluster.out.values():
+            link.write(frame)
+
+    def open_after(self, stream: Stream, peer: str) -> None:
+        assert stream.ending is not None, "an epoch follows one that has ended"
+        self._open(stream, stream.ending)
+
+    def open_new(self, stream: Stream, peer: str | None) -> None:
+        self._open(stream, ("", 0, 0))
+
+    def _open(self, stream: Stream, after: tuple[str, int, int]) -> None:
+        cluster, topic = self._cluster, stream.topic
+        hub, epoch, n = after
+        stream.preparer = stream.ending = stream.peer = None
+        cluster.merging.unfollow(stream)
+        cluster.merging.drop_pending(stream)
+        opened = cluster.core.new_epoch(max(epoch, topic.epoch))
+        cluster.announce(topic, opened, epoch, n)
+        topic.epoch, topic.n, topic.audience = opened, 0, None
+        frame = encode(Verb.OPENED, topic.name, opened, hub.encode(), epoch, n)
+        hearing = {**dict.fromkeys(topic.relays or ()), **stream.relays_waiting}
+        for link in {**hearing, **dict.fromkeys(cluster.pattern_links(topic))}:
+            link.write(frame)
+
+    # Inside.
+
+    def _move(self, stream: Stream, state: State) -> None:
+        if stream.state is State.OPENING:
+            self.opening.pop(stream, None)
+        stream.state = state
+        stream.term += 1
+        if state is State.OPENING:
+            stream.peer = None
+            self.opening[stream] = None
+        # Patterns are served by the home only.
+        stream.topic.audience = None
+
+    def _settle(self, stream: Stream) -> None:
+        """Whatever the present state allows: answer who waits, pass on what is held, forget what is over."""
+        cluster, topic = self._cluster, stream.topic
+        if topic.stream is not stream:
+            return
+        is_known = stream.since_version <= cluster.router.version
+        is_unasked = stream.preparer is None and stream.ending is None
+        if stream.state is State.OPENING and is_known and is_unasked and cluster.is_barrier_passed:
+            self.happen(stream, Event.CLEAR, None)
+        suitor = stream.suitor
+        may_answer = stream.state is State.OPEN or cluster.is_introduced
+        if suitor is not None and stream.state is not State.CLOSING and may_answer:
+            stream.suitor = None
+            self.asked(stream, *suitor)
+            return
+        if stream.is_ready:
+            cluster.answer_waiting(stream)
+        cluster.ingress.drain(stream)
+        if stream.state is State.OPEN and stream.is_quiet and is_known:
+            topic.stream = None
+
+    def _is_heard(self, topic: Topic) -> bool:
+        audience = self._cluster.core.audience_of(topic)
+        return bool(audience.groups or audience.mixed)

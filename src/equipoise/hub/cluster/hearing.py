@@ -1,0 +1,151 @@
+"""What the frames of other hubs mean here: read the fields, find the topic, hand it to whom it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from equipoise.hub.cluster.frames import Field, Verb
+from equipoise.hub.cluster.streams import Held, Stream
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+
+__all__ = ["Hearing"]
+
+
+class Hearing:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._handlers: dict[Verb, Callable[[str, list[Field], list[bytes]], None]] = {
+            Verb.INGRESS: self._on_ingress,
+            Verb.NUMBERED: self._on_numbered,
+            Verb.ATTACH: self._on_attach,
+            Verb.DETACH: self._on_detach,
+            Verb.ATTACHED: self._on_attached,
+            Verb.EGRESS: self._on_egress,
+            Verb.PATTERN: lambda peer, f, _: self._cluster.patterns.added(peer, _name(f[0])),
+            Verb.NOPATTERN: lambda peer, f, _: self._cluster.patterns.removed(peer, _name(f[0])),
+            Verb.PATTERNED: lambda peer, f, _: self._cluster.patterns.confirmed(peer, _name(f[0])),
+            Verb.DONE: self._on_done,
+            Verb.PREPARE: self._on_prepare,
+            Verb.PREPARED: self._on_prepared,
+            Verb.CANCEL: self._on_cancel,
+            Verb.CLOSE: self._on_close,
+            Verb.CLOSED: self._on_closed,
+            Verb.OPENED: self._on_opened,
+        }
+
+    def hear(self, peer: str, verb: Verb, fields: list[Field], payloads: list[bytes]) -> None:
+        """Do what a frame says; its shape has been checked."""
+        self._handlers[verb](peer, fields, payloads)
+
+    def _on_ingress(self, peer: str, fields: list[Field], payloads: list[bytes]) -> None:
+        name, version, hops = _name(fields[0]), _number(fields[1]), _number(fields[2])
+        topic = self._cluster.core.make_topic(name)
+        if topic is None:
+            self._cluster.ingress.dropped += len(payloads)
+            self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads))
+        elif topic.stream is None:
+            self._cluster.core.publish(topic, payloads)
+            self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads))
+        else:
+            self._cluster.ingress.submit(topic.stream, Held(peer, version, hops + 1, payloads))
+
+    def _on_numbered(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        if stream is not None:
+            self._cluster.ingress.numbered(stream, peer, _number(fields[1]))
+            self._cluster.handover.progressed(stream)
+
+    def _on_attach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        topic, link = self._cluster.core.make_topic(_name(fields[0])), self._cluster.out.get(peer)
+        if topic is None or link is None:
+            return
+        stream, is_fresh = topic.stream, bool(fields[1])
+        if stream is None or stream.may_feed(peer, is_fresh=is_fresh):
+            self._cluster.take_in(topic, link)
+        else:
+            stream.relays_waiting[link] = is_fresh
+            self._cluster.merging.follow(stream)
+
+    def _on_detach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        topic, link = self._cluster.core.index.topics.get(_name(fields[0])), self._cluster.out.get(peer)
+        if topic is None or link is None:
+            return
+        if topic.relays and link in topic.relays:
+            self._cluster.core.index.remove_relay(topic, link)
+        if topic.stream is not None:
+            topic.stream.relays_waiting.pop(link, None)
+
+    def _on_attached(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        if stream is not None and not stream.state.is_home:
+            self._cluster.merging.attached(stream, peer, _number(fields[1]), _number(fields[2]))
+
+    def _on_egress(self, peer: str, fields: list[Field], payloads: list[bytes]) -> None:
+        stream = self._heard(_name(fields[0]))
+        if stream is not None and not stream.state.is_home:
+            self._cluster.merging.egress(stream, peer, _number(fields[1]), _number(fields[2]), payloads)
+
+    def _on_done(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        self._cluster.done[peer] = _number(fields[0])
+        self._cluster.check_barrier()
+
+    def _on_prepare(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        topic, version = self._cluster.core.make_topic(_name(fields[0])), _number(fields[1])
+        if topic is not None and topic.stream is not None:
+            self._cluster.handover.asked(topic.stream, peer, version)
+        elif topic is not None:
+            self._cluster.tell(peer, Verb.PREPARED, topic.name, version)
+
+    def _on_prepared(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        if stream is not None:
+            self._cluster.handover.answered(stream, peer, _number(fields[1]))
+
+    def _on_cancel(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        if stream is not None:
+            self._cluster.handover.cancelled(stream, peer, _number(fields[1]))
+
+    def _on_close(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        if stream is not None:
+            self._cluster.handover.ended(stream, peer, _number(fields[1]), _number(fields[2]))
+
+    def _on_closed(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        if stream is not None and stream.state.is_home:
+            stream = None
+        self._cluster.merging.closed(stream, peer, _name(fields[0]), _number(fields[1]), _number(fields[2]))
+
+    def _on_opened(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._heard(_name(fields[0]))
+        if stream is not None and not stream.state.is_home:
+            after = (_name(fields[2]).decode(), _number(fields[3]), _number(fields[4]))
+            self._cluster.merging.opened(stream, peer, _number(fields[1]), after)
+
+    def _stream(self, fields: list[Field]) -> Stream | None:
+        topic = self._cluster.core.index.topics.get(_name(fields[0]))
+        return None if topic is None else topic.stream
+
+    def _heard(self, name: bytes) -> Stream | None:
+        """The stream of a topic that is told to us; made if it is by a pattern of our clients that we hear it."""
+        topic = self._cluster.core.index.topics.get(name)
+        index = self._cluster.core.index
+        if topic is None and next(index.patterns.matching(name), None) is not None:
+            topic = self._cluster.core.make_topic(name)
+        return None if topic is None else topic.stream
+
+
+def _name(field: Field) -> bytes:
+    assert isinstance(field, bytes), "the table of frames says so"
+    return field
+
+
+def _number(field: Field) -> int:
+    assert isinstance(field, int), "the table of frames says so"
+    return field

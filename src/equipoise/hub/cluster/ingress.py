@@ -1,0 +1,148 @@
+"""The way in: messages from clients and other hubs to the hub that gives them their positions.
+
+The home tells everybody who sent it messages when they have their positions. A hub whose topic has a new home sends
+nothing there before it has that word about all it sent to the old one, and so no publisher's messages overtake each
+other, whichever way they go. What has to wait is held, within a bound for the whole hub.
+
+Lost are messages that were on their way to a hub that died: whether it had numbered them nobody can say, so they are
+not sent again. What no connection had taken is sent to the next home.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from equipoise.hub.cluster.frames import Verb, decode, encode, runs
+from equipoise.hub.cluster.streams import Held, State, Stream
+from equipoise.resp import RequestReader
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+
+__all__ = ["HOPS_MAX", "Ingress"]
+
+# Each hop leads to a newer plan, so messages do not go in circles; only hubs that differ about who is alive could pass
+# them to and fro, until they have heard of it. Three hops are many; at this many the message is given up, and counted.
+HOPS_MAX = 16
+
+
+class Ingress:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster, held_bytes_max: int) -> None:
+        self._cluster = cluster
+        self._held_bytes_max = held_bytes_max
+        self.held_bytes = 0
+        # Messages that were dropped: in doubt when a hub died, or for want of room.
+        self.lost = 0
+        self.dropped = 0
+
+    def submit(self, stream: Stream, item: Held) -> bool:
+        """Take messages on their way in; False if there is no room for them."""
+        origin = item.origin
+        if origin in stream.held or self._must_wait(stream, item):
+            if self.held_bytes + item.size > self._held_bytes_max:
+                if origin is not None:
+                    self.dropped += len(item.payloads)
+                    self._settle(stream, origin, len(item.payloads))
+                return False
+            stream.held.setdefault(origin, deque()).append(item)
+            self.held_bytes += item.size
+        else:
+            self._pass(stream, item)
+        return True
+
+    def numbered(self, stream: Stream, peer: str, count: int) -> None:
+        """The peer has dealt with so many more of the messages that we sent it."""
+        for key in [key for key in stream.owed if key[0] == peer]:
+            count = self._credit(stream, key, count)
+        self.drain(stream)
+
+    def _credit(self, stream: Stream, key: tuple[str, int], count: int) -> int:
+        """So many messages have been dealt with; how many more than were sent in this term."""
+        owed = stream.owed[key]
+        while count and owed:
+            origin, waiting = owed.popleft()
+            part = min(waiting, count)
+            count -= part
+            if part < waiting:
+                owed.appendleft((origin, waiting - part))
+            self._settle(stream, origin, part)
+        if not owed:
+            del stream.owed[key]
+        return count
+
+    def drain(self, stream: Stream) -> None:
+        """Pass on what was held, as far as it may go now."""
+        for origin, items in list(stream.held.items()):
+            while items and not self._must_wait(stream, items[0]):
+                item = items.popleft()
+                self.held_bytes -= item.size
+                self._pass(stream, item)
+            if not items:
+                stream.held.pop(origin, None)
+
+    def target_died(self, stream: Stream, peer: str, fresh: list[Sequence[bytes]]) -> None:
+        """A hub that messages went to is dead. `fresh` are those that it cannot have seen: they wait again."""
+        keys = [key for key in stream.owed if key[0] == peer]
+        entries = [entry for key in keys for entry in stream.owed.pop(key)]
+        origins = [origin for origin, count in entries for _ in range(count)]
+        messages = [payload for run in fresh for payload in run]
+        lost = len(origins) - len(messages)
+        self.lost += lost
+        for origin in origins[:lost]:
+            self._settle(stream, origin, 1)
+        again = [Held(origin, 0, 0, (m,)) for origin, m in zip(origins[lost:], messages, strict=True)]
+        for item in reversed(again):
+            stream.held.setdefault(item.origin, deque()).appendleft(item)
+            self.held_bytes += item.size
+
+    def _must_wait(self, stream: Stream, item: Held) -> bool:
+        """Whether the home is not certain, or messages of the same origin are still on another way."""
+        state = stream.state
+        if state is State.OPENING or (state is State.REMOTE and stream.peer not in self._cluster.out):
+            return True
+        if state is State.REMOTE and item.version > self._cluster.router.version:
+            # Its sender knows better where it belongs; soon we shall, too.
+            return True
+        way = (stream.peer, stream.term) if state is State.REMOTE else None
+        # What was sent back to its origin returns from there in order.
+        return any(
+            key != way and key[0] != item.origin and any(origin == item.origin for origin, _ in owed)
+            for key, owed in stream.owed.items()
+        )
+
+    def _pass(self, stream: Stream, item: Held) -> None:
+        cluster, topic = self._cluster, stream.topic
+        origin, payloads = item.origin, item.payloads
+        if stream.state.is_home:
+            cluster.core.publish(topic, payloads)
+            self._settle(stream, origin, len(payloads))
+            return
+        if item.hops >= HOPS_MAX:
+            self.dropped += len(payloads)
+            self._settle(stream, origin, len(payloads))
+            return
+        assert stream.peer is not None, "a remote stream without a home waits"
+        link, version = cluster.out[stream.peer], cluster.router.version
+        way = (stream.peer, stream.term)
+        stream.owed.setdefault(way, deque()).append((origin, len(payloads)))
+        for _, part in runs(payloads, cluster.core.limits.payload_bytes_max):
+            link.write(encode(Verb.INGRESS, topic.name, version, item.hops, payloads=part))
+
+    def _settle(self, stream: Stream, origin: str | None, count: int) -> None:
+        if origin is not None:
+            self._cluster.tell(origin, Verb.NUMBERED, stream.topic.name, count)
+
+
+def fresh_messages(pieces: Iterable[bytes], reader: RequestReader) -> dict[bytes, list[Sequence[bytes]]]:
+    """The messages in frames that were never sent, by topic."""
+    found: dict[bytes, list[Sequence[bytes]]] = {}
+    for piece in pieces:
+        for command in reader.feed(piece):
+            verb, fields, payloads = decode(command)
+            if verb is Verb.INGRESS:
+                found.setdefault(bytes(fields[0]), []).append(payloads)
+    return found

@@ -1,0 +1,180 @@
+"""Links between hubs: frames in order, none lost and none twice, over connections that come and go.
+
+Each hub has one outgoing link to each other hub. Both ends count the bytes of whole frames. The sender keeps what it
+has written until the receiver has dealt with it; after a reset the receiver says how far it has got, and the sender
+goes on from there. A link belongs to one incarnation of both hubs: a restart is a new link, and what was under way is
+void. So it is, too, when the sender has to keep more than it may: the next generation of the link begins, and
+both ends ask each other again for what they need.
+
+Pure: connections are made by `dialer`, what frames mean is known to `cluster`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+__all__ = ["InLink", "LinkId", "OutLink"]
+
+Send = Callable[[bytes], object]
+
+
+class LinkId(NamedTuple):
+    """One life of a link, as the sender names it."""
+
+    hub: str
+    incarnation: int
+    generation: int
+
+
+class OutLink:
+    """The sending end. A member of audiences: `write` takes whole frames, and all that is written goes out in order.
+
+    Always true: `_kept` followed by `_unsent` holds the bytes from `base` to `end`; what lies before `base` has been
+    dealt with; what lies after `written_to` has never been given to a connection.
+    """
+
+    __slots__ = (
+        "_bytes_max",
+        "_kept",
+        "_overflowed",
+        "_send",
+        "_unsent",
+        "base",
+        "end",
+        "generation",
+        "hub",
+        "incarnation",
+        "is_over",
+        "is_paused",
+        "voided",
+        "written_to",
+    )
+
+    def __init__(
+        self, hub: str, incarnation: int, bytes_max: int, overflowed: Callable[[OutLink], None]
+    ) -> None:
+        # Whom it leads to.
+        self.hub = hub
+        self.incarnation = incarnation
+        self.generation = 1
+        self._bytes_max = bytes_max
+        self._overflowed = overflowed
+        self._kept: deque[bytes] = deque()
+        self._unsent: deque[bytes] = deque()
+        self._send: Send | None = None
+        self.is_paused = False
+        # The peer is dead or a new one: nothing goes here any more.
+        self.is_over = False
+        self.base = self.end = self.written_to = 0
+        # Generations that were given up for want of room.
+        self.voided = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.end - self.base
+
+    @property
+    def is_connected(self) -> bool:
+        return self._send is not None
+
+    def write(self, data: bytes) -> None:
+        if self.is_over:
+            return
+        self.end += len(data)
+        if self._send is not None and not self.is_paused:
+            self._kept.append(data)
+            self.written_to = self.end
+            self._send(data)
+        else:
+            self._unsent.append(data)
+        if self.end - self.base > self._bytes_max:
+            self.begin_anew()
+
+    def resume(self, offset: int, send: Send) -> bool:
+        """A connection is up and the receiver has dealt with `offset` bytes. False if that cannot be."""
+        self._unsent.extendleft(reversed(self._kept))
+        self._kept.clear()
+        if self.is_over or not self.base <= offset <= self.written_to:
+            return False
+        self._drop(self._unsent, offset)
+        self._send = send
+        self.is_paused = False
+        self._pump()
+        return True
+
+    def acknowledge(self, offset: int) -> bool:
+        """The receiver has dealt with `offset` bytes. False if that cannot be."""
+        if offset > self.written_to:
+            return False
+        self._drop(self._kept, offset)
+        return True
+
+    def suspend(self) -> None:
+        """The connection is gone."""
+        self._send = None
+
+    def pause(self) -> None:
+        """The connection is full; what is written waits here."""
+        self.is_paused = True
+
+    def unpause(self) -> None:
+        self.is_paused = False
+        self._pump()
+
+    def end_for_good(self) -> list[bytes]:
+        """The peer is gone. What no connection was ever given is returned: the peer cannot have seen it."""
+        self.is_over = True
+        self._send = None
+        fresh_bytes = self.end - self.written_to
+        fresh: list[bytes] = []
+        while self._unsent and fresh_bytes > 0:
+            piece = self._unsent.pop()
+            fresh_bytes -= len(piece)
+            if fresh_bytes >= 0:
+                fresh.append(piece)
+        self._clear()
+        fresh.reverse()
+        return fresh
+
+    def begin_anew(self) -> None:
+        """All that was written is void: the next generation of the link begins."""
+        self.generation += 1
+        self.voided += 1
+        self._clear()
+        self._overflowed(self)
+
+    def _clear(self) -> None:
+        self._kept.clear()
+        self._unsent.clear()
+        self._send = None
+        self.base = self.end = self.written_to = 0
+
+    def _pump(self) -> None:
+        unsent, kept = self._unsent, self._kept
+        at = self.end - sum(map(len, unsent))
+        while unsent and not self.is_paused and self._send is not None:
+            piece = unsent.popleft()
+            kept.append(piece)
+            at += len(piece)
+            self.written_to = max(self.written_to, at)
+            self._send(piece)
+
+    def _drop(self, pieces: deque[bytes], offset: int) -> None:
+        """Forget what lies before `offset`. A piece may hold several frames, so it may be cut."""
+        while pieces and self.base + len(pieces[0]) <= offset:
+            self.base += len(pieces.popleft())
+        if pieces and self.base < offset:
+            pieces[0] = pieces[0][offset - self.base :]
+            self.base = offset
+
+
+class InLink:
+    """The receiving end: which life of the link this is, and how much of it has been dealt with."""
+
+    __slots__ = ("id", "offset")
+
+    def __init__(self, link: LinkId) -> None:
+        self.id = link
+        self.offset = 0

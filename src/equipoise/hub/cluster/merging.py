@@ -1,0 +1,246 @@
+"""The way out, at a hub where a topic does not live: follow its stream and give it to whoever listens here.
+
+A hub follows one source at a time. What that sends is in order and complete. When the topic gets a new home the hub
+attaches there as well, which says from which position on it sends (`join_at`); until the old source has brought the hub
+that far, what the new one sends waits. Then the old one is left. So a move is not noticed by anybody who listens.
+
+Without a source the hub hears the homes of topics that match its clients' patterns. Two homes speak over two links with
+no order between them: the new home says whose end its epoch follows (OPENED), the old one when it has ended (CLOSED),
+and a new epoch waits for the end of the one before, or for the death of the hub that would have to tell it.
+
+Always true: positions are passed on as the home gave them, each once, in rising order.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from equipoise.hub.cluster.frames import Verb, encode
+from equipoise.hub.cluster.streams import Pending, State, Stream
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+
+__all__ = ["Merging"]
+
+# Ends of epochs that are remembered for openings that come later: seconds' worth, even if all topics move at once.
+CLOSES_MAX = 100_000
+
+
+class Merging:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster, pending_bytes_max: int) -> None:
+        self._cluster = cluster
+        self._pending_bytes_max = pending_bytes_max
+        self.pending_bytes = 0
+        # Streams whose waiting parts had to be given up for want of room.
+        self.overflows = 0
+        # (hub, topic, epoch): n, the latest last.
+        self._closes: OrderedDict[tuple[str, bytes, int], int] = OrderedDict()
+
+    # What arrives.
+
+    def egress(self, stream: Stream, origin: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
+        if stream.pending or not self._may_take(stream, origin, epoch, first):
+            self._wait(stream, Pending(origin, epoch, first, payloads))
+        else:
+            self._deliver(stream, epoch, first, payloads)
+        self._advance(stream)
+
+    def opened(self, stream: Stream, origin: str, epoch: int, after: tuple[str, int, int]) -> None:
+        item = Pending(origin, epoch, 0, (), after)
+        if stream.pending or not self._may_open(stream, item):
+            self._wait(stream, item)
+        else:
+            self._open(stream, item)
+        self._advance(stream)
+
+    def attached(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
+        """A home, or a hub that follows it, has taken us in after (epoch, n)."""
+        if origin == stream.source:
+            self._jump(stream, epoch, n)
+        elif origin == stream.joining:
+            stream.join_at = (epoch, n)
+        self._advance(stream)
+
+    def closed(self, stream: Stream | None, origin: str, name: bytes, epoch: int, n: int) -> None:
+        self._closes[origin, name, epoch] = n
+        if len(self._closes) > CLOSES_MAX:
+            self._closes.popitem(last=False)
+        if stream is not None:
+            self._advance(stream)
+
+    # What changes.
+
+    def follow(self, stream: Stream) -> None:
+        """Attach to where the stream lives, if anybody here wants it and we have not."""
+        home = stream.peer
+        if stream.state is not State.REMOTE or home is None or not stream.is_wanted:
+            return
+        if stream.joining not in (None, home):
+            self._leave(stream, stream.joining)
+            stream.joining = stream.join_at = None
+        if stream.source != home and stream.joining is None:
+            stream.joining = home
+            self._ask(stream)
+
+    def succeed(self, stream: Stream) -> None:
+        """The home, which was here, is about to be another's: what that sends from its beginning continues our own."""
+        if stream.is_wanted:
+            stream.joining = stream.peer
+            self._ask(stream)
+            stream.source, stream.joining = stream.peer, None
+
+    def unfollow(self, stream: Stream) -> None:
+        """Nobody listens any more, or the stream lives here."""
+        for hub in (stream.source, stream.joining):
+            self._leave(stream, hub)
+        stream.source = stream.joining = stream.join_at = None
+
+    def peer_gone(self, stream: Stream, hub: str) -> None:
+        """The hub is dead, or its link began anew and nothing is known of it."""
+        if stream.joining == hub:
+            stream.joining = stream.join_at = None
+        if stream.source == hub:
+            stream.source = None
+            if stream.joining is not None and stream.join_at is None:
+                self._ask(stream)
+        self._advance(stream)
+
+    def is_behind(self, stream: Stream) -> bool:
+        """Whether somebody here hears the topic, by a pattern, and a part that is to come before others is missing."""
+        return bool(stream.pending) and self._cluster.core.audience_of(stream.topic).receivers > 0
+
+    def drop_pending(self, stream: Stream) -> None:
+        self.pending_bytes -= sum(item.size for item in stream.pending)
+        stream.pending.clear()
+
+    # Inside.
+
+    def _ask(self, stream: Stream) -> None:
+        """Two hubs that follow each other would hear nobody: one with a source changes only to the home itself.
+
+        Patterns are such a source: what a hub hears by them comes from the homes alone.
+        """
+        assert stream.joining is not None, "somebody is asked"
+        is_fresh = stream.source is None and not self._cluster.hears_by_pattern(stream.topic)
+        self._cluster.tell(stream.joining, Verb.ATTACH, stream.topic.name, int(is_fresh))
+
+    def _may_take(self, stream: Stream, origin: str, epoch: int, first: int) -> bool:
+        topic = stream.topic
+        if origin == stream.source or stream.source is None:
+            return True
+        # Another source than the one we follow: only what continues where we are.
+        return epoch < topic.epoch or (epoch == topic.epoch and first <= topic.n + 1)
+
+    def _may_open(self, stream: Stream, item: Pending) -> bool:
+        topic = stream.topic
+        hub, epoch, n = item.after
+        if item.epoch <= topic.epoch or item.origin == stream.source:
+            return True
+        if topic.epoch == epoch and topic.n >= n:
+            return True
+        if stream.source is not None:
+            return False
+        if epoch == 0 or not self._cluster.router.is_live(hub):
+            return True
+        return (hub, topic.name, epoch) in self._closes or topic.epoch > epoch
+
+    def _advance(self, stream: Stream) -> None:
+        """Do whatever has become possible: take what waits, change the source, answer who waits."""
+        progress = True
+        while progress:
+            progress = self._take_pending(stream) or self._switch(stream)
+        self._cluster.handover.progressed(stream)
+
+    def _take_pending(self, stream: Stream) -> bool:
+        """Take what may be taken, each hub's part in its order; whether there was any."""
+        if not stream.pending:
+            return False
+        blocked: set[str] = set()
+        waiting, stream.pending = stream.pending, type(stream.pending)()
+        taken = False
+        for item in waiting:
+            is_opening = not item.payloads
+            if item.origin in blocked or not (
+                self._may_open(stream, item)
+                if is_opening
+                else self._may_take(stream, item.origin, item.epoch, item.first)
+            ):
+                blocked.add(item.origin)
+                stream.pending.append(item)
+                continue
+            taken = True
+            self.pending_bytes -= item.size
+            if is_opening:
+                self._open(stream, item)
+            else:
+                self._deliver(stream, item.epoch, item.first, item.payloads)
+        return taken
+
+    def _switch(self, stream: Stream) -> bool:
+        """Follow the new source once the old one, if any, has brought us to where it took us in."""
+        topic, join_at = stream.topic, stream.join_at
+        if join_at is None:
+            return False
+        if stream.source is None:
+            if self.is_behind(stream):
+                return False
+            self._jump(stream, *join_at)
+        elif (topic.epoch, topic.n) < join_at:
+            return False
+        else:
+            self._leave(stream, stream.source)
+        stream.source, stream.joining, stream.join_at = stream.joining, None, None
+        return True
+
+    def _wait(self, stream: Stream, item: Pending) -> None:
+        stream.pending.append(item)
+        self.pending_bytes += item.size
+        if self.pending_bytes > self._pending_bytes_max:
+            # Give up the old source of this stream: whoever listens learns of the hole by its positions.
+            self.overflows += 1
+            self._leave(stream, stream.source)
+            stream.source = None
+
+    def _deliver(self, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
+        topic = stream.topic
+        if epoch < topic.epoch:
+            return
+        if epoch == topic.epoch:
+            seen = topic.n + 1 - first
+            if seen >= len(payloads):
+                return
+            if seen > 0:
+                first, payloads = first + seen, payloads[seen:]
+        else:
+            topic.epoch = epoch
+            topic.audience = None
+        topic.n = first - 1
+        self._cluster.core.publish(topic, payloads)
+
+    def _open(self, stream: Stream, item: Pending) -> None:
+        topic = stream.topic
+        if item.epoch <= topic.epoch:
+            return
+        hub, epoch, n = item.after
+        frame = encode(Verb.OPENED, topic.name, item.epoch, hub.encode(), epoch, n)
+        for link in topic.relays or ():
+            link.write(frame)
+        self._cluster.announce(topic, item.epoch, epoch, n)
+        topic.epoch, topic.n, topic.audience = item.epoch, 0, None
+
+    def _jump(self, stream: Stream, epoch: int, n: int) -> None:
+        """Nothing before this position will come any more."""
+        topic = stream.topic
+        if (epoch, n) > (topic.epoch, topic.n):
+            if epoch != topic.epoch:
+                topic.audience = None
+            topic.epoch, topic.n = epoch, n
+
+    def _leave(self, stream: Stream, hub: str | None) -> None:
+        if hub is not None:
+            self._cluster.tell(hub, Verb.DETACH, stream.topic.name)

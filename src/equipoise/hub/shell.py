@@ -1,0 +1,31 @@
+"""What the core needs of the world around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from equipoise.hub.backlog import Timer
+
+
+class Shell(Protocol):
+    """What the core needs of the world."""
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+
+    def wall_time(self) -> float:
+        """Seconds since 1970, as far as this machine knows."""
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer: ...
+
+    def verify_secret(
+        self, encoded: str, password: bytes, done: Callable[[bool], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        """Check a password beside the loop and call back on it; not at all if nobody wants to know any more."""
+
+    def memory_bytes(self) -> int:
+        """Of the machine."""
+
+    def resident_bytes(self) -> int:
+        """Of this process; 0 where it cannot be told."""

@@ -1,0 +1,100 @@
+"""Many hubs under every kind of trouble, by seed: every message once, in order, and no needless word of a gap."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from equipoise.hub.cluster.cluster import Cluster
+from equipoise.hub.cluster.ingress import Ingress
+from equipoise.hub.cluster.links import OutLink, Send
+from equipoise.hub.cluster.merging import Merging
+from equipoise.hub.cluster.streams import Held, Pending, Stream
+
+from .worlds import Trouble, run
+
+SEEDS = range(25)
+CALM = Trouble()
+LINKS = Trouble(link_resets=(1, 6), link_cuts=(0, 3))
+MOVES = Trouble(moves=(1, 6))
+SKEW = Trouble(moves=(1, 8), link_resets=(0, 5), link_cuts=(0, 3), pauses=(0, 2), lag_s=0.3)
+BULK = Trouble(moves=(0, 3), reweighs=(1, 4), link_resets=(0, 3), joins=(0, 2), lag_s=0.3)
+CRASHES = Trouble(crashes=(1, 2), is_gap_allowed=True)
+ZOMBIES = Trouble(long_pauses=(1, 2), is_gap_allowed=True)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Hubs warn about each client they cut: here that is no news."""
+    logger = logging.getLogger("equipoise")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    yield
+    logger.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(CALM, id="no-trouble-at-all"),
+        pytest.param(LINKS, id="links-reset-and-cut"),
+        pytest.param(MOVES, id="topics-move"),
+        pytest.param(SKEW, id="topics-move-while-plans-differ-and-links-break"),
+        pytest.param(BULK, id="hubs-join-and-weights-change"),
+        pytest.param(CRASHES, id="hubs-crash-and-come-back"),
+        pytest.param(ZOMBIES, id="hubs-wake-up-after-they-were-buried"),
+    ],
+)
+def test_subscribers_of_any_hub_get_every_message_once_and_in_order(trouble: Trouble) -> None:
+    for seed in SEEDS:
+        outcomes = run(seed, trouble)
+        assert not outcomes.violations, f"seed {seed}: {[str(v) for v in outcomes.violations[:5]]}"
+        assert outcomes.history.messages > 50, f"seed {seed}: too little happened"
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    assert run(3, SKEW).hash == run(3, SKEW).hash
+
+
+# What would be missed if it were not there.
+
+
+def _forget_unacknowledged(link: OutLink, offset: int, send: Send) -> bool:
+    link._kept.clear()
+    link._unsent.clear()
+    link.base = link.end = link.written_to = offset
+    link._send = send
+    return True
+
+
+def _never_wait(ingress: Ingress, stream: Stream, item: Held) -> bool:
+    return not stream.state.is_home and (stream.peer not in ingress._cluster.out)
+
+
+def _always_take(merging: Merging, stream: Stream, origin: str, epoch: int, first: int) -> bool:
+    return True
+
+
+def _always_open(merging: Merging, stream: Stream, item: Pending) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "ablation", "trouble"),
+    [
+        pytest.param(OutLink, "resume", _forget_unacknowledged, LINKS, id="without-resent-links"),
+        pytest.param(Ingress, "_must_wait", _never_wait, SKEW, id="without-waiting-for-words-that-are-owed"),
+        pytest.param(Merging, "_may_take", _always_take, SKEW, id="without-waiting-for-the-old-source"),
+        pytest.param(Merging, "_may_open", _always_open, SKEW, id="without-closed-and-opened"),
+        pytest.param(
+            Cluster, "is_barrier_passed", property(lambda cluster: True), BULK, id="without-the-barrier"
+        ),
+    ],
+)
+def test_the_checkers_notice_what_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, ablation: Callable[..., object], trouble: Trouble
+) -> None:
+    monkeypatch.setattr(owner, name, ablation)
+    assert any(run(seed, trouble).violations for seed in range(60))
