@@ -39,8 +39,8 @@ _BYTES_ONLY = {bytes}
 # The headers of a PUBLISH that is alone in its chunk.
 _LONE_PUBLISH = re.compile(rb"\*3\r\n\$7\r\nPUBLISH\r\n\$(0|[1-9][0-9]{0,3})\r\n").match
 _NEXT_WORD = re.compile(rb"\r\n\$(0|[1-9][0-9]{0,6})\r\n").match
-# Above this the checks of the common way weigh little.
-_LONE_BYTES_MAX = 1_024
+# Above this copying weighs more than parsing.
+_LONE_BYTES_MAX = 16 * 1_024
 # The exact parser takes some 10 ms for this much, whatever it is made of; the rest is left for the next call, so that
 # nobody else waits for long.
 _EXACT_BYTES = 32 * 1024
