@@ -340,3 +340,26 @@ def test_nothing_is_left_of_a_client_that_ended_itself(closing: str) -> None:
     assert client.read() == [b"OK" if closing == "QUIT" else 1]
     assert world.core.sessions == {}
     assert world.shell.timers_pending <= 1  # the sweep for idle topics
+
+
+# --- bursts of publishes with something behind them
+
+
+def test_a_burst_of_publishes_with_a_ping_behind_it_is_answered_in_order_and_delivered_as_one() -> None:
+    world = World()
+    publisher, subscriber = world.client(), world.client()
+    subscriber.do("SUBSCRIBE", "t")
+    publisher.send_raw(
+        pipeline([*(["PUBLISH", "t", str(i)] for i in range(5)), ["PING"], ["PUBLISH", "t", "x"]])
+    )
+    assert publisher.read() == [1, 1, 1, 1, 1, b"PONG", 1]
+    heard = [frame[2] for frame in subscriber.read()]
+    assert heard == [b"0", b"1", b"2", b"3", b"4", b"x"]
+    assert world.core.index.topics[b"t"].n == 6
+
+
+def test_a_burst_that_begins_with_a_malformed_publish_is_answered_one_by_one() -> None:
+    world = World()
+    client = world.client()
+    client.send_raw(pipeline([["PUBLISH"], ["PUBLISH", "t", "x"], ["PING"]]))
+    assert client.read() == [Error("ERR wrong number of arguments for 'publish' command"), 0, b"PONG"]

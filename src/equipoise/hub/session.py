@@ -16,7 +16,7 @@ from equipoise.access import Action, User
 from equipoise.hub.kinds import Kind
 from equipoise.hub.publishing import publish_batch, publish_run
 from equipoise.hub.wire import NO_WIRE, Wire, discard
-from equipoise.resp import Command, Publishes, RequestReader
+from equipoise.resp import Command, Publishes, RequestReader, leading_publishes
 from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
@@ -145,13 +145,17 @@ class Session:
             self._execute(self._read_as_stranger(data))
         else:
             batch = reader.feed(data)
+            takes_columns = self.subscriptions is None and self.reply_mode is Replies.ON
             if isinstance(batch, Publishes):
-                if self.subscriptions is None and self.reply_mode is Replies.ON:
+                if takes_columns:
                     self._publish(batch)
                 else:
                     self._execute(_spelled_out(batch))
             elif batch:
-                self._execute(batch)
+                if takes_columns and batch[0][0] == b"PUBLISH" and len(batch[0]) == 3:
+                    self._publish_then_execute(batch)
+                else:
+                    self._execute(batch)
         if reader.buffered_bytes or reader.error is not None:
             self._read_on()
 
@@ -262,6 +266,17 @@ class Session:
         self.write(replies)
         if rest is not None and not self.is_closing:
             self._wait_for_turn(rest)
+
+    def _publish_then_execute(self, commands: list[Command]) -> None:
+        """A burst of publishes often has something else behind it: a PING that asks whether all have come."""
+        burst = leading_publishes(commands)
+        self._publish(burst)
+        rest = commands[len(burst.topics) :]
+        waiting = self._waiting
+        if waiting is not None:
+            self._waiting = [*(_spelled_out(waiting) if isinstance(waiting, Publishes) else waiting), *rest]
+        elif not self.is_closing:
+            self._execute(rest)
 
     def _execute(self, commands: list[Command]) -> None:
         core = self._core

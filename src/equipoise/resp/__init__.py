@@ -1,6 +1,6 @@
 """The Redis protocol, RESP2 and RESP3: bytes in, commands out; values in, bytes out. Pure."""
 
 from equipoise.resp.exact import RequestLimits
-from equipoise.resp.requests import Command, Publishes, RequestReader
+from equipoise.resp.requests import Command, Publishes, RequestReader, leading_publishes
 
-__all__ = ["Command", "Publishes", "RequestLimits", "RequestReader"]
+__all__ = ["Command", "Publishes", "RequestLimits", "RequestReader", "leading_publishes"]

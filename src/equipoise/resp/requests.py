@@ -258,6 +258,17 @@ def _parse_fast(data: bytes) -> list[Command]:
     return commands
 
 
+def leading_publishes(commands: list[Command]) -> Publishes:
+    """The PUBLISH commands at the beginning, as columns. There has to be one."""
+    count = 0
+    for command in commands:
+        if len(command) != 3 or command[0] != b"PUBLISH":
+            break
+        count += 1
+    _, topics, payloads = zip(*commands[:count], strict=True)
+    return Publishes(topics, payloads)
+
+
 def _as_publishes(commands: list[Command]) -> Publishes | None:
     """The commands as columns, if all of them are PUBLISH. Loops in C throughout."""
     if len(commands) == 1:
