@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from equipoise.errors import MisuseError
+from equipoise.resp.spelling import spell
 
 Name: TypeAlias = str | bytes
 Payload: TypeAlias = str | bytes | bytearray | memoryview
@@ -52,6 +53,4 @@ def encode_publish(topic: bytes, payload: bytes) -> bytes:
 
 
 def encode_request(*words: bytes) -> bytes:
-    parts = [b"*%d\r\n" % len(words)]
-    parts.extend(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
-    return b"".join(parts)
+    return spell(words)

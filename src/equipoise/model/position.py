@@ -16,9 +16,3 @@ class Position(NamedTuple):
 
     epoch: int
     n: int
-
-    def missed_before(self, following: Position) -> int | None:
-        """How many messages lie strictly between this position and a later one; None if unknowable."""
-        if following.epoch != self.epoch:
-            return None
-        return max(0, following.n - self.n - 1)

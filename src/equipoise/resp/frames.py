@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from equipoise.resp.spelling import bulk
+
 # (position of the first payload, payloads) -> bytes for one subscriber.
 Encoder = Callable[[int, Sequence[bytes]], bytes]
 
@@ -18,7 +20,7 @@ _LARGE_RUN_BYTES = 64 * 1024
 def plain_encoder(proto: int, word: bytes, *names: bytes) -> Encoder:
     """One frame per message, as Redis sends it: `word`, the names, the payload."""
     mark = b">" if proto == 3 else b"*"
-    head = b"%b%d\r\n%b$" % (mark, len(names) + 2, b"".join(map(_bulk, (word, *names))))
+    head = b"%b%d\r\n%b$" % (mark, len(names) + 2, b"".join(map(bulk, (word, *names))))
     # Most payloads of a topic are of one size, so the head with its length is kept from run to run.
     sized: dict[int, bytes] = {}
 
@@ -50,7 +52,7 @@ def plain_encoder(proto: int, word: bytes, *names: bytes) -> Encoder:
 def positioned_encoder(epoch: int, word: bytes, *names: bytes) -> Encoder:
     """One frame per run for smart clients: `word`, the names, epoch, first position, the payloads."""
     fixed = len(names) + 3
-    body = b"%b:%d\r\n:" % (b"".join(map(_bulk, (word, *names))), epoch)
+    body = b"%b:%d\r\n:" % (b"".join(map(bulk, (word, *names))), epoch)
 
     def encode(first: int, payloads: Sequence[bytes]) -> bytes:
         tails = [b"%d\r\n%b\r\n" % (len(p), p) for p in payloads]
@@ -79,7 +81,3 @@ def interleaved(
                 frames, size = [], 0
     if frames:
         yield len(frames), b"".join(frames)
-
-
-def _bulk(value: bytes) -> bytes:
-    return b"$%d\r\n%b\r\n" % (len(value), value)

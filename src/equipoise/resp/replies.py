@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from equipoise.resp.spelling import bulk as bulk
+
 OK = b"+OK\r\n"
 PONG = b"+PONG\r\n"
 
@@ -28,10 +30,6 @@ def error(text: str) -> bytes:
 
 def integer(number: int) -> bytes:
     return _SMALL[number] if 0 <= number < len(_SMALL) else b":%d\r\n" % number
-
-
-def bulk(value: bytes) -> bytes:
-    return b"$%d\r\n%b\r\n" % (len(value), value)
 
 
 def null(proto: int) -> bytes:

@@ -24,6 +24,7 @@ import hiredis
 
 from equipoise.resp.exact import Incomplete, RequestLimits, parse_request, parse_words
 from equipoise.resp.frames import plain_encoder
+from equipoise.resp.spelling import spell
 
 Command = list[bytes]
 
@@ -115,7 +116,7 @@ class RequestReader:
         if publishes is None and not self._are_permitted(commands):
             return self._parse_exactly(data, 0)
         if not is_told:
-            spelled = _spell(commands) if publishes is None else _spell_publishes(publishes)
+            spelled = b"".join(map(spell, commands)) if publishes is None else _spell_publishes(publishes)
             if not data.startswith(spelled):
                 return self._parse_exactly(data, 0)
             rest = self._parse_exactly(data, size)
@@ -330,12 +331,5 @@ def _spell_publishes(publishes: Publishes) -> bytes:
     topic = topics[0]
     if topics.count(topic) == len(topics):
         return plain_encoder(2, b"PUBLISH", topic)(0, payloads)
-    return _spell([[b"PUBLISH", *message] for message in zip(topics, payloads, strict=True)])
-
-
-def _spell(commands: list[Command]) -> bytes:
-    parts: list[bytes] = []
-    for command in commands:
-        parts.append(b"*%d\r\n" % len(command))
-        parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in command]
-    return b"".join(parts)
+    messages = zip(topics, payloads, strict=True)
+    return b"".join([spell((b"PUBLISH", *message)) for message in messages])

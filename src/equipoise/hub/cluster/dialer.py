@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.frames import GREETING, PROTOCOL, spell
+from equipoise.hub.cluster.frames import GREETING, PROTOCOL
+from equipoise.resp.spelling import spell
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.links import OutLink
@@ -102,10 +103,10 @@ class Dialer:
 
     def _greeting(self, link: OutLink) -> list[bytes]:
         core = self._core
-        login = [] if self._login is None else [spell(b"AUTH", *(part.encode() for part in self._login))]
+        login = [] if self._login is None else [spell((b"AUTH", *(part.encode() for part in self._login)))]
         own = (core.settings.name.encode(), b"%d" % core.incarnation, b"%d" % link.generation)
         peer = (link.hub.encode(), b"%d" % link.incarnation)
-        return [*login, spell(GREETING, PROTOCOL, *own, *peer)]
+        return [*login, spell((GREETING, PROTOCOL, *own, *peer))]
 
     def _refused(self, link: OutLink, refusal: str) -> None:
         if refusal.startswith("DEAD"):

@@ -14,6 +14,7 @@ from enum import Enum
 
 from equipoise.errors import ProtocolError
 from equipoise.resp.frames import Encoder
+from equipoise.resp.spelling import bulk, spell
 
 __all__ = [
     "GREETING",
@@ -84,7 +85,7 @@ _BY_WORD = {verb.word: verb for verb in Verb}
 def encode(verb: Verb, *fields: Field, payloads: Sequence[bytes] = ()) -> bytes:
     """One frame. Runs that are too long for one are cut by `runs`."""
     words = [b"%d" % field if isinstance(field, int) else field for field in fields]
-    return spell(verb.word, *words, *payloads)
+    return spell((verb.word, *words, *payloads))
 
 
 def decode(command: Sequence[bytes]) -> tuple[Verb, list[Field], list[bytes]]:
@@ -115,11 +116,11 @@ def runs(payloads: Sequence[bytes], bytes_max: int) -> Iterator[tuple[int, Seque
 
 def egress_encoder(topic: bytes, epoch: int, bytes_max: int) -> Encoder:
     """A run of messages for relays; a long one becomes several frames in one piece."""
-    head = _bulk(Verb.EGRESS.word) + _bulk(topic) + _bulk(b"%d" % epoch)
+    head = bulk(Verb.EGRESS.word) + bulk(topic) + bulk(b"%d" % epoch)
 
     def one(first: int, payloads: Sequence[bytes]) -> bytes:
         tails = [b"%d\r\n%b\r\n" % (len(payload), payload) for payload in payloads]
-        position = _bulk(b"%d" % first)
+        position = bulk(b"%d" % first)
         return b"*%d\r\n%b%b$%b" % (len(tails) + 4, head, position, b"$".join(tails))
 
     def encode_run(first: int, payloads: Sequence[bytes]) -> bytes:
@@ -135,12 +136,3 @@ def _number(word: bytes) -> int:
     if not (word.isdigit() and word.isascii()) or len(word) > _DIGITS_MAX:
         raise ProtocolError(f"no number: {word[:32]!r}")
     return int(word)
-
-
-def spell(*words: bytes) -> bytes:
-    """A RESP command."""
-    return b"*%d\r\n%b" % (len(words), b"".join(map(_bulk, words)))
-
-
-def _bulk(word: bytes) -> bytes:
-    return b"$%d\r\n%b\r\n" % (len(word), word)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.hub.commands.connection import is_client_name
+from equipoise.hub.commands.connection import BAD_NAME, is_client_name
 from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.kinds import Kind
 from equipoise.hub.session import Replies
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.session import Deferred, Session
 
-_BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 _OPERATORS_ONLY = "NOPERM only a user with operate = [\"*\"] may use '{}'"
 _TYPES = ("normal", "master", "replica", "slave", "pubsub")
 
@@ -33,7 +32,7 @@ def getname(core: HubCore, session: Session, command: list[bytes]) -> bytes:
 
 def setname(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     if not is_client_name(command[2]):
-        return _BAD_NAME
+        return BAD_NAME
     session.name = command[2]
     return OK
 

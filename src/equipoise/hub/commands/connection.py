@@ -39,7 +39,7 @@ _HELLO_NEEDS_AUTH = (
     "the same time"
 )
 _POSITIONS_NEED_RESP3 = "ERR end EQ subscriptions before HELLO 2: they need RESP3"
-_BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
+BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 
 
 def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
@@ -62,7 +62,7 @@ def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
         elif option == b"SETNAME" and left >= 1:
             name = command[at + 1]
             if not is_client_name(name):
-                return _BAD_NAME
+                return BAD_NAME
             at += 2
         else:
             return f"ERR Syntax error in HELLO option '{text_of(command[at])}'"
