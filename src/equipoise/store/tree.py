@@ -73,6 +73,14 @@ class Tree:
         return f"{self.root}/users-blobs"
 
     @property
+    def leader(self) -> str:
+        return f"{self.root}/leader"
+
+    @property
+    def servers(self) -> str:
+        return f"{self.root}/servers"
+
+    @property
     def plan(self) -> str:
         return f"{self.root}/plan"
 
@@ -135,6 +143,18 @@ NODES = (
         "Who may do what: a reference to the text of a users file. Its version + 1 is the access version.",
     ),
     NodeKind("/users-blobs/BLOB/PART", _FOREVER, "an operator", "That text, compressed, in parts."),
+    NodeKind(
+        "/leader",
+        _SESSION,
+        "a controller",
+        "The controller that plans: name, site, addresses (msgpack). Gone: nobody plans.",
+    ),
+    NodeKind(
+        "/servers",
+        _FOREVER,
+        "a controller",
+        "The hubs it wants to run, for whoever starts and stops them (msgpack).",
+    ),
     NodeKind(
         "/plan/head",
         _FOREVER,
