@@ -77,6 +77,8 @@ def test_the_page_names_every_kind_of_node_there_is() -> None:
         tree.spec(b"PATTERN"),
         tree.users,
         f"{tree.users_blobs}/BLOB/PART",
+        tree.leader,
+        tree.servers,
         tree.head,
         tree.change(0),
         tree.snapshot(0),
