@@ -62,7 +62,7 @@ class HubCore:
         self.port = settings.port
         # A restart under the same name is a new hub: its epochs lie above those of its former life.
         self.incarnation = int(shell.wall_time() * 1_000_000)
-        self._last_epoch = self.incarnation
+        self.last_epoch = self.incarnation
         self.index = self._new_index()
         # The other hubs; None where this one is alone.
         self.cluster: Cluster | None = None
@@ -388,6 +388,11 @@ class HubCore:
             self.leave(session)
 
     def new_epoch(self, above: int = 0) -> int:
-        """Later than all that this hub has given out, and than `above`."""
-        self._last_epoch = max(self._last_epoch + 1, above + 1, int(self.shell.wall_time() * 1_000_000))
-        return self._last_epoch
+        """Later than all that this hub has given out or heard of, and than `above`."""
+        self.last_epoch = max(self.last_epoch + 1, above + 1, int(self.shell.wall_time() * 1_000_000))
+        return self.last_epoch
+
+    def note_epoch(self, epoch: int) -> None:
+        """Another hub has given out this one, whatever its clock says."""
+        if epoch > self.last_epoch:
+            self.last_epoch = epoch

@@ -23,7 +23,7 @@ from equipoise.hub.cluster.ingress import Ingress, fresh_messages
 from equipoise.hub.cluster.links import InLink, LinkId, OutLink
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
-from equipoise.hub.cluster.router import HubFacts, Router, Routing
+from equipoise.hub.cluster.router import HubFacts, Life, Router, Routing, Stamp
 from equipoise.hub.cluster.streams import Held, State, Stream
 from equipoise.hub.cluster.waiting import Wait
 from equipoise.hub.kinds import Kind
@@ -77,12 +77,13 @@ class Cluster:
         self.patterns = Patterns(self)
         self._settings = settings
         self._dials = dials
-        # The version of which each peer has said DONE, in its present life.
-        self.done: dict[str, int] = {}
-        # The latest version of which this hub has said it.
-        self._own_done = -1
-        # Whether this life of the hub is known to the others.
+        # What each peer has said DONE of, in its present life.
+        self.done: dict[str, Stamp] = {}
+        # What this hub has said it of.
+        self._own_done: Stamp | None = None
+        # Whether this life of the hub is known to the others, and whether it is over.
         self._was_seen = False
+        self._is_over = False
         self._evaluating: Iterator[Topic] | None = None
         # What clients wait to be subscribed to; a client that waits sends nothing more.
         self._claims: dict[Session, tuple[Kind, Sequence[bytes]]] = {}
@@ -96,14 +97,35 @@ class Cluster:
 
         A hub that was among them and is no longer has been given up by the others, or soon will be.
         """
+        if self._is_over:
+            return
         own = routing.hubs.get(self.name)
         is_seen = own is not None and own.incarnation == self.core.incarnation
         if self._was_seen and not is_seen:
-            self._dials.buried()
+            self.be_buried()
             return
         self._was_seen = is_seen
-        self.router.apply(routing)
+        self._follow(self.router.apply(routing))
+
+    def hear_of_death(self, life: Life) -> None:
+        """A peer has seen a life end. It speaks knowing that, so we have to listen knowing it."""
+        if life == (self.name, self.core.incarnation):
+            self.be_buried()
+        elif self.router.bury(life):
+            self._follow([life])
+
+    def be_buried(self) -> None:
+        """The others take this life of the hub for over."""
+        if not self._is_over:
+            self._is_over = True
+            self._dials.buried()
+
+    def _follow(self, ended: list[Life]) -> None:
+        """The routing has changed: bury whose lives have ended, have links to everybody else, ask about all topics."""
         peers = self.router.peers
+        for hub, incarnation in ended:
+            for name in peers:
+                self.tell(name, Verb.DEAD, hub.encode(), incarnation)
         for name, link in list(self.out.items()):
             facts = peers.get(name)
             if facts is None or facts.incarnation != link.incarnation:
@@ -118,12 +140,12 @@ class Cluster:
 
     @property
     def is_barrier_passed(self) -> bool:
-        """Whether this hub and all others have said which streams leave them under the present plan."""
-        version = self.router.version
+        """Whether this hub and all others have said which streams leave them under the present routing."""
+        stamp = self.router.stamp
         return (
-            self._own_done == version
-            and version > 0
-            and all(self.done.get(peer) == version for peer in self.router.peers)
+            self._own_done == stamp
+            and self.router.version > 0
+            and all(self.done.get(peer) == stamp for peer in self.router.peers)
         )
 
     @property
@@ -154,13 +176,18 @@ class Cluster:
 
     def check_done(self) -> None:
         """Say DONE once every topic was asked about, and none is on its way here that is to go on elsewhere."""
-        version = self.router.version
-        if self._own_done == version or self._evaluating is not None or self.handover.has_guests:
+        stamp = self.router.stamp
+        if self._own_done == stamp or self._evaluating is not None or self.handover.has_guests:
             return
-        self._own_done = version
-        for name in self.out:
-            self.tell(name, Verb.DONE, version)
+        self._own_done = stamp
+        for link in self.out.values():
+            self._say_done(link)
         self.check_barrier()
+
+    def _say_done(self, link: OutLink) -> None:
+        """With the latest epoch known here: whoever opens a topic after this barrier gives it a later one."""
+        assert self._own_done is not None, "it has been decided"
+        link.write(encode(Verb.DONE, *self._own_done, self.core.last_epoch))
 
     def check_barrier(self) -> None:
         if self.is_introduced:
@@ -172,12 +199,12 @@ class Cluster:
         reader = RequestReader(self.core.link_limits)
         fresh = fresh_messages(link.end_for_good(), reader)
         self._dials.hang_up(link)
-        self.done.pop(name, None)
         self._forget_told(name, link, fresh)
 
     def _forget_told(self, name: str, link: OutLink, fresh: dict[bytes, list[Sequence[bytes]]]) -> None:
         """What a hub has told us, or we were to be told, counts no more."""
         self.incoming.pop(name, None)
+        self.done.pop(name, None)
         self.patterns.peer_gone(name, link)
         for topic in list(self.core.index.topics.values()):
             if topic.relays and link in topic.relays:
@@ -201,18 +228,22 @@ class Cluster:
 
     def _introduce(self, link: OutLink) -> None:
         """The first frames of a link: all that the peer must know of us."""
+        for hub, incarnation in self.router.dead:
+            link.write(encode(Verb.DEAD, hub.encode(), incarnation))
         self.patterns.introduce(link)
         for topic in self.core.index.topics.values():
             stream = topic.stream
             if stream is None:
                 continue
             if link.hub in (stream.source, stream.joining):
-                is_fresh = stream.source in (None, link.hub) and not self.hears_by_pattern(topic)
-                link.write(encode(Verb.ATTACH, topic.name, int(is_fresh)))
+                link.write(encode(Verb.ATTACH, topic.name))
+            for hub, epoch in stream.flushes:
+                if hub == link.hub:
+                    link.write(encode(Verb.FLUSH, topic.name, epoch))
             if stream.state is State.CLOSING and stream.peer == link.hub:
                 link.write(encode(Verb.PREPARE, topic.name, stream.asked_version))
-        if self._own_done >= 0:
-            link.write(encode(Verb.DONE, self._own_done))
+        if self._own_done is not None:
+            self._say_done(link)
 
     def _overflowed(self, link: OutLink) -> None:
         """More waits for the peer than may be kept: all of it is void, and the link begins anew."""
@@ -321,22 +352,18 @@ class Cluster:
             links.update(pattern.relays)
         return list(links)
 
-    def hears_by_pattern(self, topic: Topic) -> bool:
-        """Whether a client here has a pattern that matches the topic."""
-        return next(self.core.index.patterns.matching(topic.name), None) is not None
-
     def answer_waiting(self, stream: Stream) -> None:
         """The stream stands here: tell everybody who waits for that."""
-        topic = stream.topic
-        for link, is_fresh in list(stream.relays_waiting.items()):
-            if stream.may_feed(link.hub, is_fresh=is_fresh):
-                del stream.relays_waiting[link]
-                self.take_in(topic, link)
+        if stream.state.is_home:
+            for link in stream.relays_waiting:
+                self.take_in(stream.topic, link)
+            stream.relays_waiting.clear()
         waiters, stream.waiters = stream.waiters, []
         for proceed in waiters:
             proceed()
 
     def close(self) -> None:
+        self._is_over = True
         self._tidy_timer.cancel()
         for link in list(self.out.values()):
             link.end_for_good()

@@ -181,9 +181,6 @@ class Handover:
         topic.audience = None
         cluster.merging.succeed(stream)
         cluster.tell(peer, Verb.CLOSE, topic.name, topic.epoch, topic.n)
-        frame = encode(Verb.CLOSED, topic.name, topic.epoch, topic.n)
-        for link in cluster.out.values():
-            link.write(frame)
 
     def open_after(self, stream: Stream, peer: str) -> None:
         assert stream.ending is not None, "an epoch follows one that has ended"

@@ -132,6 +132,7 @@ class Stream:
     __slots__ = (
         "asked_version",
         "ending",
+        "flushes",
         "held",
         "join_at",
         "joining",
@@ -176,10 +177,11 @@ class Stream:
         self.joining: str | None = None
         self.join_at: tuple[int, int] | None = None
         self.pending: deque[Pending] = deque()
+        # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
+        self.flushes: dict[tuple[str, int], bool] = {}
         # Who waits until the stream stands here: clients' subscriptions, other hubs.
         self.waiters: list[Callable[[], None]] = []
-        # Of the hubs, whether they have no other source.
-        self.relays_waiting: dict[OutLink, bool] = {}
+        self.relays_waiting: dict[OutLink, None] = {}
 
     @property
     def is_quiet(self) -> bool:
@@ -196,14 +198,10 @@ class Stream:
     def is_wanted(self) -> bool:
         """Whether anybody here, or behind this hub, listens to the topic by name."""
         topic = self.topic
-        return bool(topic.members or topic.relays or self.waiters or self.relays_waiting)
+        return bool(topic.members or topic.relays or self.waiters)
 
     def is_owed_by(self, hub: str) -> bool:
         return any(target == hub for target, _ in self.owed)
-
-    def may_feed(self, hub: str, *, is_fresh: bool) -> bool:
-        """Whether another hub may follow the stream here: one without a source also where it does not live."""
-        return self.state.is_home or (is_fresh and self.source not in (None, hub))
 
     @property
     def is_ready(self) -> bool:
