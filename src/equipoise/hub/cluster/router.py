@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from equipoise.model import Plan
+from equipoise.model import Entry, Mode, Placement, Plan
 
 __all__ = ["HubFacts", "Router", "View"]
 
@@ -49,6 +49,8 @@ class Router:
         self._serving: frozenset[str] = frozenset()
         # Other hubs that are alive, serving or not, with their facts.
         self.peers: dict[str, HubFacts] = {}
+        # The plan's entries with several homes.
+        self.replicated: tuple[Entry, ...] = ()
 
     @property
     def version(self) -> int:
@@ -60,7 +62,10 @@ class Router:
             now = view.hubs.get(name)
             if now is None or now.incarnation != facts.incarnation:
                 self._dead[name] = max(facts.incarnation, self._dead.get(name, 0))
-        plan = view.plan if view.plan.version >= self.version else self.view.plan
+        plan = self.view.plan
+        if view.plan.version >= self.version:
+            plan = view.plan
+            self.replicated = tuple(entry for entry in plan.entries.values() if len(entry.homes) > 1)
         self.view = View(plan, view.hubs)
         self.peers = {
             name: facts
@@ -79,7 +84,16 @@ class Router:
     def is_live(self, hub: str) -> bool:
         return hub == self.name or hub in self.peers
 
+    def placement(self, topic: bytes) -> Placement:
+        """The mode of a topic and its homes that are alive; none while no member is. The trunk lives at the first."""
+        return self.view.plan.home_of(topic, self._serving)
+
     def home(self, topic: bytes) -> str | None:
-        """The hub that a topic lives at; None while no member is alive."""
-        homes = self.view.plan.home_of(topic, self._serving).homes
+        """The hub that a topic's trunk lives at; None while no member is alive."""
+        homes = self.placement(topic).homes
         return homes[0] if homes else None
+
+    def is_follower(self, topic: bytes) -> bool:
+        """Whether this hub follows the topic's trunk though nobody may listen here: subscribers are sent to it."""
+        placement = self.placement(topic)
+        return placement.mode is Mode.ALL_PUBLISHERS and self.name in placement.homes[1:]

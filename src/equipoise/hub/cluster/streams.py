@@ -133,6 +133,7 @@ class Stream:
         "asked_version",
         "ending",
         "held",
+        "is_kept",
         "join_at",
         "joining",
         "owed",
@@ -176,6 +177,8 @@ class Stream:
         self.joining: str | None = None
         self.join_at: tuple[int, int] | None = None
         self.pending: deque[Pending] = deque()
+        # Whether it is followed though nobody may listen here: see Router.is_follower.
+        self.is_kept = False
         # Who waits until the stream stands here: clients' subscriptions, other hubs.
         self.waiters: list[Callable[[], None]] = []
         # Of the hubs, whether they have no other source.
@@ -189,14 +192,14 @@ class Stream:
     @property
     def is_idle(self) -> bool:
         """Whether it may be forgotten once nobody has listened or published for a while."""
-        is_following = self.source is not None or self.joining is not None
+        is_following = self.is_kept or self.source is not None or self.joining is not None
         return self.is_quiet and not is_following and self.state in (State.OPEN, State.REMOTE)
 
     @property
     def is_wanted(self) -> bool:
         """Whether anybody here, or behind this hub, listens to the topic by name."""
         topic = self.topic
-        return bool(topic.members or topic.relays or self.waiters or self.relays_waiting)
+        return bool(self.is_kept or topic.members or topic.relays or self.waiters or self.relays_waiting)
 
     def is_owed_by(self, hub: str) -> bool:
         return any(target == hub for target, _ in self.owed)
