@@ -24,6 +24,7 @@ LAYERS: list[frozenset[str]] = [
     frozenset({"workload"}),
     frozenset({"hub", "client", "control", "ledger"}),
     frozenset({"store", "disk"}),
+    frozenset({"processes"}),
     frozenset(
         {"access", "content", "coordinates", "limits", "model", "plan", "resp", "scenarios", "telemetry"}
     ),

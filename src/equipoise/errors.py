@@ -12,6 +12,7 @@
     │       └── RunawayError   … ran past its cap on virtual time or on steps
     ├── PeerError              the other side misbehaved or refused
     │   ├── ProtocolError      bytes that are not the protocol
+    │   ├── ViewError          a view that contradicts itself, or a table that is no view
     │   └── RefusedError       the hub answered with an error
     │       └── DeniedError    … because the user may not do this
     └── WorldError             the network, the clock or the disk failed
@@ -20,6 +21,7 @@
         ├── BackloggedError    a bounded queue is full
         ├── DiskFullError      no room is left on the disk
         ├── DiskFailedError    the disk refused to read, write or sync
+        ├── PipelineError      Spark could not be started, or has ended by itself
         └── StoreError         the metadata store failed, or found things otherwise than expected
             ├── StoreUnavailableError  … it did not answer in time
             ├── SessionLostError       … the session has ended, its ephemeral nodes with it
@@ -89,6 +91,10 @@ class ProtocolError(PeerError):
         self.reason = reason
 
 
+class ViewError(PeerError):
+    """What was sent as a view is none: plan with the last good one, or not at all."""
+
+
 class RefusedError(PeerError):
     """The hub answered with an error. `code` is its first word, such as `ERR` or `NOPERM`."""
 
@@ -136,6 +142,10 @@ class DiskFailedError(WorldError):
         self.operation = operation
         self.name = name
         self.reason = reason
+
+
+class PipelineError(WorldError):
+    """Spark could not be started, or has ended by itself. The text says which and what to do."""
 
 
 class StoreError(WorldError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 from equipoise.store import MemoryStore, MemoryTree
@@ -18,7 +18,11 @@ class MemoryWorld:
     """Made inside the loop that uses it."""
 
     def __init__(self) -> None:
-        self.tree = MemoryTree(asyncio.get_running_loop().time)
+        # Called at every creation and deletion, with the path.
+        self.on_step: Callable[[str], None] | None = None
+        # The paths of all that was created or deleted while somebody looked.
+        self.steps: list[str] = []
+        self.tree = _ObservedTree(self)
 
     async def store(self) -> MemoryStore:
         return await MemoryStore(self.tree).open()
@@ -26,6 +30,20 @@ class MemoryWorld:
     def overwrite(self, path: str, data: bytes) -> None:
         """Change a node behind everybody's back, as damage does."""
         self.tree.set(self.tree.open_session(60, None), path, data, None)
+
+
+class _ObservedTree(MemoryTree):
+    """A tree that somebody may look at between any two steps of its history."""
+
+    def __init__(self, world: MemoryWorld) -> None:
+        super().__init__(asyncio.get_running_loop().time)
+        self._world = world
+
+    def _tell_of_node(self, path: str) -> None:
+        super()._tell_of_node(path)
+        if self._world.on_step is not None:
+            self._world.steps.append(path)
+            self._world.on_step(path)
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

@@ -30,7 +30,7 @@ def test_a_hub_that_announces_itself_is_seen_with_its_facts_and_load() -> None:
         await hub.announce(facts_of("h/1"), load_ratio=0.25)
         seen = (await observer.load())["h/1"]
         assert seen.facts == facts_of("h/1")
-        assert seen.alive == HubAlive(incarnation=1, load_ratio=0.25)
+        assert seen.alive == HubAlive(facts=facts_of("h/1"), load_ratio=0.25)
         await hub.report(facts_of("h/1"), load_ratio=0.75)
         alive = (await observer.load())["h/1"].alive
         assert alive is not None
@@ -91,16 +91,54 @@ def test_a_second_process_under_a_name_waits_for_the_first_to_end() -> None:
     run(scenario())
 
 
-def test_facts_of_an_earlier_life_do_not_pass_for_the_present_one() -> None:
+def test_a_hub_whose_session_ended_takes_its_node_over_and_is_never_missed() -> None:
+    async def scenario() -> None:
+        world = MemoryWorld()
+        observer = HubsStore(await world.store(), TREE)
+        first = await HubsStore(await world.store(), TREE).announce(facts_of("h1"))
+        gaps: list[int] = []
+
+        def look(path: str) -> None:
+            # At every single step of the store's history.
+            names = world.tree.children(TREE.hub("h1"))
+            if not names:
+                gaps.append(len(world.steps))
+
+        world.on_step = look
+        # The next session of the same life, while the last one has not ended.
+        again = HubsStore(await world.store(), TREE)
+        node = await again.announce(facts_of("h1"), since_id=first.created_id)
+        assert gaps == []
+        assert len(world.steps) > 3
+        seen = (await observer.load())["h1"]
+        assert (seen.since_id, seen.created_id) == (first.created_id, node.created_id)
+        assert world.tree.children(TREE.hub("h1")) == ("alive",)
+
+    run(scenario())
+
+
+def test_a_next_life_in_the_same_session_has_a_node_of_its_own() -> None:
+    async def scenario() -> None:
+        world = MemoryWorld()
+        hubs = HubsStore(await world.store(), TREE)
+        first = await hubs.announce(facts_of("h1", 1))
+        second = await hubs.announce(facts_of("h1", 2))
+        assert second.created_id > first.created_id
+        assert (await hubs.load())["h1"].since_id == second.created_id
+
+    run(scenario())
+
+
+def test_a_hub_between_two_nodes_is_alive() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         store = await world.store()
         hubs = HubsStore(store, TREE)
-        await hubs.announce(facts_of("h1", 1))
+        await hubs.announce(facts_of("h1"))
+        data = (await store.get(TREE.alive("h1"))).data
+        await store.create(TREE.alive_next("h1"), data, ephemeral=True)
         await hubs.withdraw("h1")
-        # The next life has claimed the name and not yet told its facts.
-        await store.create(TREE.alive("h1"), b"\x81\xabincarnation\x02", ephemeral=True)
-        assert await alive_now(hubs) == set()
+        assert await alive_now(hubs) == {"h1"}
 
     run(scenario())
 

@@ -7,7 +7,6 @@ folder.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import socket
@@ -22,18 +21,11 @@ from pathlib import Path
 
 from equipoise.bench.dialects import Dialect, Nats, Resp2
 from equipoise.errors import DisconnectedError
+from equipoise.processes import free_port, spawn
 
 HOST = "127.0.0.1"
 START_S_MAX = 15.0
 STOP_S_MAX = 3.0
-
-# Runs in the child just before it becomes the server: if this process dies, however it dies, the kernel
-# ends the server too. 1 is PR_SET_PDEATHSIG, 9 is SIGKILL; the process id stays the same through exec.
-_DIE_WITH_PARENT = (
-    "import ctypes, os, sys\n"
-    "ctypes.CDLL(None).prctl(1, 9)\n"
-    "if os.getppid() == int(sys.argv[1]): os.execv(sys.argv[2], sys.argv[2:])\n"
-)
 
 _HUB_READY = re.compile(r"^equipoise hub \S+ ready on \S+:(\d+)$", re.MULTILINE)
 
@@ -151,20 +143,13 @@ def running(kind: Kind) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as name:
         folder = Path(name)
         log = folder / "server.log"
-        wanted = _free_port()
-        process = _spawn(kind.command(binary, wanted, folder), log)
+        wanted = free_port()
+        process = spawn(kind.command(binary, wanted, folder), log)
         try:
             port = _await_ready(kind, process, log, wanted)
             yield Server(kind.name, kind.dialect, process.pid, port)
         finally:
             _end(process)
-
-
-def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    parent = str(os.getpid())
-    wrapper = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, parent]
-    with log.open("wb") as sink:
-        return subprocess.Popen([*wrapper, *command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
 
 
 def _await_ready(kind: Kind, process: subprocess.Popen[bytes], log: Path, wanted: int) -> int:
@@ -188,12 +173,6 @@ def _accepts(port: int) -> bool:
     with suppress(OSError), socket.create_connection((HOST, port), timeout=1.0):
         return True
     return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -6,12 +6,14 @@ it. ZooKeeper itself, `zookeeper` and `embedded`, is imported only by those who 
 
 from equipoise.store.contract import Node, SessionState, Store, StoreSettings, Watch, WatchKind
 from equipoise.store.hubs import HubAlive, HubFacts, HubSeen, HubsStore
+from equipoise.store.leader import LeaderFacts, LeaderStore
 from equipoise.store.memory import MemoryStore
 from equipoise.store.memory_tree import MemoryTree
 from equipoise.store.opening import open_store
 from equipoise.store.plans import Committed, PlanSettings, PlanStore
 from equipoise.store.remote import RemoteMemoryStore
 from equipoise.store.server import MemoryStoreServer
+from equipoise.store.servers import ServersStore, Wanted
 from equipoise.store.specs import SpecsStore
 from equipoise.store.tree import Tree
 from equipoise.store.users import StoredUsers, UsersStore, publish_users
@@ -22,6 +24,8 @@ __all__ = [
     "HubFacts",
     "HubSeen",
     "HubsStore",
+    "LeaderFacts",
+    "LeaderStore",
     "MemoryStore",
     "MemoryStoreServer",
     "MemoryTree",
@@ -29,6 +33,7 @@ __all__ = [
     "PlanSettings",
     "PlanStore",
     "RemoteMemoryStore",
+    "ServersStore",
     "SessionState",
     "SpecsStore",
     "Store",
@@ -36,6 +41,7 @@ __all__ = [
     "StoredUsers",
     "Tree",
     "UsersStore",
+    "Wanted",
     "Watch",
     "WatchKind",
     "open_store",

@@ -11,14 +11,9 @@ ensemble is run by whoever runs ZooKeeper, and given as zk://host,host,host.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import fcntl
 import os
-import signal
-import socket
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
@@ -27,6 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.errors import SettingsError, StoreUnavailableError
+from equipoise.processes import check_port, free_port, spawn
 from equipoise.store.java import find_jars, find_java
 
 __all__ = ["EmbeddedSettings", "EmbeddedZooKeeper"]
@@ -34,7 +30,6 @@ __all__ = ["EmbeddedSettings", "EmbeddedZooKeeper"]
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 # A tree of 100,000 entries takes a tenth of it. C1 alone and one collector thread: it starts in half the time.
 _JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_PR_SET_PDEATHSIG = 1
 _LOG_LINES_SHOWN = 5
 
 
@@ -90,8 +85,8 @@ class EmbeddedZooKeeper:
     async def start(self) -> None:
         """Raises StoreUnavailableError without Java or PySpark, SettingsError if port or directory is in use."""
         java, jars = await asyncio.to_thread(find_java), find_jars()
-        self.port = self.port or _free_port(self.settings.host)
-        _check_port(self.settings.host, self.port)
+        self.port = self.port or free_port(self.settings.host)
+        check_port(self.settings.host, self.port)
         directory = self.settings.directory
         try:
             (directory / "data").mkdir(parents=True, exist_ok=True)
@@ -186,33 +181,8 @@ class EmbeddedZooKeeper:
 
 def _spawn(java: str, jars: list[Path], config: Path, log_path: Path, lock: int) -> subprocess.Popen[bytes]:
     command = [java, *_JAVA_OPTIONS, "-cp", os.pathsep.join(map(str, jars)), _MAIN, str(config)]
-    with log_path.open("wb") as log:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            pass_fds=(lock,),
-            # An interrupt typed at the terminal is for us to pass on.
-            process_group=0,
-            preexec_fn=_dying_with_parent(),
-        )
-
-
-def _dying_with_parent() -> Callable[[], None] | None:
-    """What the child does before it becomes Java: ask the kernel to be told when its parent dies."""
-    if sys.platform != "linux":
-        return None
-    # Looked up before the fork: after it only what takes no lock is safe.
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    parent = os.getpid()
-
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return ask
+    log_path.write_bytes(b"")
+    return spawn(command, log_path, pass_fds=(lock,))
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> int:
@@ -233,25 +203,6 @@ async def _is_ok(host: str, port: int) -> bool:
                 writer.close()
     except (OSError, TimeoutError):
         return False
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
-
-
-def _check_port(host: str, port: int) -> None:
-    """ZooKeeper would say it with a page of Java."""
-    try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except (OSError, OverflowError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "no such port"
-        raise SettingsError(
-            f"cannot listen on {host}:{port}: {reason}. Choose another port, or 0 for a free one"
-        ) from (problem)
 
 
 def _lock(directory: Path) -> int:

@@ -1,7 +1,10 @@
 """The hubs of a region: who they are, and which of them are alive.
 
-A hub has two nodes, Hedwig's: one with its facts, which stays, and below it `alive`, ephemeral, with its load. Both
-carry the incarnation, so that facts of an earlier life are not taken for those of the present one.
+A hub has two nodes, Hedwig's: one with its facts, which stays, and below it `alive`, ephemeral, with its facts and its
+load. That everything is in the one node which makes it alive matters: nobody can see a hub half announced.
+
+A session may end while its hub lives. The hub then takes its own `alive` over into its next session, and holds
+`alive-next` meanwhile: whoever looks in between finds one of the two.
 
 Always true: of two processes under one name at most one holds `alive`; the second waits for the session of the first
 to end.
@@ -12,10 +15,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from typing import TypeVar
 
 import msgspec
 
 from equipoise.errors import (
+    BadVersionError,
     DamagedError,
     NodeExistsError,
     NoNodeError,
@@ -23,9 +28,14 @@ from equipoise.errors import (
 )
 from equipoise.store.contract import Node, Store, WatchKind
 from equipoise.store.following import follow
-from equipoise.store.tree import Tree, unescape
+from equipoise.store.tree import ALIVE, ALIVE_NEXT, Tree, unescape
 
 __all__ = ["HubAlive", "HubFacts", "HubSeen", "HubsStore"]
+
+T = TypeVar("T")
+
+# A hub changes from one of its two nodes to the other while they are read; hardly more than once.
+_LOOKS_MAX = 5
 
 
 class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,15 +51,26 @@ class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HubAlive(msgspec.Struct, frozen=True, kw_only=True):
-    incarnation: int
+    """The content of `alive`."""
+
+    facts: HubFacts
     # As the hub sees it, 1.0 for full; for weighted choices where no plan decides.
     load_ratio: float = 0.0
+    # The creation id of the first `alive` of this life, from the second on; 0 in the first.
+    since_id: int = 0
 
 
 class HubSeen(msgspec.Struct, frozen=True):
     facts: HubFacts
-    # None if the hub is dead, or has not come up in the incarnation of its facts.
+    # None if the hub is dead.
     alive: HubAlive | None
+    # The creation id of its node; 0 if it is dead.
+    created_id: int = 0
+
+    @property
+    def since_id(self) -> int:
+        """When this life began, among all creations in the store; 0 if the hub is dead."""
+        return self.created_id if self.alive is None else self.alive.since_id or self.created_id
 
 
 _facts = msgspec.msgpack.Decoder(HubFacts)
@@ -63,36 +84,33 @@ class HubsStore:
         self._store = store
         self._tree = tree or Tree()
 
-    async def announce(self, facts: HubFacts, *, load_ratio: float = 0.0, patience_s: float = 30.0) -> Node:
+    async def announce(
+        self, facts: HubFacts, *, load_ratio: float = 0.0, since_id: int = 0, patience_s: float = 30.0
+    ) -> Node:
         """Come alive in the present session; call again after every LOST. Returns the `alive` node.
 
-        Waits for an earlier life of this name to end. Raises NodeExistsError if it does not within `patience_s`.
+        `since_id` is the creation id of this life's first node, if there was one. Waits for another process of this
+        name to end; raises NodeExistsError if it does not within `patience_s`.
         """
         await self._store.ensure(self._tree.hub(facts.hub))
-        data = msgspec.msgpack.encode(HubAlive(incarnation=facts.incarnation, load_ratio=load_ratio))
-        node = await self._claim(self._tree.alive(facts.hub), data, patience_s)
+        alive = HubAlive(facts=facts, load_ratio=load_ratio, since_id=since_id)
+        node = await self._claim(alive, patience_s)
         # After the claim: whoever is still alive under this name keeps its facts until then.
         await self._store.set(self._tree.hub(facts.hub), msgspec.msgpack.encode(facts), version=None)
         return node
 
-    async def report(self, facts: HubFacts, *, load_ratio: float) -> None:
+    async def report(self, facts: HubFacts, *, load_ratio: float, since_id: int = 0) -> None:
         """Tell the current load. Raises NoNodeError if the hub is not alive."""
-        data = msgspec.msgpack.encode(HubAlive(incarnation=facts.incarnation, load_ratio=load_ratio))
-        await self._store.set(self._tree.alive(facts.hub), data, version=None)
+        alive = HubAlive(facts=facts, load_ratio=load_ratio, since_id=since_id)
+        await self._store.set(self._tree.alive(facts.hub), msgspec.msgpack.encode(alive), version=None)
 
     async def withdraw(self, hub: str) -> None:
         """Be dead, at once and on purpose."""
-        try:
-            await self._store.delete(self._tree.alive(hub))
-        except NoNodeError:
-            pass
+        await self._delete(self._tree.alive(hub))
 
     async def forget(self, hub: str) -> None:
         """Remove a dead hub's facts. Raises NotEmptyError if it is alive."""
-        try:
-            await self._store.delete(self._tree.hub(hub))
-        except NoNodeError:
-            pass
+        await self._delete(self._tree.hub(hub))
 
     async def load(self) -> dict[str, HubSeen]:
         """All hubs there are, by name. Raises DamagedError."""
@@ -100,47 +118,109 @@ class HubsStore:
             names = await self._store.children(self._tree.hubs)
         except NoNodeError:
             return {}
-        found = await asyncio.gather(*(self._look(unescape(name).decode()) for name in names))
+        found = await asyncio.gather(*(self.look(unescape(name).decode()) for name in names))
         return {seen.facts.hub: seen for seen in found if seen is not None}
 
+    async def look(self, hub: str) -> HubSeen | None:
+        """One hub; None if it was never announced. Raises DamagedError."""
+        path = self._tree.hub(hub)
+        try:
+            for _ in range(_LOOKS_MAX):
+                # The list is read at one moment: a hub that is alive has one of the two in it.
+                names = await self._store.children(path)
+                for name in (ALIVE, ALIVE_NEXT):
+                    node = await self._store.find(f"{path}/{name}") if name in names else None
+                    if node is not None:
+                        alive = _decode(node, _alive)
+                        return HubSeen(alive.facts, alive, node.created_id)
+                if ALIVE not in names and ALIVE_NEXT not in names:
+                    break
+            node = await self._store.get(path)
+        except NoNodeError:
+            return None
+        # Without data: made, but not yet announced for the first time.
+        return HubSeen(_decode(node, _facts), None) if node.data else None
+
     async def watch(self) -> AsyncGenerator[Mapping[str, HubSeen], None]:
-        """All hubs, and again whenever one comes, dies or changes its facts; not when only its load does.
+        """All hubs, and again whenever one comes, dies or begins another life; not when only its load changes.
 
         Goes on when the store has been away: nobody is dead because nobody can be asked.
         """
-        async with aclosing(
-            follow(self._store, self._tree.hubs, WatchKind.CHILDREN, WatchKind.DATA)
-        ) as changes:
+        async with aclosing(self.changes()) as changes:
             async for _ in changes:
                 try:
                     yield await self.load()
                 except StoreUnavailableError:
                     continue
 
-    async def _claim(self, path: str, data: bytes, patience_s: float) -> Node:
+    def changes(self) -> AsyncGenerator[None, None]:
+        """As `watch`, for whoever reads for itself."""
+        return follow(self._store, self._tree.hubs, WatchKind.CHILDREN)
+
+    # Claiming a name.
+
+    async def _claim(self, alive: HubAlive, patience_s: float) -> Node:
+        path, data = self._tree.alive(alive.facts.hub), msgspec.msgpack.encode(alive)
         async with self._store.watch(path) as watch:
             deadline = asyncio.get_running_loop().time() + patience_s
             while True:
                 try:
-                    return await self._store.create(path, data, ephemeral=True)
+                    node = await self._store.create(path, data, ephemeral=True)
                 except NodeExistsError:
                     found = await self._store.find(path)
-                    if found is not None and found.owner == self._store.session:
+                    if found is None:
+                        continue
+                    if await self._make_room(found, alive):
+                        continue
+                    if found.owner == self._store.session:
                         return await self._store.set(path, data, version=None)
                     left_s = deadline - asyncio.get_running_loop().time()
-                    if found is not None and (left_s <= 0 or not await watch.changed(left_s)):
+                    if left_s <= 0 or not await watch.changed(left_s):
+                        await self._delete(self._tree.alive_next(alive.facts.hub), is_own=True)
                         raise
+                else:
+                    await self._delete(self._tree.alive_next(alive.facts.hub), is_own=True)
+                    return node
 
-    async def _look(self, hub: str) -> HubSeen | None:
-        node = await self._store.find(self._tree.hub(hub))
-        alive = await self._store.find(self._tree.alive(hub))
-        if node is None or not node.data:
-            # Made, but not yet announced for the first time.
-            return None
+    async def _make_room(self, found: Node, alive: HubAlive) -> bool:
+        """Delete an `alive` of ours that another one takes the place of; whether it was one."""
+        is_own_session = found.owner == self._store.session
+        is_own_life = _decode(found, _alive).facts.incarnation == alive.facts.incarnation
+        if is_own_session == is_own_life:
+            # The node itself, to be kept; or another process's, to be waited for.
+            return False
+        if is_own_life:
+            # Left by our last session: nobody may find nothing while it is replaced.
+            await self._stand_in(alive)
+        await self._delete(found.path, version=found.version)
+        return True
+
+    async def _stand_in(self, alive: HubAlive) -> None:
+        path = self._tree.alive_next(alive.facts.hub)
         try:
-            facts = _facts.decode(node.data)
-            life = None if alive is None else _alive.decode(alive.data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-            raise DamagedError(node.path, str(problem)) from problem
-        is_current = life is not None and life.incarnation == facts.incarnation
-        return HubSeen(facts, life if is_current else None)
+            await self._store.create(path, msgspec.msgpack.encode(alive), ephemeral=True)
+        except NodeExistsError:
+            found = await self._store.find(path)
+            if found is not None and found.owner != self._store.session:
+                # Of a session before the last, which has not ended yet either.
+                await self._delete(path)
+                await self._store.create(path, msgspec.msgpack.encode(alive), ephemeral=True)
+
+    async def _delete(self, path: str, *, version: int | None = None, is_own: bool = False) -> None:
+        """Delete a node if it is there; with `is_own` only if it is this session's."""
+        if is_own:
+            found = await self._store.find(path)
+            if found is None or found.owner != self._store.session:
+                return
+        try:
+            await self._store.delete(path, version=version)
+        except (NoNodeError, BadVersionError):
+            # Another one by now, or none: whoever wanted it gone looks again.
+            pass
+
+
+def _decode(node: Node, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    try:
+        return decoder.decode(node.data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise DamagedError(node.path, str(problem)) from problem

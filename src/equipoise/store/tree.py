@@ -14,8 +14,21 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from equipoise.errors import SettingsError
 
-__all__ = ["NODES", "Tree", "escape", "number_of", "render_reference", "unescape", "version_name"]
+__all__ = [
+    "ALIVE",
+    "ALIVE_NEXT",
+    "NODES",
+    "Tree",
+    "escape",
+    "number_of",
+    "render_reference",
+    "unescape",
+    "version_name",
+]
 
+# Below a hub: that it is alive, and that it is while it changes from one session to the next.
+ALIVE = "alive"
+ALIVE_NEXT = "alive-next"
 _REGION = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 # Versions are written with this many digits, so that names sort as numbers do.
 _VERSION_DIGITS = 10
@@ -45,7 +58,10 @@ class Tree:
         return f"{self.hubs}/{escape(name.encode())}"
 
     def alive(self, name: str) -> str:
-        return f"{self.hub(name)}/alive"
+        return f"{self.hub(name)}/{ALIVE}"
+
+    def alive_next(self, name: str) -> str:
+        return f"{self.hub(name)}/{ALIVE_NEXT}"
 
     @property
     def topics(self) -> str:
@@ -71,6 +87,14 @@ class Tree:
     @property
     def users_blobs(self) -> str:
         return f"{self.root}/users-blobs"
+
+    @property
+    def leader(self) -> str:
+        return f"{self.root}/leader"
+
+    @property
+    def servers(self) -> str:
+        return f"{self.root}/servers"
 
     @property
     def plan(self) -> str:
@@ -118,7 +142,13 @@ NODES = (
         "/hubs/HUB/alive",
         _SESSION,
         "the hub",
-        "Its incarnation and current load (msgpack). Gone: the hub is dead.",
+        "Its facts and current load (msgpack). Gone: the hub is dead.",
+    ),
+    NodeKind(
+        "/hubs/HUB/alive-next",
+        _SESSION,
+        "the hub",
+        "The same, while a hub whose session has ended takes its `alive` over into the next.",
     ),
     NodeKind("/topics/TOPIC", _FOREVER, "a hub", "A topic that needs metadata: the durable ones."),
     NodeKind(
@@ -135,6 +165,18 @@ NODES = (
         "Who may do what: a reference to the text of a users file. Its version + 1 is the access version.",
     ),
     NodeKind("/users-blobs/BLOB/PART", _FOREVER, "an operator", "That text, compressed, in parts."),
+    NodeKind(
+        "/leader",
+        _SESSION,
+        "a controller",
+        "The controller that plans: name, site, addresses (msgpack). Gone: nobody plans.",
+    ),
+    NodeKind(
+        "/servers",
+        _FOREVER,
+        "a controller",
+        "The hubs it wants to run, for whoever starts and stops them (msgpack).",
+    ),
     NodeKind(
         "/plan/head",
         _FOREVER,

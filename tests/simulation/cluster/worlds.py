@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from equipoise.hub import Hub, HubSettings, Limits
-from equipoise.hub.cluster import HubFacts, View
+from equipoise.hub.cluster import HubFacts, Routing
 from equipoise.hub.settings import ClusterSettings
 from equipoise.model import Entry, Member, Mode, Plan
 from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
@@ -112,14 +112,14 @@ class HubNode:
         facts = HubFacts(self.hub.core.incarnation, self.name, PORT, directory.plan.version)
         directory.register(self.name, facts)
 
-    def hear(self, view: View) -> None:
-        """Apply a view on the hub's own host, when it runs."""
+    def hear(self, routing: Routing) -> None:
+        """Apply it on the hub's own host, when it runs."""
         if self.host.is_up:
-            self.host.spawn(self._apply(view), name="view")
+            self.host.spawn(self._apply(routing), name="routing")
 
-    async def _apply(self, view: View) -> None:
+    async def _apply(self, routing: Routing) -> None:
         if self.hub is not None and self.hub.core.cluster is not None:
-            self.hub.core.cluster.apply(view)
+            self.hub.core.cluster.apply(routing)
 
     def crash(self, *, silent: bool) -> None:
         self.hub = None
@@ -148,13 +148,13 @@ class Directory:
         self.tell()
 
     def tell(self) -> None:
-        view = View(self.plan, dict(self.alive))
+        routing = Routing(self.plan, dict(self.alive))
         world = self._world
         loop, now = world.sim.loop, world.sim.now
         for node in world.nodes.values():
             at = max(now + world.random.random() * world.trouble.lag_s, self._heard_at.get(node.name, 0.0))
             self._heard_at[node.name] = at + 1e-6
-            loop.call_at(at, node.hear, view)
+            loop.call_at(at, node.hear, routing)
 
     @property
     def settled_at(self) -> float:

@@ -23,7 +23,7 @@ from equipoise.hub.cluster.ingress import Ingress, fresh_messages
 from equipoise.hub.cluster.links import InLink, LinkId, OutLink
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
-from equipoise.hub.cluster.router import HubFacts, Router, View
+from equipoise.hub.cluster.router import HubFacts, Router, Routing
 from equipoise.hub.cluster.streams import Held, State, Stream
 from equipoise.hub.cluster.waiting import Wait
 from equipoise.hub.kinds import Kind
@@ -40,7 +40,7 @@ __all__ = ["Cluster", "Dials"]
 
 log = logging.getLogger("equipoise.hub")
 
-# Topics asked about anew in one go after a change of view: some 5 ms.
+# Topics asked about anew in one go after a change of routing: some 5 ms.
 EVALUATE_SLICE = 2_000
 NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.held_bytes_max)"
 
@@ -89,20 +89,20 @@ class Cluster:
         self._tidy_timer: Timer = core.shell.call_later(settings.unwanted_s, self._tidy)
         self._hearing = Hearing(self)
 
-    # --- the view
+    # --- routing
 
-    def apply(self, view: View) -> None:
+    def apply(self, routing: Routing) -> None:
         """Take what is known of the plan and of the hubs that are alive.
 
         A hub that was among them and is no longer has been given up by the others, or soon will be.
         """
-        own = view.hubs.get(self.name)
+        own = routing.hubs.get(self.name)
         is_seen = own is not None and own.incarnation == self.core.incarnation
         if self._was_seen and not is_seen:
             self._dials.buried()
             return
         self._was_seen = is_seen
-        self.router.apply(view)
+        self.router.apply(routing)
         peers = self.router.peers
         for name, link in list(self.out.items()):
             facts = peers.get(name)
@@ -141,7 +141,7 @@ class Cluster:
             self._evaluate_some()
 
     def _evaluate_some(self) -> None:
-        """Ask about some topics; a topic that is not reached yet goes on as under an older view."""
+        """Ask about some topics; a topic that is not reached yet goes on as under the one before."""
         assert self._evaluating is not None, "scheduled only while there are topics left"
         part = list(islice(self._evaluating, EVALUATE_SLICE))
         topics = self.core.index.topics

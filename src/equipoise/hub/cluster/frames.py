@@ -43,8 +43,9 @@ class Verb(Enum):
 
     # Number these messages, or pass them on. version: the sender's plan; hops: how often they were passed on.
     INGRESS = (b"EQ.L.INGRESS", ("name", "number", "number"), True)
-    # So many more of the messages you sent me for the topic have their positions, or never will.
-    NUMBERED = (b"EQ.L.NUMBERED", ("name", "number"), False)
+    # So many more of the messages you sent me for the topic have their positions, the last (epoch, n); epoch 0: they
+    # never will.
+    NUMBERED = (b"EQ.L.NUMBERED", ("name", "number", "number", "number"), False)
     # Send me the topic's stream once it lives with you; if 1, as soon as you have it, from wherever.
     ATTACH = (b"EQ.L.ATTACH", ("name", "number"), False)
     DETACH = (b"EQ.L.DETACH", ("name",), False)

@@ -1,4 +1,4 @@
-"""Carry out what the table of `streams` says: the actions, and the events that a change of view gives rise to."""
+"""Carry out what the table of `streams` says: the actions, and the events that a change of routing gives rise to."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Handover:
             cluster.merging.follow(stream)
 
     def evaluate(self, topic: Topic) -> None:
-        """Ask the view again where the topic lives, and do what follows."""
+        """Ask the routing again where the topic lives, and do what follows."""
         cluster = self._cluster
         home = cluster.router.home(topic.name)
         stream = topic.stream
@@ -117,7 +117,7 @@ class Handover:
         if stream.preparer == peer and stream.ending is None:
             stream.preparer = None
         if stream.peer == peer:
-            # Until the view has been asked again.
+            # Until the routing has been asked again.
             stream.peer = None
 
     def progressed(self, stream: Stream) -> None:

@@ -47,17 +47,18 @@ class Hearing:
         topic = self._cluster.core.make_topic(name)
         if topic is None:
             self._cluster.ingress.dropped += len(payloads)
-            self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads))
+            self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads), 0, 0)
         elif topic.stream is None:
             self._cluster.core.publish(topic, payloads)
-            self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads))
+            self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads), topic.epoch, topic.n)
         else:
             self._cluster.ingress.submit(topic.stream, Held(peer, version, hops + 1, payloads))
 
     def _on_numbered(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         stream = self._stream(fields)
         if stream is not None:
-            self._cluster.ingress.numbered(stream, peer, _number(fields[1]))
+            at = (_number(fields[2]), _number(fields[3]))
+            self._cluster.ingress.numbered(stream, peer, _number(fields[1]), at)
             self._cluster.handover.progressed(stream)
 
     def _on_attach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:

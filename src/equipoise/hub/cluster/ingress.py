@@ -27,6 +27,10 @@ __all__ = ["HOPS_MAX", "Ingress"]
 # them to and fro, until they have heard of it. Three hops are many; at this many the message is given up, and counted.
 HOPS_MAX = 16
 
+# Epoch and n; of a message that was lost, or dropped, nowhere.
+Where = tuple[int, int]
+NOWHERE: Where = (0, 0)
+
 
 class Ingress:
     """Part of one cluster."""
@@ -46,7 +50,7 @@ class Ingress:
             if self.held_bytes + item.size > self._held_bytes_max:
                 if origin is not None:
                     self.dropped += len(item.payloads)
-                    self._settle(stream, origin, len(item.payloads))
+                    self._settle(stream, origin, len(item.payloads), NOWHERE)
                 return False
             stream.held.setdefault(origin, deque()).append(item)
             self.held_bytes += item.size
@@ -54,13 +58,13 @@ class Ingress:
             self._pass(stream, item)
         return True
 
-    def numbered(self, stream: Stream, peer: str, count: int) -> None:
-        """The peer has dealt with so many more of the messages that we sent it."""
+    def numbered(self, stream: Stream, peer: str, count: int, at: Where) -> None:
+        """The peer has dealt with so many more of the messages that we sent it; the last is at `at`."""
         for key in [key for key in stream.owed if key[0] == peer]:
-            count = self._credit(stream, key, count)
+            count = self._credit(stream, key, count, at)
         self.drain(stream)
 
-    def _credit(self, stream: Stream, key: tuple[str, int], count: int) -> int:
+    def _credit(self, stream: Stream, key: tuple[str, int], count: int, at: Where) -> int:
         """So many messages have been dealt with; how many more than were sent in this term."""
         owed = stream.owed[key]
         while count and owed:
@@ -69,7 +73,8 @@ class Ingress:
             count -= part
             if part < waiting:
                 owed.appendleft((origin, waiting - part))
-            self._settle(stream, origin, part)
+            epoch, n = at
+            self._settle(stream, origin, part, (epoch, n - count) if epoch else NOWHERE)
         if not owed:
             del stream.owed[key]
         return count
@@ -93,7 +98,7 @@ class Ingress:
         lost = len(origins) - len(messages)
         self.lost += lost
         for origin in origins[:lost]:
-            self._settle(stream, origin, 1)
+            self._settle(stream, origin, 1, NOWHERE)
         again = [Held(origin, 0, 0, (m,)) for origin, m in zip(origins[lost:], messages, strict=True)]
         for item in reversed(again):
             stream.held.setdefault(item.origin, deque()).appendleft(item)
@@ -119,11 +124,11 @@ class Ingress:
         origin, payloads = item.origin, item.payloads
         if stream.state.is_home:
             cluster.core.publish(topic, payloads)
-            self._settle(stream, origin, len(payloads))
+            self._settle(stream, origin, len(payloads), (topic.epoch, topic.n))
             return
         if item.hops >= HOPS_MAX:
             self.dropped += len(payloads)
-            self._settle(stream, origin, len(payloads))
+            self._settle(stream, origin, len(payloads), NOWHERE)
             return
         assert stream.peer is not None, "a remote stream without a home waits"
         link, version = cluster.out[stream.peer], cluster.router.version
@@ -132,9 +137,10 @@ class Ingress:
         for _, part in runs(payloads, cluster.core.limits.payload_bytes_max):
             link.write(encode(Verb.INGRESS, topic.name, version, item.hops, payloads=part))
 
-    def _settle(self, stream: Stream, origin: str | None, count: int) -> None:
+    def _settle(self, stream: Stream, origin: str | None, count: int, at: Where) -> None:
+        """So many more messages of an origin have been dealt with, the last at `at`."""
         if origin is not None:
-            self._cluster.tell(origin, Verb.NUMBERED, stream.topic.name, count)
+            self._cluster.tell(origin, Verb.NUMBERED, stream.topic.name, count, *at)
 
 
 def fresh_messages(pieces: Iterable[bytes], reader: RequestReader) -> dict[bytes, list[Sequence[bytes]]]:

@@ -15,7 +15,7 @@ import msgspec
 
 from equipoise.model import Entry, Mode, Placement, Plan
 
-__all__ = ["HubFacts", "Router", "View"]
+__all__ = ["HubFacts", "Router", "Routing"]
 
 
 class HubFacts(msgspec.Struct, frozen=True, array_like=True):
@@ -29,7 +29,7 @@ class HubFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True)
-class View:
+class Routing:
     """A plan, and the hubs that are alive, read after it."""
 
     plan: Plan = field(default_factory=Plan)
@@ -42,7 +42,7 @@ class Router:
     def __init__(self, name: str, incarnation: int) -> None:
         self.name = name
         self.incarnation = incarnation
-        self.view = View()
+        self.routing = Routing()
         # The latest life of each hub that has been seen to end.
         self._dead: dict[str, int] = {}
         # Exactly the hubs that may be homes: members or not, alive, older than the plan.
@@ -54,26 +54,26 @@ class Router:
 
     @property
     def version(self) -> int:
-        return self.view.plan.version
+        return self.routing.plan.version
 
-    def apply(self, view: View) -> None:
-        """Take a view. An older plan than the present one is left aside, its hubs are not."""
+    def apply(self, routing: Routing) -> None:
+        """Take it. An older plan than the present one is left aside, its hubs are not."""
         for name, facts in self.peers.items():
-            now = view.hubs.get(name)
+            now = routing.hubs.get(name)
             if now is None or now.incarnation != facts.incarnation:
                 self._dead[name] = max(facts.incarnation, self._dead.get(name, 0))
-        plan = self.view.plan
-        if view.plan.version >= self.version:
-            plan = view.plan
+        plan = self.routing.plan
+        if routing.plan.version >= self.version:
+            plan = routing.plan
             self.replicated = tuple(entry for entry in plan.entries.values() if len(entry.homes) > 1)
-        self.view = View(plan, view.hubs)
+        self.routing = Routing(plan, routing.hubs)
         self.peers = {
             name: facts
-            for name, facts in view.hubs.items()
+            for name, facts in routing.hubs.items()
             if name != self.name and not self.is_dead(name, facts.incarnation)
         }
         serving = {name for name, facts in self.peers.items() if facts.joined_version < plan.version}
-        own = view.hubs.get(self.name)
+        own = routing.hubs.get(self.name)
         if own is not None and own.incarnation == self.incarnation and own.joined_version < plan.version:
             serving.add(self.name)
         self._serving = frozenset(serving)
@@ -86,7 +86,7 @@ class Router:
 
     def placement(self, topic: bytes) -> Placement:
         """The mode of a topic and its homes that are alive; none while no member is. The trunk lives at the first."""
-        return self.view.plan.home_of(topic, self._serving)
+        return self.routing.plan.home_of(topic, self._serving)
 
     def home(self, topic: bytes) -> str | None:
         """The hub that a topic's trunk lives at; None while no member is alive."""

@@ -157,7 +157,7 @@ class Stream:
         self.peer = peer
         # The version under which the last PREPARE was sent, or received.
         self.asked_version = 0
-        # The version under which the topic was given to this hub: an older view says nothing about it.
+        # The version under which the topic was given to this hub: an older plan says nothing about it.
         self.since_version = 0
         # While opening: the hub that has asked us to take it, and the end it has told us.
         self.preparer: str | None = None

@@ -1,0 +1,136 @@
+"""Keep processes running: start each, watch it, start it again after a pause that grows, stop them all.
+
+Always true: when `stop` has returned none of the processes is left; each is started at most once at a time.
+
+Which processes there are, and in which order, is for the caller; what becomes of them is told through `on_change`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from equipoise.errors import EquipoiseError
+from equipoise.processes.backoff import Backoff, BackoffSettings
+from equipoise.processes.child import Child, ChildSpec
+
+__all__ = ["Change", "Phase", "Supervisor"]
+
+
+class Phase(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    # It ended, or could not start, and is tried again after a pause.
+    WAITING = "waiting"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of a process."""
+
+    name: str
+    phase: Phase
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class _Kept:
+    spec: ChildSpec
+    child: Child
+    task: asyncio.Task[None]
+    ready: asyncio.Future[re.Match[str] | None]
+    phase: Phase = Phase.STARTING
+    restarts: int = 0
+
+
+class Supervisor:
+    """Owned by one task of one loop. Changes through `keep`, `drop` and `stop`."""
+
+    def __init__(
+        self, *, on_change: Callable[[Change], None] = lambda _: None, settings: BackoffSettings | None = None
+    ) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._on_change = on_change
+        self._settings = settings or BackoffSettings()
+
+    @property
+    def phases(self) -> dict[str, Phase]:
+        return {name: kept.phase for name, kept in self._kept.items()}
+
+    def pid(self, name: str) -> int | None:
+        kept = self._kept.get(name)
+        return None if kept is None else kept.child.pid
+
+    def restarts(self, name: str) -> int:
+        kept = self._kept.get(name)
+        return 0 if kept is None else kept.restarts
+
+    async def keep(self, spec: ChildSpec, *, patience_s: float | None = None) -> re.Match[str] | None:
+        """Run it from now on, and return what it said when it was ready for the first time.
+
+        Raises TimeoutError if that is not within `patience_s`; it is kept all the same. None waits as long as it takes.
+        """
+        self.begin(spec)
+        ready = self._kept[spec.name].ready
+        async with asyncio.timeout(patience_s):
+            return await asyncio.shield(ready)
+
+    def begin(self, spec: ChildSpec) -> None:
+        """Run it from now on, without waiting for it."""
+        assert spec.name not in self._kept, f"{spec.name} is kept already"
+        loop = asyncio.get_running_loop()
+        child = Child(spec)
+        task = loop.create_task(self._run(spec.name))
+        self._kept[spec.name] = _Kept(spec, child, task, loop.create_future())
+
+    async def drop(self, name: str) -> None:
+        """Stop it for good. Nothing happens if it is not kept."""
+        kept = self._kept.get(name)
+        if kept is None:
+            return
+        kept.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await kept.task
+        await kept.child.stop()
+        kept.ready.cancel()
+        self._tell(kept, Phase.STOPPED)
+        self._kept.pop(name, None)
+
+    async def stop(self) -> None:
+        """Stop all at once: each has its own patience, and the whole takes no longer than the longest of them."""
+        await asyncio.gather(*(self.drop(name) for name in reversed(list(self._kept))))
+
+    async def _run(self, name: str) -> None:
+        kept = self._kept[name]
+        loop = asyncio.get_running_loop()
+        backoff = Backoff(self._settings)
+        while True:
+            started_at = loop.time()
+            self._tell(kept, Phase.STARTING)
+            reason = await self._live(kept)
+            pause_s = backoff.pause_s(loop.time() - started_at)
+            self._tell(kept, Phase.WAITING, f"{reason}; again in {pause_s:.1f} s")
+            await asyncio.sleep(pause_s)
+            kept.restarts += 1
+            kept.child = Child(kept.spec)
+
+    async def _live(self, kept: _Kept) -> str:
+        """One life of it; how it ended."""
+        try:
+            found = await kept.child.start()
+        except (EquipoiseError, OSError) as problem:
+            return str(problem)
+        self._tell(kept, Phase.READY)
+        if not kept.ready.done():
+            kept.ready.set_result(found)
+        status = await kept.child.ended()
+        return f"ended with status {status}: {kept.child.last_words()}"
+
+    def _tell(self, kept: _Kept, phase: Phase, detail: str = "") -> None:
+        kept.phase = phase
+        self._on_change(Change(kept.spec.name, phase, detail))

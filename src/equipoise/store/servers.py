@@ -1,0 +1,81 @@
+"""The hubs that are wanted beyond those somebody runs by hand: the controller writes them, whoever has machines reads.
+
+A controller that started hubs itself would take them along when it dies. So it only says what it wants; `equipoise up`,
+or any agent of the user's, makes it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+
+import msgspec
+
+from equipoise.errors import BadVersionError, DamagedError, NodeExistsError, StoreUnavailableError
+from equipoise.store.contract import Store
+from equipoise.store.tree import Tree
+
+__all__ = ["ServersStore", "Wanted"]
+
+# Two controllers at once are rare and brief.
+_RACES_MAX = 5
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """One hub that shall run."""
+
+    hub: str
+    site: str = ""
+
+
+_decoder = msgspec.msgpack.Decoder(list[Wanted])
+
+
+class ServersStore:
+    """The list, and its changes."""
+
+    def __init__(self, store: Store, tree: Tree | None = None) -> None:
+        self._store = store
+        self._tree = tree or Tree()
+
+    async def load(self) -> dict[str, Wanted]:
+        """By hub. Raises DamagedError."""
+        return (await self._read())[0]
+
+    async def change(self, *, add: Iterable[Wanted] = (), remove: Iterable[str] = ()) -> Mapping[str, Wanted]:
+        """Add and remove; the list as it is then. Raises BadVersionError if others keep changing it."""
+        added, removed = list(add), set(remove)
+        for attempt in range(_RACES_MAX):
+            wanted, version = await self._read()
+            made = {hub: one for hub, one in wanted.items() if hub not in removed}
+            made.update({one.hub: one for one in added})
+            data = msgspec.msgpack.encode([made[hub] for hub in sorted(made)])
+            try:
+                if version is None:
+                    await self._store.ensure(self._tree.root)
+                    await self._store.create(self._tree.servers, data)
+                else:
+                    await self._store.set(self._tree.servers, data, version=version)
+                return made
+            except (BadVersionError, NodeExistsError):
+                if attempt == _RACES_MAX - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def watch(self) -> AsyncGenerator[Mapping[str, Wanted], None]:
+        """The list, at once and at every change; goes on when the store has been away."""
+        async with self._store.watch(self._tree.servers) as watch:
+            while True:
+                try:
+                    yield await self.load()
+                except StoreUnavailableError:
+                    pass
+                await watch.changed()
+
+    async def _read(self) -> tuple[dict[str, Wanted], int | None]:
+        node = await self._store.find(self._tree.servers)
+        if node is None:
+            return {}, None
+        try:
+            return {one.hub: one for one in _decoder.decode(node.data)}, node.version
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            raise DamagedError(node.path, str(problem)) from problem

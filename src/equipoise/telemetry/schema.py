@@ -1,0 +1,225 @@
+"""The one schema of telemetry: what hubs record, every column of it, as data.
+
+All kinds of records share one table, since they share one sequence: a hub's records are read by offset, in order,
+whatever they say. `kind` tells which columns a record fills; the others are null in it. Arrow's schema, Spark's and
+the reference page are made from `COLUMNS`.
+
+Always true:
+    a topic's publications are counted at the hub that gave them their positions and nowhere else, deliveries and
+    `bytes_out` where they left for clients, what hubs pass to each other in the ingress and egress columns only: so
+    sums over hubs count nothing twice;
+    (hub, incarnation, sequence) names one record, and sequences of an incarnation have no holes;
+    names starting with `$` and shard channels have no records of their own; the hub's sums include them.
+
+A column that comes later goes to the end and is null in older records. Readers take columns by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+__all__ = [
+    "COLUMNS",
+    "EVERY_KIND",
+    "Column",
+    "ColumnType",
+    "Kind",
+    "Role",
+    "arrow_schema",
+    "columns_of",
+    "spark_schema",
+]
+
+
+class Kind(StrEnum):
+    """What a record is about. The value is what the column `kind` holds."""
+
+    TOPIC = "topic"
+    HUB = "hub"
+    ARRIVAL = "arrival"
+
+
+class Role(StrEnum):
+    """What the hub is to the topic at the end of the window. The value is what the column `role` holds."""
+
+    # It numbers the topic's messages: the only home, or the first of several.
+    HOME = "home"
+    # It numbers a stream beside the trunk.
+    LANE = "lane"
+    # It passes on what another hub has numbered, or passes on to it what its own clients publish.
+    RELAY = "relay"
+
+
+class ColumnType(StrEnum):
+    """Spark's words; `arrow_schema` knows what Arrow calls them."""
+
+    STRING = "string"
+    BINARY = "binary"
+    LONG = "bigint"
+    DOUBLE = "double"
+    # Microseconds, UTC.
+    TIMESTAMP = "timestamp"
+
+
+EVERY_KIND = frozenset(Kind)
+_TOPIC = frozenset({Kind.TOPIC})
+_HUB = frozenset({Kind.HUB})
+_ARRIVAL = frozenset({Kind.ARRIVAL})
+_LOAD = _TOPIC | _HUB
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `kinds`: the records that fill it; in those it is null only where `meaning` says so."""
+
+    name: str
+    type: ColumnType
+    # Of the value; empty for names.
+    unit: str
+    kinds: frozenset[Kind]
+    meaning: str
+
+
+_T = ColumnType
+
+COLUMNS: tuple[Column, ...] = (
+    Column("kind", _T.STRING, "", EVERY_KIND, "`topic`, `hub` or `arrival`"),
+    Column("hub", _T.STRING, "", EVERY_KIND, "the hub's name"),
+    Column("incarnation", _T.LONG, "", EVERY_KIND, "the hub's life; a restart has a greater one"),
+    Column("sequence", _T.LONG, "records", EVERY_KIND, "the record's number in that life, from 0, no holes"),
+    Column(
+        "time",
+        _T.TIMESTAMP,
+        "µs, UTC",
+        EVERY_KIND,
+        "end of the window by the hub's clock; of an arrival, when it came",
+    ),
+    Column("window_us", _T.LONG, "µs", EVERY_KIND, "length of the window; of an arrival, 0"),
+    Column("topic", _T.BINARY, "", _TOPIC | _ARRIVAL, "the topic's name, any bytes"),
+    Column("role", _T.STRING, "", _TOPIC, "what the hub is to the topic: `home`, `lane` or `relay`"),
+    Column("publications", _T.LONG, "messages", _LOAD, "messages that got their positions here"),
+    Column(
+        "deliveries", _T.LONG, "messages", _LOAD, "messages written to clients here, each as often as written"
+    ),
+    Column("bytes_in", _T.LONG, "bytes", _LOAD, "payload bytes of `publications`"),
+    Column("bytes_out", _T.LONG, "bytes", _LOAD, "bytes of `deliveries`, as written"),
+    Column(
+        "ingress_messages",
+        _T.LONG,
+        "messages",
+        _LOAD,
+        "messages of this hub's clients passed on to where they get their positions",
+    ),
+    Column("ingress_bytes", _T.LONG, "bytes", _LOAD, "payload bytes of `ingress_messages`"),
+    Column(
+        "egress_messages", _T.LONG, "messages", _LOAD, "messages written to hubs that follow, once per hub"
+    ),
+    Column("egress_bytes", _T.LONG, "bytes", _LOAD, "bytes of `egress_messages`, as written"),
+    Column(
+        "publishers",
+        _T.LONG,
+        "clients",
+        _TOPIC,
+        "connections to this hub that published in the window; counted up to a bound",
+    ),
+    Column(
+        "subscribers",
+        _T.LONG,
+        "clients",
+        _TOPIC,
+        "connections to this hub that receive the topic, by name or pattern. A smart client counts at each home "
+        "of an `all-subscribers` topic",
+    ),
+    Column("relays", _T.LONG, "hubs", _TOPIC, "hubs that follow the topic here"),
+    Column(
+        "backlog_bytes_max",
+        _T.LONG,
+        "bytes",
+        _LOAD,
+        "largest backlog of one client that a message was added to; of a topic, a message of it",
+    ),
+    Column(
+        "queue_us_max",
+        _T.LONG,
+        "µs",
+        _LOAD,
+        "how long the client that has lagged longest had been lagging, of those that a message was held for",
+    ),
+    Column(
+        "throttle_us_max",
+        _T.LONG,
+        "µs",
+        _TOPIC,
+        "longest time that the envelope held a message back; null for a topic without one",
+    ),
+    Column("cuts", _T.LONG, "clients", _LOAD, "clients cut for being slow while messages waited for them"),
+    Column("drops", _T.LONG, "messages", _LOAD, "messages that waited for a client and will not reach it"),
+    Column("cpu_ratio", _T.DOUBLE, "cores", _HUB, "CPU time of the process over the window's length"),
+    Column("loop_lag_us_mean", _T.LONG, "µs", _HUB, "how late timers ran, on average"),
+    Column("loop_lag_us_max", _T.LONG, "µs", _HUB, "how late timers ran, at worst"),
+    Column(
+        "memory_bytes", _T.LONG, "bytes", _HUB, "resident memory of the process; null where it cannot be told"
+    ),
+    Column(
+        "out_bytes_per_s",
+        _T.DOUBLE,
+        "bytes/s",
+        _HUB,
+        "measured outgoing bandwidth: deliveries, replies and all that goes to other hubs",
+    ),
+    Column(
+        "out_bytes_per_s_max",
+        _T.DOUBLE,
+        "bytes/s",
+        _HUB,
+        "most that the hub may send, by its settings; null where it is not set",
+    ),
+    Column("connections", _T.LONG, "clients", _HUB, "open connections at the end of the window"),
+    Column("clients_lagging", _T.LONG, "clients", _HUB, "clients with a backlog at the end of the window"),
+    Column("unsent_bytes", _T.LONG, "bytes", _HUB, "all backlogs together at the end of the window"),
+    Column("topics_home", _T.LONG, "topics", _HUB, "topics known here that live here"),
+    Column("topics_active", _T.LONG, "topics", _HUB, "topics with a record in this window"),
+    Column("plan_version", _T.LONG, "", _HUB, "the plan that the hub goes by; null for a hub on its own"),
+    Column(
+        "publisher",
+        _T.LONG,
+        "",
+        _ARRIVAL,
+        "pseudonym of the publishing connection: a keyed hash, another key in each incarnation",
+    ),
+    Column(
+        "publisher_group",
+        _T.STRING,
+        "",
+        _ARRIVAL,
+        "the user that the publisher is; null for a connection that did not have to say",
+    ),
+    Column("size_bytes", _T.LONG, "bytes", _ARRIVAL, "length of the payload"),
+)
+
+
+def columns_of(kind: Kind) -> Iterator[Column]:
+    """The columns that a record of the kind fills, in order."""
+    return (column for column in COLUMNS if kind in column.kinds)
+
+
+def spark_schema() -> str:
+    """In the words of Spark's DDL. Everything is nullable, as Spark's streams are anyway."""
+    return ", ".join(f"`{column.name}` {column.type.value}" for column in COLUMNS)
+
+
+def arrow_schema() -> Any:
+    """A `pyarrow.Schema`. Imports pyarrow, which takes memory that a hub nobody asks should not spend."""
+    import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+
+    types = {
+        ColumnType.STRING: pa.string(),
+        ColumnType.BINARY: pa.binary(),
+        ColumnType.LONG: pa.int64(),
+        ColumnType.DOUBLE: pa.float64(),
+        ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    }
+    return pa.schema([pa.field(column.name, types[column.type]) for column in COLUMNS])
