@@ -20,7 +20,9 @@ ROOT = SRC / "equipoise"
 # From the top down. A folder that is not here has to be given its place.
 LAYERS: list[frozenset[str]] = [
     frozenset({"cli", "web"}),
-    frozenset({"simulation", "bench", "pipeline", "experiments", "demo"}),
+    # Puts hubs, pipeline and policies together in one simulation.
+    frozenset({"experiments"}),
+    frozenset({"simulation", "bench", "pipeline", "demo"}),
     frozenset({"workload"}),
     frozenset({"hub", "client", "control", "ledger"}),
     frozenset({"store", "disk"}),
