@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from equipoise import __version__
-from equipoise.cli import bench, demo, hub, pub, reference, simulate, store, sub, users
+from equipoise.cli import bench, demo, hub, pub, reference, reproduce, simulate, store, sub, users
 
 app = typer.Typer(
     name="equipoise",
@@ -37,6 +37,7 @@ app.command("pub")(pub.command)
 app.command("sub")(sub.command)
 app.command("demo")(demo.command)
 app.command("simulate")(simulate.command)
+app.command("reproduce")(reproduce.command)
 app.command("store")(store.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(users.app, name="users")

@@ -14,6 +14,7 @@ from typer.main import get_command
 from equipoise.cli.failures import MISUSED
 from equipoise.client import ClientSettings
 from equipoise.hub import HubSettings, Limits, Tls
+from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.hub.settings import ClusterSettings
 
 app = typer.Typer(help="Print reference pages made from the code.", no_args_is_help=True, hidden=True)
@@ -32,6 +33,8 @@ def settings_page() -> str:
         _table(Tls),
         "### `[cluster]`\n\nBounds on what a hub keeps for the others.",
         _table(ClusterSettings),
+        "### `[membership]`\n\nThis hub among others, and the store they meet in.",
+        _table(MembershipSettings),
         "## Client\n\nKeyword arguments of `equipoise.connect`.",
         _table(ClientSettings),
     ]

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.errors import SettingsError
+from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.resp import RequestLimits
 
 KIB = 1024
@@ -297,6 +298,7 @@ class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     limits: Limits = Limits()
     tls: Tls = Tls()
     cluster: ClusterSettings = ClusterSettings()
+    membership: MembershipSettings = MembershipSettings()
 
 
 def load_settings(path: Path | None, **overrides: Any) -> HubSettings:

@@ -7,14 +7,14 @@ its own, so that every skew there can be happens. What the clients saw is judged
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster import HubFacts, Routing
 from equipoise.hub.settings import ClusterSettings
-from equipoise.model import Entry, Member, Plan
+from equipoise.model import Entry, Member, Mode, Plan
 from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
 from equipoise.simulation import Simulation
 from equipoise.simulation.checkers import CHECKERS, Violation
@@ -57,6 +57,9 @@ class Trouble:
     moves: tuple[int, int] = (0, 0)
     # Members' weights change: many topics move at once.
     reweighs: tuple[int, int] = (0, 0)
+    # A topic gets one of the modes, with homes that are drawn; now and then it has one home again.
+    replications: tuple[int, int] = (0, 0)
+    modes: tuple[Mode, ...] = (Mode.ALL_PUBLISHERS,)
     link_resets: tuple[int, int] = (0, 0)
     link_cuts: tuple[int, int] = (0, 0)
     client_resets: tuple[int, int] = (0, 0)
@@ -220,6 +223,10 @@ class World:
         host.spawn(made.run(), name=client.name)
         return made
 
+    def keep(self, story: Coroutine[object, object, None]) -> None:
+        """Let a story of its own be played beside the rest, until everything is healed."""
+        self._tasks.append(self.sim.loop.create_task(story))
+
     async def until(self, is_so: Callable[[], bool], patience_s: float) -> None:
         for _ in range(int(patience_s / 0.05)):
             if is_so():
@@ -236,6 +243,7 @@ class World:
         for what, times in (
             (self._move, trouble.moves),
             (self._reweigh, trouble.reweighs),
+            (self._replicate, trouble.replications),
             (self._reset_link, trouble.link_resets),
             (self._cut_link, trouble.link_cuts),
             (self._reset_client, trouble.client_resets),
@@ -259,8 +267,11 @@ class World:
             await outcome
 
     def move(self, topic: str, hub: str) -> None:
+        self.replicate(topic, (hub,), Mode.SINGLE)
+
+    def replicate(self, topic: str, homes: tuple[str, ...], mode: Mode) -> None:
         plan = self.directory.plan
-        entries = {**plan.entries, topic.encode(): Entry(topic.encode(), (hub,))}
+        entries = {**plan.entries, topic.encode(): Entry(topic.encode(), homes, mode)}
         self.directory.commit(replace(plan, entries=entries))
 
     def _members(self) -> list[str]:
@@ -268,6 +279,16 @@ class World:
 
     def _move(self) -> None:
         self.move(self.draw(list(TOPICS)), self.draw(self._members()))
+
+    def _replicate(self) -> None:
+        topic, members = self.draw(list(TOPICS)), self._members()
+        homes = []
+        for _ in range(1 + int(self.random.random() * len(members))):
+            homes.append(self.draw(members))
+            members.remove(homes[-1])
+        modes = self.trouble.modes
+        mode = modes[int(self.random.random() * len(modes))] if len(homes) > 1 else Mode.SINGLE
+        self.replicate(topic, tuple(homes), mode)
 
     def _reweigh(self) -> None:
         plan = self.directory.plan

@@ -136,6 +136,9 @@ class Cluster:
                 self.out[name] = link
                 self._introduce(link)
                 self._dials.dial(link, facts)
+        for entry in self.router.replicated:
+            if self.router.is_follower(entry.topic):
+                self.core.make_topic(entry.topic)
         self._evaluate_all()
 
     @property

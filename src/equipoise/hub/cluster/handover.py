@@ -31,15 +31,19 @@ class Handover:
         # Below every epoch there is: whatever comes is later.
         topic.epoch = 0
         state = State.OPENING if home == cluster.name else State.REMOTE
-        stream = topic.stream = Stream(topic, state, None if home == cluster.name else home)
+        stream = self._new_stream(topic, state, None if home == cluster.name else home)
         if state is State.OPENING:
             self.opening[stream] = None
+        elif stream.is_kept:
+            cluster.merging.follow(stream)
 
     def evaluate(self, topic: Topic) -> None:
         """Ask the routing again where the topic lives, and do what follows."""
         cluster = self._cluster
         home = cluster.router.home(topic.name)
         stream = topic.stream
+        if stream is not None:
+            stream.is_kept = cluster.router.is_follower(topic.name)
         if stream is not None and stream.since_version > cluster.router.version:
             # Given to us under a plan that we have not heard of yet.
             pass
@@ -47,7 +51,7 @@ class Handover:
             if stream is not None:
                 self.happen(stream, Event.HOME_HERE, None)
         elif stream is None:
-            stream = topic.stream = Stream(topic, State.OPEN, None)
+            stream = self._new_stream(topic, State.OPEN, None)
             self.happen(stream, Event.HOME_ELSEWHERE if self._is_heard(topic) else Event.UNHEARD, home)
         elif stream.state is State.OPENING and stream.preparer is not None:
             # Whoever has asked us will cancel, or close; then we ask again.
@@ -204,6 +208,11 @@ class Handover:
             link.write(frame)
 
     # Inside.
+
+    def _new_stream(self, topic: Topic, state: State, peer: str | None) -> Stream:
+        stream = topic.stream = Stream(topic, state, peer)
+        stream.is_kept = self._cluster.router.is_follower(topic.name)
+        return stream
 
     def _move(self, stream: Stream, state: State) -> None:
         if stream.state is State.OPENING:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from equipoise.model import Plan
+from equipoise.model import Entry, Mode, Placement, Plan
 
 __all__ = ["HubFacts", "Life", "Router", "Routing", "Stamp"]
 
@@ -62,6 +62,8 @@ class Router:
         # Other hubs that are alive, serving or not, with their facts.
         self.peers: dict[str, HubFacts] = {}
         self.stamp: Stamp = (0, 0)
+        # The plan's entries with several homes.
+        self.replicated: tuple[Entry, ...] = ()
 
     @property
     def version(self) -> int:
@@ -74,7 +76,10 @@ class Router:
             now = routing.hubs.get(name)
             if now is None or now.incarnation != facts.incarnation:
                 ended.append((name, facts.incarnation))
-        plan = routing.plan if routing.plan.version >= self.version else self.routing.plan
+        plan = self.routing.plan
+        if routing.plan.version >= self.version:
+            plan = routing.plan
+            self.replicated = tuple(entry for entry in plan.entries.values() if len(entry.homes) > 1)
         self.routing = Routing(plan, routing.hubs)
         for life in ended:
             self._remember(life)
@@ -95,10 +100,19 @@ class Router:
     def is_live(self, hub: str) -> bool:
         return hub == self.name or hub in self.peers
 
+    def placement(self, topic: bytes) -> Placement:
+        """The mode of a topic and its homes that are alive; none while no member is. The trunk lives at the first."""
+        return self.routing.plan.home_of(topic, self._serving)
+
     def home(self, topic: bytes) -> str | None:
-        """The hub that a topic lives at; None while no member is alive."""
-        homes = self.routing.plan.home_of(topic, self._serving).homes
+        """The hub that a topic's trunk lives at; None while no member is alive."""
+        homes = self.placement(topic).homes
         return homes[0] if homes else None
+
+    def is_follower(self, topic: bytes) -> bool:
+        """Whether this hub follows the topic's trunk though nobody may listen here: subscribers are sent to it."""
+        placement = self.placement(topic)
+        return placement.mode is Mode.ALL_PUBLISHERS and self.name in placement.homes[1:]
 
     def _remember(self, life: Life) -> None:
         self.dead[life] = None

@@ -134,6 +134,7 @@ class Stream:
         "ending",
         "flushes",
         "held",
+        "is_kept",
         "join_at",
         "joining",
         "owed",
@@ -179,6 +180,8 @@ class Stream:
         self.pending: deque[Pending] = deque()
         # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
         self.flushes: dict[tuple[str, int], bool] = {}
+        # Whether it is followed though nobody may listen here: see Router.is_follower.
+        self.is_kept = False
         # Who waits until the stream stands here: clients' subscriptions, other hubs.
         self.waiters: list[Callable[[], None]] = []
         self.relays_waiting: dict[OutLink, None] = {}
@@ -191,14 +194,14 @@ class Stream:
     @property
     def is_idle(self) -> bool:
         """Whether it may be forgotten once nobody has listened or published for a while."""
-        is_following = self.source is not None or self.joining is not None
+        is_following = self.is_kept or self.source is not None or self.joining is not None
         return self.is_quiet and not is_following and self.state in (State.OPEN, State.REMOTE)
 
     @property
     def is_wanted(self) -> bool:
         """Whether anybody here, or behind this hub, listens to the topic by name."""
         topic = self.topic
-        return bool(topic.members or topic.relays or self.waiters)
+        return bool(self.is_kept or topic.members or topic.relays or self.waiters)
 
     def is_owed_by(self, hub: str) -> bool:
         return any(target == hub for target, _ in self.owed)
