@@ -248,4 +248,4 @@ class Handover:
 
     def _is_heard(self, topic: Topic) -> bool:
         audience = self._cluster.core.audience_of(topic)
-        return bool(audience.groups or audience.mixed)
+        return bool(audience.groups or audience.mixed or audience.hubs)

@@ -134,8 +134,12 @@ class Ingress:
         link, version = cluster.out[stream.peer], cluster.router.version
         way = (stream.peer, stream.term)
         stream.owed.setdefault(way, deque()).append((origin, len(payloads)))
+        cluster.core.metering.touch(topic)
+        topic.ingress_messages += len(payloads)
         for _, part in runs(payloads, cluster.core.limits.payload_bytes_max):
-            link.write(encode(Verb.INGRESS, topic.name, version, item.hops, payloads=part))
+            frame = encode(Verb.INGRESS, topic.name, version, item.hops, payloads=part)
+            topic.ingress_bytes += len(frame)
+            link.write(frame)
 
     def _settle(self, stream: Stream, origin: str | None, count: int, at: Where) -> None:
         """So many more messages of an origin have been dealt with, the last at `at`."""

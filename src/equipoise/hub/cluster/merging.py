@@ -223,8 +223,7 @@ class Merging:
         else:
             topic.epoch = epoch
             topic.audience = None
-        topic.n = first - 1
-        self._cluster.core.publish(topic, payloads)
+        self._cluster.core.relay(topic, first, payloads)
 
     def _open(self, stream: Stream, item: Pending) -> None:
         topic = stream.topic
