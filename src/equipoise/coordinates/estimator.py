@@ -32,7 +32,7 @@ _RECENT_SAMPLES = 20
 _UNUSUAL_FACTOR = 5.0
 _UNUSUAL_MIN = 10.0
 # If more than this share of them is out of the ordinary, the ordinary has changed.
-_UNUSUAL_SHARE_MAX = 1 / 3
+_UNUSUAL_SHARE_MAX = 0.45
 
 
 class Estimator:
