@@ -185,6 +185,7 @@ def test_a_standby_takes_over_when_the_leader_dies() -> None:
         await asyncio.sleep(20.0)
         assert not two.leadership.is_leading and two.status.state is State.STANDBY
         world.running["one"].cancel()
+        await asyncio.wait([world.running["one"]])
         await world.stores["one"].close()
         await until(lambda: two.leadership.is_leading)
         await world.hub("a")
