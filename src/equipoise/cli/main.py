@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from equipoise import __version__
-from equipoise.cli import bench, demo, hub, pub, reference, reproduce, simulate, store, sub, users
+from equipoise.cli import bench, demo, hub, pub, reference, reproduce, simulate, store, sub, up, users
 
 app = typer.Typer(
     name="equipoise",
@@ -39,6 +39,7 @@ app.command("demo")(demo.command)
 app.command("simulate")(simulate.command)
 app.command("reproduce")(reproduce.command)
 app.command("store")(store.command)
+app.command("up")(up.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(users.app, name="users")
 app.add_typer(reference.app, name="reference")
