@@ -188,7 +188,7 @@ async def run(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
     settings = SystemSettings(hubs=HUBS, has_pipeline=False, has_controller=False)
     async with System(Layout(folder), settings) as system:
         async with asyncio.timeout(60):
-            while len([p for p in system.supervisor.phases.values() if p == "ready"]) < HUBS:  # noqa: ASYNC110
+            while not system.is_ready:  # noqa: ASYNC110  a state of several processes
                 await asyncio.sleep(0.05)
         ports = [system.layout.known_port(f"hub-{number + 1}") for number in range(HUBS)]
         store = await open_store(system.store_url)

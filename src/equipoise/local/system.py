@@ -18,7 +18,7 @@ from equipoise.errors import ClosedError, StoreError
 from equipoise.local import children
 from equipoise.local.children import Addresses
 from equipoise.local.layout import HOST, Layout
-from equipoise.processes import Change, ChildSpec, Supervisor
+from equipoise.processes import Change, ChildSpec, Phase, Supervisor
 from equipoise.store import ServersStore, Store, Tree, Wanted, open_store
 from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
 
@@ -72,6 +72,12 @@ class System:
     @property
     def addresses(self) -> Addresses:
         return Addresses(self.store_url, self.settings.region)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything that was asked for runs."""
+        phases = self.supervisor.phases
+        return bool(phases) and all(phase is Phase.READY for phase in phases.values())
 
     def hub_url(self, number: int = 1) -> str:
         """The address of one of the first hubs, for clients."""
