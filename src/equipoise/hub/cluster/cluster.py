@@ -16,14 +16,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.errors import ProtocolError
-from equipoise.hub.cluster.frames import Field, Verb, decode, encode
+from equipoise.hub.cluster.frames import Field, Verb, decode, encode, spell_path
 from equipoise.hub.cluster.handover import Handover
 from equipoise.hub.cluster.hearing import Hearing
 from equipoise.hub.cluster.ingress import Ingress, fresh_messages
 from equipoise.hub.cluster.links import InLink, LinkId, OutLink
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
-from equipoise.hub.cluster.router import HubFacts, Life, Router, Routing, Stamp
+from equipoise.hub.cluster.router import HubFacts, Life, Path, Router, Routing, Stamp
 from equipoise.hub.cluster.streams import Held, State, Stream
 from equipoise.hub.cluster.waiting import Wait
 from equipoise.hub.kinds import Kind
@@ -84,6 +84,7 @@ class Cluster:
         # Whether this life of the hub is known to the others, and whether it is over.
         self._was_seen = False
         self._is_over = False
+        self._last_ticket = 0
         self._evaluating: Iterator[Topic] | None = None
         # What clients wait to be subscribed to; a client that waits sends nothing more.
         self._claims: dict[Session, tuple[Kind, Sequence[bytes]]] = {}
@@ -202,24 +203,35 @@ class Cluster:
         reader = RequestReader(self.core.link_limits)
         fresh = fresh_messages(link.end_for_good(), reader)
         self._dials.hang_up(link)
-        self._forget_told(name, link, fresh)
+        for stream in self._forget_told(name, link):
+            self.ingress.origin_died(stream, name)
+            self.ingress.target_died(stream, name, fresh.get(stream.topic.name, ()))
+        self.patterns.peer_died(name)
 
-    def _forget_told(self, name: str, link: OutLink, fresh: dict[bytes, list[Sequence[bytes]]]) -> None:
-        """What a hub has told us, or we were to be told, counts no more."""
+    def _renewed(self, name: str, link: OutLink) -> None:
+        """A hub's link to us has begun anew: what it had said and we have not heard is void, what we said is not."""
+        for stream in self._forget_told(name, link):
+            self.ingress.doubt(stream, name)
+        self.patterns.ask_again(name)
+        self._evaluate_all()
+
+    def _forget_told(self, name: str, link: OutLink) -> list[Stream]:
+        """What a hub has told us, or was to tell us, counts no more; all streams."""
         self.incoming.pop(name, None)
         self.done.pop(name, None)
-        self.patterns.peer_gone(name, link)
+        self.core.index.remove_pattern_relays(link)
+        streams = []
         for topic in list(self.core.index.topics.values()):
             if topic.relays and link in topic.relays:
                 self.core.index.remove_relay(topic, link)
             stream = topic.stream
             if stream is None:
                 continue
+            streams.append(stream)
             stream.relays_waiting.pop(link, None)
-            if stream.is_owed_by(name):
-                self.ingress.target_died(stream, name, fresh.get(topic.name, []))
             self.handover.peer_died(stream, name)
             self.merging.peer_gone(stream, name)
+        return streams
 
     # --- links
 
@@ -229,35 +241,47 @@ class Cluster:
         if link is not None:
             link.write(encode(verb, *fields))
 
+    def new_ticket(self) -> int:
+        """The number of a question to another hub."""
+        self._last_ticket += 1
+        return self._last_ticket
+
+    def tell_numbered(self, path: Path, name: bytes, count: int, at: tuple[int, int]) -> None:
+        """So many more of the messages that came here so have been dealt with, the last at `at`."""
+        self.tell(path[-1][0], Verb.NUMBERED, name, spell_path(path[:-1]), count, *at)
+
     def _introduce(self, link: OutLink) -> None:
-        """The first frames of a link: all that the peer must know of us."""
+        """The first frames of a link: what the peer must know of us before all else."""
         for hub, incarnation in self.router.dead:
             link.write(encode(Verb.DEAD, hub.encode(), incarnation))
         self.patterns.introduce(link)
-        for topic in self.core.index.topics.values():
-            stream = topic.stream
-            if stream is None:
-                continue
-            if link.hub in (stream.source, stream.joining):
-                link.write(encode(Verb.ATTACH, topic.name))
-            for hub, epoch in stream.flushes:
-                if hub == link.hub:
-                    link.write(encode(Verb.FLUSH, topic.name, epoch))
-            if stream.state is State.CLOSING and stream.peer == link.hub:
-                link.write(encode(Verb.PREPARE, topic.name, stream.asked_version))
         if self._own_done is not None:
             self._say_done(link)
 
     def _overflowed(self, link: OutLink) -> None:
-        """More waits for the peer than may be kept: all of it is void, and the link begins anew."""
+        """More waits for the peer than may be kept: all of it is void.
+
+        This may happen in the middle of anything that is written, so what follows has a turn of its own.
+        """
         log.warning(
             "link to %s began anew: more than %d bytes unsent", link.hub, self._settings.link_bytes_max
         )
-        for topic in self.core.index.topics.values():
-            if topic.stream is not None and topic.stream.is_owed_by(link.hub):
-                self.ingress.target_died(topic.stream, link.hub, [])
-        self._introduce(link)
         self._dials.redial(link)
+        self.core.shell.call_later(0, self._begin_anew, link)
+
+    def _begin_anew(self, link: OutLink) -> None:
+        """Begin the next generation of a link: what we had asked of the peer, we ask again."""
+        if self.out.get(link.hub) is not link:
+            return
+        link.rise()
+        # The peer is to hear what leaves us before it hears that it has heard of everything.
+        self._own_done = None
+        self._introduce(link)
+        for topic in list(self.core.index.topics.values()):
+            if topic.stream is not None:
+                self.ingress.doubt(topic.stream, link.hub)
+                self.merging.detached(topic.stream, link.hub)
+        self._evaluate_all()
 
     def greet(self, link: LinkId, *, to_incarnation: int) -> InLink | str:
         """A hub opens, or goes on with, its link to us; or why it may not."""
@@ -271,13 +295,12 @@ class Cluster:
                 f"UNKNOWN {self.name} has not heard of life {link.incarnation} of {link.hub} yet: try again"
             )
         known = self.incoming.get(link.hub)
-        if known is not None:
-            if known.id == link:
-                return known
-            if known.id > link:
-                return f"STALE {link.hub} has opened a later link than {link.incarnation}.{link.generation}"
-            self._forget_told(link.hub, out, {})
-            self._evaluate_all()
+        if known is not None and known.id == link:
+            return known
+        if known is not None and known.id > link:
+            return f"STALE {link.hub} has opened a later link than {link.incarnation}.{link.generation}"
+        if link.generation > 1:
+            self._renewed(link.hub, out)
         incoming = self.incoming[link.hub] = InLink(link)
         return incoming
 
@@ -301,7 +324,7 @@ class Cluster:
         stream = topic.stream
         if stream is None:
             return integer(self.core.publish(topic, payloads))
-        if not self.ingress.submit(stream, Held(None, 0, 0, payloads)):
+        if not self.ingress.submit(stream, Held((), 0, payloads)):
             return error(NO_ROOM)
         return integer(self.core.audience_of(topic).receivers)
 
@@ -358,8 +381,8 @@ class Cluster:
     def answer_waiting(self, stream: Stream) -> None:
         """The stream stands here: tell everybody who waits for that."""
         if stream.state.is_home:
-            for link in stream.relays_waiting:
-                self.take_in(stream.topic, link)
+            for link, ticket in stream.relays_waiting.items():
+                self.take_in(stream.topic, link, ticket)
             stream.relays_waiting.clear()
         waiters, stream.waiters = stream.waiters, []
         for proceed in waiters:
@@ -375,9 +398,9 @@ class Cluster:
 
     # --- inside
 
-    def take_in(self, topic: Topic, link: OutLink) -> None:
+    def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None:
         self.core.index.add_relay(topic, link)
-        link.write(encode(Verb.ATTACHED, topic.name, topic.epoch, topic.n))
+        link.write(encode(Verb.ATTACHED, topic.name, ticket, topic.epoch, topic.n))
 
     def _tidy(self) -> None:
         """Leave the streams and patterns that nobody here wants any more."""

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.links import OutLink
+    from equipoise.hub.cluster.router import Path
     from equipoise.hub.topics import Topic
 
-__all__ = ["TABLE", "Action", "Event", "Held", "Pending", "State", "Stream"]
+__all__ = ["TABLE", "Action", "Doubt", "Event", "Held", "Pending", "State", "Stream"]
 
 
 class State(Enum):
@@ -99,16 +100,25 @@ TABLE: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
 class Held(NamedTuple):
     """Messages that wait here on their way to the home."""
 
-    # The hub they came from; None: clients of this one.
-    origin: str | None
-    # The plan that the origin sent them by: an older one would only send them back.
+    # How they came here: the lives of the hubs that they have passed, the latest last. None: clients of this hub.
+    # Messages that came the same way keep their order.
+    path: Path
+    # The plan that they were sent here by: an older one would only send them back.
     version: int
-    hops: int
     payloads: Sequence[bytes]
 
     @property
     def size(self) -> int:
         return sum(map(len, self.payloads))
+
+
+class Doubt(NamedTuple):
+    """Messages whose words may have been lost."""
+
+    # The number of the question to the hub they went to.
+    ticket: int
+    # How many it has yet to deal with; None until it has said.
+    left: int | None = None
 
 
 class Pending(NamedTuple):
@@ -131,6 +141,7 @@ class Stream:
 
     __slots__ = (
         "asked_version",
+        "doubts",
         "ending",
         "flushes",
         "held",
@@ -147,6 +158,7 @@ class Stream:
         "state",
         "suitor",
         "term",
+        "ticket",
         "topic",
         "waiters",
     )
@@ -167,29 +179,34 @@ class Stream:
         self.suitor: tuple[str, int] | None = None
         # On the way in. Counts the changes of where messages are sent to.
         self.term = 0
-        # By the hub and the term they were sent to and in, messages that we have no word of yet: who they came from,
+        # By the hub and the term they were sent to and in, messages that we have no word of yet: how they came here,
         # how many. The oldest first; none is there without any.
-        self.owed: dict[tuple[str, int], deque[tuple[str | None, int]]] = {}
-        # By origin, messages that wait here: each origin's in order, none waits for another's. None is there without
-        # any.
-        self.held: dict[str | None, deque[Held]] = {}
+        self.owed: dict[tuple[str, int], deque[tuple[Path, int]]] = {}
+        # By hub and by how they came here, messages sent there whose fate is in doubt.
+        self.doubts: dict[tuple[str, Path], Doubt] = {}
+        # By how they came here, messages that wait: in order, none waits for those that came otherwise. None is there
+        # without any.
+        self.held: dict[Path, deque[Held]] = {}
         # On the way out. The hub whose stream we follow; the one we are changing to, and where it took us in.
         self.source: str | None = None
         self.joining: str | None = None
         self.join_at: tuple[int, int] | None = None
+        # The number of the last ATTACH.
+        self.ticket = 0
         self.pending: deque[Pending] = deque()
         # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
         self.flushes: dict[tuple[str, int], bool] = {}
         # Whether it is followed though nobody may listen here: see Router.is_follower.
         self.is_kept = False
-        # Who waits until the stream stands here: clients' subscriptions, other hubs.
+        # Who waits until the stream stands here: clients' subscriptions; other hubs, with the number of their ATTACH.
         self.waiters: list[Callable[[], None]] = []
-        self.relays_waiting: dict[OutLink, None] = {}
+        self.relays_waiting: dict[OutLink, int] = {}
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is under way, so that an open topic needs no Stream."""
-        return not (self.held or self.owed or self.waiters or self.relays_waiting or self.suitor)
+        is_sending = self.held or self.owed or self.doubts
+        return not (is_sending or self.waiters or self.relays_waiting or self.suitor)
 
     @property
     def is_idle(self) -> bool:
@@ -202,9 +219,6 @@ class Stream:
         """Whether anybody here, or behind this hub, listens to the topic by name."""
         topic = self.topic
         return bool(self.is_kept or topic.members or topic.relays or self.waiters)
-
-    def is_owed_by(self, hub: str) -> bool:
-        return any(target == hub for target, _ in self.owed)
 
     @property
     def is_ready(self) -> bool:
