@@ -247,11 +247,14 @@ class HubCore:
         """The topic, made if need be, or why the session may not publish to it."""
         topic = self.index.topics.get(name)
         if self.users.is_open:
-            if topic is not None:
+            if topic is not None and session.told is None:
                 return topic
         elif len(name) <= self.limits.topic_bytes_max and not session.may(Action.PUBLISH, name):
             return denial(session, Action.PUBLISH, name)
-        return topic or self.new_topic(session, name)
+        found = topic or self.new_topic(session, name)
+        if session.told is not None and self.cluster is not None and not isinstance(found, str):
+            self.cluster.telling.published(session, found)
+        return found
 
     def new_topic(self, session: Session, name: bytes, *, is_shard: bool = False) -> Topic | str:
         if len(name) > self.limits.topic_bytes_max:

@@ -22,6 +22,7 @@ from equipoise.resp.replies import error
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
     from equipoise.hub.cluster.greeting import LinkSession
+    from equipoise.hub.cluster.telling import Told
     from equipoise.hub.core import HubCore
     from equipoise.hub.patterns import Pattern
     from equipoise.hub.topics import Topic
@@ -83,6 +84,7 @@ class Session:
         "reply_mode",
         "subscriptions",
         "timer",
+        "told",
         "user",
         "wire",
         "write",
@@ -99,6 +101,8 @@ class Session:
         self.lib_version = b""
         # The client's own name for the link that this connection is the latest of; see HubCore.follow.
         self.link: bytes | None = None
+        # By topic, what a smart client was told about where it lives; None: it has not asked to be told.
+        self.told: dict[bytes, Told] | None = None
         # The other hub's end, where this is the connection of a link between hubs.
         self.peer: LinkSession | None = None
         # Common names in the client's certificate, and whether the user was found by one of them.

@@ -23,8 +23,10 @@ from equipoise.hub.cluster.ingress import Ingress, fresh_messages
 from equipoise.hub.cluster.links import InLink, LinkId, OutLink
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
+from equipoise.hub.cluster.receipts import Receipts
 from equipoise.hub.cluster.router import HubFacts, Router, View
 from equipoise.hub.cluster.streams import Held, State, Stream
+from equipoise.hub.cluster.telling import Telling
 from equipoise.hub.cluster.waiting import Wait
 from equipoise.hub.kinds import Kind
 from equipoise.resp import Command, RequestReader
@@ -75,6 +77,8 @@ class Cluster:
         self.merging = Merging(self, settings.held_bytes_max)
         self.handover = Handover(self)
         self.patterns = Patterns(self)
+        self.receipts = Receipts(self)
+        self.telling = Telling(self, core.settings.cluster)
         self._settings = settings
         self._dials = dials
         # The version of which each peer has said DONE, in its present life.
@@ -145,6 +149,7 @@ class Cluster:
         for topic in part:
             if topics.get(topic.name) is topic:
                 self.handover.evaluate(topic)
+                self.telling.look(topic)
         if len(part) == EVALUATE_SLICE:
             self.core.shell.call_later(0, self._evaluate_some)
             return
@@ -179,6 +184,7 @@ class Cluster:
         """What a hub has told us, or we were to be told, counts no more."""
         self.incoming.pop(name, None)
         self.patterns.peer_gone(name, link)
+        self.receipts.peer_gone(name)
         for topic in list(self.core.index.topics.values()):
             if topic.relays and link in topic.relays:
                 self.core.index.remove_relay(topic, link)
@@ -202,6 +208,7 @@ class Cluster:
     def _introduce(self, link: OutLink) -> None:
         """The first frames of a link: all that the peer must know of us."""
         self.patterns.introduce(link)
+        self.receipts.introduce(link.hub)
         for topic in self.core.index.topics.values():
             stream = topic.stream
             if stream is None:
@@ -267,7 +274,9 @@ class Cluster:
         stream = topic.stream
         if stream is None:
             return integer(self.core.publish(topic, payloads))
+        self.receipts.take(stream, len(payloads))
         if not self.ingress.submit(stream, Held(None, 0, 0, payloads)):
+            self.receipts.take(stream, -len(payloads))
             return error(NO_ROOM)
         return integer(self.core.audience_of(topic).receivers)
 
@@ -338,6 +347,7 @@ class Cluster:
 
     def close(self) -> None:
         self._tidy_timer.cancel()
+        self.telling.close()
         for link in list(self.out.values()):
             link.end_for_good()
             self._dials.hang_up(link)
@@ -360,5 +370,6 @@ class Cluster:
                 continue
             if not stream.is_wanted:
                 self.merging.unfollow(stream)
+        self.telling.tidy()
         self.patterns.tidy({name for kind, names in claims if kind.is_pattern for name in names})
         self._tidy_timer = self.core.shell.call_later(self._settings.unwanted_s, self._tidy)

@@ -68,6 +68,9 @@ class Verb(Enum):
     CLOSE = (b"EQ.L.CLOSE", ("name", "number", "number"), False)
     # To everybody, since any may hear me by pattern: my epoch of the topic ended at n; nothing of it follows.
     CLOSED = (b"EQ.L.CLOSED", ("name", "number", "number"), False)
+    # End the connection of this client's link, and tell me when all that you took from clients has its position.
+    SEVER = (b"EQ.L.SEVER", ("name",), False)
+    SEVERED = (b"EQ.L.SEVERED", ("name",), False)
     # The topic's stream goes on in this epoch, after (epoch, n) of that hub; epoch 0 if nobody can say.
     OPENED = (b"EQ.L.OPENED", ("name", "number", "name", "number", "number"), False)
 

@@ -218,6 +218,7 @@ class Handover:
             self.opening[stream] = None
         # Patterns are served by the home only.
         stream.topic.audience = None
+        self._cluster.telling.look(stream.topic)
 
     def _settle(self, stream: Stream) -> None:
         """Whatever the present state allows: answer who waits, pass on what is held, forget what is over."""

@@ -36,6 +36,8 @@ class Hearing:
             Verb.CLOSE: self._on_close,
             Verb.CLOSED: self._on_closed,
             Verb.OPENED: self._on_opened,
+            Verb.SEVER: lambda peer, f, _: self._cluster.receipts.asked_to_sever(peer, _name(f[0])),
+            Verb.SEVERED: lambda peer, f, _: self._cluster.receipts.severed(peer, _name(f[0])),
         }
 
     def hear(self, peer: str, verb: Verb, fields: list[Field], payloads: list[bytes]) -> None:

@@ -139,7 +139,9 @@ class Ingress:
 
     def _settle(self, stream: Stream, origin: str | None, count: int, at: Where) -> None:
         """So many more messages of an origin have been dealt with, the last at `at`."""
-        if origin is not None:
+        if origin is None:
+            self._cluster.receipts.settle(stream, count, at)
+        else:
             self._cluster.tell(origin, Verb.NUMBERED, stream.topic.name, count, *at)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from equipoise.model import Plan
+from equipoise.model import Placement, Plan
 
 __all__ = ["HubFacts", "Router", "View"]
 
@@ -81,5 +81,22 @@ class Router:
 
     def home(self, topic: bytes) -> str | None:
         """The hub that a topic lives at; None while no member is alive."""
-        homes = self.view.plan.home_of(topic, self._serving).homes
+        homes = self.placement(topic).homes
         return homes[0] if homes else None
+
+    def placement(self, topic: bytes) -> Placement:
+        """All homes of a topic that are alive, the one it lives at first, and how they share it."""
+        return self.view.plan.home_of(topic, self._serving)
+
+    def address(self, hub: str) -> bytes | None:
+        """Where clients reach a hub; None if it is not known."""
+        facts = self.view.hubs.get(hub)
+        if facts is None:
+            return None
+        host = f"[{facts.host}]" if ":" in facts.host else facts.host
+        return f"{host}:{facts.port}".encode()
+
+    def hub_at(self, address: bytes) -> str | None:
+        """The hub that clients reach there; None if it is not known, or dead."""
+        hubs = (self.name, *self.peers)
+        return next((hub for hub in hubs if self.address(hub) == address), None)

@@ -135,6 +135,7 @@ class Stream:
         "held",
         "join_at",
         "joining",
+        "numbered_at",
         "owed",
         "peer",
         "pending",
@@ -171,6 +172,8 @@ class Stream:
         # By origin, messages that wait here: each origin's in order, none waits for another's. None is there without
         # any.
         self.held: dict[str | None, deque[Held]] = {}
+        # The position of the last message of clients of this hub that has one, as far as this Stream knows.
+        self.numbered_at = (0, 0)
         # On the way out. The hub whose stream we follow; the one we are changing to, and where it took us in.
         self.source: str | None = None
         self.joining: str | None = None
