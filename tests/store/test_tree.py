@@ -72,6 +72,7 @@ def test_the_page_names_every_kind_of_node_there_is() -> None:
     made = {
         tree.hub("HUB"),
         tree.alive("HUB"),
+        tree.alive_next("HUB"),
         tree.topic(b"TOPIC"),
         tree.owner(b"TOPIC"),
         tree.spec(b"PATTERN"),

@@ -17,7 +17,7 @@ How views are made belongs to the pipeline, their bytes to `view_table`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,16 @@ from numpy.typing import NDArray
 
 from equipoise.errors import ViewError
 
-__all__ = ["Carried", "HubColumns", "HubView", "TopicColumns", "TopicView", "View", "column_names"]
+__all__ = [
+    "Carried",
+    "HubColumns",
+    "HubView",
+    "TopicColumns",
+    "TopicView",
+    "View",
+    "column_names",
+    "dtype_of",
+]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -35,11 +44,14 @@ Flags = NDArray[np.bool_]
 UNKNOWN = float("nan")
 # What kinds of columns there are beside plain numbers.
 TEXT = frozenset({"names", "site", "rack"})
-FLAGS = frozenset({"is_alive", "is_draining"})
+FLAGS = frozenset({"is_alive", "is_draining", "is_releasable"})
+WHOLE = frozenset({"incarnation", "plan_version"})
 # May be negative.
 SIGNED = frozenset({"out_bytes_trend", "cpu_trend"})
 # May be unknown.
 OPTIONAL = frozenset({"latency_s_worst", "deviation_s"})
+# What the store knows of a hub rather than its records.
+_FACTS = ("site", "rack", "is_alive", "is_draining", "is_releasable", "incarnation")
 # Shares come from divisions of measured rates.
 _SHARE_SLACK = 1e-6
 
@@ -81,8 +93,14 @@ class HubView:
     rack: str = ""
     # It has its `alive` node, and its records are not too old to be believed.
     is_alive: bool = True
-    # It serves, but is to be given nothing more: an operator or the provisioner wants it back.
+    # It serves, but is to be given nothing more: an operator wants it back.
     is_draining: bool = False
+    # Somebody stops it when the planner says that it may go; without that, emptying it saves nothing.
+    is_releasable: bool = True
+    # Which life of this name it is. 0: not known.
+    incarnation: int = 0
+    # The plan that it goes by. 0: not known.
+    plan_version: int = 0
     # Of one core.
     cpu_ratio: float = 0.0
     loop_lag_s: float = 0.0
@@ -135,6 +153,9 @@ class HubColumns:
     rack: Sequence[str]
     is_alive: Flags
     is_draining: Flags
+    is_releasable: Flags
+    incarnation: Indices
+    plan_version: Indices
     cpu_ratio: Floats
     loop_lag_s: Floats
     memory_bytes: Floats
@@ -171,17 +192,26 @@ class View:
     topics: TopicColumns
     hubs: HubColumns
     carried: Carried
+    # What rates and trends were taken over.
+    window_s: float = 10.0
 
     def __post_init__(self) -> None:
         """Raises ViewError unless everything said at the top of this module is true."""
-        if not np.isfinite(self.time_s):
-            raise ViewError(f"the time of a view is {self.time_s}")
+        if not (np.isfinite(self.time_s) and np.isfinite(self.window_s) and self.window_s > 0):
+            raise ViewError(f"a view of {self.window_s} s that ends at {self.time_s}")
         _check_columns(self.topics)
         _check_columns(self.hubs)
         _check_carried(self.carried, self.topics.count, self.hubs.count)
 
     @classmethod
-    def of(cls, time_s: float, topics: Iterable[TopicView] = (), hubs: Iterable[HubView] = ()) -> View:
+    def of(
+        cls,
+        time_s: float,
+        topics: Iterable[TopicView] = (),
+        hubs: Iterable[HubView] = (),
+        *,
+        window_s: float = 10.0,
+    ) -> View:
         """A view from rows. What hubs carry that are not in the view is left out. Raises ViewError."""
         topic_rows, hub_rows = list(topics), list(hubs)
         hub_index = {hub.name: index for index, hub in enumerate(hub_rows)}
@@ -200,7 +230,24 @@ class View:
                 hub=np.array([row[1] for row in carried], np.int64),
                 share=np.array([row[2] for row in carried], np.float64),
             ),
+            window_s,
         )
+
+    def with_store(self, alive: Iterable[HubView]) -> View:
+        """This view, corrected by what the store knows: who is alive, and as what.
+
+        `alive` holds the hubs that have their `alive` node, by their facts alone. A hub that has sent no records
+        yet is added as it is told, without load; one that is not told is dead.
+        """
+        told = {hub.name: hub for hub in alive}
+        rows = [
+            replace(hub, is_alive=False)
+            if (facts := told.pop(hub.name, None)) is None
+            else replace(hub, **{name: getattr(facts, name) for name in _FACTS})
+            for hub in self.hub_rows()
+        ]
+        hubs = HubColumns(**_columns_of(HubColumns, [*rows, *told.values()]))
+        return replace(self, hubs=hubs)
 
     @cached_property
     def hub_index(self) -> Mapping[str, int]:
@@ -232,6 +279,13 @@ class View:
         for topic, hub, share in zip(*columns, strict=True):
             carried_by[topic][self.hubs.names[hub]] = share
         return (TopicView(**_row(self.topics, index), carried_by=by) for index, by in enumerate(carried_by))
+
+
+def dtype_of(column: str) -> type[np.bool_ | np.int64 | np.float64]:
+    """Of a column that is not text."""
+    if column in FLAGS:
+        return np.bool_
+    return np.int64 if column in WHOLE else np.float64
 
 
 def column_names(kind: type[TopicColumns | HubColumns]) -> list[str]:
@@ -287,7 +341,7 @@ def _columns_of(
         if name in TEXT:
             made[name] = tuple(values)
         else:
-            made[name] = np.array(values, np.bool_ if name in FLAGS else np.float64)
+            made[name] = np.array(values, dtype_of(name))
     return made
 
 

@@ -6,7 +6,7 @@
 
 Always true: what `to_tables` writes `from_tables` reads back, and a table that is no part of a view raises ViewError.
 A column that is missing has its default, so that an older pipeline serves a newer planner; an unknown one is passed
-over. Numbers are float64, flags bool.
+over. Numbers are float64, versions int64, flags bool.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from equipoise.errors import ViewError
 from equipoise.plan.view import (
-    FLAGS,
     TEXT,
     Carried,
     HubColumns,
@@ -30,6 +29,7 @@ from equipoise.plan.view import (
     TopicView,
     View,
     column_names,
+    dtype_of,
 )
 
 __all__ = ["CARRIED_SCHEMA", "HUB_SCHEMA", "TOPIC_SCHEMA", "ViewTables", "from_tables", "to_tables"]
@@ -38,8 +38,8 @@ __all__ = ["CARRIED_SCHEMA", "HUB_SCHEMA", "TOPIC_SCHEMA", "ViewTables", "from_t
 def _schema(kind: type[TopicColumns | HubColumns], name: str, name_type: pa.DataType) -> pa.Schema:
     columns = [pa.field(name, name_type, nullable=False)]
     for column in column_names(kind)[1:]:
-        number = pa.bool_() if column in FLAGS else pa.float64()
-        columns.append(pa.field(column, pa.string() if column in TEXT else number))
+        kind_of = pa.string() if column in TEXT else pa.from_numpy_dtype(dtype_of(column))
+        columns.append(pa.field(column, kind_of))
     return pa.schema(columns)
 
 
@@ -76,7 +76,7 @@ def to_tables(view: View) -> ViewTables:
     )
 
 
-def from_tables(time_s: float, tables: ViewTables) -> View:
+def from_tables(time_s: float, tables: ViewTables, *, window_s: float = 10.0) -> View:
     """Raises ViewError. Rows of `carried` about topics or hubs that the view does not have are left out."""
     try:
         topics = TopicColumns(**_read(tables.topics, TopicColumns, TOPIC_SCHEMA, TopicView))
@@ -84,7 +84,7 @@ def from_tables(time_s: float, tables: ViewTables) -> View:
         carried = _read_carried(tables, topics.out_bytes_per_s)
     except (pa.ArrowException, KeyError, TypeError, ValueError) as problem:
         raise ViewError(f"not a view: {problem}") from problem
-    return View(time_s, topics, hubs, carried)
+    return View(time_s, topics, hubs, carried, window_s)
 
 
 def _write(columns: TopicColumns | HubColumns, schema: pa.Schema) -> pa.Table:
@@ -101,15 +101,12 @@ def _read(
     for column in column_names(kind)[1:]:
         default = defaults[column]
         if column not in table.column_names:
-            made[column] = _filled(default, table.num_rows)
+            filled = [default] * table.num_rows
+            made[column] = filled if column in TEXT else np.array(filled, dtype_of(column))
             continue
         values = table.column(column).cast(schema.field(column).type).fill_null(default)
         made[column] = values.to_pylist() if column in TEXT else np.array(values.to_numpy())
     return made
-
-
-def _filled(default: Any, count: int) -> Any:
-    return [default] * count if isinstance(default, str) else np.full(count, default)
 
 
 def _read_carried(tables: ViewTables, out_bytes_per_s: NDArray[np.float64]) -> Carried:

@@ -14,6 +14,7 @@ from xxhash import xxh3_128_digest
 
 from equipoise.errors import DamagedError, NoNodeError
 from equipoise.store.contract import Store
+from equipoise.store.offloading import HEAVY_BYTES, offload
 
 __all__ = ["BlobRef", "delete_blob", "read_blob", "write_blob"]
 
@@ -37,7 +38,7 @@ class BlobRef(msgspec.Struct, frozen=True, array_like=True):
 
 async def write_blob(store: Store, folder: str, name: str, data: bytes) -> BlobRef:
     """`name` is one that nobody has used. On failure some parts may be left, to which nothing refers."""
-    packed = zlib.compress(data, _LEVEL)
+    packed = await offload(len(data) > HEAVY_BYTES, zlib.compress, data, _LEVEL)
     parts = [packed[start : start + PART_BYTES_MAX] for start in range(0, len(packed), PART_BYTES_MAX)]
     await store.create(f"{folder}/{name}")
     for first in range(0, len(parts), _PARTS_AT_ONCE):
@@ -57,7 +58,8 @@ async def read_blob(store: Store, folder: str, ref: BlobRef) -> bytes:
         for number in range(ref.parts):
             part = (await store.get(_part(folder, ref.name, number))).data
             # Never more than announced: a few bytes of zlib can stand for gigabytes.
-            data += unpack.decompress(part, ref.size - len(data) + 1)
+            left = ref.size - len(data) + 1
+            data += await offload(len(part) > HEAVY_BYTES, unpack.decompress, part, left)
             if len(data) > ref.size:
                 break
     except NoNodeError as problem:

@@ -24,6 +24,7 @@ from equipoise.errors import (
 from equipoise.model import Plan, PlanChange, decode_change, decode_plan, encode_change, encode_plan
 from equipoise.store.blobs import BlobRef, delete_blob, read_blob, write_blob
 from equipoise.store.contract import Store
+from equipoise.store.offloading import HEAVY_BYTES, HEAVY_ENTRIES, offload
 from equipoise.store.tree import Tree, number_of, version_name
 
 __all__ = ["Committed", "PlanLog"]
@@ -81,8 +82,9 @@ class PlanLog:
 
     async def append(self, change: PlanChange, *, writer: str, at_s: float) -> int:
         """Commit; return the bytes it took. Raises PlanRaceError if the version is there already."""
-        data, token = encode_change(change), self._token()
-        packed: bytes | None = zlib.compress(data, 1)
+        token, is_heavy = self._token(), len(change.entries) > HEAVY_ENTRIES
+        data = await offload(is_heavy, encode_change, change)
+        packed: bytes | None = await offload(is_heavy, zlib.compress, data, 1)
         assert packed is not None
         taken, blob = len(packed), None
         if taken > INLINE_BYTES_MAX:
@@ -105,18 +107,24 @@ class PlanLog:
             return None
         try:
             record = _records.decode(node.data)
-            change = decode_change(await self._unpacked(path, record))
+            data = await self._unpacked(path, record)
+            change = await offload(len(data) > HEAVY_BYTES, decode_change, data)
         except (msgspec.DecodeError, UnicodeDecodeError, zlib.error, PlanError) as problem:
             raise DamagedError(path, str(problem)) from problem
         if change.version != version:
             raise DamagedError(path, f"it holds version {change.version}")
         return Committed(change, record.at_s, record.writer, len(node.data))
 
+    async def created_id(self, version: int) -> int | None:
+        """The creation id of the commit, among all creations in the store; None if it is not there."""
+        node = await self._store.find(self._tree.change(version))
+        return None if node is None else node.created_id
+
     async def _unpacked(self, path: str, record: _Record) -> bytes:
         if record.blob is not None:
             return await read_blob(self._store, self._tree.plan_blobs, record.blob)
-        unpack = zlib.decompressobj()
-        data = unpack.decompress(record.packed or b"", _INLINE_UNPACKED_BYTES_MAX)
+        unpack, packed = zlib.decompressobj(), record.packed or b""
+        data = await offload(len(packed) > HEAVY_BYTES, unpack.decompress, packed, _INLINE_UNPACKED_BYTES_MAX)
         if not unpack.eof:
             raise DamagedError(path, "the change is cut short or too long")
         return data
@@ -132,10 +140,11 @@ class PlanLog:
 
     async def write_snapshot(self, plan: Plan) -> None:
         name = f"{version_name(plan.version)}-snapshot-{self._token()}"
-        blob = await write_blob(self._store, self._tree.plan_blobs, name, encode_plan(plan))
+        data = await offload(len(plan.entries) > HEAVY_ENTRIES, encode_plan, plan)
+        blob = await write_blob(self._store, self._tree.plan_blobs, name, data)
         try:
-            data = msgspec.msgpack.encode(_Snapshot(plan.version, blob))
-            await self._store.create(self._tree.snapshot(plan.version), data)
+            node = msgspec.msgpack.encode(_Snapshot(plan.version, blob))
+            await self._store.create(self._tree.snapshot(plan.version), node)
         except NodeExistsError:
             await delete_blob(self._store, self._tree.plan_blobs, name)
 
@@ -147,7 +156,8 @@ class PlanLog:
             return None
         try:
             stored = _snapshots.decode(node.data)
-            plan = decode_plan(await read_blob(self._store, self._tree.plan_blobs, stored.blob))
+            data = await read_blob(self._store, self._tree.plan_blobs, stored.blob)
+            plan = await offload(len(data) > HEAVY_BYTES, decode_plan, data)
         except (msgspec.DecodeError, UnicodeDecodeError, PlanError) as problem:
             raise DamagedError(path, str(problem)) from problem
         if plan.version != version:

@@ -22,6 +22,7 @@ from msgspec import Meta
 from equipoise.errors import DamagedError, PlanError, PlanRaceError, StoreError, StoreUnavailableError
 from equipoise.model import Plan, PlanChange, apply
 from equipoise.store.contract import Store
+from equipoise.store.offloading import HEAVY_ENTRIES, offload
 from equipoise.store.plan_log import Committed, PlanLog
 from equipoise.store.tree import Tree
 
@@ -114,11 +115,12 @@ class PlanStore:
             await self.load()
         if self._plan.version >= change.version:
             raise PlanRaceError(change.version)
-        plan = apply(self._plan, change)
-        if self._plan.version == 0:
+        base = self._plan
+        plan = await offload(_is_heavy(base, change), apply, base, change)
+        if base.version == 0:
             await self._log.prepare()
         taken = await self._log.append(change, writer=self._writer, at_s=self._clock())
-        self._plan = plan
+        self._plan = max(self._plan, plan, key=lambda known: known.version)
         self._bytes_since_snapshot += taken
         try:
             await self._log.raise_head(plan.version)
@@ -152,6 +154,13 @@ class PlanStore:
                 found.append(committed)
         return found
 
+    async def created_id(self, version: int) -> int | None:
+        """When a version was committed, among all creations in the store; None if it is not known any more.
+
+        Always known of the latest version.
+        """
+        return await self._log.created_id(version)
+
     # Reading.
 
     async def _load_once(self) -> tuple[Plan, bool]:
@@ -159,7 +168,7 @@ class PlanStore:
         plan = await self._latest_snapshot()
         self._snapshot_version, self._bytes_since_snapshot = plan.version, 0
         while (committed := await self._log.read(plan.version + 1)) is not None:
-            plan = self._applied(plan, committed.change)
+            plan = await self._applied(plan, committed.change)
             self._bytes_since_snapshot += committed.stored_bytes
         versions = await self._log.versions()
         is_latest = not versions or versions[-1] <= plan.version
@@ -184,7 +193,7 @@ class PlanStore:
                 while True:
                     committed = await self._log.read(plan.version + 1)
                     if committed is not None:
-                        return self._applied(plan, committed.change)
+                        return await self._applied(plan, committed.change)
                     if await self._log.head() > plan.version:
                         # Trimmed while we were away: go on from a snapshot.
                         latest = await self.load()
@@ -194,9 +203,9 @@ class PlanStore:
         except StoreUnavailableError:
             return None
 
-    def _applied(self, plan: Plan, change: PlanChange) -> Plan:
+    async def _applied(self, plan: Plan, change: PlanChange) -> Plan:
         try:
-            return apply(plan, change)
+            return await offload(_is_heavy(plan, change), apply, plan, change)
         except PlanError as problem:
             raise DamagedError(self._tree.change(change.version), str(problem)) from problem
 
@@ -216,3 +225,8 @@ class PlanStore:
             # The second latest snapshot and the log after it are what saves us if the latest is damaged.
             floor = min(kept[0], plan.version - settings.history_versions_max)
             await self._log.trim(log_floor=floor, snapshot_floor=kept[0])
+
+
+def _is_heavy(plan: Plan, change: PlanChange) -> bool:
+    """Whether applying it takes long: members are checked against every entry there is."""
+    return len(change.entries) > HEAVY_ENTRIES or (bool(change.members) and len(plan.entries) > HEAVY_ENTRIES)

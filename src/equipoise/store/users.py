@@ -23,6 +23,7 @@ from equipoise.errors import (
 from equipoise.model import PlanChange, Reason, Why
 from equipoise.store.blobs import BlobRef, delete_blob, read_blob, write_blob
 from equipoise.store.contract import Node, Store
+from equipoise.store.offloading import HEAVY_BYTES, offload
 from equipoise.store.plans import PlanStore
 from equipoise.store.tree import Tree, version_name
 
@@ -110,7 +111,7 @@ class UsersStore:
         try:
             blob = _references.decode(node.data)
             text = (await read_blob(self._store, self._tree.users_blobs, blob)).decode()
-            return parse_users(text)
+            return await offload(len(text) > HEAVY_BYTES, parse_users, text)
         except (msgspec.DecodeError, UnicodeDecodeError, SettingsError) as problem:
             raise DamagedError(self._tree.users, str(problem)) from problem
 

@@ -1,0 +1,80 @@
+"""What a policy remembers from one round to the next, as a value.
+
+The same view, plan, specs, time and memory always give the same decision; so a decision can be replayed from what was
+stored of its round, and a standby that has the last memory goes on where the leader stopped. A planner that starts with
+an empty memory is careful, not wrong: it counts its hits anew.
+
+Memories are never changed in place, and their tables only hold what is recent or still true.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from equipoise.errors import ViewError
+from equipoise.plan.arbiter import Arbiter
+from equipoise.plan.profile import HubProfile
+
+__all__ = ["Memory", "decode_memory", "encode_memory"]
+
+LONG_AGO_S = -1e18
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All state of the planner. Times are on the clock of `now`."""
+
+    # The last view that was decided on; the same one again is no new evidence.
+    view_s: float = LONG_AGO_S
+    # The last plan that was made for load: T_wait counts from here.
+    plan_s: float = LONG_AGO_S
+    # The last change of members or weights: until it has settled, views show topics where they were.
+    members_s: float = LONG_AGO_S
+    # Sharing out after a join ends then.
+    spread_until_s: float = LONG_AGO_S
+
+    # Views in a row that showed a hub overloaded.
+    hits: dict[str, int] = {}
+    # Views in a row that wanted more homes for a topic (positive) or fewer (negative).
+    replica_hits: dict[bytes, int] = {}
+    # When a topic's entry was last changed for load, and when its replication was.
+    moved_s: dict[bytes, float] = {}
+    replicated_s: dict[bytes, float] = {}
+    # Since when a topic that has an entry has not been in a view.
+    absent_s: dict[bytes, float] = {}
+
+    # Hubs: the life that was last planned for, since when one is dead, since when one is a member.
+    incarnations: dict[str, int] = {}
+    dead_s: dict[str, float] = {}
+    joined_s: dict[str, float] = {}
+    profiles: dict[str, HubProfile] = {}
+
+    # What missing capacity has cost since it is missing, and what a server too many has.
+    overload_debt: float = 0.0
+    idle_debt: float = 0.0
+    # Servers asked for in all, and when; 0: as many as there are.
+    servers_wanted: int = 0
+    asked_s: float = LONG_AGO_S
+    # The hub being emptied, the weight it had, and since when its share is nothing; and the hubs that are out of the
+    # plan by the planner's own doing.
+    releasing: str = ""
+    releasing_weight: int = 0
+    emptied_s: float = LONG_AGO_S
+    released: dict[str, int] = {}
+
+    arbiter: Arbiter = Arbiter()
+
+
+_decoder = msgspec.msgpack.Decoder(Memory)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_memory(memory: Memory) -> bytes:
+    return _encoder.encode(memory)
+
+
+def decode_memory(data: bytes) -> Memory:
+    """Raises ViewError if the bytes are no memory: start with an empty one."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise ViewError(f"not a planner's memory: {problem}") from problem
