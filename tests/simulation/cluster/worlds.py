@@ -71,6 +71,8 @@ class Trouble:
     settings: ClusterSettings = SETTINGS
     limits: Limits = LIMITS
     is_gap_allowed: bool = False
+    # Whether smart clients go where topics live.
+    is_routing: bool = False
 
 
 class HubNode:
@@ -208,7 +210,7 @@ class World:
     def _seat(self, client: Client, stage: Stage) -> Driven:
         host = self.sim.host(client.name)
         at = client.place or self.draw(sorted(self.nodes))
-        place = Place(at, PORT, hurried(), host.random)
+        place = Place(at, PORT, hurried(routing=self.trouble.is_routing), host.random)
         made = cast_client(client, place, stage, self.history)
         host.spawn(made.run(), name=client.name)
         return made
