@@ -20,7 +20,9 @@ ROOT = SRC / "equipoise"
 # From the top down. A folder that is not here has to be given its place.
 LAYERS: list[frozenset[str]] = [
     frozenset({"cli", "web"}),
-    frozenset({"simulation", "bench", "pipeline", "experiments", "demo"}),
+    # Puts hubs, pipeline and policies together in one simulation.
+    frozenset({"experiments"}),
+    frozenset({"simulation", "bench", "pipeline", "demo"}),
     frozenset({"workload"}),
     frozenset({"hub", "client", "control", "ledger"}),
     frozenset({"store", "disk"}),
@@ -52,7 +54,7 @@ WORLD = frozenset(
 )
 CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 # The hub's shell: the only files of it that meet the loop.
-HUB_SHELL = frozenset({"server.py", "logins.py", "dialer.py"})
+HUB_SHELL = frozenset({"server.py", "logins.py", "dialer.py", "membership.py", "running.py", "load.py"})
 ENTRY_POINTS = frozenset({"equipoise.cli.main"})
 
 LINES_MAX = 400

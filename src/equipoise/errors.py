@@ -13,12 +13,14 @@
     ├── PeerError              the other side misbehaved or refused
     │   ├── ProtocolError      bytes that are not the protocol
     │   ├── ViewError          a view that contradicts itself, or a table that is no view
+    │   ├── CoordinateError    a place or a round trip that cannot be
     │   └── RefusedError       the hub answered with an error
     │       └── DeniedError    … because the user may not do this
     └── WorldError             the network, the clock or the disk failed
         ├── DisconnectedError  no connection could be had in time
         ├── UncertainError     the connection went before the receipt came
         ├── BackloggedError    a bounded queue is full
+        ├── ProvisionError     a server could not be started or stopped
         ├── DiskFullError      no room is left on the disk
         ├── DiskFailedError    the disk refused to read, write or sync
         ├── PipelineError      Spark could not be started, or has ended by itself
@@ -93,6 +95,10 @@ class ProtocolError(PeerError):
 
 class ViewError(PeerError):
     """What was sent as a view is none: plan with the last good one, or not at all."""
+
+
+class CoordinateError(PeerError):
+    """A network coordinate or a round trip that cannot be; it was left out of account."""
 
 
 class RefusedError(PeerError):
@@ -195,6 +201,10 @@ class BadVersionError(NodeError):
     """Somebody else has changed the node since the version that was expected: read it again."""
 
     _text = "the node {} has changed: read it again"
+
+
+class ProvisionError(WorldError):
+    """A server could not be started or stopped; it will be tried again."""
 
 
 class PlanRaceError(StoreError):

@@ -9,7 +9,7 @@ import gc
 import logging
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import uvloop
@@ -19,6 +19,8 @@ from equipoise.cli.failures import exit_on_failure
 from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings, load_settings
 from equipoise.hub.descriptors import ensure_descriptors
+from equipoise.hub.membership.running import member
+from equipoise.hub.membership.settings import Join
 from equipoise.hub.settings import MIB
 
 log = logging.getLogger("equipoise.hub")
@@ -26,6 +28,31 @@ log = logging.getLogger("equipoise.hub")
 # glibc's names for what mallopt sets.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        envvar="EQUIPOISE_STORE",
+        help="Be one hub among others, who meet here: zk://host:port,host:port/root.",
+    ),
+]
+Region = Annotated[
+    str | None, typer.Option(help="Which system of hubs in that store; `default` if not given.")
+]
+Advertise = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Where others reach this hub, if not where it listens."),
+]
+Weight = Annotated[
+    float | None, typer.Option(help="Its share of topics, in multiples of an ordinary hub. [1]")
+]
+Joining = Annotated[
+    Join | None,
+    typer.Option(help="auto: enter the plan where no controller does (as usual); wait: be entered."),
+]
+ClusterUser = Annotated[
+    str | None, typer.Option(help="Who this hub is at the others, where there are users.")
+]
 
 
 def command(
@@ -45,6 +72,15 @@ def command(
     tls_client_ca: Annotated[
         str | None, typer.Option(help="Authority of client certificates that are accepted (PEM).")
     ] = None,
+    store: Store = None,
+    region: Region = None,
+    advertise: Advertise = None,
+    site: Annotated[str | None, typer.Option(help="Where it stands.")] = None,
+    rack: Annotated[str | None, typer.Option(help="What it shares power or a switch with.")] = None,
+    weight: Weight = None,
+    join: Joining = None,
+    cluster_user: ClusterUser = None,
+    cluster_password_file: Annotated[str | None, typer.Option(help="File with that user's password.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     """Run a hub: pub/sub for every Redis client.
@@ -56,6 +92,17 @@ def command(
         level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     tls = {"port": tls_port, "certificate": tls_certificate, "key": tls_key, "client_ca": tls_client_ca}
+    membership = {
+        "store": store,
+        "region": region,
+        "advertise": advertise,
+        "site": site,
+        "rack": rack,
+        "weight": weight,
+        "join": join,
+        "cluster_user": cluster_user,
+        "cluster_password_file": cluster_password_file,
+    }
     with exit_on_failure():
         settings = load_settings(
             config,
@@ -64,9 +111,14 @@ def command(
             host=host,
             users=users,
             insecure=insecure,
-            tls={key: value for key, value in tls.items() if value is not None} or None,
+            tls=_given(tls),
+            membership=_given(membership),
         )
         uvloop.run(serve(settings))
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any] | None:
+    return {key: value for key, value in options.items() if value is not None} or None
 
 
 async def serve(settings: HubSettings) -> None:
@@ -76,14 +128,46 @@ async def serve(settings: HubSettings) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    hub = Hub(settings, read_users(settings))
     settle_descriptors(settings.limits.connections_max)
+    work = asyncio.create_task(
+        serve_among_others(settings) if settings.membership.store else serve_alone(settings)
+    )
+    stopping = asyncio.create_task(stopped.wait())
+    await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
+    for task in (work, stopping):
+        task.cancel()
+    await asyncio.gather(work, stopping, return_exceptions=True)
+    if not work.cancelled():
+        work.result()
+
+
+async def serve_alone(settings: HubSettings) -> None:
+    """One hub that is a system of its own, until cancelled."""
+    hub = Hub(settings, read_users(settings))
     await hub.start()
-    loop.add_signal_handler(signal.SIGHUP, reload_users, hub)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_users, hub)
+    try:
+        say_ready(hub)
+        await asyncio.Event().wait()
+    finally:
+        await hub.stop()
+
+
+async def serve_among_others(settings: HubSettings) -> None:
+    """One hub among others, until cancelled."""
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGHUP, log.warning, "users are in the store: change them with `equipoise users --store`"
+    )
+    async with member(settings, read_users(settings)) as running:
+        await running.wait_ready()
+        say_ready(running.hub)
+        await running.wait_over()
+
+
+def say_ready(hub: Hub) -> None:
+    settings = hub.settings
     tls = f" and with TLS on {settings.host}:{hub.tls_port}" if hub.tls_port is not None else ""
     print(f"equipoise hub {settings.name} ready on {settings.host}:{hub.port}{tls}", flush=True)
-    await stopped.wait()
-    await hub.stop()
 
 
 def settle_descriptors(connections_max: int) -> None:

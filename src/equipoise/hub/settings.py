@@ -15,6 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.errors import SettingsError
+from equipoise.hub.membership.settings import MembershipSettings
+from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.resp import RequestLimits
 
 KIB = 1024
@@ -312,6 +314,8 @@ class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     limits: Limits = Limits()
     tls: Tls = Tls()
     cluster: ClusterSettings = ClusterSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    membership: MembershipSettings = MembershipSettings()
 
 
 def load_settings(path: Path | None, **overrides: Any) -> HubSettings:

@@ -7,14 +7,14 @@ its own, so that every skew there can be happens. What the clients saw is judged
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from equipoise.hub import Hub, HubSettings, Limits
-from equipoise.hub.cluster import HubFacts, View
+from equipoise.hub.cluster import HubFacts, Routing
 from equipoise.hub.settings import ClusterSettings
-from equipoise.model import Entry, Member, Plan
+from equipoise.model import Entry, Member, Mode, Plan
 from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
 from equipoise.simulation import Simulation
 from equipoise.simulation.checkers import CHECKERS, Violation
@@ -22,7 +22,7 @@ from equipoise.simulation.host import Host
 from equipoise.simulation.link import LinkSpec
 from equipoise.simulation.topology import Lan
 from equipoise.workload import Driven, History, Place, Stage, cast_client, hurried
-from equipoise.workload.history import Marker, Missed, Outcome
+from equipoise.workload.history import Marker, Missed, Outcome, Received, Sent
 
 PORT = 6399
 TOPICS = ("a", "b", "c")
@@ -57,6 +57,9 @@ class Trouble:
     moves: tuple[int, int] = (0, 0)
     # Members' weights change: many topics move at once.
     reweighs: tuple[int, int] = (0, 0)
+    # A topic gets one of the modes, with homes that are drawn; now and then it has one home again.
+    replications: tuple[int, int] = (0, 0)
+    modes: tuple[Mode, ...] = (Mode.ALL_PUBLISHERS,)
     link_resets: tuple[int, int] = (0, 0)
     link_cuts: tuple[int, int] = (0, 0)
     client_resets: tuple[int, int] = (0, 0)
@@ -113,14 +116,14 @@ class HubNode:
         facts = HubFacts(self.hub.core.incarnation, self.name, PORT, directory.plan.version)
         directory.register(self.name, facts)
 
-    def hear(self, view: View) -> None:
-        """Apply a view on the hub's own host, when it runs."""
+    def hear(self, routing: Routing) -> None:
+        """Apply it on the hub's own host, when it runs."""
         if self.host.is_up:
-            self.host.spawn(self._apply(view), name="view")
+            self.host.spawn(self._apply(routing), name="routing")
 
-    async def _apply(self, view: View) -> None:
+    async def _apply(self, routing: Routing) -> None:
         if self.hub is not None and self.hub.core.cluster is not None:
-            self.hub.core.cluster.apply(view)
+            self.hub.core.cluster.apply(routing)
 
     def crash(self, *, silent: bool) -> None:
         self.hub = None
@@ -137,8 +140,13 @@ class Directory:
         self._heard_at: dict[str, float] = {}
 
     def register(self, name: str, facts: HubFacts) -> None:
+        """A hub is alive. Sooner or later somebody sees to it that a plan gives it something."""
         self.alive[name] = facts
-        self.tell()
+        is_member = any(member.hub == name for member in self.plan.members)
+        if is_member and (self._world.is_healed or self._world.random.random() < 0.3):
+            self.commit(self.plan)
+        else:
+            self.tell()
 
     def expire(self, name: str) -> None:
         self.alive.pop(name, None)
@@ -149,13 +157,13 @@ class Directory:
         self.tell()
 
     def tell(self) -> None:
-        view = View(self.plan, dict(self.alive))
+        routing = Routing(self.plan, dict(self.alive))
         world = self._world
         loop, now = world.sim.loop, world.sim.now
         for node in world.nodes.values():
             at = max(now + world.random.random() * world.trouble.lag_s, self._heard_at.get(node.name, 0.0))
             self._heard_at[node.name] = at + 1e-6
-            loop.call_at(at, node.hear, view)
+            loop.call_at(at, node.hear, routing)
 
     @property
     def settled_at(self) -> float:
@@ -188,8 +196,10 @@ class World:
         self.nodes = {name: HubNode(self, name) for name in hubs}
         self.clients = clients
         self.fired: dict[str, int] = {}
-        # When messages may be lost without a word: (from, until).
+        # When messages may be lost without a word: (from, until); and those that were on their way when a hub died.
         self.excused: list[tuple[float, float]] = []
+        self.under_way: list[Sent] = []
+        self.is_healed = False
         self._tasks: list[asyncio.Task[None]] = []
         self._spare = 0
 
@@ -219,6 +229,10 @@ class World:
         host.spawn(made.run(), name=client.name)
         return made
 
+    def keep(self, story: Coroutine[object, object, None]) -> None:
+        """Let a story of its own be played beside the rest, until everything is healed."""
+        self._tasks.append(self.sim.loop.create_task(story))
+
     async def until(self, is_so: Callable[[], bool], patience_s: float) -> None:
         for _ in range(int(patience_s / 0.05)):
             if is_so():
@@ -235,6 +249,7 @@ class World:
         for what, times in (
             (self._move, trouble.moves),
             (self._reweigh, trouble.reweighs),
+            (self._replicate, trouble.replications),
             (self._reset_link, trouble.link_resets),
             (self._cut_link, trouble.link_cuts),
             (self._reset_client, trouble.client_resets),
@@ -259,8 +274,11 @@ class World:
             await outcome
 
     def move(self, topic: str, hub: str) -> None:
+        self.replicate(topic, (hub,), Mode.SINGLE)
+
+    def replicate(self, topic: str, homes: tuple[str, ...], mode: Mode) -> None:
         plan = self.directory.plan
-        entries = {**plan.entries, topic.encode(): Entry(topic.encode(), (hub,))}
+        entries = {**plan.entries, topic.encode(): Entry(topic.encode(), homes, mode)}
         self.directory.commit(replace(plan, entries=entries))
 
     def _members(self) -> list[str]:
@@ -268,6 +286,16 @@ class World:
 
     def _move(self) -> None:
         self.move(self.draw(list(TOPICS)), self.draw(self._members()))
+
+    def _replicate(self) -> None:
+        topic, members = self.draw(list(TOPICS)), self._members()
+        homes = []
+        for _ in range(1 + int(self.random.random() * len(members))):
+            homes.append(self.draw(members))
+            members.remove(homes[-1])
+        modes = self.trouble.modes
+        mode = modes[int(self.random.random() * len(modes))] if len(homes) > 1 else Mode.SINGLE
+        self.replicate(topic, tuple(homes), mode)
 
     def _reweigh(self) -> None:
         plan = self.directory.plan
@@ -343,8 +371,17 @@ class World:
             node.start()
 
     def excuse(self) -> None:
-        """A hub dies now: until everybody has heard of it, and is back, messages in it may be lost without a word."""
-        self.excused.append((self.sim.now - 2.0, self.sim.now + 2.5 + self.trouble.lag_s))
+        """A hub dies now: what is on its way may be in it, and so may what comes until everybody is back."""
+        self.excused.append((self.sim.now, self.sim.now + 2.5 + self.trouble.lag_s))
+        received = [
+            (track, {event[1:] for event in track.events if type(event) is Received})
+            for track in self.history.tracks
+        ]
+        for (publisher, topic), messages in self.history.sent.items():
+            for sequence, message in enumerate(messages):
+                facts = (topic, publisher, sequence)
+                if any(track.wants(topic) and facts not in seen for track, seen in received):
+                    self.under_way.append(message)
 
     async def _join(self) -> None:
         self._spare += 1
@@ -356,6 +393,7 @@ class World:
         self.directory.commit(replace(plan, members=(*plan.members, Member(name)), entries={}))
 
     def _heal(self, driven: list[Driven]) -> None:
+        self.is_healed = True
         for task in self._tasks:
             task.cancel()
         names = [*self.nodes, *(client.name for client in driven)]
@@ -394,12 +432,15 @@ class World:
 
     def forgive(self) -> None:
         """What was in a hub that died may be lost: the promise leaves it out."""
-        for sent in self.history.sent.values():
-            for message in sent:
-                if message.outcome is Outcome.ACKNOWLEDGED and any(
-                    since <= message.began_at <= until for since, until in self.excused
-                ):
-                    message.outcome = Outcome.UNCERTAIN
+        late = [
+            message
+            for sent in self.history.sent.values()
+            for message in sent
+            if any(since <= message.began_at <= until for since, until in self.excused)
+        ]
+        for message in (*late, *self.under_way):
+            if message.outcome is Outcome.ACKNOWLEDGED:
+                message.outcome = Outcome.UNCERTAIN
 
     def counters(self) -> dict[str, int]:
         sums: dict[str, int] = {}

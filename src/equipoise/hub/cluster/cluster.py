@@ -24,7 +24,7 @@ from equipoise.hub.cluster.links import InLink, LinkId, OutLink
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
 from equipoise.hub.cluster.receipts import Receipts
-from equipoise.hub.cluster.router import HubFacts, Router, View
+from equipoise.hub.cluster.router import HubFacts, Life, Router, Routing, Stamp
 from equipoise.hub.cluster.streams import Held, State, Stream
 from equipoise.hub.cluster.telling import Telling
 from equipoise.hub.cluster.waiting import Wait
@@ -42,7 +42,7 @@ __all__ = ["Cluster", "Dials"]
 
 log = logging.getLogger("equipoise.hub")
 
-# Topics asked about anew in one go after a change of view: some 5 ms.
+# Topics asked about anew in one go after a change of routing: some 5 ms.
 EVALUATE_SLICE = 2_000
 NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.held_bytes_max)"
 
@@ -81,33 +81,55 @@ class Cluster:
         self.telling = Telling(self, core.settings.cluster)
         self._settings = settings
         self._dials = dials
-        # The version of which each peer has said DONE, in its present life.
-        self.done: dict[str, int] = {}
-        # The latest version of which this hub has said it.
-        self._own_done = -1
-        # Whether this life of the hub is known to the others.
+        # What each peer has said DONE of, in its present life.
+        self.done: dict[str, Stamp] = {}
+        # What this hub has said it of.
+        self._own_done: Stamp | None = None
+        # Whether this life of the hub is known to the others, and whether it is over.
         self._was_seen = False
+        self._is_over = False
         self._evaluating: Iterator[Topic] | None = None
         # What clients wait to be subscribed to; a client that waits sends nothing more.
         self._claims: dict[Session, tuple[Kind, Sequence[bytes]]] = {}
         self._tidy_timer: Timer = core.shell.call_later(settings.unwanted_s, self._tidy)
         self._hearing = Hearing(self)
 
-    # --- the view
+    # --- routing
 
-    def apply(self, view: View) -> None:
+    def apply(self, routing: Routing) -> None:
         """Take what is known of the plan and of the hubs that are alive.
 
         A hub that was among them and is no longer has been given up by the others, or soon will be.
         """
-        own = view.hubs.get(self.name)
+        if self._is_over:
+            return
+        own = routing.hubs.get(self.name)
         is_seen = own is not None and own.incarnation == self.core.incarnation
         if self._was_seen and not is_seen:
-            self._dials.buried()
+            self.be_buried()
             return
         self._was_seen = is_seen
-        self.router.apply(view)
+        self._follow(self.router.apply(routing))
+
+    def hear_of_death(self, life: Life) -> None:
+        """A peer has seen a life end. It speaks knowing that, so we have to listen knowing it."""
+        if life == (self.name, self.core.incarnation):
+            self.be_buried()
+        elif self.router.bury(life):
+            self._follow([life])
+
+    def be_buried(self) -> None:
+        """The others take this life of the hub for over."""
+        if not self._is_over:
+            self._is_over = True
+            self._dials.buried()
+
+    def _follow(self, ended: list[Life]) -> None:
+        """The routing has changed: bury whose lives have ended, have links to everybody else, ask about all topics."""
         peers = self.router.peers
+        for hub, incarnation in ended:
+            for name in peers:
+                self.tell(name, Verb.DEAD, hub.encode(), incarnation)
         for name, link in list(self.out.items()):
             facts = peers.get(name)
             if facts is None or facts.incarnation != link.incarnation:
@@ -118,16 +140,19 @@ class Cluster:
                 self.out[name] = link
                 self._introduce(link)
                 self._dials.dial(link, facts)
+        for entry in self.router.replicated:
+            if self.router.is_follower(entry.topic):
+                self.core.make_topic(entry.topic)
         self._evaluate_all()
 
     @property
     def is_barrier_passed(self) -> bool:
-        """Whether this hub and all others have said which streams leave them under the present plan."""
-        version = self.router.version
+        """Whether this hub and all others have said which streams leave them under the present routing."""
+        stamp = self.router.stamp
         return (
-            self._own_done == version
-            and version > 0
-            and all(self.done.get(peer) == version for peer in self.router.peers)
+            self._own_done == stamp
+            and self.router.version > 0
+            and all(self.done.get(peer) == stamp for peer in self.router.peers)
         )
 
     @property
@@ -142,14 +167,13 @@ class Cluster:
             self._evaluate_some()
 
     def _evaluate_some(self) -> None:
-        """Ask about some topics; a topic that is not reached yet goes on as under an older view."""
+        """Ask about some topics; a topic that is not reached yet goes on as under the one before."""
         assert self._evaluating is not None, "scheduled only while there are topics left"
         part = list(islice(self._evaluating, EVALUATE_SLICE))
         topics = self.core.index.topics
         for topic in part:
             if topics.get(topic.name) is topic:
                 self.handover.evaluate(topic)
-                self.telling.look(topic)
         if len(part) == EVALUATE_SLICE:
             self.core.shell.call_later(0, self._evaluate_some)
             return
@@ -159,13 +183,18 @@ class Cluster:
 
     def check_done(self) -> None:
         """Say DONE once every topic was asked about, and none is on its way here that is to go on elsewhere."""
-        version = self.router.version
-        if self._own_done == version or self._evaluating is not None or self.handover.has_guests:
+        stamp = self.router.stamp
+        if self._own_done == stamp or self._evaluating is not None or self.handover.has_guests:
             return
-        self._own_done = version
-        for name in self.out:
-            self.tell(name, Verb.DONE, version)
+        self._own_done = stamp
+        for link in self.out.values():
+            self._say_done(link)
         self.check_barrier()
+
+    def _say_done(self, link: OutLink) -> None:
+        """With the latest epoch known here: whoever opens a topic after this barrier gives it a later one."""
+        assert self._own_done is not None, "it has been decided"
+        link.write(encode(Verb.DONE, *self._own_done, self.core.last_epoch))
 
     def check_barrier(self) -> None:
         if self.is_introduced:
@@ -177,12 +206,12 @@ class Cluster:
         reader = RequestReader(self.core.link_limits)
         fresh = fresh_messages(link.end_for_good(), reader)
         self._dials.hang_up(link)
-        self.done.pop(name, None)
         self._forget_told(name, link, fresh)
 
     def _forget_told(self, name: str, link: OutLink, fresh: dict[bytes, list[Sequence[bytes]]]) -> None:
         """What a hub has told us, or we were to be told, counts no more."""
         self.incoming.pop(name, None)
+        self.done.pop(name, None)
         self.patterns.peer_gone(name, link)
         self.receipts.peer_gone(name)
         for topic in list(self.core.index.topics.values()):
@@ -207,6 +236,8 @@ class Cluster:
 
     def _introduce(self, link: OutLink) -> None:
         """The first frames of a link: all that the peer must know of us."""
+        for hub, incarnation in self.router.dead:
+            link.write(encode(Verb.DEAD, hub.encode(), incarnation))
         self.patterns.introduce(link)
         self.receipts.introduce(link.hub)
         for topic in self.core.index.topics.values():
@@ -214,12 +245,14 @@ class Cluster:
             if stream is None:
                 continue
             if link.hub in (stream.source, stream.joining):
-                is_fresh = stream.source in (None, link.hub) and not self.hears_by_pattern(topic)
-                link.write(encode(Verb.ATTACH, topic.name, int(is_fresh)))
+                link.write(encode(Verb.ATTACH, topic.name))
+            for hub, epoch in stream.flushes:
+                if hub == link.hub:
+                    link.write(encode(Verb.FLUSH, topic.name, epoch))
             if stream.state is State.CLOSING and stream.peer == link.hub:
                 link.write(encode(Verb.PREPARE, topic.name, stream.asked_version))
-        if self._own_done >= 0:
-            link.write(encode(Verb.DONE, self._own_done))
+        if self._own_done is not None:
+            self._say_done(link)
 
     def _overflowed(self, link: OutLink) -> None:
         """More waits for the peer than may be kept: all of it is void, and the link begins anew."""
@@ -274,9 +307,7 @@ class Cluster:
         stream = topic.stream
         if stream is None:
             return integer(self.core.publish(topic, payloads))
-        self.receipts.take(stream, len(payloads))
         if not self.ingress.submit(stream, Held(None, 0, 0, payloads)):
-            self.receipts.take(stream, -len(payloads))
             return error(NO_ROOM)
         return integer(self.core.audience_of(topic).receivers)
 
@@ -307,12 +338,11 @@ class Cluster:
                 if not isinstance(topic, str) and topic.stream is not None and not topic.stream.is_ready:
                     topic.stream.waiters.append(wait.add())
                     self.merging.follow(topic.stream)
-        is_over = wait.is_over_at_once()
-        if is_over:
+        if wait.is_over_at_once():
             self._claims.pop(session, None)
-        else:
-            self._claims[session] = (kind, names)
-        return is_over
+            return True
+        self._claims[session] = (kind, names)
+        return False
 
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None:
         """Tell smart clients that the stream goes on in another epoch."""
@@ -330,22 +360,18 @@ class Cluster:
             links.update(pattern.relays)
         return list(links)
 
-    def hears_by_pattern(self, topic: Topic) -> bool:
-        """Whether a client here has a pattern that matches the topic."""
-        return next(self.core.index.patterns.matching(topic.name), None) is not None
-
     def answer_waiting(self, stream: Stream) -> None:
         """The stream stands here: tell everybody who waits for that."""
-        topic = stream.topic
-        for link, is_fresh in list(stream.relays_waiting.items()):
-            if stream.may_feed(link.hub, is_fresh=is_fresh):
-                del stream.relays_waiting[link]
-                self.take_in(topic, link)
+        if stream.state.is_home:
+            for link in stream.relays_waiting:
+                self.take_in(stream.topic, link)
+            stream.relays_waiting.clear()
         waiters, stream.waiters = stream.waiters, []
         for proceed in waiters:
             proceed()
 
     def close(self) -> None:
+        self._is_over = True
         self._tidy_timer.cancel()
         self.telling.close()
         for link in list(self.out.values()):
@@ -370,6 +396,5 @@ class Cluster:
                 continue
             if not stream.is_wanted:
                 self.merging.unfollow(stream)
-        self.telling.tidy()
         self.patterns.tidy({name for kind, names in claims if kind.is_pattern for name in names})
         self._tidy_timer = self.core.shell.call_later(self._settings.unwanted_s, self._tidy)

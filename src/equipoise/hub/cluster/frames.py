@@ -46,8 +46,8 @@ class Verb(Enum):
     # So many more of the messages you sent me for the topic have their positions, the last (epoch, n); epoch 0: they
     # never will.
     NUMBERED = (b"EQ.L.NUMBERED", ("name", "number", "number", "number"), False)
-    # Send me the topic's stream once it lives with you; if 1, as soon as you have it, from wherever.
-    ATTACH = (b"EQ.L.ATTACH", ("name", "number"), False)
+    # Send me the topic's stream once it lives with you.
+    ATTACH = (b"EQ.L.ATTACH", ("name",), False)
     DETACH = (b"EQ.L.DETACH", ("name",), False)
     # You get the stream from the position after (epoch, n).
     ATTACHED = (b"EQ.L.ATTACHED", ("name", "number", "number"), False)
@@ -57,8 +57,11 @@ class Verb(Enum):
     PATTERN = (b"EQ.L.PATTERN", ("name",), False)
     NOPATTERN = (b"EQ.L.NOPATTERN", ("name",), False)
     PATTERNED = (b"EQ.L.PATTERNED", ("name",), False)
-    # I have said what I have to say about plan version so-and-so.
-    DONE = (b"EQ.L.DONE", ("number",), False)
+    # I have said what I have to say about the plan of this version under those who serve by it (a digest); the last
+    # number is the latest epoch that I know of.
+    DONE = (b"EQ.L.DONE", ("number", "number", "number"), False)
+    # This life of that hub is over: whatever I say from now on, I say knowing it.
+    DEAD = (b"EQ.L.DEAD", ("name", "number"), False)
     # Under this version of the plan the topic is to be yours; do you take it? CANCEL: under that version
     # it is not.
     PREPARE = (b"EQ.L.PREPARE", ("name", "number"), False)
@@ -66,8 +69,9 @@ class Verb(Enum):
     CANCEL = (b"EQ.L.CANCEL", ("name", "number"), False)
     # The topic is yours: my epoch ended at n.
     CLOSE = (b"EQ.L.CLOSE", ("name", "number", "number"), False)
-    # To everybody, since any may hear me by pattern: my epoch of the topic ended at n; nothing of it follows.
-    CLOSED = (b"EQ.L.CLOSED", ("name", "number", "number"), False)
+    # I have heard that this epoch of yours is closed: say ENDED, behind all that you have written of it.
+    FLUSH = (b"EQ.L.FLUSH", ("name", "number"), False)
+    ENDED = (b"EQ.L.ENDED", ("name", "number"), False)
     # End the connection of this client's link, and tell me when all that you took from clients has its position.
     SEVER = (b"EQ.L.SEVER", ("name",), False)
     SEVERED = (b"EQ.L.SEVERED", ("name",), False)

@@ -1,4 +1,4 @@
-"""Carry out what the table of `streams` says: the actions, and the events that a change of view gives rise to."""
+"""Carry out what the table of `streams` says: the actions, and the events that a change of routing gives rise to."""
 
 from __future__ import annotations
 
@@ -31,15 +31,19 @@ class Handover:
         # Below every epoch there is: whatever comes is later.
         topic.epoch = 0
         state = State.OPENING if home == cluster.name else State.REMOTE
-        stream = topic.stream = Stream(topic, state, None if home == cluster.name else home)
+        stream = self._new_stream(topic, state, None if home == cluster.name else home)
         if state is State.OPENING:
             self.opening[stream] = None
+        elif stream.is_kept:
+            cluster.merging.follow(stream)
 
     def evaluate(self, topic: Topic) -> None:
-        """Ask the view again where the topic lives, and do what follows."""
+        """Ask the routing again where the topic lives, and do what follows."""
         cluster = self._cluster
         home = cluster.router.home(topic.name)
         stream = topic.stream
+        if stream is not None:
+            stream.is_kept = cluster.router.is_follower(topic.name)
         if stream is not None and stream.since_version > cluster.router.version:
             # Given to us under a plan that we have not heard of yet.
             pass
@@ -47,7 +51,7 @@ class Handover:
             if stream is not None:
                 self.happen(stream, Event.HOME_HERE, None)
         elif stream is None:
-            stream = topic.stream = Stream(topic, State.OPEN, None)
+            stream = self._new_stream(topic, State.OPEN, None)
             self.happen(stream, Event.HOME_ELSEWHERE if self._is_heard(topic) else Event.UNHEARD, home)
         elif stream.state is State.OPENING and stream.preparer is not None:
             # Whoever has asked us will cancel, or close; then we ask again.
@@ -58,6 +62,7 @@ class Handover:
             self.happen(stream, Event.HOME_ELSEWHERE, home)
         if topic.stream is not None:
             self._settle(topic.stream)
+        cluster.telling.look(topic)
 
     def happen(self, stream: Stream, event: Event, peer: str | None) -> None:
         """The one function that applies the table."""
@@ -113,7 +118,7 @@ class Handover:
         if stream.preparer == peer and stream.ending is None:
             stream.preparer = None
         if stream.peer == peer:
-            # Until the view has been asked again.
+            # Until the routing has been asked again.
             stream.peer = None
 
     def progressed(self, stream: Stream) -> None:
@@ -181,9 +186,6 @@ class Handover:
         topic.audience = None
         cluster.merging.succeed(stream)
         cluster.tell(peer, Verb.CLOSE, topic.name, topic.epoch, topic.n)
-        frame = encode(Verb.CLOSED, topic.name, topic.epoch, topic.n)
-        for link in cluster.out.values():
-            link.write(frame)
 
     def open_after(self, stream: Stream, peer: str) -> None:
         assert stream.ending is not None, "an epoch follows one that has ended"
@@ -207,6 +209,11 @@ class Handover:
             link.write(frame)
 
     # Inside.
+
+    def _new_stream(self, topic: Topic, state: State, peer: str | None) -> Stream:
+        stream = topic.stream = Stream(topic, state, peer)
+        stream.is_kept = self._cluster.router.is_follower(topic.name)
+        return stream
 
     def _move(self, stream: Stream, state: State) -> None:
         if stream.state is State.OPENING:
@@ -243,4 +250,4 @@ class Handover:
 
     def _is_heard(self, topic: Topic) -> bool:
         audience = self._cluster.core.audience_of(topic)
-        return bool(audience.groups or audience.mixed)
+        return bool(audience.groups or audience.mixed or audience.hubs)

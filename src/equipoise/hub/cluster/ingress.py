@@ -46,9 +46,13 @@ class Ingress:
     def submit(self, stream: Stream, item: Held) -> bool:
         """Take messages on their way in; False if there is no room for them."""
         origin = item.origin
+        if origin is None:
+            self._cluster.receipts.take(stream, len(item.payloads))
         if origin in stream.held or self._must_wait(stream, item):
             if self.held_bytes + item.size > self._held_bytes_max:
-                if origin is not None:
+                if origin is None:
+                    self._cluster.receipts.take(stream, -len(item.payloads))
+                else:
                     self.dropped += len(item.payloads)
                     self._settle(stream, origin, len(item.payloads), NOWHERE)
                 return False
@@ -134,8 +138,12 @@ class Ingress:
         link, version = cluster.out[stream.peer], cluster.router.version
         way = (stream.peer, stream.term)
         stream.owed.setdefault(way, deque()).append((origin, len(payloads)))
+        cluster.core.metering.touch(topic)
+        topic.ingress_messages += len(payloads)
         for _, part in runs(payloads, cluster.core.limits.payload_bytes_max):
-            link.write(encode(Verb.INGRESS, topic.name, version, item.hops, payloads=part))
+            frame = encode(Verb.INGRESS, topic.name, version, item.hops, payloads=part)
+            topic.ingress_bytes += len(frame)
+            link.write(frame)
 
     def _settle(self, stream: Stream, origin: str | None, count: int, at: Where) -> None:
         """So many more messages of an origin have been dealt with, the last at `at`."""

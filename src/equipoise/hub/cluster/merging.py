@@ -3,17 +3,21 @@
 A hub follows one source at a time. What that sends is in order and complete. When the topic gets a new home the hub
 attaches there as well, which says from which position on it sends (`join_at`); until the old source has brought the hub
 that far, what the new one sends waits. Then the old one is left. So a move is not noticed by anybody who listens.
+Only a home takes others in: whoever begins to follow is then never behind anybody who has followed before.
 
 Without a source the hub hears the homes of topics that match its clients' patterns. Two homes speak over two links with
-no order between them: the new home says whose end its epoch follows (OPENED), the old one when it has ended (CLOSED),
-and a new epoch waits for the end of the one before, or for the death of the hub that would have to tell it.
+no order between them. The new home says whose end its epoch follows (OPENED). Unless the hub has come to that end, it
+asks the old home to say when all of the old epoch is on its way (FLUSH), and the new epoch waits for that word (ENDED),
+or for the death of the hub that would have to give it. Epochs are taken in their order, so this holds for chains of
+moves too.
 
-Always true: positions are passed on as the home gave them, each once, in rising order.
+Always true:
+    positions are passed on as the home gave them, each once, in rising order;
+    what waits is there because of its own hub's word, or of a lower epoch that waits.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,9 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Merging"]
 
-# Ends of epochs that are remembered for openings that come later: seconds' worth, even if all topics move at once.
-CLOSES_MAX = 100_000
-
 
 class Merging:
     """Part of one cluster."""
@@ -38,16 +39,15 @@ class Merging:
         self.pending_bytes = 0
         # Streams whose waiting parts had to be given up for want of room.
         self.overflows = 0
-        # (hub, topic, epoch): n, the latest last.
-        self._closes: OrderedDict[tuple[str, bytes, int], int] = OrderedDict()
 
     # What arrives.
 
     def egress(self, stream: Stream, origin: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        if stream.pending or not self._may_take(stream, origin, epoch, first):
-            self._wait(stream, Pending(origin, epoch, first, payloads))
+        item = Pending(origin, epoch, first, payloads)
+        if stream.pending or not self._may_take(stream, item):
+            self._wait(stream, item)
         else:
-            self._deliver(stream, epoch, first, payloads)
+            self._deliver(stream, item)
         self._advance(stream)
 
     def opened(self, stream: Stream, origin: str, epoch: int, after: tuple[str, int, int]) -> None:
@@ -66,11 +66,10 @@ class Merging:
             stream.join_at = (epoch, n)
         self._advance(stream)
 
-    def closed(self, stream: Stream | None, origin: str, name: bytes, epoch: int, n: int) -> None:
-        self._closes[origin, name, epoch] = n
-        if len(self._closes) > CLOSES_MAX:
-            self._closes.popitem(last=False)
-        if stream is not None:
+    def ended(self, stream: Stream, origin: str, epoch: int) -> None:
+        """All that the hub had to send of the epoch is here."""
+        if (origin, epoch) in stream.flushes:
+            stream.flushes[origin, epoch] = True
             self._advance(stream)
 
     # What changes.
@@ -101,7 +100,10 @@ class Merging:
         stream.source = stream.joining = stream.join_at = None
 
     def peer_gone(self, stream: Stream, hub: str) -> None:
-        """The hub is dead, or its link began anew and nothing is known of it."""
+        """The hub is dead, or its link began anew and nothing is known of it: what it had not sent never comes."""
+        for key in stream.flushes:
+            if key[0] == hub:
+                stream.flushes[key] = True
         if stream.joining == hub:
             stream.joining = stream.join_at = None
         if stream.source == hub:
@@ -117,24 +119,20 @@ class Merging:
     def drop_pending(self, stream: Stream) -> None:
         self.pending_bytes -= sum(item.size for item in stream.pending)
         stream.pending.clear()
+        stream.flushes.clear()
 
     # Inside.
 
     def _ask(self, stream: Stream) -> None:
-        """Two hubs that follow each other would hear nobody: one with a source changes only to the home itself.
-
-        Patterns are such a source: what a hub hears by them comes from the homes alone.
-        """
         assert stream.joining is not None, "somebody is asked"
-        is_fresh = stream.source is None and not self._cluster.hears_by_pattern(stream.topic)
-        self._cluster.tell(stream.joining, Verb.ATTACH, stream.topic.name, int(is_fresh))
+        self._cluster.tell(stream.joining, Verb.ATTACH, stream.topic.name)
 
-    def _may_take(self, stream: Stream, origin: str, epoch: int, first: int) -> bool:
+    def _may_take(self, stream: Stream, item: Pending) -> bool:
         topic = stream.topic
-        if origin == stream.source or stream.source is None:
+        if item.origin == stream.source or stream.source is None:
             return True
         # Another source than the one we follow: only what continues where we are.
-        return epoch < topic.epoch or (epoch == topic.epoch and first <= topic.n + 1)
+        return item.epoch < topic.epoch or (item.epoch == topic.epoch and item.first <= topic.n + 1)
 
     def _may_open(self, stream: Stream, item: Pending) -> bool:
         topic = stream.topic
@@ -145,9 +143,13 @@ class Merging:
             return True
         if stream.source is not None:
             return False
-        if epoch == 0 or not self._cluster.router.is_live(hub):
+        if epoch < topic.epoch or hub == self._cluster.name or hub not in self._cluster.out:
             return True
-        return (hub, topic.name, epoch) in self._closes or topic.epoch > epoch
+        is_ended = stream.flushes.get((hub, epoch))
+        if is_ended is None:
+            stream.flushes[hub, epoch] = False
+            self._cluster.tell(hub, Verb.FLUSH, topic.name, epoch)
+        return bool(is_ended)
 
     def _advance(self, stream: Stream) -> None:
         """Do whatever has become possible: take what waits, change the source, answer who waits."""
@@ -157,29 +159,31 @@ class Merging:
         self._cluster.handover.progressed(stream)
 
     def _take_pending(self, stream: Stream) -> bool:
-        """Take what may be taken, each hub's part in its order; whether there was any."""
+        """Take what may be taken, lower epochs first, each hub's part in its order; whether there was any."""
         if not stream.pending:
             return False
+        waiting = sorted(stream.pending, key=lambda item: item.epoch)
+        stream.pending.clear()
         blocked: set[str] = set()
-        waiting, stream.pending = stream.pending, type(stream.pending)()
-        taken = False
+        # Unless there is a source that brings everything in order, an epoch waits for those before it.
+        epoch_max: float = float("inf")
         for item in waiting:
             is_opening = not item.payloads
-            if item.origin in blocked or not (
-                self._may_open(stream, item)
-                if is_opening
-                else self._may_take(stream, item.origin, item.epoch, item.first)
-            ):
+            may = self._may_open if is_opening else self._may_take
+            is_early = stream.source is None and item.epoch > epoch_max
+            if is_early or item.origin in blocked or not may(stream, item):
                 blocked.add(item.origin)
+                epoch_max = min(epoch_max, item.epoch)
                 stream.pending.append(item)
                 continue
-            taken = True
             self.pending_bytes -= item.size
             if is_opening:
                 self._open(stream, item)
             else:
-                self._deliver(stream, item.epoch, item.first, item.payloads)
-        return taken
+                self._deliver(stream, item)
+        if not stream.pending:
+            stream.flushes.clear()
+        return len(stream.pending) < len(waiting)
 
     def _switch(self, stream: Stream) -> bool:
         """Follow the new source once the old one, if any, has brought us to where it took us in."""
@@ -206,8 +210,8 @@ class Merging:
             self._leave(stream, stream.source)
             stream.source = None
 
-    def _deliver(self, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        topic = stream.topic
+    def _deliver(self, stream: Stream, item: Pending) -> None:
+        topic, epoch, first, payloads = stream.topic, item.epoch, item.first, item.payloads
         if epoch < topic.epoch:
             return
         if epoch == topic.epoch:
@@ -219,8 +223,7 @@ class Merging:
         else:
             topic.epoch = epoch
             topic.audience = None
-        topic.n = first - 1
-        self._cluster.core.publish(topic, payloads)
+        self._cluster.core.relay(topic, first, payloads)
 
     def _open(self, stream: Stream, item: Pending) -> None:
         topic = stream.topic

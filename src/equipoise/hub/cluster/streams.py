@@ -132,7 +132,9 @@ class Stream:
     __slots__ = (
         "asked_version",
         "ending",
+        "flushes",
         "held",
+        "is_kept",
         "join_at",
         "joining",
         "numbered_at",
@@ -157,7 +159,7 @@ class Stream:
         self.peer = peer
         # The version under which the last PREPARE was sent, or received.
         self.asked_version = 0
-        # The version under which the topic was given to this hub: an older view says nothing about it.
+        # The version under which the topic was given to this hub: an older plan says nothing about it.
         self.since_version = 0
         # While opening: the hub that has asked us to take it, and the end it has told us.
         self.preparer: str | None = None
@@ -179,10 +181,13 @@ class Stream:
         self.joining: str | None = None
         self.join_at: tuple[int, int] | None = None
         self.pending: deque[Pending] = deque()
+        # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
+        self.flushes: dict[tuple[str, int], bool] = {}
+        # Whether it is followed though nobody may listen here: see Router.is_follower.
+        self.is_kept = False
         # Who waits until the stream stands here: clients' subscriptions, other hubs.
         self.waiters: list[Callable[[], None]] = []
-        # Of the hubs, whether they have no other source.
-        self.relays_waiting: dict[OutLink, bool] = {}
+        self.relays_waiting: dict[OutLink, None] = {}
 
     @property
     def is_quiet(self) -> bool:
@@ -192,21 +197,17 @@ class Stream:
     @property
     def is_idle(self) -> bool:
         """Whether it may be forgotten once nobody has listened or published for a while."""
-        is_following = self.source is not None or self.joining is not None
+        is_following = self.is_kept or self.source is not None or self.joining is not None
         return self.is_quiet and not is_following and self.state in (State.OPEN, State.REMOTE)
 
     @property
     def is_wanted(self) -> bool:
         """Whether anybody here, or behind this hub, listens to the topic by name."""
         topic = self.topic
-        return bool(topic.members or topic.relays or self.waiters or self.relays_waiting)
+        return bool(self.is_kept or topic.members or topic.relays or self.waiters)
 
     def is_owed_by(self, hub: str) -> bool:
         return any(target == hub for target, _ in self.owed)
-
-    def may_feed(self, hub: str, *, is_fresh: bool) -> bool:
-        """Whether another hub may follow the stream here: one without a source also where it does not live."""
-        return self.state.is_home or (is_fresh and self.source not in (None, hub))
 
     @property
     def is_ready(self) -> bool:

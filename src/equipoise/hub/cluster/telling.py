@@ -38,6 +38,8 @@ TOLD_MAX = 1_000
 AGAIN_S = 10.0
 # How often those who are to be told get their next part, and how often a topic is looked at for its next message.
 TURN_S = 0.05
+# Topics that are remembered without need.
+STEP = 1_000
 
 
 class Told(NamedTuple):
@@ -56,6 +58,8 @@ class Telling:
         self._turn_max = max(1, round(settings.told_per_s * TURN_S))
         # Topics with smart subscribers, and where their subscribers were last to be sent.
         self._heard: dict[Topic, Placement | None] = {}
+        # How many there were when those without subscribers were last left out.
+        self._heard_before = 0
         # Topics whose place has changed: those that wait for their next message, with the position of the last one;
         # and those whose subscribers are being told.
         self._quiet: dict[Topic, tuple[int, int]] = {}
@@ -71,7 +75,7 @@ class Telling:
     def published(self, session: Session, topic: Topic) -> None:
         """A smart client publishes here: tell it if it should do so elsewhere."""
         if topic.stream is None:
-            entry = self._cluster.router.view.plan.entries.get(topic.name)
+            entry = self._cluster.router.routing.plan.entries.get(topic.name)
             if entry is None or entry.mode is Mode.SINGLE:
                 return
         self._tell(session, topic, is_asked=True)
@@ -84,6 +88,8 @@ class Telling:
             if topic is not None and session in topic.members:
                 self._heard.setdefault(topic, self._better(topic))
                 self._tell(session, topic, is_asked=True)
+        if len(self._heard) > 2 * self._heard_before + STEP:
+            self._tidy()
 
     # What changes.
 
@@ -102,11 +108,12 @@ class Telling:
         if self._timer is None:
             self._timer = self._cluster.core.shell.call_later(0, self._turn)
 
-    def tidy(self) -> None:
+    def _tidy(self) -> None:
         """Forget topics without subscribers."""
         for topic in [topic for topic in self._heard if not topic.members]:
             del self._heard[topic]
             self._quiet.pop(topic, None)
+        self._heard_before = len(self._heard)
 
     def close(self) -> None:
         if self._timer is not None:

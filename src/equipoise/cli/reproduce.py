@@ -1,0 +1,109 @@
+"""`equipoise reproduce`: run the papers' experiments and hold their claims against what comes out.
+
+The experiments bring numpy with them, 25 MB that a hub started by the same program is not to carry: they are imported
+when the command runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from equipoise.cli.failures import exit_on_failure
+from equipoise.errors import SettingsError
+
+if TYPE_CHECKING:
+    from equipoise.experiments import Experiment, Result
+    from equipoise.experiments import Progress as Listener
+
+TABLE_WIDTH = 120
+
+
+def command(
+    name: Annotated[
+        str, typer.Argument(help="An experiment, or a paper for all of its own; --list names them.")
+    ] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller size, within two minutes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the page, the figures and the result as JSON.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides everything that is drawn.")] = 1,
+    list_: Annotated[bool, typer.Option("--list", help="List the experiments, and do nothing.")] = False,
+) -> None:
+    """Run an experiment of one of the papers on the simulator, with the real hubs and policies, and judge its claims.
+
+    The exit status is 0 whether or not the claims hold: what falls short is a finding and is told as one.
+    """
+    from equipoise.experiments import EXPERIMENTS, experiments_by_name
+
+    with exit_on_failure():
+        if list_:
+            _list(EXPERIMENTS.values())
+            return
+        if not name:
+            raise SettingsError(f"name an experiment: {', '.join(EXPERIMENTS)}; --list tells what each shows")
+        wanted = experiments_by_name(name)
+        if as_json and len(wanted) > 1:
+            raise SettingsError(f"--json prints one experiment: {', '.join(e.name for e in wanted)}")
+        for experiment in wanted:
+            _tell(_run(experiment, seed, is_quick=quick, out=out), as_json=as_json)
+
+
+def _run(experiment: Experiment, seed: int, *, is_quick: bool, out: Path | None) -> Result:
+    from equipoise.experiments import Size
+    from equipoise.experiments.keeping import keep, run
+
+    with _progress(experiment.name) as progress:
+        result = run(experiment, Size.QUICK if is_quick else Size.FULL, seed, progress)
+    if out is not None:
+        Console(stderr=True).print(f"written to {keep(result, out)}", highlight=False)
+    return result
+
+
+def _tell(result: Result, *, as_json: bool) -> None:
+    from equipoise.experiments import terminal, to_object
+
+    if as_json:
+        typer.echo(json.dumps(to_object(result), allow_nan=False))
+    else:
+        _stdout().print(terminal(result))
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Listener]:
+    """A bar on a terminal, nothing elsewhere."""
+    from equipoise.experiments import silent
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield silent
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task(name, total=1.0)
+
+        def tell(label: str, done: float) -> None:
+            shown.update(task, description=f"{name}: {label}", completed=done)
+
+        yield tell
+
+
+def _list(experiments: Iterable[Experiment]) -> None:
+    table = Table("experiment", "from", "what it shows", "quick", "full")
+    for experiment in experiments:
+        table.add_row(experiment.name, experiment.source, experiment.summary, *experiment.takes)
+    _stdout().print(table)
+
+
+def _stdout() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=TABLE_WIDTH)

@@ -1,0 +1,118 @@
+"""Run a hub that is one among others, from its settings: open the store, get the rules, listen, take part.
+
+In this order: a hub listens only once it knows who may use it, and takes part only once it listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from equipoise.access import Users
+from equipoise.errors import SettingsError
+from equipoise.hub.membership.load import CpuLoad
+from equipoise.hub.membership.membership import Membership
+from equipoise.hub.membership.rules import first_rules
+from equipoise.hub.server import Hub
+from equipoise.store.contract import StoreSettings
+from equipoise.store.opening import open_store
+from equipoise.store.tree import Tree
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.dialer import Login
+    from equipoise.hub.membership.settings import MembershipSettings
+    from equipoise.hub.settings import HubSettings
+
+__all__ = ["RunningMember", "member"]
+
+_EVERYWHERE = ("", "0.0.0.0", "::")
+_PASSWORD_BYTES_MAX = 4 * 1024
+
+
+class RunningMember:
+    """A hub that takes part."""
+
+    def __init__(self, hub: Hub, membership: Membership, work: asyncio.Task[None]) -> None:
+        self.hub = hub
+        self.membership = membership
+        self._work = work
+
+    async def wait_ready(self) -> None:
+        """Return once the hub has its place among the others. Raises what keeps it from it."""
+        ready = asyncio.create_task(self.membership.ready.wait())
+        try:
+            await asyncio.wait([self._work, ready], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if self._work.done():
+            self._work.result()
+
+    async def wait_over(self) -> None:
+        """Return, or raise, when the hub takes part no more."""
+        await asyncio.shield(self._work)
+
+
+@asynccontextmanager
+async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMember]:
+    """A hub among others, for as long as the block lasts. `seed`: users to begin with, if the store has none."""
+    own = settings.membership
+    check_reachable(settings)
+    timeouts = StoreSettings(session_timeout_s=own.session_timeout_s, request_timeout_s=own.session_timeout_s)
+    store = await open_store(own.store, timeouts)
+    try:
+        rules = await first_rules(store, Tree(own.region), seed)
+        login = read_login(own)
+        if login is None and not rules.users.is_open:
+            raise SettingsError(
+                "this region has users, and hubs log in at each other: give --cluster-user and "
+                "--cluster-password-file of a user with operate = [\"*\"] (`equipoise users add hubs --operate '*'`)"
+            )
+        hub = Hub(settings, rules.users)
+        await hub.start()
+        membership = Membership(hub, store, access_version=rules.access_version, login=login, load=CpuLoad())
+        work = asyncio.create_task(membership.run())
+        try:
+            yield RunningMember(hub, membership, work)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            # The others are to know before the clients are sent away.
+            await store.close()
+            await hub.stop()
+    finally:
+        await store.close()
+
+
+def check_reachable(settings: HubSettings) -> None:
+    """Raise SettingsError unless the others can find the hub."""
+    advertise = settings.membership.advertise
+    if not advertise:
+        if settings.host in _EVERYWHERE:
+            raise SettingsError(
+                f"others cannot connect to {settings.host or 'every address'}: say where they reach this hub "
+                "with --advertise HOST:PORT"
+            )
+        return
+    host, colon, port = advertise.rpartition(":")
+    if not (host and colon and port.isdigit() and 0 < int(port) < 65_536):
+        raise SettingsError(f"--advertise {advertise}: give HOST:PORT, such as hub-1.example:6399")
+
+
+def read_login(settings: MembershipSettings) -> Login:
+    """Who this hub is at the others; None if it is nobody in particular."""
+    if not settings.cluster_user:
+        return None
+    if not settings.cluster_password_file:
+        raise SettingsError("--cluster-user needs --cluster-password-file")
+    path = Path(settings.cluster_password_file)
+    try:
+        with path.open("rb") as file:
+            text = file.read(_PASSWORD_BYTES_MAX).decode()
+    except OSError as problem:
+        raise SettingsError(f"cannot read the password file {path}: {problem.strerror}") from problem
+    except UnicodeDecodeError as problem:
+        raise SettingsError(f"the password file {path} is not UTF-8 text: {problem}") from problem
+    return settings.cluster_user, text.rstrip("\r\n")

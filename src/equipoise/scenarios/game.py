@@ -1,0 +1,106 @@
+"""The game of Dynamoth's experiments: a square world of tiles, and players who walk in it.
+
+A player picks a random point, walks there in a straight line, rests a moment and picks another (random waypoint). It
+listens to the tile it stands on and publishes its state there, a few times a second, so that all players of a tile
+hear each other. A tile is a topic.
+
+The paper gives the rate of updates and no more. Map, tile, speed and rest are those of the authors' released game:
+200 × 200 with tiles of 25, speed 10, a rest of about 2 s.
+
+Pure: chance arrives as a function that draws from [0, 1), time as seconds to go on by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import hypot
+
+__all__ = ["Draw", "Game", "Walker"]
+
+# Draws a number from [0, 1).
+Draw = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Game:
+    """A world and the habits of its players. Lengths in units of the map."""
+
+    tiles_per_side: int = 8
+    tile_length: float = 25.0
+    speed_per_s: float = 10.0
+    # Drawn between the two at every point reached.
+    rest_s: tuple[float, float] = (1.9, 2.1)
+    updates_per_s: float = 3.0
+    # Of one state update.
+    payload_bytes: int = 1_000
+    # What topics begin with. Another world has other topics, which the ring puts elsewhere.
+    world: str = "world"
+
+    @property
+    def side_length(self) -> float:
+        return self.tiles_per_side * self.tile_length
+
+    @property
+    def interval_s(self) -> float:
+        """Between two updates of one player."""
+        return 1.0 / self.updates_per_s
+
+    @property
+    def topics(self) -> list[bytes]:
+        """All tiles, row by row."""
+        side = range(self.tiles_per_side)
+        return [self.topic(column, row) for row in side for column in side]
+
+    def topic(self, column: int, row: int) -> bytes:
+        return f"{self.world}/tile/{column}/{row}".encode()
+
+    def topic_at(self, x: float, y: float) -> bytes:
+        """The tile under a point; the far edges belong to the last tiles."""
+        last = self.tiles_per_side - 1
+        return self.topic(min(int(x / self.tile_length), last), min(int(y / self.tile_length), last))
+
+
+class Walker:
+    """One player's way through the world. Changes through `advance` alone; never leaves the map."""
+
+    __slots__ = ("_draw", "_game", "_rest_s", "_target", "topic", "x", "y")
+
+    def __init__(self, game: Game, draw: Draw) -> None:
+        self._game = game
+        self._draw = draw
+        self.x, self.y = self._draw_point()
+        self._target = self._draw_point()
+        self._rest_s = 0.0
+        self.topic = game.topic_at(self.x, self.y)
+
+    def advance(self, seconds: float) -> bytes:
+        """Go on for this long; the topic of the tile then underfoot."""
+        left_s = seconds
+        while left_s > 0:
+            rested_s = min(self._rest_s, left_s)
+            self._rest_s -= rested_s
+            left_s -= rested_s
+            if left_s > 0:
+                left_s = self._walk(left_s)
+        self.topic = self._game.topic_at(self.x, self.y)
+        return self.topic
+
+    def _walk(self, seconds: float) -> float:
+        """Walk towards the target; what is left of the time when it is reached, where a rest begins."""
+        (to_x, to_y), speed = self._target, self._game.speed_per_s
+        distance = hypot(to_x - self.x, to_y - self.y)
+        if distance > speed * seconds:
+            part = speed * seconds / distance
+            self.x += (to_x - self.x) * part
+            self.y += (to_y - self.y) * part
+            return 0.0
+        self.x, self.y = to_x, to_y
+        self._target = self._draw_point()
+        low, high = self._game.rest_s
+        self._rest_s = low + (high - low) * self._draw()
+        return seconds - distance / speed
+
+    def _draw_point(self) -> tuple[float, float]:
+        side = self._game.side_length
+        return self._draw() * side, self._draw() * side
