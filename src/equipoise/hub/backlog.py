@@ -78,7 +78,7 @@ class Backlog:
         self.bytes += len(piece)
         keeper.bytes += len(piece)
         if topic is not None and (meter := topic.meter) is not None and self.bytes > meter.backlog_bytes_max:
-            meter.backlog, meter.backlog_bytes_max = self, self.bytes
+            meter.backlog, meter.backlog_bytes_max, meter.is_noted = self, self.bytes, True
         keeper.check(self)
 
 

@@ -53,6 +53,7 @@ class Hearing:
             self._cluster.ingress.dropped += len(payloads)
             self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads), 0, 0)
         elif topic.stream is None:
+            self._cluster.core.metering.published_elsewhere(topic)
             self._cluster.core.publish(topic, payloads)
             self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads), topic.epoch, topic.n)
         else:

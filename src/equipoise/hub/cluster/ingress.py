@@ -127,6 +127,8 @@ class Ingress:
         cluster, topic = self._cluster, stream.topic
         origin, payloads = item.origin, item.payloads
         if stream.state.is_home:
+            if origin is not None:
+                cluster.core.metering.published_elsewhere(topic)
             cluster.core.publish(topic, payloads)
             self._settle(stream, origin, len(payloads), (topic.epoch, topic.n))
             return
