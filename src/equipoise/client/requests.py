@@ -100,6 +100,21 @@ class NowaitTicket(Request):
         self._losses.add(error)
 
 
+class Courtesy(Request):
+    """Something whose reply tells only that all before it have come. Nobody is told if none comes."""
+
+    __slots__ = ("_answered",)
+
+    def __init__(self, frame: bytes, answered: Callable[[], None]) -> None:
+        super().__init__(frame, 0)
+        self._answered = answered
+
+    def settle(self, reply: object) -> None:
+        self._answered()
+
+    def fail(self, error: EquipoiseError) -> None: ...
+
+
 class Question(Request):
     """Something that a hub takes note of at once, and answers with a push later: `verb` and `name` begin that.
 
