@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol, TypeAlias
 
-from equipoise.client.cursor import TopicCursor
+from equipoise.client.cursor import IN_ORDER, TopicCursor, Verdict
 
 TRUNK = b""
 """The name of the stream that every topic has; a lane has that of its hub."""
@@ -208,16 +208,21 @@ class MergedTopic:
         self._settle()
 
     def receive(self, seat: Seat, name: bytes, epoch: int, n: int, payloads: list[bytes]) -> None:
+        # This runs once per push: the usual case first, and straight through.
         stream = self._streams.get(name)
         feed = None if stream is None else stream.feeds.get(seat)
         if stream is None or feed is None:
             return
-        if feed.is_in_step and not feed.parts:
-            self._take(stream, epoch, n, payloads)
-            if self._waiting or self._is_changing:
-                self._settle()
-        else:
+        if not feed.is_in_step or feed.parts:
             self._wait(feed, _Messages(epoch, n, payloads))
+            return
+        verdict = stream.cursor.accept(epoch, n, len(payloads))
+        if verdict is IN_ORDER:
+            self._sink.on_messages(epoch, n, payloads, 0)
+        else:
+            self._pass_on(verdict, epoch, n, payloads)
+        if self._waiting or self._is_changing:
+            self._settle()
 
     def opened(self, seat: Seat, epoch: int, after_epoch: int, after_n: int) -> None:
         """The trunk goes on in another epoch."""
@@ -307,7 +312,10 @@ class MergedTopic:
         return True
 
     def _take(self, stream: _Stream, epoch: int, n: int, payloads: list[bytes]) -> None:
-        skip, missed = stream.cursor.accept(epoch, n, len(payloads))
+        self._pass_on(stream.cursor.accept(epoch, n, len(payloads)), epoch, n, payloads)
+
+    def _pass_on(self, verdict: Verdict, epoch: int, n: int, payloads: list[bytes]) -> None:
+        skip, missed = verdict
         if skip:
             n, payloads = n + skip, payloads[skip:]
         if payloads or missed != 0:

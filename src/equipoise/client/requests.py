@@ -63,7 +63,11 @@ class Ticket(Request):
     __slots__ = ("future",)
 
     def __init__(self, frame: bytes, size: int, future: asyncio.Future[object]) -> None:
-        super().__init__(frame, size)
+        # All in one place: this is made for every message with a receipt.
+        self.frame = frame
+        self.size = size
+        self.is_sent = False
+        self.line = None
         self.future = future
 
     @property
