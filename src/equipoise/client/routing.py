@@ -53,7 +53,8 @@ class Routing:
         self.losses = NowaitLosses()
         self.base = Link(dialer, self, rng)
         self._homes: dict[Endpoint, Link] = {}
-        self._routes = Routes(settings.routes_max, rng.randbytes(16))
+        # No two clients have links of the same name.
+        self._routes = Routes(settings.routes_max, self.base.name)
         self.channels = Channels(settings, self._link_to_subscribe, self.base)
         self.publishing = Publishing(settings, self.losses, self._link_to_publish, self.base)
         # Topics that are not where they should be.
