@@ -73,7 +73,7 @@ def renew_forms(core: HubCore, session: Session) -> None:
             continue
         for target in held.values():
             if isinstance(target, Topic):
-                target.audience = None
+                target.renew()
 
 
 def judge_again(core: HubCore, session: Session) -> int:
@@ -171,7 +171,7 @@ def _share_audiences(session: Session) -> None:
         for targets in held.values():
             for target in targets.values():
                 if isinstance(target, Topic):
-                    target.audience = None
+                    target.renew()
 
 
 def _detach(core: HubCore, session: Session, kind: Kind, name: bytes) -> None:

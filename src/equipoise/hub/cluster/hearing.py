@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.frames import Field, Verb
 from equipoise.hub.cluster.streams import Held, Stream
+from equipoise.hub.cluster.tags import Tag, parse_tags
+from equipoise.hub.topics import LANE_PREFIX
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.topics import Topic
 
 __all__ = ["Hearing"]
 
@@ -36,6 +39,9 @@ class Hearing:
             Verb.CLOSE: self._on_close,
             Verb.CLOSED: self._on_closed,
             Verb.OPENED: self._on_opened,
+            Verb.AFTER: self._on_after,
+            Verb.SETTLED: lambda peer, f, _: self._cluster.lanes.heard_settled(peer, _number(f[0])),
+            Verb.LANE: lambda peer, f, _: self._cluster.lanes.heard_lane(peer, _name(f[0])),
         }
 
     def hear(self, peer: str, verb: Verb, fields: list[Field], payloads: list[bytes]) -> None:
@@ -44,15 +50,13 @@ class Hearing:
 
     def _on_ingress(self, peer: str, fields: list[Field], payloads: list[bytes]) -> None:
         name, version, hops = _name(fields[0]), _number(fields[1]), _number(fields[2])
-        topic = self._cluster.core.make_topic(name)
+        topic = self._find(name, is_made=True)
         if topic is None:
             self._cluster.ingress.dropped += len(payloads)
             self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads), 0, 0)
-        elif topic.stream is None:
-            self._cluster.core.publish(topic, payloads)
-            self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads), topic.epoch, topic.n)
         else:
-            self._cluster.ingress.submit(topic.stream, Held(peer, version, hops + 1, payloads))
+            tags = parse_tags(_name(fields[3]))
+            self._cluster.ingress.give(topic, Held(peer, version, hops + 1, payloads, tags))
 
     def _on_numbered(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         stream = self._stream(fields)
@@ -62,7 +66,11 @@ class Hearing:
             self._cluster.handover.progressed(stream)
 
     def _on_attach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        topic, link = self._cluster.core.make_topic(_name(fields[0])), self._cluster.out.get(peer)
+        name, link = _name(fields[0]), self._cluster.out.get(peer)
+        if name.startswith(LANE_PREFIX) and link is not None:
+            self._cluster.lanes.heard_attach(link, name, _number(fields[1]))
+            return
+        topic = self._cluster.core.make_topic(name)
         if topic is None or link is None:
             return
         stream, is_fresh = topic.stream, bool(fields[1])
@@ -73,7 +81,7 @@ class Hearing:
             self._cluster.merging.follow(stream)
 
     def _on_detach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        topic, link = self._cluster.core.index.topics.get(_name(fields[0])), self._cluster.out.get(peer)
+        topic, link = self._find(_name(fields[0])), self._cluster.out.get(peer)
         if topic is None or link is None:
             return
         if topic.relays and link in topic.relays:
@@ -121,6 +129,10 @@ class Hearing:
         stream = self._stream(fields)
         if stream is not None and stream.state.is_home:
             stream = None
+        if _name(fields[0]).startswith(LANE_PREFIX):
+            if stream is not None:
+                self._cluster.merging.ended(stream, peer, _number(fields[1]), _number(fields[2]))
+            return
         self._cluster.merging.closed(stream, peer, _name(fields[0]), _number(fields[1]), _number(fields[2]))
 
     def _on_opened(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
@@ -129,15 +141,26 @@ class Hearing:
             after = (_name(fields[2]).decode(), _number(fields[3]), _number(fields[4]))
             self._cluster.merging.opened(stream, peer, _number(fields[1]), after)
 
+    def _on_after(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._heard(_name(fields[0]))
+        if stream is not None and not stream.state.is_home:
+            mark = Tag(_name(fields[1]), _number(fields[2]), _number(fields[3]))
+            self._cluster.merging.marked(stream, peer, mark)
+
     def _stream(self, fields: list[Field]) -> Stream | None:
-        topic = self._cluster.core.index.topics.get(_name(fields[0]))
+        topic = self._find(_name(fields[0]))
         return None if topic is None else topic.stream
+
+    def _find(self, key: bytes, *, is_made: bool = False) -> Topic | None:
+        """A topic, made if need be, or a lane that there is."""
+        if key.startswith(LANE_PREFIX):
+            return self._cluster.core.index.lanes.get(key)
+        return self._cluster.core.make_topic(key) if is_made else self._cluster.core.index.topics.get(key)
 
     def _heard(self, name: bytes) -> Stream | None:
         """The stream of a topic that is told to us; made if it is by a pattern of our clients that we hear it."""
-        topic = self._cluster.core.index.topics.get(name)
-        index = self._cluster.core.index
-        if topic is None and next(index.patterns.matching(name), None) is not None:
+        topic, index = self._find(name), self._cluster.core.index
+        if topic is None and not name.startswith(LANE_PREFIX) and next(index.patterns.matching(name), None) is not None:
             topic = self._cluster.core.make_topic(name)
         return None if topic is None else topic.stream
 

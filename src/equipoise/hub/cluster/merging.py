@@ -8,6 +8,9 @@ Without a source the hub hears the homes of topics that match its clients' patte
 no order between them: the new home says whose end its epoch follows (OPENED), the old one when it has ended (CLOSED),
 and a new epoch waits for the end of the one before, or for the death of the hub that would have to tell it.
 
+A topic's lanes are followed in the same way, each at the hub that numbers it. What comes behind a mark waits for
+another of the topic's streams (`tags`).
+
 Always true: positions are passed on as the home gave them, each once, in rising order.
 """
 
@@ -18,10 +21,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.frames import Verb, encode
+from equipoise.hub.cluster.lane import Lane
 from equipoise.hub.cluster.streams import Pending, State, Stream
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.tags import Tag
 
 __all__ = ["Merging"]
 
@@ -44,27 +49,37 @@ class Merging:
     # What arrives.
 
     def egress(self, stream: Stream, origin: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        if stream.pending or not self._may_take(stream, origin, epoch, first):
-            self._wait(stream, Pending(origin, epoch, first, payloads))
-        else:
-            self._deliver(stream, epoch, first, payloads)
-        self._advance(stream)
+        self._arrive(stream, Pending(origin, epoch, first, payloads))
 
     def opened(self, stream: Stream, origin: str, epoch: int, after: tuple[str, int, int]) -> None:
-        item = Pending(origin, epoch, 0, (), after)
-        if stream.pending or not self._may_open(stream, item):
-            self._wait(stream, item)
+        self._arrive(stream, Pending(origin, epoch, 0, (), after))
+
+    def marked(self, stream: Stream, origin: str, mark: Tag) -> None:
+        """What this hub sends of the stream from here on comes after that position of another one."""
+        self._arrive(stream, Pending(origin, 0, 0, (), mark=mark))
+
+    def ended(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
+        """The lane is over."""
+        self._arrive(stream, Pending(origin, epoch, n, (), is_end=True))
+
+    def _arrive(self, stream: Stream, item: Pending) -> None:
+        is_taken = not stream.pending and self._may(stream, item)
+        if is_taken:
+            self._take(stream, item)
         else:
-            self._open(stream, item)
-        self._advance(stream)
+            self._wait(stream, item)
+        self._advance(stream, has_moved=is_taken)
 
     def attached(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
         """A home, or a hub that follows it, has taken us in after (epoch, n)."""
+        if isinstance(stream.topic, Lane):
+            self._arrive(stream, Pending(origin, epoch, n, (), is_start=True))
+            return
         if origin == stream.source:
             self._jump(stream, epoch, n)
         elif origin == stream.joining:
             stream.join_at = (epoch, n)
-        self._advance(stream)
+        self._advance(stream, has_moved=True)
 
     def closed(self, stream: Stream | None, origin: str, name: bytes, epoch: int, n: int) -> None:
         self._closes[origin, name, epoch] = n
@@ -112,7 +127,10 @@ class Merging:
 
     def is_behind(self, stream: Stream) -> bool:
         """Whether somebody here hears the topic, by a pattern, and a part that is to come before others is missing."""
-        return bool(stream.pending) and self._cluster.core.audience_of(stream.topic).receivers > 0
+        if not stream.pending:
+            return False
+        is_marked = any(item.mark is not None for item in stream.pending)
+        return is_marked or self._cluster.core.audience_of(stream.topic).receivers > 0
 
     def drop_pending(self, stream: Stream) -> None:
         self.pending_bytes -= sum(item.size for item in stream.pending)
@@ -126,8 +144,34 @@ class Merging:
         Patterns are such a source: what a hub hears by them comes from the homes alone.
         """
         assert stream.joining is not None, "somebody is asked"
-        is_fresh = stream.source is None and not self._cluster.hears_by_pattern(stream.topic)
-        self._cluster.tell(stream.joining, Verb.ATTACH, stream.topic.name, int(is_fresh))
+        self._cluster.tell(stream.joining, Verb.ATTACH, stream.topic.key, self.eagerness(stream))
+
+    def eagerness(self, stream: Stream) -> int:
+        """The number of an ATTACH. Of a trunk: whether any source will do. Of a lane: the plan that names it."""
+        if isinstance(stream.topic, Lane):
+            return stream.topic.facts.since
+        return int(stream.source is None and not self._cluster.hears_by_pattern(stream.topic))
+
+    def _may(self, stream: Stream, item: Pending) -> bool:
+        if item.mark is not None:
+            return not self._cluster.tags.must_wait(stream, (item.mark,))
+        if item.payloads:
+            return self._may_take(stream, item.origin, item.epoch, item.first)
+        return item.is_start or item.is_end or self._may_open(stream, item)
+
+    def _take(self, stream: Stream, item: Pending) -> None:
+        if item.mark is not None:
+            self._cluster.tags.mark(stream.topic, (item.mark,))
+        elif item.payloads:
+            self._deliver(stream, item.epoch, item.first, item.payloads)
+        elif item.is_start:
+            stream.source, stream.joining = item.origin, None
+            self._jump(stream, item.epoch, item.first)
+            self._cluster.lanes.began(stream)
+        elif item.is_end:
+            self._cluster.lanes.ended(stream, item.epoch, item.first)
+        else:
+            self._open(stream, item)
 
     def _may_take(self, stream: Stream, origin: str, epoch: int, first: int) -> bool:
         topic = stream.topic
@@ -149,12 +193,17 @@ class Merging:
             return True
         return (hub, topic.name, epoch) in self._closes or topic.epoch > epoch
 
-    def _advance(self, stream: Stream) -> None:
+    def wake(self, stream: Stream) -> None:
+        """Another of the topic's streams has come further."""
+        self._advance(stream)
+
+    def _advance(self, stream: Stream, *, has_moved: bool = False) -> None:
         """Do whatever has become possible: take what waits, change the source, answer who waits."""
-        progress = True
-        while progress:
-            progress = self._take_pending(stream) or self._switch(stream)
+        while self._take_pending(stream) or self._switch(stream):
+            has_moved = True
         self._cluster.handover.progressed(stream)
+        if has_moved:
+            self._cluster.tags.moved(stream.topic)
 
     def _take_pending(self, stream: Stream) -> bool:
         """Take what may be taken, each hub's part in its order; whether there was any."""
@@ -164,21 +213,13 @@ class Merging:
         waiting, stream.pending = stream.pending, type(stream.pending)()
         taken = False
         for item in waiting:
-            is_opening = not item.payloads
-            if item.origin in blocked or not (
-                self._may_open(stream, item)
-                if is_opening
-                else self._may_take(stream, item.origin, item.epoch, item.first)
-            ):
+            if item.origin in blocked or not self._may(stream, item):
                 blocked.add(item.origin)
                 stream.pending.append(item)
                 continue
             taken = True
             self.pending_bytes -= item.size
-            if is_opening:
-                self._open(stream, item)
-            else:
-                self._deliver(stream, item.epoch, item.first, item.payloads)
+            self._take(stream, item)
         return taken
 
     def _switch(self, stream: Stream) -> bool:
@@ -203,6 +244,8 @@ class Merging:
         if self.pending_bytes > self._pending_bytes_max:
             # Give up the old source of this stream: whoever listens learns of the hole by its positions.
             self.overflows += 1
+            if self._cluster.tags.skip(stream):
+                return
             self._leave(stream, stream.source)
             stream.source = None
 
@@ -227,11 +270,16 @@ class Merging:
         if item.epoch <= topic.epoch:
             return
         hub, epoch, n = item.after
-        frame = encode(Verb.OPENED, topic.name, item.epoch, hub.encode(), epoch, n)
+        frame = encode(Verb.OPENED, topic.key, item.epoch, hub.encode(), epoch, n)
         for link in topic.relays or ():
             link.write(frame)
         self._cluster.announce(topic, item.epoch, epoch, n)
         topic.epoch, topic.n, topic.audience = item.epoch, 0, None
+
+    def jump(self, stream: Stream, epoch: int, n: int) -> None:
+        """Leave out what the stream still has up to this position."""
+        self._jump(stream, epoch, n)
+        self._advance(stream, has_moved=True)
 
     def _jump(self, stream: Stream, epoch: int, n: int) -> None:
         """Nothing before this position will come any more."""
@@ -243,4 +291,4 @@ class Merging:
 
     def _leave(self, stream: Stream, hub: str | None) -> None:
         if hub is not None:
-            self._cluster.tell(hub, Verb.DETACH, stream.topic.name)
+            self._cluster.tell(hub, Verb.DETACH, stream.topic.key)

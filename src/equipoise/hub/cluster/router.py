@@ -93,6 +93,17 @@ class Router:
         homes = self.placement(topic).homes
         return homes[0] if homes else None
 
+    def lanes(self) -> dict[bytes, tuple[str, ...]]:
+        """By topic, the hubs that have a lane of it.
+
+        Whether the first home is alive does not change that: lanes begin and end with plans, or die with their hubs.
+        """
+        return {
+            entry.topic: tuple(hub for hub in entry.homes[1:] if hub in self._serving)
+            for entry in self.replicated
+            if entry.mode is Mode.ALL_SUBSCRIBERS
+        }
+
     def is_follower(self, topic: bytes) -> bool:
         """Whether this hub follows the topic's trunk though nobody may listen here: subscribers are sent to it."""
         placement = self.placement(topic)

@@ -1,0 +1,142 @@
+"""That whoever subscribes misses nothing: the hub follows all streams of a topic before it says so.
+
+A subscription by name waits until the trunk and all lanes of the topic stand at this hub; one by pattern until every
+live hub knows the pattern, and until the streams stand of those topics with lanes that it matches, which are followed
+as if by name. A hub that has just joined waits until all others have told it their lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from equipoise.hub.cluster.lanes import lane_push
+from equipoise.hub.cluster.waiting import Wait
+from equipoise.hub.kinds import Kind
+from equipoise.model import Glob
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.session import Session
+    from equipoise.hub.topics import Topic
+
+__all__ = ["Listening"]
+
+
+class Listening:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # What clients wait to be subscribed to; a client that waits sends nothing more.
+        self._claims: dict[Session, tuple[Kind, Sequence[bytes]]] = {}
+        # Whether every hub that was there when we came has introduced itself; and who waits for that.
+        self._is_acquainted = False
+        self._strangers: list[Callable[[], None]] = []
+
+    def prepare(
+        self, session: Session, kind: Kind, names: Sequence[bytes], proceed: Callable[[], None]
+    ) -> bool:
+        """See that whoever subscribes to these now misses nothing from now on.
+
+        False if that takes a while; then `proceed` is called when it is so.
+        """
+
+        def again() -> None:
+            # What was so first may not be so any more.
+            if session.is_closing:
+                self._claims.pop(session, None)
+            elif self.prepare(session, kind, names, proceed):
+                proceed()
+
+        # In a turn of its own: the client's next commands must not run in the middle of what made it so.
+        wait = Wait(lambda: self._cluster.core.shell.call_later(0, again))
+        if not self._is_acquainted:
+            self._strangers.append(wait.add())
+        elif kind.is_pattern:
+            for pattern in names:
+                self._cluster.patterns.want(pattern, wait)
+            for topic in self._topics_with_lanes(names):
+                self._stand(topic, wait)
+        else:
+            for name in names:
+                topic = self._cluster.core.index.topics.get(name) or self._cluster.core.new_topic(
+                    session, name
+                )
+                # What may not be, the subscription itself is refused for.
+                if not isinstance(topic, str):
+                    self._stand(topic, wait)
+        is_over = wait.is_over_at_once()
+        if is_over:
+            self._claims.pop(session, None)
+        else:
+            self._claims[session] = (kind, names)
+        return is_over
+
+    def _stand(self, topic: Topic, wait: Wait) -> None:
+        """Follow all streams of the topic, and wait for those that do not stand here yet."""
+        stream = topic.stream
+        if stream is not None and not stream.is_ready:
+            stream.waiters.append(wait.add())
+            self._cluster.merging.follow(stream)
+        for lane in self._cluster.lanes.of(topic):
+            if lane.stream is not None and not lane.stream.is_ready:
+                lane.stream.waiters.append(wait.add())
+                self._cluster.lanes.follow(lane)
+
+    def _topics_with_lanes(self, patterns: Sequence[bytes]) -> list[Topic]:
+        names = self._cluster.lanes.known
+        globs = [Glob(pattern) for pattern in patterns] if names else []
+        matched = [name for name in list(names) if any(glob.matches(name) for glob in globs)]
+        made = [self._cluster.core.make_topic(name) for name in matched]
+        return [topic for topic in made if topic is not None]
+
+    def introduced(self) -> None:
+        """Every live hub has introduced itself."""
+        self._is_acquainted = True
+        waiters, self._strangers = self._strangers, []
+        for proceed in waiters:
+            proceed()
+
+    def claimed(self) -> tuple[set[bytes], set[bytes]]:
+        """The topics and the patterns that clients wait to be subscribed to."""
+        self._claims = {session: claim for session, claim in self._claims.items() if not session.is_closing}
+        claims = list(self._claims.values())
+        patterns = {name for kind, names in claims if kind.is_pattern for name in names}
+        topics = {name for kind, names in claims if not kind.is_pattern for name in names}
+        topics.update(topic.name for topic in self._topics_with_lanes(list(patterns)))
+        return topics, patterns
+
+    # Who listens.
+
+    def hears(self, name: bytes) -> bool:
+        """Whether a client here has a pattern that matches the topic."""
+        return next(self._cluster.core.index.patterns.matching(name), None) is not None
+
+    def is_kept(self, topic: Topic) -> bool:
+        """Whether the trunk is followed though nobody may listen here by name.
+
+        So it is at the homes that subscribers are sent to, and where a topic with lanes is heard by a pattern.
+        """
+        name = topic.name
+        return self._cluster.router.is_follower(name) or (
+            name in self._cluster.lanes.known and self.hears(name)
+        )
+
+    # What subscribers with positions are told of streams.
+
+    def greet(self, session: Session, topic: Topic) -> None:
+        """Behind the answer to a subscription by name: the lanes, and what the streams come after."""
+        for stream in (topic, *self._cluster.lanes.of(topic)):
+            if stream.beside is not None and session in stream.beside.absent:
+                continue
+            if stream.lane and stream.epoch:
+                session.push(lane_push(stream))
+            self._cluster.tags.greet_session(stream, session)
+
+    def push(self, topic: Topic, frame: bytes) -> None:
+        """Tell those who get this stream of the topic by name."""
+        absent = () if topic.beside is None else topic.beside.absent
+        for session, kinds in topic.members.items():
+            if Kind.POSITIONED_NAME in kinds or (Kind.OWN in kinds and session not in absent):
+                session.write(frame)
