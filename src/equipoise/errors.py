@@ -13,6 +13,7 @@
     ├── PeerError              the other side misbehaved or refused
     │   ├── ProtocolError      bytes that are not the protocol
     │   ├── ViewError          a view that contradicts itself, or a table that is no view
+    │   ├── CoordinateError    a place or a round trip that cannot be
     │   └── RefusedError       the hub answered with an error
     │       └── DeniedError    … because the user may not do this
     └── WorldError             the network, the clock or the disk failed
@@ -93,6 +94,10 @@ class ProtocolError(PeerError):
 
 class ViewError(PeerError):
     """What was sent as a view is none: plan with the last good one, or not at all."""
+
+
+class CoordinateError(PeerError):
+    """A network coordinate or a round trip that cannot be; it was left out of account."""
 
 
 class RefusedError(PeerError):

@@ -64,6 +64,15 @@ def test_a_new_member_takes_about_its_share_and_nothing_else_moves(
     assert len(moved) / len(topics) == pytest.approx(fair, rel=0.35, abs=0.02)
 
 
+@pytest.mark.parametrize("names", ["{}", "h{}", "h{:02}", "h{:03}", "hub-{:02}", "node-000{:02}"])
+def test_members_of_any_length_of_name_have_about_their_shares(names: str) -> None:
+    """Names of three bytes, h10 and h11, once gave the same points."""
+    ring = Ring((names.format(number), WEIGHT_NORMAL) for number in range(20))
+    shares = Counter(ring.owner(b"topic/%d" % number) for number in range(20_000))
+    assert len(shares) == 20
+    assert 0.85 < min(shares.values()) / 1000 <= max(shares.values()) / 1000 < 1.15
+
+
 def test_a_greater_weight_only_attracts_and_a_lower_one_only_sheds() -> None:
     before, after = ring_of(a=16, b=16, c=16), ring_of(a=16, b=20, c=16)
     for topic in TOPICS:

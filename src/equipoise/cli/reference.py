@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,8 @@ from equipoise.client import ClientSettings
 from equipoise.hub import HubSettings, Limits, Tls
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.hub.settings import ClusterSettings
+from equipoise.hub.telemetry_settings import TelemetrySettings
+from equipoise.telemetry import COLUMNS, EVERY_KIND, Column, Kind, columns_of
 
 app = typer.Typer(help="Print reference pages made from the code.", no_args_is_help=True, hidden=True)
 
@@ -33,6 +35,8 @@ def settings_page() -> str:
         _table(Tls),
         "### `[cluster]`\n\nBounds on what a hub keeps for the others.",
         _table(ClusterSettings),
+        "### `[telemetry]`\n\nWhat a hub records of its load.",
+        _table(TelemetrySettings),
         "### `[membership]`\n\nThis hub among others, and the store they meet in.",
         _table(MembershipSettings),
         "## Client\n\nKeyword arguments of `equipoise.connect`.",
@@ -56,7 +60,55 @@ def commands_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"settings": settings_page, "commands": commands_page}
+_TELEMETRY = """\
+Made from the code by `make docs`; do not edit.
+
+Once a second each hub makes a record of itself and one of each topic in which something happened, and keeps them in a
+ring for a while (`[telemetry]` in the [settings](settings.md)). All records have one sequence and one table; `kind`
+says which columns a record fills, the others are null.
+
+| command | answer |
+|---|---|
+| `EQ.TELEMETRY incarnation from-sequence max-bytes` | incarnation, first, next, Arrow IPC stream, end |
+| `EQ.ARRIVALS topic ON` or `OFF` | `OK` |
+
+`EQ.TELEMETRY` gives the records from `first` to `next`, in at most `max-bytes` but at least one; `next` is what to ask
+for next, `end` where the hub's records end at present. If `first` is greater than what was asked for, the records
+between have fallen out of the ring. To another incarnation than the present one, such as 0, the answer is the present
+one, the oldest sequence twice, and no records: after a restart a reader begins there. With `max-bytes` 0 the answer has
+the numbers and no records. A sequence beyond `end` is an error.
+
+`EQ.ARRIVALS` has each message to the topic recorded where its publisher is connected, for `arrivals_s` unless asked for
+again.
+
+Both need the right `operate`. A user that may operate on some topics gets the records of those and none of the hub;
+the sequences of the others are passed over. Names starting with `$`, and shard channels, have no records of their own.
+
+To add up a topic over hubs, add up its records: publications are counted only where they got their positions,
+deliveries only where they left for clients. Its subscribers are the sum as well, except where the mode is
+`all-subscribers`: a smart client subscribes at every home there."""
+
+
+def telemetry_page() -> str:
+    """Every column of the records that hubs make."""
+    common = [column for column in COLUMNS if column.kinds == EVERY_KIND]
+    parts = ["# Telemetry", _TELEMETRY, "## Every record", _columns(common)]
+    for kind in Kind:
+        own = [column for column in columns_of(kind) if column not in common]
+        parts += [f"## `{kind}`", _columns(own)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _columns(columns: Iterable[Column]) -> str:
+    rows = [f"| `{column.name}` | {column.type} | {column.unit} | {column.meaning} |" for column in columns]
+    return "\n".join(["| column | type | unit | meaning |", "|---|---|---|---|", *rows])
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings": settings_page,
+    "commands": commands_page,
+    "telemetry": telemetry_page,
+}
 
 
 @app.command("write")

@@ -8,7 +8,7 @@ subscriber that takes several forms gets them message by message, as from Redis.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.cluster.frames import egress_encoder
@@ -24,35 +24,56 @@ if TYPE_CHECKING:
 Form = tuple[int, Kind, bytes | None]
 
 
-class Listener(Protocol):
-    """A client's session, or the link to another hub."""
-
-    @property
-    def write(self) -> Callable[[bytes], object]: ...
-
-
 class Audience:
-    """Frozen at compilation; thrown away when members or patterns change."""
+    """Frozen at compilation; thrown away when members or patterns change.
 
-    __slots__ = ("groups", "is_exclusive", "mixed", "receivers", "version")
+    Telemetry lets the audiences of topics without traffic rest, so that the hot path, which has to look at the version
+    anyway, goes through `HubCore.audience_of` once when there is traffic again.
+    """
+
+    __slots__ = (
+        "clients",
+        "encode_for_hubs",
+        "groups",
+        "hubs",
+        "is_exclusive",
+        "mixed",
+        "receivers",
+        "version",
+    )
 
     def __init__(
         self,
-        groups: list[tuple[Encoder, Sequence[Listener]]],
+        groups: list[tuple[Encoder, list[Session]]],
         mixed: list[tuple[list[Encoder], list[Session]]],
         receivers: int,
         version: int,
     ) -> None:
-        # The index's version that this was compiled under.
+        # The index's version that this was compiled under; its complement while the audience rests.
         self.version = version
         # Subscribers that get a message in one form; and those that get it in several.
-        # Links to other hubs are a group of their own.
         self.groups = groups
         self.mixed = mixed
         # What PUBLISH answers: subscriptions that match, patterns counted one by one.
         self.receivers = receivers
+        # Connections that get the topic, by however many subscriptions.
+        self.clients = sum(len(sessions) for _, sessions in (*groups, *mixed))
+        # Links to the hubs that follow, and the form they take.
+        self.hubs: list[OutLink] = []
+        self.encode_for_hubs: Encoder = _nothing
         # Whether every member has this one subscription and no other.
         self.is_exclusive = False
+
+    def rest(self) -> None:
+        """Let the next use be noticed: an audience that rests looks stale until `wake` is asked."""
+        if self.version >= 0:
+            self.version = ~self.version
+
+    def wake(self, version: int) -> bool:
+        """Whether it only rested, and is as good as when it was compiled under this version."""
+        if self.version == ~version:
+            self.version = version
+        return self.version == version
 
 
 def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
@@ -68,9 +89,7 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
     for session, forms in forms_of.items():
         grouped.setdefault(tuple(forms), []).append(session)
     encoder_of = _encoder_cache(topic)
-    groups: list[tuple[Encoder, Sequence[Listener]]] = [
-        (encoder_of(forms[0]), members) for forms, members in grouped.items() if len(forms) == 1
-    ]
+    groups = [(encoder_of(forms[0]), members) for forms, members in grouped.items() if len(forms) == 1]
     mixed = [
         ([encoder_of(form) for form in forms], members)
         for forms, members in grouped.items()
@@ -87,8 +106,13 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
         and all(session.has_one_subscription for session in forms_of)
     )
     if relays:
-        audience.groups.append((egress_encoder(topic.key, topic.epoch, index.payload_bytes_max), relays))
+        audience.hubs = relays
+        audience.encode_for_hubs = egress_encoder(topic.key, topic.epoch, index.payload_bytes_max)
     return audience
+
+
+def _nothing(first: int, payloads: Sequence[bytes]) -> bytes:
+    return b""
 
 
 def _forms_by_name(topic: Topic) -> dict[Session, list[Form]]:
@@ -96,7 +120,9 @@ def _forms_by_name(topic: Topic) -> dict[Session, list[Form]]:
     absent = () if topic.beside is None else topic.beside.absent
     forms_of: dict[Session, list[Form]] = {}
     for session, kinds in topic.members.items():
-        forms = [(session.proto, kind, None) for kind in kinds if kind is not Kind.OWN or session not in absent]
+        forms: list[Form] = [
+            (session.proto, kind, None) for kind in kinds if kind is not Kind.OWN or session not in absent
+        ]
         if forms:
             forms_of[session] = forms
     return forms_of

@@ -45,12 +45,15 @@ class Backlog:
         "is_paused",
         "pieces",
         "session",
+        "since",
         "timer",
     )
 
     def __init__(self, keeper: Backlogs, session: Session) -> None:
         self._keeper = keeper
         self.session = session
+        # When the client fell behind.
+        self.since = keeper.now()
         # (bytes, topic or None for a reply, messages in it)
         self.pieces: deque[tuple[bytes, Topic | None, int]] = deque()
         # Of the pieces.
@@ -70,9 +73,12 @@ class Backlog:
     def hold(self, piece: bytes) -> None:
         """Stands in for the transport's `write` while it is paused."""
         keeper = self._keeper
-        self.pieces.append((piece, keeper.topic, keeper.messages))
+        topic = keeper.topic
+        self.pieces.append((piece, topic, keeper.messages))
         self.bytes += len(piece)
         keeper.bytes += len(piece)
+        if topic is not None and (meter := topic.meter) is not None and self.bytes > meter.backlog_bytes_max:
+            meter.backlog, meter.backlog_bytes_max = self, self.bytes
         keeper.check(self)
 
 
@@ -84,10 +90,15 @@ class Backlogs:
         limits: Limits,
         *,
         memory_bytes: int,
+        now: Callable[[], float],
         call_later: CallLater,
         cut: Callable[[Session, str], None],
+        touch: Callable[[Topic], object],
     ) -> None:
+        """`touch` is called with a topic before anything is counted on it."""
         self._limits = limits
+        self.now = now
+        self._touch = touch
         self.bytes_max = int(memory_bytes * limits.output_total_share)
         self._call_later = call_later
         self._cut = cut
@@ -231,6 +242,7 @@ class Backlogs:
                 return
 
     def _count(self, topic: Topic, *, drops: int, cuts: int = 0) -> None:
+        self._touch(topic)
         topic.drops += drops
         topic.cuts += cuts
         self.drops += drops

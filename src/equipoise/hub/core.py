@@ -13,30 +13,27 @@ from typing import TYPE_CHECKING
 from equipoise.access import Action, User, Users
 from equipoise.hub.admission import Admission
 from equipoise.hub.audience import Audience, compile_audience
-from equipoise.hub.backlog import Backlogs, Timer
+from equipoise.hub.backlog import Backlogs
 from equipoise.hub.commands import COMMANDS, CommandSpec
 from equipoise.hub.commands.spec import full_name
-from equipoise.hub.denial import denial, too_long, unknown_command
+from equipoise.hub.delivering import deliver_mixed, deliver_to_hubs
+from equipoise.hub.denial import RESERVED, denial, too_long, unknown_command
+from equipoise.hub.metering import Metering
 from equipoise.hub.session import LINGER_S, Deferred, Session
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.shell import Shell
 from equipoise.hub.stats import Stats
 from equipoise.hub.subscribing import forget_session, judge_again
-from equipoise.hub.topics import Topic, TopicIndex
+from equipoise.hub.sweeping import Sweeping
+from equipoise.hub.topics import LANE_PREFIX, Topic, TopicIndex
 from equipoise.hub.wire import NO_WIRE, Wire, discard
 from equipoise.resp import Command, RequestLimits
-from equipoise.resp.frames import interleaved
 from equipoise.resp.replies import error, integer
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster import Cluster
 
 log = logging.getLogger("equipoise.hub")
-
-# A message in many forms is written in pieces of this size: what transports take before they are full.
-MIXED_PIECE_BYTES = 64 * 1024
-# Topics looked at in one go by the sweep for idle ones: some 0.2 ms.
-SWEEP_SLICE = 1_000
 
 
 class HubCore:
@@ -62,19 +59,25 @@ class HubCore:
         self.port = settings.port
         # A restart under the same name is a new hub: its epochs lie above those of its former life.
         self.incarnation = int(shell.wall_time() * 1_000_000)
-        self._last_epoch = self.incarnation
+        self.last_epoch = self.incarnation
         self.index = self._new_index()
         # The other hubs; None where this one is alone.
         self.cluster: Cluster | None = None
+        self.metering = Metering(self)
         self.backlogs = Backlogs(
-            self.limits, memory_bytes=shell.memory_bytes(), call_later=shell.call_later, cut=self._cut_slow
+            self.limits,
+            memory_bytes=shell.memory_bytes(),
+            now=shell.now,
+            call_later=shell.call_later,
+            cut=self._cut_slow,
+            touch=self.metering.touch,
         )
         self.admission = Admission(self.limits)
         self.input_bytes_max = self.limits.input_bytes_max
         self._request_limits = self.limits.of_requests(is_authenticated=True)
         self._stranger_limits = self.limits.of_requests(is_authenticated=False)
         self.link_limits = self.limits.of_links()
-        self._sweep_timer: Timer | None = None
+        self._sweeping = Sweeping(self)
 
     def _new_index(self) -> TopicIndex:
         return TopicIndex(
@@ -248,14 +251,21 @@ class HubCore:
         topic = self.index.topics.get(name)
         if self.users.is_open:
             if topic is not None:
+                if topic.publisher != session.id:
+                    self.metering.published_by(topic, session)
                 return topic
         elif len(name) <= self.limits.topic_bytes_max and not session.may(Action.PUBLISH, name):
             return denial(session, Action.PUBLISH, name)
-        return topic or self.new_topic(session, name)
+        found = topic or self.new_topic(session, name)
+        if isinstance(found, Topic) and found.publisher != session.id:
+            self.metering.published_by(found, session)
+        return found
 
     def new_topic(self, session: Session, name: bytes, *, is_shard: bool = False) -> Topic | str:
         if len(name) > self.limits.topic_bytes_max:
             return too_long(self)
+        if name.startswith(LANE_PREFIX):
+            return RESERVED
         if not session.may(Action.CREATE, name):
             return denial(session, Action.CREATE, name)
         topic = self.index.create(name, is_shard=True) if is_shard else self.make_topic(name)
@@ -272,18 +282,21 @@ class HubCore:
         if topic is not None:
             if self.cluster is not None:
                 self.cluster.adopt(topic)
-            if self._sweep_timer is None:
-                self._schedule_sweep()
+            self._sweeping.begin()
         return topic
 
     def audience_of(self, topic: Topic) -> Audience:
         audience = topic.audience
         if audience is None or audience.version != self.index.version:
-            audience = topic.audience = compile_audience(topic, self.index)
+            self.metering.touch(topic)
+            if audience is None or not audience.wake(self.index.version):
+                audience = topic.audience = compile_audience(topic, self.index)
         return audience
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
         """Publish for a client, wherever the topic lives; the reply to each message."""
+        if topic.is_watched:
+            self.metering.arrivals.note(topic, payloads)
         if topic.stream is None:
             return integer(self.publish(topic, payloads))
         assert self.cluster is not None, "only a hub among others has streams"
@@ -301,6 +314,7 @@ class HubCore:
         count = len(payloads)
         first = topic.n + 1
         topic.n += count
+        topic.published += count
         topic.bytes_in += len(payloads[0]) if count == 1 else sum(map(len, payloads))
         backlogs = self.backlogs
         backlogs.topic, backlogs.messages = topic, count
@@ -311,29 +325,20 @@ class HubCore:
                 write = session.write
                 write(data)
         if audience.mixed:
-            self._deliver_mixed(topic, audience, first, payloads)
+            deliver_mixed(backlogs, topic, audience, first, payloads)
+        if audience.hubs:
+            deliver_to_hubs(topic, audience, first, payloads)
         backlogs.topic = None
         receivers = audience.receivers
         topic.delivered += receivers * count
         return receivers
 
-    def _deliver_mixed(self, topic: Topic, audience: Audience, first: int, payloads: Sequence[bytes]) -> None:
-        """Deliver to subscribers that get a message in several forms: all of one message before the next.
-
-        One client may have thousands of patterns that match the topic, so what a run becomes has no bound. It is
-        written in pieces, and no further than anybody is left who takes it.
-        """
-        backlogs = self.backlogs
-        for encoders, sessions in audience.mixed:
-            takers = sessions
-            for frames, piece in interleaved(encoders, first, payloads, MIXED_PIECE_BYTES):
-                backlogs.messages = frames
-                topic.bytes_out += len(piece) * len(takers)
-                for session in takers:
-                    session.write(piece)
-                takers = [session for session in takers if not session.is_closing]
-                if not takers:
-                    break
+    def relay(self, topic: Topic, first: int, payloads: Sequence[bytes]) -> None:
+        """Write a run that another hub has numbered, from `first`. It counts as published there."""
+        published, bytes_in = topic.published, topic.bytes_in
+        topic.n = first - 1
+        self.publish(topic, payloads)
+        topic.published, topic.bytes_in = published, bytes_in
 
     # --- users
 
@@ -356,17 +361,7 @@ class HubCore:
         session.user = user
         self.stats.revoked += judge_again(self, session)
 
-    # --- topics that nobody uses
-
-    def _schedule_sweep(self) -> None:
-        self._sweep_timer = self.shell.call_later(self.limits.topic_idle_s, self._sweep)
-
-    def _sweep(self) -> None:
-        self._sweep_timer = None
-        if self.index.sweep(SWEEP_SLICE):
-            self._sweep_timer = self.shell.call_later(0, self._sweep)
-        elif self.index.topics:
-            self._schedule_sweep()
+    # --- lives
 
     def begin_anew(self) -> None:
         """End this life of the hub: all sessions, topics and patterns; a new incarnation begins."""
@@ -377,17 +372,23 @@ class HubCore:
             self.cut(session, "the hub begins anew")
         self.incarnation = self.new_epoch()
         self.index = self._new_index()
+        self.metering.begin_anew()
 
     def close(self) -> None:
         """End all sessions, links and timers."""
         if self.cluster is not None:
             self.cluster.close()
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        self._sweeping.stop()
+        self.metering.stop()
         for session in list(self.sessions.values()):
             self.leave(session)
 
     def new_epoch(self, above: int = 0) -> int:
-        """Later than all that this hub has given out, and than `above`."""
-        self._last_epoch = max(self._last_epoch + 1, above + 1, int(self.shell.wall_time() * 1_000_000))
-        return self._last_epoch
+        """Later than all that this hub has given out or heard of, and than `above`."""
+        self.last_epoch = max(self.last_epoch + 1, above + 1, int(self.shell.wall_time() * 1_000_000))
+        return self.last_epoch
+
+    def note_epoch(self, epoch: int) -> None:
+        """Another hub has given out this one, whatever its clock says."""
+        if epoch > self.last_epoch:
+            self.last_epoch = epoch

@@ -1,4 +1,4 @@
-"""The text of INFO: Redis's sections with the fields that mean something here, and one of our own."""
+"""The text of INFO: Redis's sections with the fields that mean something here, and two of our own."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _stats(core: HubCore, totals: Totals) -> dict[str, object]:
         "total_connections_received": stats.connections,
         "total_commands_processed": stats.commands,
         "total_net_input_bytes": stats.input_bytes,
-        "total_net_output_bytes": totals.bytes_out,
+        "total_net_output_bytes": totals.bytes_out + stats.reply_bytes,
         "rejected_connections": stats.connections_refused,
         "total_error_replies": stats.errors,
         "acl_access_denied_auth": stats.logins_failed,
@@ -113,6 +113,22 @@ def _equipoise(core: HubCore, totals: Totals) -> dict[str, object]:
     }
 
 
+def _telemetry(core: HubCore, totals: Totals) -> dict[str, object]:
+    metering, ring = core.metering, core.metering.ring
+    return {
+        "telemetry_recorded": int(metering.is_on),
+        "telemetry_incarnation": ring.incarnation,
+        "telemetry_records": len(ring),
+        "telemetry_oldest": ring.oldest,
+        "telemetry_end": ring.end,
+        "telemetry_bytes": ring.bytes,
+        "telemetry_topics_active": metering.topics_active,
+        "telemetry_slices": metering.slices,
+        "telemetry_arrivals_topics": metering.arrivals.topics,
+        "telemetry_arrivals_left_out": metering.arrivals.left_out,
+    }
+
+
 def _topic_lines(core: HubCore, session: Session) -> list[str]:
     """One line for each topic whose subscribers were cut or lost messages, as far as the session may see it."""
     hurt = [
@@ -123,7 +139,7 @@ def _topic_lines(core: HubCore, session: Session) -> list[str]:
     hurt.sort(key=lambda topic: (-topic.drops, topic.name))
     return [
         f"topic:{topic.name.decode('utf-8', 'backslashreplace')!r}:cuts={topic.cuts},drops={topic.drops},"
-        f"published={topic.n},delivered={topic.delivered}"
+        f"published={topic.published},delivered={topic.delivered}"
         for topic in hurt[:TOPICS_SHOWN_MAX]
     ]
 
@@ -135,6 +151,7 @@ SECTIONS = {
     "persistence": _persistence,
     "stats": _stats,
     "equipoise": _equipoise,
+    "telemetry": _telemetry,
 }
 # The sections for which all topics have to be added up.
 COUNTING = frozenset(("stats", "equipoise"))

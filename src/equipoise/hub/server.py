@@ -25,6 +25,7 @@ from equipoise.hub.backlog import Timer
 from equipoise.hub.cluster import Cluster
 from equipoise.hub.cluster.dialer import Dialer, Login
 from equipoise.hub.core import HubCore
+from equipoise.hub.gauges import Process
 from equipoise.hub.logins import Logins
 from equipoise.hub.session import LINGER_S
 from equipoise.hub.settings import HubSettings, Tls
@@ -49,7 +50,9 @@ class Hub:
         wall_clock: Callable[[], float] = time.time,
         rng: random.Random | None = None,
         executor: Executor | None = None,
+        process: Process | None = None,
     ) -> None:
+        """`process`: what telemetry says of the hub's own use, where this is not a process of its own."""
         self.settings = settings
         self.port = 0
         self.tls_port: int | None = None
@@ -57,6 +60,7 @@ class Hub:
         self._wall_clock = wall_clock
         self._rng = rng or random.SystemRandom()
         self._executor = executor
+        self._process = process or OwnProcess()
         self._owned_executor: ThreadPoolExecutor | None = None
         self._servers: list[asyncio.AbstractServer] = []
         self._core: HubCore | None = None
@@ -79,7 +83,8 @@ class Hub:
         if self._executor is None and not self._users.is_open:
             self._executor = self._owned_executor = ThreadPoolExecutor(at_once)
         logins = Logins(self._executor, self._rng.randbytes(32), at_once=at_once)
-        self._core = HubCore(settings, self._users, LoopShell(loop, self._wall_clock, logins))
+        self._core = HubCore(settings, self._users, LoopShell(loop, self._wall_clock, logins, self._process))
+        self.core.metering.start(self._process, self._rng.randbytes)
         try:
             self.port = self.core.port = await self._listen(settings.port, {})
             if settings.tls.port is not None:
@@ -164,16 +169,28 @@ class LoopShell:
     """The world, as the running loop and the operating system present it."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, wall_clock: Callable[[], float], logins: Logins
+        self,
+        loop: asyncio.AbstractEventLoop,
+        wall_clock: Callable[[], float],
+        logins: Logins,
+        process: Process,
     ) -> None:
         self.now = loop.time
         self.wall_time = wall_clock
         self.call_later: Callable[..., Timer] = loop.call_later
         self.logins = logins
         self.verify_secret = logins.check
+        self.resident_bytes = process.resident_bytes
 
     def memory_bytes(self) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class OwnProcess:
+    """The process that this code runs in."""
+
+    def cpu_s(self) -> float:
+        return time.process_time()
 
     def resident_bytes(self) -> int:
         try:

@@ -189,6 +189,7 @@ class Session:
             if self._output_bytes > self._core.limits.unauthenticated_output_bytes_max:
                 self._core.cut(self, "its replies before AUTH exceeded unauthenticated_output_bytes_max")
                 return
+        self._core.stats.reply_bytes += len(data)
         self.write(data)
 
     def finish(self) -> None:
@@ -255,14 +256,15 @@ class Session:
     # --- inside
 
     def _publish(self, batch: Publishes) -> None:
-        core = self._core
+        core, rest = self._core, None
         self.command = "publish"
         if len(batch.topics) == 1:
-            core.stats.commands += 1
-            self.write(publish_run(core, self, batch.topics[0], batch.payloads))
-            return
-        replies, rest = publish_batch(core, self, batch, self.last_at + TURN_S)
-        core.stats.commands += len(batch.topics) - (len(rest.topics) if rest is not None else 0)
+            replies = publish_run(core, self, batch.topics[0], batch.payloads)
+        else:
+            replies, rest = publish_batch(core, self, batch, self.last_at + TURN_S)
+        stats = core.stats
+        stats.commands += len(batch.topics) - (0 if rest is None else len(rest.topics))
+        stats.reply_bytes += len(replies)
         self.write(replies)
         if rest is not None and not self.is_closing:
             self._wait_for_turn(rest)

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from equipoise.errors import SettingsError
 from equipoise.hub.membership.settings import MembershipSettings
+from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.resp import RequestLimits
 
 KIB = 1024
@@ -298,6 +299,7 @@ class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     limits: Limits = Limits()
     tls: Tls = Tls()
     cluster: ClusterSettings = ClusterSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     membership: MembershipSettings = MembershipSettings()
 
 

@@ -157,6 +157,7 @@ def _attach(
         if isinstance(topic, str):
             _forget_if_empty(session)
             return topic
+        core.metering.subscribed(topic)
         core.index.add_member(topic, session, kind)
         target = topic
     held[name] = target
@@ -179,6 +180,7 @@ def _detach(core: HubCore, session: Session, kind: Kind, name: bytes) -> None:
     if isinstance(target, Pattern):
         core.index.remove_pattern_member(target, session, kind)
     elif target is not None:
+        core.metering.subscribed(target)
         core.index.remove_member(target, session, kind)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.lane import Beside, Lane
     from equipoise.hub.cluster.links import OutLink
     from equipoise.hub.cluster.streams import Stream
+    from equipoise.hub.meter import TopicMeter
     from equipoise.hub.session import Session
 
 # Names that begin so are those of lanes among hubs: no client may make such a topic.
@@ -44,12 +45,20 @@ class Topic:
         "cuts",
         "delivered",
         "drops",
+        "egress_bytes",
+        "egress_messages",
         "epoch",
+        "ingress_bytes",
+        "ingress_messages",
         "is_queued",
         "is_shard",
+        "is_watched",
         "members",
+        "meter",
         "n",
         "name",
+        "published",
+        "publisher",
         "relays",
         "seen_n",
         "stream",
@@ -64,10 +73,17 @@ class Topic:
         # Subscribers by name, in order of subscription, each with the kinds it subscribed by.
         self.members: dict[Session, tuple[Kind, ...]] = {}
         self.audience: Audience | None = None
-        # Payload bytes published; bytes written to subscribers; messages written to them.
+        # Messages that got their positions here, and bytes of their payloads; messages written to subscribers, and
+        # those bytes.
+        self.published = 0
         self.bytes_in = 0
-        self.bytes_out = 0
         self.delivered = 0
+        self.bytes_out = 0
+        # Messages and bytes passed on to where they get their positions; and to hubs that follow, once for each.
+        self.ingress_messages = 0
+        self.ingress_bytes = 0
+        self.egress_messages = 0
+        self.egress_bytes = 0
         # Subscribers cut for being too slow while messages of this topic waited for them, and those messages.
         self.cuts = 0
         self.drops = 0
@@ -80,6 +96,11 @@ class Topic:
         # the next visit means an idle topic.
         self.is_queued = False
         self.seen_n = -1
+        # For telemetry: what this window began with, while there is anything to record; who published last in it;
+        # whether every arrival is recorded.
+        self.meter: TopicMeter | None = None
+        self.publisher: int | None = None
+        self.is_watched = False
 
     @property
     def is_engaged(self) -> bool:
@@ -164,7 +185,7 @@ class TopicIndex:
         """
         published, delivered, bytes_out = self._former
         for i, topic in enumerate((*self.topics.values(), *self.shards.values(), *self.lanes.values())):
-            published += topic.n
+            published += topic.published
             delivered += topic.delivered
             bytes_out += topic.bytes_out
             if not i % STEP:
@@ -303,7 +324,9 @@ class TopicIndex:
         del (self.shards if topic.is_shard else self.topics)[topic.name]
         self.forgotten += 1
         published, delivered, bytes_out = self._former
-        self._former = Totals(published + topic.n, delivered + topic.delivered, bytes_out + topic.bytes_out)
+        self._former = Totals(
+            published + topic.published, delivered + topic.delivered, bytes_out + topic.bytes_out
+        )
 
 
 def _with(kinds: tuple[Kind, ...], kind: Kind) -> tuple[Kind, ...]:

@@ -39,6 +39,24 @@ class Reason(StrEnum):
     DRAINED = "drained"
     CAPACITY = "capacity"
     ACCESS = "access"
+    RESTARTED = "restarted"
+    # The spec says at which site the topic must live.
+    PINNED = "pinned"
+    # Load: more homes, fewer homes, off an overloaded hub (or one that is about to be), shared out after a join.
+    REPLICATED = "replicated"
+    MERGED = "merged"
+    HIGH_LOAD = "high-load"
+    RISING_LOAD = "rising-load"
+    SHARED_OUT = "shared-out"
+    # Servers: emptied to be released, kept after all, gone; asked for, or wanted and not to be had.
+    LOW_LOAD = "low-load"
+    KEPT = "kept"
+    RELEASED = "released"
+    SERVER_WANTED = "server-wanted"
+    NO_ROOM = "no-room"
+    # Entries that say what the ring says, or that nobody has used for long.
+    AS_RING = "as-ring"
+    IDLE = "idle"
     # What a newer controller wrote and this program does not know: no reason to refuse the plan.
     UNKNOWN = "unknown"
 

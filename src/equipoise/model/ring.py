@@ -17,14 +17,14 @@ hub gets an entry from the planner anyway.
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 
 from xxhash import xxh3_64_intdigest
 
 from equipoise.errors import PlanError
 
-__all__ = ["MEMBERS_MAX", "WEIGHT_NORMAL", "Ring", "ring_over"]
+__all__ = ["MEMBERS_MAX", "WEIGHT_NORMAL", "Ring", "position_of", "ring_over"]
 
 # The weight of an ordinary hub. In sixteenths a weight follows capacity to about 6 %, and noise below that does
 # not move topics.
@@ -57,12 +57,22 @@ class Ring:
         points.sort()
         self._points = points
 
+    @property
+    def hubs(self) -> Sequence[str]:
+        """All members, sorted: a point's remainder by `MEMBERS_MAX` is an index into them."""
+        return self._hubs
+
+    @property
+    def points(self) -> Sequence[float]:
+        """All points, sorted, for those who look up many topics at once. Not to be changed."""
+        return self._points
+
     def owner(self, topic: bytes, alive: Container[str] | None = None) -> str | None:
         """The hub that serves a topic; None if no member is alive. `alive` None means that all are."""
         points, hubs = self._points, self._hubs
         if points:
             count = len(points)
-            start = bisect(points, float(xxh3_64_intdigest(topic) >> _POSITION_BITS) * MEMBERS_MAX)
+            start = bisect(points, position_of(topic))
             hub = hubs[int(points[start % count]) % MEMBERS_MAX]
             if alive is None or hub in alive:
                 return hub
@@ -100,9 +110,19 @@ def ring_over(weights: tuple[tuple[str, int], ...]) -> Ring:
     return Ring(weights)
 
 
+def position_of(topic: bytes) -> float:
+    """Where a topic lies among the points; the first point above it is its own."""
+    return float(xxh3_64_intdigest(topic) >> _POSITION_BITS) * MEMBERS_MAX
+
+
 def _points_of(hub: str, weight: int, index: int) -> list[float]:
-    """Each hash gives two positions: building a ring is half hashing."""
+    """Each hash gives two positions: building a ring is half hashing.
+
+    Of exactly three bytes XXH3 mixes the last with the seed alone: h10 and h11 would own the same points.
+    """
     name = hub.encode()
+    if len(name) == 3:
+        name += b"\0"
     hashes = [xxh3_64_intdigest(name, pair) for pair in range(weight * _PAIRS_PER_WEIGHT)]
     high = [float((number >> _POSITION_BITS) * MEMBERS_MAX + index) for number in hashes]
     low = [float((number & _POSITION_MASK) * MEMBERS_MAX + index) for number in hashes]

@@ -1,25 +1,33 @@
 """View in, plan out: where topics live, decided without touching the world. Pure."""
 
 from equipoise.plan.arbiter import Arbiter, Held
+from equipoise.plan.choosing import POLICIES, policy_named
 from equipoise.plan.decision import Decision, Policy
 from equipoise.plan.memory import Memory, decode_memory, encode_memory
+from equipoise.plan.planner import Planner
+from equipoise.plan.policies import ConsistentHashing, Static
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.view import HubView, TopicView, View
 from equipoise.plan.view_table import ViewTables, from_tables, to_tables
 
 __all__ = [
+    "POLICIES",
     "Arbiter",
+    "ConsistentHashing",
     "Decision",
     "Held",
     "HubView",
     "Memory",
+    "Planner",
     "PlannerSettings",
     "Policy",
+    "Static",
     "TopicView",
     "View",
     "ViewTables",
     "decode_memory",
     "encode_memory",
     "from_tables",
+    "policy_named",
     "to_tables",
 ]

@@ -30,7 +30,7 @@ class Decision:
     servers_wanted: int
     # Hubs that are out of the plan and may be stopped.
     releasable: tuple[str, ...] = ()
-    # What was found and is not, or not only, a part of the change: why a server is asked for, why nothing could be done.
+    # What was found beside the change: why a server is asked for, why nothing could be done.
     reasons: tuple[Why, ...] = ()
     # The busiest hub's load ratio and the average over those that may be given something; for people.
     ratio_max: float = 0.0

@@ -70,6 +70,14 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         float,
         _ratio("Rise of a hub's load ratio within a window below which it is noise, not a trend."),
     ] = 0.15
+    trend_growth_max: Annotated[
+        float,
+        Meta(
+            ge=1,
+            description="How far above its largest second a rising topic is expected to get: what has just stepped "
+            "up looks like a ramp without end.",
+        ),
+    ] = 1.25
 
     # --- self-profiling -----------------------------------------------------------------------------------------------
     profile_samples_min: Annotated[

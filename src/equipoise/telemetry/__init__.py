@@ -1,5 +1,7 @@
-"""Records that hubs make of their load and everybody else reads: one schema. Pure."""
+"""Records that hubs make of their load and everybody else reads: one schema, a ring, Arrow on the wire. Pure."""
 
+from equipoise.telemetry.block import Block, Names, Part, Values, narrow
+from equipoise.telemetry.ring import Ring
 from equipoise.telemetry.schema import (
     COLUMNS,
     EVERY_KIND,
@@ -15,11 +17,17 @@ from equipoise.telemetry.schema import (
 __all__ = [
     "COLUMNS",
     "EVERY_KIND",
+    "Block",
     "Column",
     "ColumnType",
     "Kind",
+    "Names",
+    "Part",
+    "Ring",
     "Role",
+    "Values",
     "arrow_schema",
     "columns_of",
+    "narrow",
     "spark_schema",
 ]

@@ -111,9 +111,9 @@ COLUMNS: tuple[Column, ...] = (
         _T.LONG,
         "messages",
         _LOAD,
-        "messages of this hub's clients passed on to where they get their positions",
+        "messages passed on to where they get their positions",
     ),
-    Column("ingress_bytes", _T.LONG, "bytes", _LOAD, "payload bytes of `ingress_messages`"),
+    Column("ingress_bytes", _T.LONG, "bytes", _LOAD, "bytes of `ingress_messages`, as written"),
     Column(
         "egress_messages", _T.LONG, "messages", _LOAD, "messages written to hubs that follow, once per hub"
     ),
@@ -146,7 +146,7 @@ COLUMNS: tuple[Column, ...] = (
         _T.LONG,
         "µs",
         _LOAD,
-        "how long the client that has lagged longest had been lagging, of those that a message was held for",
+        "how long the client with that backlog had been lagging",
     ),
     Column(
         "throttle_us_max",

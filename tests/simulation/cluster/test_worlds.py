@@ -23,6 +23,19 @@ SKEW = Trouble(moves=(1, 8), link_resets=(0, 5), link_cuts=(0, 3), pauses=(0, 2)
 BULK = Trouble(moves=(0, 3), reweighs=(1, 4), link_resets=(0, 3), joins=(0, 2), lag_s=0.3)
 CRASHES = Trouble(crashes=(1, 2), is_gap_allowed=True)
 ZOMBIES = Trouble(long_pauses=(1, 2), is_gap_allowed=True)
+EVERYTHING = Trouble(
+    moves=(1, 6),
+    reweighs=(0, 2),
+    link_resets=(0, 5),
+    link_cuts=(0, 3),
+    client_resets=(0, 4),
+    pauses=(0, 2),
+    long_pauses=(0, 2),
+    crashes=(0, 2),
+    joins=(0, 1),
+    lag_s=0.3,
+    is_gap_allowed=True,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +58,7 @@ def _quiet() -> Iterator[None]:
         pytest.param(BULK, id="hubs-join-and-weights-change"),
         pytest.param(CRASHES, id="hubs-crash-and-come-back"),
         pytest.param(ZOMBIES, id="hubs-wake-up-after-they-were-buried"),
+        pytest.param(EVERYTHING, id="everything-at-once"),
     ],
 )
 def test_subscribers_of_any_hub_get_every_message_once_and_in_order(trouble: Trouble) -> None:
@@ -73,7 +87,7 @@ def _never_wait(ingress: Ingress, stream: Stream, item: Held) -> bool:
     return not stream.state.is_home and (stream.peer not in ingress._cluster.out)
 
 
-def _always_take(merging: Merging, stream: Stream, origin: str, epoch: int, first: int) -> bool:
+def _always_take(merging: Merging, stream: Stream, item: Pending) -> bool:
     return True
 
 
@@ -87,7 +101,7 @@ def _always_open(merging: Merging, stream: Stream, item: Pending) -> bool:
         pytest.param(OutLink, "resume", _forget_unacknowledged, LINKS, id="without-resent-links"),
         pytest.param(Ingress, "_must_wait", _never_wait, SKEW, id="without-waiting-for-words-that-are-owed"),
         pytest.param(Merging, "_may_take", _always_take, SKEW, id="without-waiting-for-the-old-source"),
-        pytest.param(Merging, "_may_open", _always_open, SKEW, id="without-closed-and-opened"),
+        pytest.param(Merging, "_may_open", _always_open, SKEW, id="without-waiting-for-the-epoch-before"),
         pytest.param(
             Cluster, "is_barrier_passed", property(lambda cluster: True), BULK, id="without-the-barrier"
         ),

@@ -22,7 +22,7 @@ from equipoise.simulation.host import Host
 from equipoise.simulation.link import LinkSpec
 from equipoise.simulation.topology import Lan
 from equipoise.workload import Driven, History, Place, Stage, cast_client, hurried
-from equipoise.workload.history import Marker, Missed, Outcome
+from equipoise.workload.history import Marker, Missed, Outcome, Received, Sent
 
 PORT = 6399
 TOPICS = ("a", "b", "c")
@@ -136,8 +136,13 @@ class Directory:
         self._heard_at: dict[str, float] = {}
 
     def register(self, name: str, facts: HubFacts) -> None:
+        """A hub is alive. Sooner or later somebody sees to it that a plan gives it something."""
         self.alive[name] = facts
-        self.tell()
+        is_member = any(member.hub == name for member in self.plan.members)
+        if is_member and (self._world.is_healed or self._world.random.random() < 0.3):
+            self.commit(self.plan)
+        else:
+            self.tell()
 
     def expire(self, name: str) -> None:
         self.alive.pop(name, None)
@@ -187,8 +192,10 @@ class World:
         self.nodes = {name: HubNode(self, name) for name in hubs}
         self.clients = clients
         self.fired: dict[str, int] = {}
-        # When messages may be lost without a word: (from, until).
+        # When messages may be lost without a word: (from, until); and those that were on their way when a hub died.
         self.excused: list[tuple[float, float]] = []
+        self.under_way: list[Sent] = []
+        self.is_healed = False
         self._tasks: list[asyncio.Task[None]] = []
         self._spare = 0
 
@@ -345,8 +352,17 @@ class World:
             node.start()
 
     def excuse(self) -> None:
-        """A hub dies now: until everybody has heard of it, and is back, messages in it may be lost without a word."""
-        self.excused.append((self.sim.now - 2.0, self.sim.now + 2.5 + self.trouble.lag_s))
+        """A hub dies now: what is on its way may be in it, and so may what comes until everybody is back."""
+        self.excused.append((self.sim.now, self.sim.now + 2.5 + self.trouble.lag_s))
+        received = [
+            (track, {event[1:] for event in track.events if type(event) is Received})
+            for track in self.history.tracks
+        ]
+        for (publisher, topic), messages in self.history.sent.items():
+            for sequence, message in enumerate(messages):
+                facts = (topic, publisher, sequence)
+                if any(track.wants(topic) and facts not in seen for track, seen in received):
+                    self.under_way.append(message)
 
     async def _join(self) -> None:
         self._spare += 1
@@ -358,6 +374,7 @@ class World:
         self.directory.commit(replace(plan, members=(*plan.members, Member(name)), entries={}))
 
     def _heal(self, driven: list[Driven]) -> None:
+        self.is_healed = True
         for task in self._tasks:
             task.cancel()
         names = [*self.nodes, *(client.name for client in driven)]
@@ -396,12 +413,15 @@ class World:
 
     def forgive(self) -> None:
         """What was in a hub that died may be lost: the promise leaves it out."""
-        for sent in self.history.sent.values():
-            for message in sent:
-                if message.outcome is Outcome.ACKNOWLEDGED and any(
-                    since <= message.began_at <= until for since, until in self.excused
-                ):
-                    message.outcome = Outcome.UNCERTAIN
+        late = [
+            message
+            for sent in self.history.sent.values()
+            for message in sent
+            if any(since <= message.began_at <= until for since, until in self.excused)
+        ]
+        for message in (*late, *self.under_way):
+            if message.outcome is Outcome.ACKNOWLEDGED:
+                message.outcome = Outcome.UNCERTAIN
 
     def counters(self) -> dict[str, int]:
         sums: dict[str, int] = {}

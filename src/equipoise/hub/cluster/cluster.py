@@ -11,7 +11,7 @@ Always true:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,21 +19,22 @@ from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.frames import Field, Verb, decode, encode
 from equipoise.hub.cluster.handover import Handover
 from equipoise.hub.cluster.hearing import Hearing
-from equipoise.hub.cluster.ingress import Ingress, fresh_messages
+from equipoise.hub.cluster.ingress import Fresh, Ingress, fresh_messages
+from equipoise.hub.cluster.lanes import Lanes, attach_frame
 from equipoise.hub.cluster.links import InLink, LinkId, OutLink
+from equipoise.hub.cluster.listening import Listening
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
-from equipoise.hub.cluster.router import HubFacts, Router, Routing
+from equipoise.hub.cluster.router import HubFacts, Life, Router, Routing, Stamp
 from equipoise.hub.cluster.streams import Held, State, Stream
-from equipoise.hub.cluster.waiting import Wait
-from equipoise.hub.kinds import Kind
+from equipoise.hub.cluster.tags import Tag, Tags
+from equipoise.hub.cluster.ways import Ways
 from equipoise.resp import Command, RequestReader
 from equipoise.resp.replies import bulk, error, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
     from equipoise.hub.topics import Topic
 
 __all__ = ["Cluster", "Dials"]
@@ -75,17 +76,20 @@ class Cluster:
         self.merging = Merging(self, settings.held_bytes_max)
         self.handover = Handover(self)
         self.patterns = Patterns(self)
+        self.lanes = Lanes(self)
+        self.tags = Tags(self)
+        self.ways = Ways(self)
+        self.listening = Listening(self)
         self._settings = settings
         self._dials = dials
-        # The version of which each peer has said DONE, in its present life.
-        self.done: dict[str, int] = {}
-        # The latest version of which this hub has said it.
-        self._own_done = -1
-        # Whether this life of the hub is known to the others.
+        # What each peer has said DONE of, in its present life.
+        self.done: dict[str, Stamp] = {}
+        # What this hub has said it of.
+        self._own_done: Stamp | None = None
+        # Whether this life of the hub is known to the others, and whether it is over.
         self._was_seen = False
+        self._is_over = False
         self._evaluating: Iterator[Topic] | None = None
-        # What clients wait to be subscribed to; a client that waits sends nothing more.
-        self._claims: dict[Session, tuple[Kind, Sequence[bytes]]] = {}
         self._tidy_timer: Timer = core.shell.call_later(settings.unwanted_s, self._tidy)
         self._hearing = Hearing(self)
 
@@ -96,14 +100,35 @@ class Cluster:
 
         A hub that was among them and is no longer has been given up by the others, or soon will be.
         """
+        if self._is_over:
+            return
         own = routing.hubs.get(self.name)
         is_seen = own is not None and own.incarnation == self.core.incarnation
         if self._was_seen and not is_seen:
-            self._dials.buried()
+            self.be_buried()
             return
         self._was_seen = is_seen
-        self.router.apply(routing)
+        self._follow(self.router.apply(routing))
+
+    def hear_of_death(self, life: Life) -> None:
+        """A peer has seen a life end. It speaks knowing that, so we have to listen knowing it."""
+        if life == (self.name, self.core.incarnation):
+            self.be_buried()
+        elif self.router.bury(life):
+            self._follow([life])
+
+    def be_buried(self) -> None:
+        """The others take this life of the hub for over."""
+        if not self._is_over:
+            self._is_over = True
+            self._dials.buried()
+
+    def _follow(self, ended: list[Life]) -> None:
+        """The routing has changed: bury whose lives have ended, have links to everybody else, ask about all topics."""
         peers = self.router.peers
+        for hub, incarnation in ended:
+            for name in peers:
+                self.tell(name, Verb.DEAD, hub.encode(), incarnation)
         for name, link in list(self.out.items()):
             facts = peers.get(name)
             if facts is None or facts.incarnation != link.incarnation:
@@ -117,16 +142,17 @@ class Cluster:
         for entry in self.router.replicated:
             if self.router.is_follower(entry.topic):
                 self.core.make_topic(entry.topic)
+        self.lanes.apply()
         self._evaluate_all()
 
     @property
     def is_barrier_passed(self) -> bool:
-        """Whether this hub and all others have said which streams leave them under the present plan."""
-        version = self.router.version
+        """Whether this hub and all others have said which streams leave them under the present routing."""
+        stamp = self.router.stamp
         return (
-            self._own_done == version
-            and version > 0
-            and all(self.done.get(peer) == version for peer in self.router.peers)
+            self._own_done == stamp
+            and self.router.version > 0
+            and all(self.done.get(peer) == stamp for peer in self.router.peers)
         )
 
     @property
@@ -148,6 +174,7 @@ class Cluster:
         for topic in part:
             if topics.get(topic.name) is topic:
                 self.handover.evaluate(topic)
+                self.lanes.evaluate(topic)
         if len(part) == EVALUATE_SLICE:
             self.core.shell.call_later(0, self._evaluate_some)
             return
@@ -157,17 +184,25 @@ class Cluster:
 
     def check_done(self) -> None:
         """Say DONE once every topic was asked about, and none is on its way here that is to go on elsewhere."""
-        version = self.router.version
-        if self._own_done == version or self._evaluating is not None or self.handover.has_guests:
+        stamp = self.router.stamp
+        if self._own_done == stamp or self._evaluating is not None or self.handover.has_guests:
             return
-        self._own_done = version
-        for name in self.out:
-            self.tell(name, Verb.DONE, version)
+        self._own_done = stamp
+        for link in self.out.values():
+            self._say_done(link)
         self.check_barrier()
+
+    def _say_done(self, link: OutLink) -> None:
+        """With the latest epoch known here: whoever opens a topic after this barrier gives it a later one."""
+        assert self._own_done is not None, "it has been decided"
+        link.write(encode(Verb.DONE, *self._own_done, self.core.last_epoch))
 
     def check_barrier(self) -> None:
         if self.is_introduced:
+            if self._was_seen:
+                self.listening.introduced()
             self.handover.settle_opening()
+            self.lanes.settle()
 
     def _bury(self, name: str) -> None:
         """A hub is dead, or has begun another life."""
@@ -175,14 +210,21 @@ class Cluster:
         reader = RequestReader(self.core.link_limits)
         fresh = fresh_messages(link.end_for_good(), reader)
         self._dials.hang_up(link)
-        self.done.pop(name, None)
         self._forget_told(name, link, fresh)
+        self.lanes.hub_died(name)
 
-    def _forget_told(self, name: str, link: OutLink, fresh: dict[bytes, list[Sequence[bytes]]]) -> None:
+    def _streams(self) -> list[Topic]:
+        """All topics and lanes."""
+        index = self.core.index
+        return [*index.topics.values(), *index.lanes.values()]
+
+    def _forget_told(self, name: str, link: OutLink, fresh: Fresh) -> None:
         """What a hub has told us, or we were to be told, counts no more."""
         self.incoming.pop(name, None)
+        self.done.pop(name, None)
         self.patterns.peer_gone(name, link)
-        for topic in list(self.core.index.topics.values()):
+        self.lanes.link_gone(link)
+        for topic in self._streams():
             if topic.relays and link in topic.relays:
                 self.core.index.remove_relay(topic, link)
             stream = topic.stream
@@ -190,7 +232,9 @@ class Cluster:
                 continue
             stream.relays_waiting.pop(link, None)
             if stream.is_owed_by(name):
-                self.ingress.target_died(stream, name, fresh.get(topic.name, []))
+                self.ingress.target_died(stream, name, fresh.get(topic.key, []))
+            if stream.peer == name:
+                self.ways.unsure(topic)
             self.handover.peer_died(stream, name)
             self.merging.peer_gone(stream, name)
 
@@ -204,25 +248,30 @@ class Cluster:
 
     def _introduce(self, link: OutLink) -> None:
         """The first frames of a link: all that the peer must know of us."""
+        for hub, incarnation in self.router.dead:
+            link.write(encode(Verb.DEAD, hub.encode(), incarnation))
         self.patterns.introduce(link)
-        for topic in self.core.index.topics.values():
+        self.lanes.introduce(link)
+        for topic in self._streams():
             stream = topic.stream
             if stream is None:
                 continue
             if link.hub in (stream.source, stream.joining):
-                is_fresh = stream.source in (None, link.hub) and not self.hears_by_pattern(topic)
-                link.write(encode(Verb.ATTACH, topic.name, int(is_fresh)))
+                link.write(attach_frame(topic))
+            for hub, epoch in stream.flushes:
+                if hub == link.hub:
+                    link.write(encode(Verb.FLUSH, topic.name, epoch))
             if stream.state is State.CLOSING and stream.peer == link.hub:
                 link.write(encode(Verb.PREPARE, topic.name, stream.asked_version))
-        if self._own_done >= 0:
-            link.write(encode(Verb.DONE, self._own_done))
+        if self._own_done is not None:
+            self._say_done(link)
 
     def _overflowed(self, link: OutLink) -> None:
         """More waits for the peer than may be kept: all of it is void, and the link begins anew."""
         log.warning(
             "link to %s began anew: more than %d bytes unsent", link.hub, self._settings.link_bytes_max
         )
-        for topic in self.core.index.topics.values():
+        for topic in self._streams():
             if topic.stream is not None and topic.stream.is_owed_by(link.hub):
                 self.ingress.target_died(topic.stream, link.hub, [])
         self._introduce(link)
@@ -261,61 +310,30 @@ class Cluster:
 
     def adopt(self, topic: Topic) -> None:
         self.handover.adopt(topic)
+        self.lanes.adopt(topic)
+        self.ways.retarget(topic)
 
-    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
+    def submit(self, topic: Topic, payloads: Sequence[bytes], tags: Sequence[Tag] = ()) -> bytes:
         """Publish for a client of this hub; the reply to each message.
 
         Where the topic lives elsewhere it is answered with the receivers at this hub, as in a Redis cluster.
         """
         stream = topic.stream
-        if stream is None:
-            return integer(self.core.publish(topic, payloads))
-        if not self.ingress.submit(stream, Held(None, 0, 0, payloads)):
+        item = Held(None, 0, 0, payloads, tags)
+        if stream is None or stream.way is None:
+            is_taken = self.ingress.give(topic, item)
+        else:
+            is_taken = self.ways.submit(stream, stream.way, item)
+        if not is_taken:
             return error(NO_ROOM)
         return integer(self.core.audience_of(topic).receivers)
-
-    def prepare(
-        self, session: Session, kind: Kind, names: Sequence[bytes], proceed: Callable[[], None]
-    ) -> bool:
-        """See that whoever subscribes to these now misses nothing from now on.
-
-        False if that takes a while; then `proceed` is called when it is so.
-        """
-
-        def again() -> None:
-            # What was so first may not be so any more.
-            if session.is_closing:
-                self._claims.pop(session, None)
-            elif self.prepare(session, kind, names, proceed):
-                proceed()
-
-        # In a turn of its own: the client's next commands must not run in the middle of what made it so.
-        wait = Wait(lambda: self.core.shell.call_later(0, again))
-        if kind.is_pattern:
-            for pattern in names:
-                self.patterns.want(pattern, wait)
-        else:
-            for name in names:
-                topic = self.core.index.topics.get(name) or self.core.new_topic(session, name)
-                # What may not be, the subscription itself is refused for.
-                if not isinstance(topic, str) and topic.stream is not None and not topic.stream.is_ready:
-                    topic.stream.waiters.append(wait.add())
-                    self.merging.follow(topic.stream)
-        is_over = wait.is_over_at_once()
-        if is_over:
-            self._claims.pop(session, None)
-        else:
-            self._claims[session] = (kind, names)
-        return is_over
 
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None:
         """Tell smart clients that the stream goes on in another epoch."""
         if not after_epoch:
             return
         frame = push((bulk(b"eq.opened"), bulk(topic.name), *map(integer, (epoch, after_epoch, after_n))), 3)
-        for session, kinds in topic.members.items():
-            if Kind.POSITIONED_NAME in kinds:
-                session.write(frame)
+        self.listening.push(topic, frame)
 
     def pattern_links(self, topic: Topic) -> list[OutLink]:
         """The hubs that hear the topic by pattern."""
@@ -324,22 +342,18 @@ class Cluster:
             links.update(pattern.relays)
         return list(links)
 
-    def hears_by_pattern(self, topic: Topic) -> bool:
-        """Whether a client here has a pattern that matches the topic."""
-        return next(self.core.index.patterns.matching(topic.name), None) is not None
-
     def answer_waiting(self, stream: Stream) -> None:
         """The stream stands here: tell everybody who waits for that."""
-        topic = stream.topic
-        for link, is_fresh in list(stream.relays_waiting.items()):
-            if stream.may_feed(link.hub, is_fresh=is_fresh):
-                del stream.relays_waiting[link]
-                self.take_in(topic, link)
+        if stream.state.is_home:
+            for link in stream.relays_waiting:
+                self.take_in(stream.topic, link)
+            stream.relays_waiting.clear()
         waiters, stream.waiters = stream.waiters, []
         for proceed in waiters:
             proceed()
 
     def close(self) -> None:
+        self._is_over = True
         self._tidy_timer.cancel()
         for link in list(self.out.values()):
             link.end_for_good()
@@ -350,18 +364,20 @@ class Cluster:
 
     def take_in(self, topic: Topic, link: OutLink) -> None:
         self.core.index.add_relay(topic, link)
-        link.write(encode(Verb.ATTACHED, topic.name, topic.epoch, topic.n))
+        link.write(encode(Verb.ATTACHED, topic.key, topic.epoch, topic.n))
+        self.tags.greet(topic, link)
 
     def _tidy(self) -> None:
         """Leave the streams and patterns that nobody here wants any more."""
-        self._claims = {session: claim for session, claim in self._claims.items() if not session.is_closing}
-        claims = list(self._claims.values())
-        claimed = {name for kind, names in claims if not kind.is_pattern for name in names}
-        for topic in self.core.index.topics.values():
+        topics, patterns = self.listening.claimed()
+        for topic in self._streams():
             stream = topic.stream
-            if stream is None or stream.state is not State.REMOTE or topic.name in claimed:
+            if stream is None or stream.state is not State.REMOTE or topic.name in topics:
                 continue
+            if not topic.lane:
+                stream.is_kept = self.listening.is_kept(topic)
             if not stream.is_wanted:
                 self.merging.unfollow(stream)
-        self.patterns.tidy({name for kind, names in claims if kind.is_pattern for name in names})
+        self.lanes.tidy()
+        self.patterns.tidy(patterns)
         self._tidy_timer = self.core.shell.call_later(self._settings.unwanted_s, self._tidy)

@@ -109,8 +109,9 @@ class Dialer:
         return [*login, spell((GREETING, PROTOCOL, *own, *peer))]
 
     def _refused(self, link: OutLink, refusal: str) -> None:
-        if refusal.startswith("DEAD"):
-            self.buried()
+        cluster = self._core.cluster
+        if refusal.startswith("DEAD") and cluster is not None:
+            cluster.be_buried()
         elif refusal.startswith(("STALE", "UNKNOWN")):
             log.debug("link to %s: %s", link.hub, refusal)
         else:

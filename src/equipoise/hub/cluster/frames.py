@@ -47,8 +47,8 @@ class Verb(Enum):
     # So many more of the messages you sent me for the topic have their positions, the last (epoch, n); epoch 0: they
     # never will.
     NUMBERED = (b"EQ.L.NUMBERED", ("name", "number", "number", "number"), False)
-    # Send me the topic's stream once it lives with you; if 1, as soon as you have it, from wherever.
-    ATTACH = (b"EQ.L.ATTACH", ("name", "number"), False)
+    # Send me the topic's stream once it lives with you.
+    ATTACH = (b"EQ.L.ATTACH", ("name",), False)
     DETACH = (b"EQ.L.DETACH", ("name",), False)
     # You get the stream from the position after (epoch, n).
     ATTACHED = (b"EQ.L.ATTACHED", ("name", "number", "number"), False)
@@ -58,8 +58,11 @@ class Verb(Enum):
     PATTERN = (b"EQ.L.PATTERN", ("name",), False)
     NOPATTERN = (b"EQ.L.NOPATTERN", ("name",), False)
     PATTERNED = (b"EQ.L.PATTERNED", ("name",), False)
-    # I have said what I have to say about plan version so-and-so.
-    DONE = (b"EQ.L.DONE", ("number",), False)
+    # I have said what I have to say about the plan of this version under those who serve by it (a digest); the last
+    # number is the latest epoch that I know of.
+    DONE = (b"EQ.L.DONE", ("number", "number", "number"), False)
+    # This life of that hub is over: whatever I say from now on, I say knowing it.
+    DEAD = (b"EQ.L.DEAD", ("name", "number"), False)
     # Under this version of the plan the topic is to be yours; do you take it? CANCEL: under that version
     # it is not.
     PREPARE = (b"EQ.L.PREPARE", ("name", "number"), False)
@@ -67,19 +70,23 @@ class Verb(Enum):
     CANCEL = (b"EQ.L.CANCEL", ("name", "number"), False)
     # The topic is yours: my epoch ended at n.
     CLOSE = (b"EQ.L.CLOSE", ("name", "number", "number"), False)
-    # To everybody, since any may hear me by pattern: my epoch of the topic ended at n; nothing of it follows. Of a
-    # lane, to those who follow it; epoch 0: I have no such lane.
-    CLOSED = (b"EQ.L.CLOSED", ("name", "number", "number"), False)
+    # I have heard that this epoch of yours is closed: say ENDED, behind all that you have written of it.
+    FLUSH = (b"EQ.L.FLUSH", ("name", "number"), False)
+    ENDED = (b"EQ.L.ENDED", ("name", "number"), False)
     # The topic's stream goes on in this epoch, after (epoch, n) of that hub; epoch 0 if nobody can say.
     OPENED = (b"EQ.L.OPENED", ("name", "number", "name", "number", "number"), False)
 
-    # What follows in this stream comes after (epoch, n) of another stream of the topic: the lane of that hub, or the
-    # trunk if it is none.
-    AFTER = (b"EQ.L.AFTER", ("name", "name", "number", "number"), False)
+    # What follows in this stream, in its epoch, comes after (epoch, n) of another stream of the topic: the lane of that
+    # hub, or the trunk if it is none.
+    AFTER = (b"EQ.L.AFTER", ("name", "number", "name", "number", "number"), False)
     # All have said DONE about this version: my lanes that it names are open, those that it does not name have ended.
     SETTLED = (b"EQ.L.SETTLED", ("number",), False)
     # To a hub that I meet: I have this lane.
     LANE = (b"EQ.L.LANE", ("name",), False)
+    # Send me your lane that the plan of this version names, or named: answered with ATTACHED, or OVER.
+    FOLLOW = (b"EQ.L.FOLLOW", ("name", "number"), False)
+    # The lane that you follow ended at n; epoch 0: there is none.
+    OVER = (b"EQ.L.OVER", ("name", "number", "number"), False)
     # How far is this stream with you? It is at (epoch, n), and lives with me: 1, or not: 0.
     ASK = (b"EQ.L.ASK", ("name",), False)
     AT = (b"EQ.L.AT", ("name", "number", "number", "number"), False)

@@ -196,9 +196,6 @@ class Handover:
         if link is not None:
             cluster.tags.greet(topic, link)
         cluster.tell(peer, Verb.CLOSE, topic.name, topic.epoch, topic.n)
-        frame = encode(Verb.CLOSED, topic.name, topic.epoch, topic.n)
-        for link in cluster.out.values():
-            link.write(frame)
 
     def open_after(self, stream: Stream, peer: str) -> None:
         assert stream.ending is not None, "an epoch follows one that has ended"
@@ -261,4 +258,4 @@ class Handover:
 
     def _is_heard(self, topic: Topic) -> bool:
         audience = self._cluster.core.audience_of(topic)
-        return bool(audience.groups or audience.mixed)
+        return bool(audience.groups or audience.mixed or audience.hubs)

@@ -33,14 +33,18 @@ class Hearing:
             Verb.NOPATTERN: lambda peer, f, _: self._cluster.patterns.removed(peer, _name(f[0])),
             Verb.PATTERNED: lambda peer, f, _: self._cluster.patterns.confirmed(peer, _name(f[0])),
             Verb.DONE: self._on_done,
+            Verb.DEAD: lambda _, f, __: self._cluster.hear_of_death((_name(f[0]).decode(), _number(f[1]))),
             Verb.PREPARE: self._on_prepare,
             Verb.PREPARED: self._on_prepared,
             Verb.CANCEL: self._on_cancel,
             Verb.CLOSE: self._on_close,
-            Verb.CLOSED: self._on_closed,
+            Verb.FLUSH: self._on_flush,
+            Verb.ENDED: self._on_ended,
             Verb.OPENED: self._on_opened,
             Verb.AFTER: self._on_after,
             Verb.SETTLED: lambda peer, f, _: self._cluster.lanes.heard_settled(peer, _number(f[0])),
+            Verb.FOLLOW: self._on_follow,
+            Verb.OVER: self._on_over,
             Verb.LANE: lambda peer, f, _: self._cluster.lanes.heard_lane(peer, _name(f[0])),
         }
 
@@ -66,19 +70,14 @@ class Hearing:
             self._cluster.handover.progressed(stream)
 
     def _on_attach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        name, link = _name(fields[0]), self._cluster.out.get(peer)
-        if name.startswith(LANE_PREFIX) and link is not None:
-            self._cluster.lanes.heard_attach(link, name, _number(fields[1]))
-            return
-        topic = self._cluster.core.make_topic(name)
+        topic, link = self._cluster.core.make_topic(_name(fields[0])), self._cluster.out.get(peer)
         if topic is None or link is None:
             return
-        stream, is_fresh = topic.stream, bool(fields[1])
-        if stream is None or stream.may_feed(peer, is_fresh=is_fresh):
+        stream = topic.stream
+        if stream is None or stream.state.is_home:
             self._cluster.take_in(topic, link)
         else:
-            stream.relays_waiting[link] = is_fresh
-            self._cluster.merging.follow(stream)
+            stream.relays_waiting[link] = None
 
     def _on_detach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         topic, link = self._find(_name(fields[0])), self._cluster.out.get(peer)
@@ -90,17 +89,20 @@ class Hearing:
             topic.stream.relays_waiting.pop(link, None)
 
     def _on_attached(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        epoch = self._epoch(fields[1])
         stream = self._stream(fields)
         if stream is not None and not stream.state.is_home:
-            self._cluster.merging.attached(stream, peer, _number(fields[1]), _number(fields[2]))
+            self._cluster.merging.attached(stream, peer, epoch, _number(fields[2]))
 
     def _on_egress(self, peer: str, fields: list[Field], payloads: list[bytes]) -> None:
+        epoch = self._epoch(fields[1])
         stream = self._heard(_name(fields[0]))
         if stream is not None and not stream.state.is_home:
-            self._cluster.merging.egress(stream, peer, _number(fields[1]), _number(fields[2]), payloads)
+            self._cluster.merging.egress(stream, peer, epoch, _number(fields[2]), payloads)
 
     def _on_done(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        self._cluster.done[peer] = _number(fields[0])
+        self._cluster.core.note_epoch(_number(fields[2]))
+        self._cluster.done[peer] = (_number(fields[0]), _number(fields[1]))
         self._cluster.check_barrier()
 
     def _on_prepare(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
@@ -121,31 +123,48 @@ class Hearing:
             self._cluster.handover.cancelled(stream, peer, _number(fields[1]))
 
     def _on_close(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        epoch = self._epoch(fields[1])
         stream = self._stream(fields)
         if stream is not None:
-            self._cluster.handover.ended(stream, peer, _number(fields[1]), _number(fields[2]))
+            self._cluster.handover.ended(stream, peer, epoch, _number(fields[2]))
 
-    def _on_closed(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+    def _on_flush(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        """Whoever asks has heard that the epoch is closed: all of it was written before this is."""
+        self._cluster.tell(peer, Verb.ENDED, _name(fields[0]), _number(fields[1]))
+
+    def _on_ended(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         stream = self._stream(fields)
-        if stream is not None and stream.state.is_home:
-            stream = None
-        if _name(fields[0]).startswith(LANE_PREFIX):
-            if stream is not None:
-                self._cluster.merging.ended(stream, peer, _number(fields[1]), _number(fields[2]))
-            return
-        self._cluster.merging.closed(stream, peer, _name(fields[0]), _number(fields[1]), _number(fields[2]))
+        if stream is not None:
+            self._cluster.merging.ended(stream, peer, _number(fields[1]))
 
     def _on_opened(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        epoch = self._epoch(fields[1])
         stream = self._heard(_name(fields[0]))
         if stream is not None and not stream.state.is_home:
             after = (_name(fields[2]).decode(), _number(fields[3]), _number(fields[4]))
-            self._cluster.merging.opened(stream, peer, _number(fields[1]), after)
+            self._cluster.merging.opened(stream, peer, epoch, after)
+
+    def _epoch(self, field: Field) -> int:
+        """An epoch that another hub has given out: those that are opened here are later."""
+        epoch = _number(field)
+        self._cluster.core.note_epoch(epoch)
+        return epoch
 
     def _on_after(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         stream = self._heard(_name(fields[0]))
         if stream is not None and not stream.state.is_home:
-            mark = Tag(_name(fields[1]), _number(fields[2]), _number(fields[3]))
-            self._cluster.merging.marked(stream, peer, mark)
+            mark = Tag(_name(fields[2]), _number(fields[3]), _number(fields[4]))
+            self._cluster.merging.marked(stream, peer, _number(fields[1]), mark)
+
+    def _on_follow(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        link = self._cluster.out.get(peer)
+        if link is not None:
+            self._cluster.lanes.heard_follow(link, _name(fields[0]), _number(fields[1]))
+
+    def _on_over(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        if stream is not None and not stream.state.is_home:
+            self._cluster.merging.over(stream, peer, _number(fields[1]), _number(fields[2]))
 
     def _stream(self, fields: list[Field]) -> Stream | None:
         topic = self._find(_name(fields[0]))
@@ -160,7 +179,11 @@ class Hearing:
     def _heard(self, name: bytes) -> Stream | None:
         """The stream of a topic that is told to us; made if it is by a pattern of our clients that we hear it."""
         topic, index = self._find(name), self._cluster.core.index
-        if topic is None and not name.startswith(LANE_PREFIX) and next(index.patterns.matching(name), None) is not None:
+        if (
+            topic is None
+            and not name.startswith(LANE_PREFIX)
+            and next(index.patterns.matching(name), None) is not None
+        ):
             topic = self._cluster.core.make_topic(name)
         return None if topic is None else topic.stream
 

@@ -132,7 +132,9 @@ class Ingress:
         self.lost += lost
         for origin in origins[:lost]:
             self._settle(stream.topic, origin, 1, NOWHERE)
-        again = [Held(origin, 0, 0, *message) for origin, message in zip(origins[lost:], messages, strict=True)]
+        again = [
+            Held(origin, 0, 0, *message) for origin, message in zip(origins[lost:], messages, strict=True)
+        ]
         # The tags of messages that were lost hold for those that follow.
         first = next((number for number, origin in enumerate(origins[lost:]) if origin is None), None)
         if first is not None:
@@ -172,9 +174,13 @@ class Ingress:
         link, version = cluster.out[stream.peer], cluster.router.version
         way = (stream.peer, stream.term)
         stream.owed.setdefault(way, deque()).append((origin, len(payloads)))
+        cluster.core.metering.touch(topic)
+        topic.ingress_messages += len(payloads)
         tags = spell_tags(item.tags)
         for _, part in runs(payloads, cluster.core.limits.payload_bytes_max):
-            link.write(encode(Verb.INGRESS, topic.key, version, item.hops, tags, payloads=part))
+            frame = encode(Verb.INGRESS, topic.key, version, item.hops, tags, payloads=part)
+            topic.ingress_bytes += len(frame)
+            link.write(frame)
             tags = b""
 
     def _number(self, topic: Topic, item: Held) -> None:

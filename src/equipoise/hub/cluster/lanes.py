@@ -6,10 +6,11 @@ alone says which, so that the barrier that goes with each plan serves lanes, too
     a hub that applies a plan attaches to the new lanes of the topics that are wanted at it, then says DONE;
     the lane's hub, when all have said DONE, says SETTLED: its lanes are open, and publishers may use them;
     a hub that applies a plan without the lane sends nothing more to it, then says DONE;
-    the lane's hub, when all have said DONE, ends the lane (CLOSED), then says SETTLED.
+    the lane's hub, when all have said DONE, ends the lane (OVER), then says SETTLED.
 
-So every hub knows of a lane from before its first message until after its last, and there is no moment at which somebody
-listens to too little. A hub that joins is told of the lanes when it is introduced, and lets nobody subscribe before.
+So every hub knows of a lane from before its first message until after its last, and there is no moment at which
+somebody listens to too little. A hub that joins is told of the lanes when it is introduced, and lets nobody subscribe
+before.
 
 Always true: a topic that is known here has a lane for each one in `known` that is not over.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.frames import Verb, encode
-from equipoise.hub.cluster.lane import Beside, Facts, Lane, lane_key, parse_lane_key
+from equipoise.hub.cluster.lane import TRUNK, Beside, Facts, Lane, lane_key, parse_lane_key
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.resp.replies import bulk, integer, push
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.links import OutLink
     from equipoise.hub.topics import Topic
 
-__all__ = ["Lanes", "ended_push", "lane_push"]
+__all__ = ["Lanes", "attach_frame", "ended_push", "lane_push"]
 
 
 class Lanes:
@@ -125,7 +126,7 @@ class Lanes:
             lane.asked = lane.facts.since
             if stream.source is None:
                 stream.joining = lane.hub
-            self._cluster.tell(lane.hub, Verb.ATTACH, lane.key, lane.asked)
+            self._cluster.tell(lane.hub, Verb.FOLLOW, lane.key, lane.asked)
 
     def began(self, stream: Stream) -> None:
         """We follow the lane."""
@@ -193,11 +194,24 @@ class Lanes:
             return True
         if lane.stream is not None and lane.stream.held:
             return False
-        frame = encode(Verb.CLOSED, lane.key, lane.epoch, lane.n)
+        frame = encode(Verb.OVER, lane.key, lane.epoch, lane.n)
         for link in lane.relays or ():
             link.write(frame)
         self._remove(lane, lane.epoch, lane.n)
         return True
+
+    def tidy(self) -> None:
+        """Forget what is over for good; and let go on what nobody has to wait for any more."""
+        for topic in list(self._cluster.core.index.topics.values()):
+            beside = topic.beside
+            if beside is None:
+                continue
+            self._cluster.tags.tidy(topic, {TRUNK, *(hub.encode() for hub in self.known.get(topic.name, ()))})
+            if not (beside.lanes or beside.after or beside.absent or topic.name in self.known):
+                topic.beside = None
+                topic.renew()
+            self._cluster.tags.moved(topic)
+        self.settle()
 
     # What lanes' hubs and those that follow say.
 
@@ -236,7 +250,7 @@ class Lanes:
         if topic is not None:
             self.evaluate(topic)
 
-    def heard_attach(self, link: OutLink, key: bytes, version: int) -> None:
+    def heard_follow(self, link: OutLink, key: bytes, version: int) -> None:
         """A hub wants to follow a lane of ours that the plan of this version names, or named."""
         lane = self._cluster.core.index.lanes.get(key)
         if version > self._cluster.router.version:
@@ -244,7 +258,7 @@ class Lanes:
         elif lane is not None and lane.hub == self._cluster.name:
             self._cluster.take_in(lane, link)
         else:
-            link.write(encode(Verb.CLOSED, key, 0, 0))
+            link.write(encode(Verb.OVER, key, 0, 0))
 
     def introduce(self, link: OutLink) -> None:
         """What a hub that we meet has to know of our lanes."""
@@ -275,9 +289,16 @@ class Lanes:
         for key, links in list(self._waiting.items()):
             for link in [link for link, asked in links.items() if asked <= version]:
                 asked = links.pop(link)
-                self.heard_attach(link, key, asked)
+                self.heard_follow(link, key, asked)
             if not links:
                 del self._waiting[key]
+
+
+def attach_frame(topic: Topic) -> bytes:
+    """Ask the hub that numbers a stream to send it."""
+    if isinstance(topic, Lane):
+        return encode(Verb.FOLLOW, topic.key, topic.asked)
+    return encode(Verb.ATTACH, topic.name)
 
 
 def lane_push(lane: Lane) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from equipoise.hub.cluster.lane import Lane
 from equipoise.hub.cluster.lanes import lane_push
 from equipoise.hub.cluster.waiting import Wait
 from equipoise.hub.kinds import Kind
@@ -59,13 +60,12 @@ class Listening:
             for topic in self._topics_with_lanes(names):
                 self._stand(topic, wait)
         else:
+            core = self._cluster.core
             for name in names:
-                topic = self._cluster.core.index.topics.get(name) or self._cluster.core.new_topic(
-                    session, name
-                )
+                found = core.index.topics.get(name) or core.new_topic(session, name)
                 # What may not be, the subscription itself is refused for.
-                if not isinstance(topic, str):
-                    self._stand(topic, wait)
+                if not isinstance(found, str):
+                    self._stand(found, wait)
         is_over = wait.is_over_at_once()
         if is_over:
             self._claims.pop(session, None)
@@ -130,7 +130,7 @@ class Listening:
         for stream in (topic, *self._cluster.lanes.of(topic)):
             if stream.beside is not None and session in stream.beside.absent:
                 continue
-            if stream.lane and stream.epoch:
+            if isinstance(stream, Lane) and stream.epoch:
                 session.push(lane_push(stream))
             self._cluster.tags.greet_session(stream, session)
 

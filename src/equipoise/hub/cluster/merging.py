@@ -3,20 +3,24 @@
 A hub follows one source at a time. What that sends is in order and complete. When the topic gets a new home the hub
 attaches there as well, which says from which position on it sends (`join_at`); until the old source has brought the hub
 that far, what the new one sends waits. Then the old one is left. So a move is not noticed by anybody who listens.
+Only a home takes others in: whoever begins to follow is then never behind anybody who has followed before.
 
 Without a source the hub hears the homes of topics that match its clients' patterns. Two homes speak over two links with
-no order between them: the new home says whose end its epoch follows (OPENED), the old one when it has ended (CLOSED),
-and a new epoch waits for the end of the one before, or for the death of the hub that would have to tell it.
+no order between them. The new home says whose end its epoch follows (OPENED). Unless the hub has come to that end, it
+asks the old home to say when all of the old epoch is on its way (FLUSH), and the new epoch waits for that word (ENDED),
+or for the death of the hub that would have to give it. Epochs are taken in their order, so this holds for chains of
+moves too.
 
 A topic's lanes are followed in the same way, each at the hub that numbers it. What comes behind a mark waits for
 another of the topic's streams (`tags`).
 
-Always true: positions are passed on as the home gave them, each once, in rising order.
+Always true:
+    positions are passed on as the home gave them, each once, in rising order;
+    what waits is there because of its own hub's word, of a lower epoch that waits, or of a mark.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,9 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Merging"]
 
-# Ends of epochs that are remembered for openings that come later: seconds' worth, even if all topics move at once.
-CLOSES_MAX = 100_000
-
 
 class Merging:
     """Part of one cluster."""
@@ -43,8 +44,6 @@ class Merging:
         self.pending_bytes = 0
         # Streams whose waiting parts had to be given up for want of room.
         self.overflows = 0
-        # (hub, topic, epoch): n, the latest last.
-        self._closes: OrderedDict[tuple[str, bytes, int], int] = OrderedDict()
 
     # What arrives.
 
@@ -54,12 +53,12 @@ class Merging:
     def opened(self, stream: Stream, origin: str, epoch: int, after: tuple[str, int, int]) -> None:
         self._arrive(stream, Pending(origin, epoch, 0, (), after))
 
-    def marked(self, stream: Stream, origin: str, mark: Tag) -> None:
-        """What this hub sends of the stream from here on comes after that position of another one."""
-        self._arrive(stream, Pending(origin, 0, 0, (), mark=mark))
+    def marked(self, stream: Stream, origin: str, epoch: int, mark: Tag) -> None:
+        """What this hub sends of the epoch from here on comes after that position of another stream."""
+        self._arrive(stream, Pending(origin, epoch, 0, (), mark=mark))
 
-    def ended(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
-        """The lane is over."""
+    def over(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
+        """The lane has ended, or there is none."""
         self._arrive(stream, Pending(origin, epoch, n, (), is_end=True))
 
     def _arrive(self, stream: Stream, item: Pending) -> None:
@@ -81,11 +80,10 @@ class Merging:
             stream.join_at = (epoch, n)
         self._advance(stream, has_moved=True)
 
-    def closed(self, stream: Stream | None, origin: str, name: bytes, epoch: int, n: int) -> None:
-        self._closes[origin, name, epoch] = n
-        if len(self._closes) > CLOSES_MAX:
-            self._closes.popitem(last=False)
-        if stream is not None:
+    def ended(self, stream: Stream, origin: str, epoch: int) -> None:
+        """All that the hub had to send of the epoch is here."""
+        if (origin, epoch) in stream.flushes:
+            stream.flushes[origin, epoch] = True
             self._advance(stream)
 
     # What changes.
@@ -116,7 +114,10 @@ class Merging:
         stream.source = stream.joining = stream.join_at = None
 
     def peer_gone(self, stream: Stream, hub: str) -> None:
-        """The hub is dead, or its link began anew and nothing is known of it."""
+        """The hub is dead, or its link began anew and nothing is known of it: what it had not sent never comes."""
+        for key in stream.flushes:
+            if key[0] == hub:
+                stream.flushes[key] = True
         if stream.joining == hub:
             stream.joining = stream.join_at = None
         if stream.source == hub:
@@ -135,35 +136,26 @@ class Merging:
     def drop_pending(self, stream: Stream) -> None:
         self.pending_bytes -= sum(item.size for item in stream.pending)
         stream.pending.clear()
+        stream.flushes.clear()
 
     # Inside.
 
     def _ask(self, stream: Stream) -> None:
-        """Two hubs that follow each other would hear nobody: one with a source changes only to the home itself.
-
-        Patterns are such a source: what a hub hears by them comes from the homes alone.
-        """
         assert stream.joining is not None, "somebody is asked"
-        self._cluster.tell(stream.joining, Verb.ATTACH, stream.topic.key, self.eagerness(stream))
-
-    def eagerness(self, stream: Stream) -> int:
-        """The number of an ATTACH. Of a trunk: whether any source will do. Of a lane: the plan that names it."""
-        if isinstance(stream.topic, Lane):
-            return stream.topic.facts.since
-        return int(stream.source is None and not self._cluster.hears_by_pattern(stream.topic))
+        self._cluster.tell(stream.joining, Verb.ATTACH, stream.topic.name)
 
     def _may(self, stream: Stream, item: Pending) -> bool:
         if item.mark is not None:
             return not self._cluster.tags.must_wait(stream, (item.mark,))
         if item.payloads:
-            return self._may_take(stream, item.origin, item.epoch, item.first)
+            return self._may_take(stream, item)
         return item.is_start or item.is_end or self._may_open(stream, item)
 
     def _take(self, stream: Stream, item: Pending) -> None:
-        if item.mark is not None:
+        if item.payloads:
+            self._deliver(stream, item)
+        elif item.mark is not None:
             self._cluster.tags.mark(stream.topic, (item.mark,))
-        elif item.payloads:
-            self._deliver(stream, item.epoch, item.first, item.payloads)
         elif item.is_start:
             stream.source, stream.joining = item.origin, None
             self._jump(stream, item.epoch, item.first)
@@ -173,12 +165,12 @@ class Merging:
         else:
             self._open(stream, item)
 
-    def _may_take(self, stream: Stream, origin: str, epoch: int, first: int) -> bool:
+    def _may_take(self, stream: Stream, item: Pending) -> bool:
         topic = stream.topic
-        if origin == stream.source or stream.source is None:
+        if item.origin == stream.source or stream.source is None:
             return True
         # Another source than the one we follow: only what continues where we are.
-        return epoch < topic.epoch or (epoch == topic.epoch and first <= topic.n + 1)
+        return item.epoch < topic.epoch or (item.epoch == topic.epoch and item.first <= topic.n + 1)
 
     def _may_open(self, stream: Stream, item: Pending) -> bool:
         topic = stream.topic
@@ -189,9 +181,13 @@ class Merging:
             return True
         if stream.source is not None:
             return False
-        if epoch == 0 or not self._cluster.router.is_live(hub):
+        if epoch < topic.epoch or hub == self._cluster.name or hub not in self._cluster.out:
             return True
-        return (hub, topic.name, epoch) in self._closes or topic.epoch > epoch
+        is_ended = stream.flushes.get((hub, epoch))
+        if is_ended is None:
+            stream.flushes[hub, epoch] = False
+            self._cluster.tell(hub, Verb.FLUSH, topic.name, epoch)
+        return bool(is_ended)
 
     def wake(self, stream: Stream) -> None:
         """Another of the topic's streams has come further."""
@@ -206,21 +202,26 @@ class Merging:
             self._cluster.tags.moved(stream.topic)
 
     def _take_pending(self, stream: Stream) -> bool:
-        """Take what may be taken, each hub's part in its order; whether there was any."""
+        """Take what may be taken, lower epochs first, each hub's part in its order; whether there was any."""
         if not stream.pending:
             return False
+        waiting = sorted(stream.pending, key=lambda item: item.epoch)
+        stream.pending.clear()
         blocked: set[str] = set()
-        waiting, stream.pending = stream.pending, type(stream.pending)()
-        taken = False
+        # Unless there is a source that brings everything in order, an epoch waits for those before it.
+        epoch_max: float = float("inf")
         for item in waiting:
-            if item.origin in blocked or not self._may(stream, item):
+            is_early = stream.source is None and item.epoch > epoch_max
+            if is_early or item.origin in blocked or not self._may(stream, item):
                 blocked.add(item.origin)
+                epoch_max = min(epoch_max, item.epoch)
                 stream.pending.append(item)
                 continue
-            taken = True
             self.pending_bytes -= item.size
             self._take(stream, item)
-        return taken
+        if not stream.pending:
+            stream.flushes.clear()
+        return len(stream.pending) < len(waiting)
 
     def _switch(self, stream: Stream) -> bool:
         """Follow the new source once the old one, if any, has brought us to where it took us in."""
@@ -249,8 +250,8 @@ class Merging:
             self._leave(stream, stream.source)
             stream.source = None
 
-    def _deliver(self, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        topic = stream.topic
+    def _deliver(self, stream: Stream, item: Pending) -> None:
+        topic, epoch, first, payloads = stream.topic, item.epoch, item.first, item.payloads
         if epoch < topic.epoch:
             return
         if epoch == topic.epoch:
@@ -262,15 +263,14 @@ class Merging:
         else:
             topic.epoch = epoch
             topic.audience = None
-        topic.n = first - 1
-        self._cluster.core.publish(topic, payloads)
+        self._cluster.core.relay(topic, first, payloads)
 
     def _open(self, stream: Stream, item: Pending) -> None:
         topic = stream.topic
         if item.epoch <= topic.epoch:
             return
         hub, epoch, n = item.after
-        frame = encode(Verb.OPENED, topic.key, item.epoch, hub.encode(), epoch, n)
+        frame = encode(Verb.OPENED, topic.name, item.epoch, hub.encode(), epoch, n)
         for link in topic.relays or ():
             link.write(frame)
         self._cluster.announce(topic, item.epoch, epoch, n)

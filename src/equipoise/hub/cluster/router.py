@@ -2,8 +2,10 @@
 
 What is known of hubs comes from the store and is the same for everybody but for the time it takes to get there. A
 hub serves under plans that are newer than its own start: one that comes back, under the same name, takes nothing until
-the next plan gives it something. A hub that was seen to vanish stays dead in this life of it, even if its node comes
-back: it is told so when it calls, and starts a new life.
+the next plan gives it something. A life of a hub that anybody has seen to end stays over, even if its node comes back:
+it is told so when it calls, and starts a new life.
+
+Lives are told apart by their incarnations, which are compared for equality alone: clocks may be wrong.
 """
 
 from __future__ import annotations
@@ -12,10 +14,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
+from xxhash import xxh3_64_intdigest
 
 from equipoise.model import Entry, Mode, Placement, Plan
 
-__all__ = ["HubFacts", "Router", "Routing"]
+__all__ = ["HubFacts", "Life", "Router", "Routing", "Stamp"]
+
+# Lives known to be over, the latest of them: nothing that speaks of an older one is under way any more.
+DEAD_MAX = 1_000
+
+# A hub's name and its incarnation.
+Life = tuple[str, int]
+# What decides where topics live: the plan's version, and a digest of the lives that serve under it. Equal stamps mean
+# that all topics have equal homes.
+Stamp = tuple[int, int]
 
 
 class HubFacts(msgspec.Struct, frozen=True, array_like=True):
@@ -37,18 +49,19 @@ class Routing:
 
 
 class Router:
-    """Owned by one cluster; changes through `apply`."""
+    """Owned by one cluster; changes through `apply` and `bury`."""
 
     def __init__(self, name: str, incarnation: int) -> None:
         self.name = name
         self.incarnation = incarnation
         self.routing = Routing()
-        # The latest life of each hub that has been seen to end.
-        self._dead: dict[str, int] = {}
+        # The lives that somebody has seen to end, the latest last.
+        self.dead: dict[Life, None] = {}
         # Exactly the hubs that may be homes: members or not, alive, older than the plan.
         self._serving: frozenset[str] = frozenset()
         # Other hubs that are alive, serving or not, with their facts.
         self.peers: dict[str, HubFacts] = {}
+        self.stamp: Stamp = (0, 0)
         # The plan's entries with several homes.
         self.replicated: tuple[Entry, ...] = ()
 
@@ -56,30 +69,33 @@ class Router:
     def version(self) -> int:
         return self.routing.plan.version
 
-    def apply(self, routing: Routing) -> None:
-        """Take it. An older plan than the present one is left aside, its hubs are not."""
+    def apply(self, routing: Routing) -> list[Life]:
+        """Take it; the lives that end by it. An older plan than the present one is left aside, its hubs are not."""
+        ended: list[Life] = []
         for name, facts in self.peers.items():
             now = routing.hubs.get(name)
             if now is None or now.incarnation != facts.incarnation:
-                self._dead[name] = max(facts.incarnation, self._dead.get(name, 0))
+                ended.append((name, facts.incarnation))
         plan = self.routing.plan
         if routing.plan.version >= self.version:
             plan = routing.plan
             self.replicated = tuple(entry for entry in plan.entries.values() if len(entry.homes) > 1)
         self.routing = Routing(plan, routing.hubs)
-        self.peers = {
-            name: facts
-            for name, facts in routing.hubs.items()
-            if name != self.name and not self.is_dead(name, facts.incarnation)
-        }
-        serving = {name for name, facts in self.peers.items() if facts.joined_version < plan.version}
-        own = routing.hubs.get(self.name)
-        if own is not None and own.incarnation == self.incarnation and own.joined_version < plan.version:
-            serving.add(self.name)
-        self._serving = frozenset(serving)
+        for life in ended:
+            self._remember(life)
+        self._conclude()
+        return ended
+
+    def bury(self, life: Life) -> bool:
+        """Another hub has seen the life end; whether that is news."""
+        if life in self.dead:
+            return False
+        self._remember(life)
+        self._conclude()
+        return True
 
     def is_dead(self, hub: str, incarnation: int) -> bool:
-        return incarnation <= self._dead.get(hub, 0)
+        return (hub, incarnation) in self.dead
 
     def is_live(self, hub: str) -> bool:
         return hub == self.name or hub in self.peers
@@ -108,3 +124,26 @@ class Router:
         """Whether this hub follows the topic's trunk though nobody may listen here: subscribers are sent to it."""
         placement = self.placement(topic)
         return placement.mode is Mode.ALL_PUBLISHERS and self.name in placement.homes[1:]
+
+    def _remember(self, life: Life) -> None:
+        self.dead[life] = None
+        if len(self.dead) > DEAD_MAX:
+            del self.dead[next(iter(self.dead))]
+
+    def _conclude(self) -> None:
+        hubs, version = self.routing.hubs, self.version
+        self.peers = {
+            name: facts
+            for name, facts in hubs.items()
+            if name != self.name and not self.is_dead(name, facts.incarnation)
+        }
+        serving = {
+            name: facts.incarnation for name, facts in self.peers.items() if facts.joined_version < version
+        }
+        own = hubs.get(self.name)
+        if own is not None and own.incarnation == self.incarnation and own.joined_version < version:
+            serving[self.name] = own.incarnation
+        self._serving = frozenset(serving)
+        text = "\0".join(f"{name}\0{serving[name]}" for name in sorted(serving))
+        # Within what a frame's numbers may be.
+        self.stamp = (version, xxh3_64_intdigest(text.encode()) >> 2)

@@ -140,6 +140,7 @@ class Stream:
     __slots__ = (
         "asked_version",
         "ending",
+        "flushes",
         "held",
         "is_kept",
         "join_at",
@@ -189,15 +190,16 @@ class Stream:
         self.joining: str | None = None
         self.join_at: tuple[int, int] | None = None
         self.pending: deque[Pending] = deque()
-        # Whether it is followed though nobody may listen here by name: see Lanes.is_kept.
+        # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
+        self.flushes: dict[tuple[str, int], bool] = {}
+        # Whether it is followed though nobody may listen here by name: see Listening.is_kept.
         self.is_kept = False
         # Which stream of the topic this hub's own clients publish to; None: this one, the trunk, as long as there was
         # no other.
         self.way: Way | None = None
         # Who waits until the stream stands here: clients' subscriptions, other hubs.
         self.waiters: list[Callable[[], None]] = []
-        # Of the hubs, whether they have no other source.
-        self.relays_waiting: dict[OutLink, bool] = {}
+        self.relays_waiting: dict[OutLink, None] = {}
 
     @property
     def is_quiet(self) -> bool:
@@ -217,14 +219,10 @@ class Stream:
     def is_wanted(self) -> bool:
         """Whether anybody here, or behind this hub, listens to the topic by name."""
         topic = self.topic
-        return bool(self.is_kept or topic.is_heard or topic.relays or self.waiters or self.relays_waiting)
+        return bool(self.is_kept or topic.is_heard or topic.relays or self.waiters)
 
     def is_owed_by(self, hub: str) -> bool:
         return any(target == hub for target, _ in self.owed)
-
-    def may_feed(self, hub: str, *, is_fresh: bool) -> bool:
-        """Whether another hub may follow the stream here: one without a source also where it does not live."""
-        return self.state.is_home or (is_fresh and self.source not in (None, hub))
 
     @property
     def is_ready(self) -> bool:

@@ -132,13 +132,13 @@ class Tags:
             if beside.after.get(tag.stream, (0, 0)) >= tag[1:]:
                 continue
             beside.after[tag.stream] = tag[1:]
-            frame = encode(Verb.AFTER, topic.key, *tag)
+            frame = encode(Verb.AFTER, topic.key, topic.epoch, *tag)
             links = dict(topic.relays or {})
             if not topic.lane and (topic.stream is None or topic.stream.state.is_home):
                 links.update(dict.fromkeys(self._cluster.pattern_links(topic)))
             for link in links:
                 link.write(frame)
-            self._cluster.lanes.push(topic, _after_push(topic, tag))
+            self._cluster.listening.push(topic, _after_push(topic, tag))
 
     def marks_of(self, topic: Topic) -> list[Tag]:
         after = {} if topic.beside is None else topic.beside.after
@@ -147,7 +147,7 @@ class Tags:
     def greet(self, topic: Topic, link: OutLink) -> None:
         """A hub begins to follow the stream, or is to number it: it has not heard the marks of before."""
         for tag in self.marks_of(topic):
-            link.write(encode(Verb.AFTER, topic.key, *tag))
+            link.write(encode(Verb.AFTER, topic.key, topic.epoch, *tag))
 
     def greet_session(self, topic: Topic, session: Session) -> None:
         for tag in self.marks_of(topic):

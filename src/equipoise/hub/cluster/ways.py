@@ -1,7 +1,7 @@
 """Which of a topic's streams the messages of this hub's own clients go to, and how that changes.
 
-In mode `all-subscribers` a hub keeps to one stream: the one it numbers itself if it is a home, else one that is drawn by
-its own name, so that publishers are spread over the homes and stay where they are while others come and go. A lane
+In mode `all-subscribers` a hub keeps to one stream: the one it numbers itself if it is a home, else one that is drawn
+by its own name, so that publishers are spread over the homes and stay where they are while others come and go. A lane
 is used from when its hub has said that it is open; until then the trunk is.
 
 A hub that changes to another stream first waits for the words that it is owed: they name the position of the last

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster import greeting
-from equipoise.hub.commands import clients, connection, introspection, pubsub
+from equipoise.hub.commands import clients, connection, introspection, pubsub, telemetry
 from equipoise.hub.commands.spec import CommandSpec, Handler, dispatch
 from equipoise.hub.kinds import Kind
 
@@ -118,6 +118,32 @@ def _publishing() -> list[CommandSpec]:
             shard_names_to=1,
             **facts,  # type: ignore[arg-type]  # the three facts above
         ),
+    ]
+
+
+def _telemetry() -> list[CommandSpec]:
+    def of(name: str, arity: int, run: Handler, summary: str, complexity: str) -> CommandSpec:
+        return CommandSpec(
+            name=name,
+            arity=arity,
+            run=run,
+            summary=summary,
+            since="0.1.0",
+            group="server",
+            flags=_ADMIN,
+            categories=("@admin", "@slow", "@dangerous"),
+            complexity=complexity,
+        )
+
+    return [
+        of(
+            "eq.telemetry",
+            4,
+            telemetry.telemetry,
+            "Returns records of the hub's load.",
+            "O(N) in the records",
+        ),
+        of("eq.arrivals", 3, telemetry.arrivals, "Turns recording of a topic's arrivals on or off.", "O(1)"),
     ]
 
 
@@ -273,6 +299,7 @@ for _spec in (
     *_publishing(),
     _client(),
     _pubsub(),
+    *_telemetry(),
     *_introspection(),
 ):
     COMMANDS[_spec.name.encode()] = COMMANDS[_spec.name.upper().encode()] = _spec

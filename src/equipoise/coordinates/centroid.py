@@ -1,0 +1,78 @@
+"""Say in a constant amount where many clients are, and how long a message takes at worst between them.
+
+ePulsar 3.2: of a topic's producers, and of its consumers, a hub reports the centroid and how far the farthest is from
+it, however many there are. Distances are round trips; a message goes one way on each of its two legs, so latencies here
+are halves of distances.
+
+Where this departs from the paper: it adds the heights of client and centroid to the deviation of the two, which counts
+the access link twice or three times over. Here the deviation of a client is what has to be added to the centroid's
+distance from any hub so that the sum is never less than the client's own:
+
+    |client − centroid| + max(0, height of the client − height of the centroid)
+
+so W(t, b) is still an upper bound by the triangle inequality, only a nearer one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from equipoise.coordinates.coordinate import Coordinate
+
+__all__ = ["Crowd", "centroid_of", "expected_worst_s", "worst_s"]
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The producers of a topic, or its consumers, as far as a planner has to know them."""
+
+    centroid: Coordinate
+    # Of one way.
+    deviation_s: float
+    count: int
+
+    @classmethod
+    def of(cls, coordinates: Iterable[Coordinate]) -> Crowd | None:
+        """None if there is nobody, or nobody knows where."""
+        known = list(coordinates)
+        if not known:
+            return None
+        centroid = centroid_of(known)
+        return cls(centroid, max(_deviation_s(one, centroid) for one in known) / 2, len(known))
+
+    def worst_leg_s(self, hub: Coordinate) -> float:
+        """One way between the hub and the farthest of them: at least what it really is."""
+        return self.centroid.distance_s(hub) / 2 + self.deviation_s
+
+
+def centroid_of(coordinates: Collection[Coordinate]) -> Coordinate:
+    """The mean of each number; of at least one."""
+    count = len(coordinates)
+    columns = zip(*(coordinate.point_s for coordinate in coordinates), strict=True)
+    return Coordinate(
+        tuple(math.fsum(column) / count for column in columns),
+        math.fsum(coordinate.error for coordinate in coordinates) / count,
+        math.fsum(coordinate.height_s for coordinate in coordinates) / count,
+        math.fsum(coordinate.adjustment_s for coordinate in coordinates) / count,
+    )
+
+
+def expected_worst_s(producers: Crowd, consumers: Crowd, hub: Coordinate) -> float:
+    """W(t, b): what a topic's messages would take at worst with this hub, without the time they spend in it."""
+    return producers.worst_leg_s(hub) + consumers.worst_leg_s(hub)
+
+
+def worst_s(producers: Sequence[Coordinate], consumers: Sequence[Coordinate], hub: Coordinate) -> float:
+    """E(t): what they take at worst with this hub, by each client's own coordinate; 0 if one side is missing."""
+    if not producers or not consumers:
+        return 0.0
+    inward_s = max(producer.distance_s(hub) for producer in producers) / 2
+    return inward_s + max(consumer.distance_s(hub) for consumer in consumers) / 2
+
+
+def _deviation_s(client: Coordinate, centroid: Coordinate) -> float:
+    # Adjustments differ from client to client and belong to the distance as well.
+    extra_s = client.height_s + client.adjustment_s - centroid.height_s - centroid.adjustment_s
+    return math.dist(client.point_s, centroid.point_s) + max(0.0, extra_s)

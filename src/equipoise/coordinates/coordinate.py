@@ -1,0 +1,74 @@
+"""A place in the network: a point, a height above it, and what experience adds to distances.
+
+The distance of two coordinates estimates the round trip between their nodes, in seconds. The point stands for the
+core of the network, the height for the access link that every packet passes, the adjustment for what no Euclidean
+space can express.
+
+Always true: all numbers are finite; `Coordinate.of` refuses others, since they come from other nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from equipoise.coordinates.settings import CoordinateSettings
+from equipoise.errors import CoordinateError
+
+__all__ = ["Coordinate"]
+
+# As far as anything on earth is, twice over, in seconds: what lies beyond is a lie.
+_REACH_S = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """One node's place. Immutable: `Estimator` makes the next one."""
+
+    point_s: tuple[float, ...]
+    # How far off estimates are, as a ratio; 0 for one that is perfectly sure.
+    error: float
+    height_s: float
+    adjustment_s: float = 0.0
+
+    @classmethod
+    def unknown(cls, settings: CoordinateSettings) -> Coordinate:
+        """Where everybody begins."""
+        return cls((0.0,) * settings.dimensions, settings.error_max, settings.height_s_min)
+
+    @classmethod
+    def of(cls, numbers: Sequence[float], settings: CoordinateSettings) -> Coordinate:
+        """From `numbers` as another node has told them. Raises CoordinateError."""
+        expected = settings.dimensions + 3
+        if len(numbers) != expected:
+            raise CoordinateError(f"a coordinate has {expected} numbers, not {len(numbers)}")
+        if not all(math.isfinite(number) and abs(number) <= _REACH_S for number in numbers):
+            raise CoordinateError(f"a coordinate lies beyond {_REACH_S:g} s, or nowhere")
+        *point, error, height_s, adjustment_s = map(float, numbers)
+        if error < 0 or height_s < 0:
+            raise CoordinateError("error and height of a coordinate are not negative")
+        return cls(tuple(point), min(error, settings.error_max), height_s, adjustment_s)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """All of it, as `of` reads it."""
+        return (*self.point_s, self.error, self.height_s, self.adjustment_s)
+
+    @property
+    def is_finite(self) -> bool:
+        return all(map(math.isfinite, self.numbers))
+
+    def raw_distance_s(self, other: Coordinate) -> float:
+        """Points and heights only."""
+        return math.dist(self.point_s, other.point_s) + self.height_s + other.height_s
+
+    def distance_s(self, other: Coordinate) -> float:
+        """The estimated round trip. Adjustments count unless they would make it negative."""
+        raw_s = self.raw_distance_s(other)
+        adjusted_s = raw_s + self.adjustment_s + other.adjustment_s
+        return adjusted_s if adjusted_s > 0 else raw_s
+
+    def behind(self, access_s: float) -> Coordinate:
+        """The place of a node that reaches the network through this one, `access_s` of round trip away."""
+        return replace(self, height_s=self.height_s + access_s)

@@ -1,0 +1,185 @@
+"""EQ.TELEMETRY and EQ.ARRIVALS: give out what the hub has recorded, and record arrivals on request.
+
+Needs the right `operate`. A user that operates on some topics gets the records of those, and not the hub's own, whose
+sums would tell of the others; numbers of what it does not get are passed over.
+
+A reply is put together in steps, each in a turn of its own, so that reading records does not show in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from equipoise.access import Action
+from equipoise.hub.commands.spec import parse_integer, text_of
+from equipoise.hub.denial import denial, too_long
+from equipoise.hub.session import DEFERRED, Deferred
+from equipoise.resp.replies import OK, array, bulk, integer
+from equipoise.telemetry import Block, Part, Ring
+from equipoise.telemetry.arrow import END, batch, schema_message
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Session
+
+# Records written in one go: half a millisecond.
+BATCH = 1_000
+# Names matched with a user's grants in one go: as long.
+JUDGED_AT_ONCE = 256
+_OFF = "ERR this hub records nothing (telemetry.is_recorded); set it and start the hub again"
+
+
+def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    """EQ.TELEMETRY incarnation from-sequence max-bytes → [incarnation, first, next, Arrow stream, end].
+
+    The records from `first` to `next`, of those up to `end`. Whoever names another incarnation than the present one
+    gets none, and is told the present one and where it begins.
+    """
+    if not _operates(session):
+        return denial(session, Action.OPERATE, b"*")
+    numbers = [parse_integer(argument) for argument in command[1:]]
+    if any(number is None or number < 0 for number in numbers):
+        return "ERR incarnation, from-sequence and max-bytes must be numbers of 0 or more"
+    if not core.metering.is_on:
+        return _OFF
+    incarnation, sequence, bytes_max = (number or 0 for number in numbers)
+    ring = core.metering.ring
+    if incarnation != ring.incarnation:
+        return _reply(ring, ring.oldest, ring.oldest, ())
+    if sequence > ring.end:
+        return f"ERR there is no record {sequence} yet; go on from {ring.end}"
+    first = max(sequence, ring.oldest)
+    if not bytes_max:
+        return _reply(ring, first, first, ())
+    # More could not be sent to anybody without cutting it for being slow.
+    bytes_max = min(bytes_max, core.limits.output_soft_bytes)
+    core.shell.call_later(0, Reading(core, session, first, bytes_max).go_on)
+    return DEFERRED
+
+
+def arrivals(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    """EQ.ARRIVALS topic ON|OFF."""
+    name, word = command[1], command[2].upper()
+    if len(name) > core.limits.topic_bytes_max:
+        return too_long(core)
+    if not session.may(Action.OPERATE, name):
+        return denial(session, Action.OPERATE, name)
+    if name.startswith(b"$"):
+        return "ERR names starting with '$' belong to the system and are not recorded"
+    if word not in (b"ON", b"OFF"):
+        return f"ERR '{text_of(command[2])[:32]}' is neither ON nor OFF"
+    metering = core.metering
+    if not metering.is_on or metering.randbytes is None:
+        return _OFF
+    if word == b"OFF":
+        metering.arrivals.unwatch(name)
+        return OK
+    return metering.arrivals.watch(name, metering.randbytes) or OK
+
+
+class Reading:
+    """One reply on its way."""
+
+    def __init__(self, core: HubCore, session: Session, first: int, bytes_max: int) -> None:
+        self._core = core
+        self._session = session
+        self._ring = core.metering.ring
+        self._first = self._next = first
+        self._bytes_left = bytes_max - len(schema_message()) - len(END)
+        self._batches: list[bytes] = []
+        self._access_version = core.users.version
+        # None: everything.
+        self._may_see = None if session.is_operator else cache(self._is_visible)
+        self._steps = self._write()
+
+    def go_on(self) -> None:
+        """One step; then the next in a turn of its own, or the reply."""
+        core, session = self._core, self._session
+        if session.is_closing:
+            return
+        if core.users.version != self._access_version:
+            session.settle(core.refuse("TRYAGAIN the access rules have changed meanwhile"))
+        elif next(self._steps, self) is self:
+            session.settle(_reply(self._ring, self._first, self._next, self._batches))
+        else:
+            core.shell.call_later(0, self.go_on)
+
+    def _write(self) -> Iterator[None]:
+        """Batches of records until no more fit. A batch has one kind: else each kind would pay for all columns."""
+        parts: list[Part] = []
+        count, until = 0, self._first
+        for block, start in self._ring.read(self._first):
+            if parts and (count >= BATCH or block.kind is not parts[0].kind):
+                if not self._add(parts, until):
+                    return
+                yield
+                parts, count = [], 0
+            part = block.part(start, block.count)
+            if self._may_see is not None:
+                rows: list[int] = []
+                yield from self._judge(block, start, rows)
+                part = block.chosen(rows)
+            until = block.end
+            if part.sequences:
+                parts.append(part)
+                count += len(part.sequences)
+        self._add(parts, until)
+
+    def _add(self, parts: Sequence[Part], until: int) -> bool:
+        """Write the parts: then all before `until` has been given. False if only some fit; at least one always does."""
+        rows = sum(len(part.sequences) for part in parts)
+        data = self._encode(parts) if parts else b""
+        is_whole = len(data) <= self._bytes_left
+        while len(data) > self._bytes_left and rows > 1:
+            rows = max(1, min(rows - 1, rows * self._bytes_left // len(data)))
+            parts = _heads(parts, rows)
+            data = self._encode(parts)
+        if not is_whole:
+            if self._batches and len(data) > self._bytes_left:
+                return False
+            until = parts[-1].sequences[-1] + 1
+        self._batches.append(data)
+        self._bytes_left -= len(data)
+        self._next = until
+        return is_whole
+
+    def _encode(self, parts: Sequence[Part]) -> bytes:
+        return batch(self._core.settings.name, self._ring.incarnation, parts)
+
+    def _judge(self, block: Block, start: int, rows: list[int]) -> Iterator[None]:
+        """Find the rows that the client may see; the hub's own are not among them."""
+        topics = block.topics()
+        if topics is None or self._may_see is None:
+            return
+        for row in range(start, block.count):
+            if self._may_see(topics[row]):
+                rows.append(row)
+            if not row % JUDGED_AT_ONCE:
+                yield
+
+    def _is_visible(self, name: bytes) -> bool:
+        return self._session.may(Action.OPERATE, name)
+
+
+def _heads(parts: Sequence[Part], rows: int) -> list[Part]:
+    heads: list[Part] = []
+    for part in parts:
+        if rows > 0:
+            heads.append(part.head(rows))
+            rows -= len(part.sequences)
+    return heads
+
+
+def _reply(ring: Ring, first: int, until: int, batches: Sequence[bytes]) -> bytes:
+    stream = b"".join((schema_message(), *batches, END))
+    numbers = (ring.incarnation, first, until)
+    return array((*map(integer, numbers), bulk(stream), integer(ring.end)))
+
+
+def _operates(session: Session) -> bool:
+    """Whether on anything at all."""
+    return session.is_operator or (
+        session.user is not None and session.user.grants.get(Action.OPERATE) is not None
+    )

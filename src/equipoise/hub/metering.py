@@ -1,0 +1,245 @@
+"""Record, every second, what each active topic and the hub itself have done.
+
+The hot path counts on the topic as it does anyway; a window's numbers are how much the counters have grown. A topic is
+looked at while it is active: it becomes so when its audience is asked for after a rest, when somebody publishes or
+subscribes, and ceases to be after a window in which nothing happened. So what a window costs depends on the topics in
+use, not on those known, and nothing is done per delivery.
+
+Rows are made in slices, each in a turn of its own. What a topic does between the end of the window and its slice
+counts for that window; nothing is counted twice or left out.
+
+The ring holds the records; commands/telemetry.py gives them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from operator import sub
+from typing import TYPE_CHECKING
+
+from equipoise.hub.arrivals import Arrivals
+from equipoise.hub.gauges import PROBE_S, Gauges, Process
+from equipoise.hub.meter import COUNTED, TopicMeter, counters
+from equipoise.telemetry import Block, Kind, Names, Ring, Role, Values, narrow
+
+if TYPE_CHECKING:
+    from equipoise.hub.backlog import Timer
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Session
+    from equipoise.hub.topics import Topic
+
+__all__ = ["Metering"]
+
+# Topics recorded in one go: a millisecond or less.
+SLICE = 500
+_SYSTEM = b"$"
+
+
+class Metering:
+    """Owned by HubCore. Records from `start` to `stop`; before and after, what is noted has no effect."""
+
+    def __init__(self, core: HubCore) -> None:
+        self._core = core
+        self._settings = core.settings.telemetry
+        self.ring = self._new_ring()
+        self.arrivals = Arrivals(core)
+        self._gauges: Gauges | None = None
+        self.randbytes: Callable[[int], bytes] | None = None
+        # Exactly the topics that have a meter; those of the window that is being recorded may be in `_work` instead.
+        self._active: list[Topic] = []
+        self._work: Iterator[None] | None = None
+        self._timer: Timer | None = None
+        self._turn: Timer | None = None
+        self._began_at = 0.0
+        self._probe_at = 0.0
+        # Of the last window: topics recorded, and slices it took.
+        self.topics_active = 0
+        self.slices = 0
+
+    @property
+    def is_on(self) -> bool:
+        return self._gauges is not None
+
+    def start(self, process: Process, randbytes: Callable[[int], bytes]) -> None:
+        """Begin to record, if the settings want it."""
+        if not self._settings.is_recorded or self.is_on:
+            return
+        self._gauges = Gauges(self._core, process)
+        self.randbytes = randbytes
+        self._began_at = self._core.now()
+        self._probe_at = self._began_at + PROBE_S
+        self._timer = self._core.shell.call_later(PROBE_S, self._probe)
+
+    def stop(self) -> None:
+        for timer in (self._timer, self._turn):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._turn = self._gauges = self._work = None
+        self._forget_topics()
+
+    def begin_anew(self) -> None:
+        """Another life of the hub: its records begin at 0, and all it knew is gone."""
+        self.ring = self._new_ring()
+        self.arrivals.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+        self._turn = self._work = None
+        self._forget_topics()
+
+    # --- what the hub notes
+
+    def touch(self, topic: Topic) -> TopicMeter | None:
+        """Something is about to happen to the topic: from now on its window is looked at. None while off."""
+        meter = topic.meter
+        if meter is None and self._gauges is not None:
+            meter = topic.meter = TopicMeter(topic)
+            self._active.append(topic)
+        return meter
+
+    def published_by(self, topic: Topic, session: Session) -> None:
+        """Another publisher than the last, or the first in this window."""
+        topic.publisher = session.id
+        meter = self.touch(topic)
+        if meter is not None:
+            meter.note_publisher(session.id)
+            self.arrivals.adopt(topic)
+
+    def subscribed(self, topic: Topic) -> None:
+        """Somebody subscribes to the topic, or no longer does."""
+        meter = self.touch(topic)
+        if meter is not None:
+            meter.is_changed = True
+
+    # --- windows
+
+    def _probe(self) -> None:
+        now = self._core.now()
+        assert self._gauges is not None, "the timer runs only while it is on"
+        self._gauges.note_lag(now - self._probe_at)
+        self._probe_at = max(self._probe_at + PROBE_S, now)
+        self._timer = self._core.shell.call_later(max(0.0, self._probe_at - now), self._probe)
+        # Half a probe early rather than late, or every window would be one probe too long.
+        if self._work is None and now - self._began_at > self._settings.window_s - PROBE_S / 2:
+            window_s, self._began_at = now - self._began_at, now
+            self._work = self._record(window_s, int(self._core.shell.wall_time() * 1_000_000))
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """One slice; the next in a turn of its own."""
+        self._turn = None
+        if self._work is None:
+            return
+        if next(self._work, self) is self:
+            self._work = None
+        else:
+            self._turn = self._core.shell.call_later(0, self._go_on)
+
+    def _record(self, window_s: float, time_us: int) -> Iterator[None]:
+        """All records of a window, in steps that each take a moment."""
+        window_us = int(window_s * 1_000_000)
+        due, self._active = self._active, []
+        sums = dict.fromkeys((*COUNTED, "backlog_bytes_max", "queue_us_max"), 0)
+        topics_active = slices = 0
+        for start in range(0, len(due), SLICE):
+            some = due[start : start + SLICE]
+            block = self._record_topics(some, sums, time_us=time_us, window_us=window_us)
+            self.ring.append(block)
+            topics_active += block.count
+            slices += 1
+            yield
+        for block in self.arrivals.take(self._core.now()):
+            self.ring.append(block)
+            yield
+        assert self._gauges is not None, "stopping ends this as well"
+        facts = self._gauges.read(window_s, sums)
+        facts["topics_active"] = topics_active
+        self.ring.append(Block.of(Kind.HUB, 1, facts, time_us=time_us, window_us=window_us))
+        self.topics_active, self.slices = topics_active, slices + 1
+
+    def _record_topics(
+        self, topics: Sequence[Topic], sums: dict[str, int], *, time_us: int, window_us: int
+    ) -> Block:
+        """A row for each topic that did something; the others are forgotten until they do. Adds to `sums`."""
+        shown: list[Topic] = []
+        grown: list[list[int]] = []
+        held: list[tuple[int, int, int, int, int]] = []
+        unseen: list[list[int]] = []
+        now = self._core.now()
+        for topic in topics:
+            meter = topic.meter
+            assert meter is not None, "only topics with a meter are active"
+            counted = counters(topic)
+            topic.publisher = None
+            if counted == meter.counted and not meter.is_changed:
+                _let_rest(topic)
+                continue
+            growth = list(map(sub, counted, meter.counted))
+            if topic.is_shard or topic.name.startswith(_SYSTEM):
+                unseen.append(growth)
+            else:
+                shown.append(topic)
+                grown.append(growth)
+                held.append(self._read(topic, meter, now))
+            meter.begin_window(counted)
+            self._active.append(topic)
+        values: dict[str, Values] = {}
+        for name, column in zip(COUNTED, zip(*grown, strict=True), strict=False):
+            values[name] = _narrow(column)
+            sums[name] += sum(column)
+        for name, column in zip(COUNTED, zip(*unseen, strict=True), strict=False):
+            sums[name] += sum(column)
+        for name, column in zip(_HELD, zip(*held, strict=True), strict=False):
+            values[name] = _narrow(column)
+            if name in sums:
+                sums[name] = max(sums[name], *column)
+        if shown:
+            values["topic"] = Names.of([topic.name for topic in shown])
+            values["role"] = _roles(shown)
+        return Block.of(Kind.TOPIC, len(shown), values, time_us=time_us, window_us=window_us)
+
+    def _read(self, topic: Topic, meter: TopicMeter, now: float) -> tuple[int, int, int, int, int]:
+        """What there is beside counters, in the order of `_HELD`."""
+        audience = topic.audience
+        if audience is None:
+            # Somebody has come or gone since the last message. By patterns there may be others, which is worth knowing.
+            audience = self._core.audience_of(topic)
+        backlog = meter.backlog
+        queue_us = 0 if backlog is None else int((now - backlog.since) * 1_000_000)
+        return meter.publishers, audience.clients, len(audience.hubs), meter.backlog_bytes_max, queue_us
+
+    # --- inside
+
+    def _new_ring(self) -> Ring:
+        settings = self._settings
+        return Ring(self._core.incarnation, keep_s=settings.keep_s, bytes_max=settings.ring_bytes_max)
+
+    def _forget_topics(self) -> None:
+        for topics in (self._core.index.topics, self._core.index.shards):
+            for topic in topics.values():
+                topic.meter = topic.publisher = None
+        self._active = []
+
+
+_HELD = ("publishers", "subscribers", "relays", "backlog_bytes_max", "queue_us_max")
+
+
+def _let_rest(topic: Topic) -> None:
+    topic.meter = None
+    if topic.audience is not None:
+        topic.audience.rest()
+
+
+def _narrow(column: Sequence[int]) -> Values:
+    return narrow(column) if any(column) else 0
+
+
+def _roles(topics: Sequence[Topic]) -> Values:
+    roles = [_role(topic) for topic in topics]
+    if roles.count(roles[0]) == len(roles):
+        return roles[0].value
+    return Names.of([role.value.encode() for role in roles])
+
+
+def _role(topic: Topic) -> Role:
+    is_home = topic.stream is None or topic.stream.state.is_home
+    return Role.HOME if is_home else Role.RELAY

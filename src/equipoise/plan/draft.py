@@ -1,0 +1,311 @@
+"""A plan in the making: one round's working paper, changed by one step after the other.
+
+Steps see the predicted view with everything earlier steps have done, and cannot undo it: a topic that was touched in
+this round is not touched again, a hub that gave something away for load takes nothing for load, and one that took
+something gives nothing. The arbiter's bounds are kept here too.
+
+Always true:
+    whoever is given a topic is a live member that is not being drained, is at the topic's site if its spec names one,
+    and has memory left;
+    an entry that would say what the ring says is not made, and dropped if it is there.
+
+Nothing outside this folder sees a draft; `change` is what comes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.model import (
+    Entry,
+    EntryChange,
+    Glob,
+    Member,
+    MemberChange,
+    Mode,
+    Plan,
+    PlanChange,
+    Reason,
+    Specs,
+    TopicSpec,
+    Why,
+)
+from equipoise.plan.load import capacities, needs
+from equipoise.plan.memory import LONG_AGO_S, Memory
+from equipoise.plan.placing import Replicas, by_entries, ring_homes, topic_positions
+from equipoise.plan.predicted import Predicted
+from equipoise.plan.settings import PlannerSettings
+from equipoise.plan.view import View
+
+__all__ = ["PLANNER", "Draft", "why"]
+
+# The planner's name with the arbiter.
+PLANNER = "planner"
+
+
+class Draft:
+    """Made for one round from its inputs; `memory` already holds the profiles and hits of this view."""
+
+    def __init__(
+        self,
+        view: View,
+        plan: Plan,
+        specs: Specs,
+        now: float,
+        *,
+        memory: Memory,
+        settings: PlannerSettings,
+        view_before_s: float = LONG_AGO_S,
+    ) -> None:
+        self.view, self.plan, self.specs, self.now = view, plan, specs, now
+        self.memory, self.settings = memory, settings
+        self.members: dict[str, Member] = dict(plan.by_hub)
+        self.reasons: list[Why] = []
+        self.is_pressing = False
+        # The view was not decided on before, and when the one before it was.
+        self.is_news = view.time_s > view_before_s
+        self.view_before_s = view_before_s
+        self._entries: dict[bytes, EntryChange] = {}
+        self._member_changes: dict[str, MemberChange] = {}
+        self._positions = topic_positions(view)
+        self._touched: set[int] = set()
+        count = view.hubs.count
+        # Hubs that gave something for load in this round, and hubs that got something.
+        self.gave = np.zeros(count, np.bool_)
+        self.got = np.zeros(count, np.bool_)
+        self.budget = memory.arbiter.room(
+            round_max=settings.moves_per_round_max, total_max=settings.moves_in_hand_max
+        )
+        self.capacities = capacities(view, memory.profiles, settings)
+        self.needs = needs(view, self.capacities.is_rising, settings)
+        self._single: dict[int, int] = {}
+        self.place_all()
+
+    # --- who there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> NDArray[np.bool_]:
+        return self.view.hubs.is_alive
+
+    def takers(self, topic: int) -> NDArray[np.bool_]:
+        """The hubs that may be given this topic for load."""
+        site = self.pinned.get(topic)
+        mask = self.eligible & ~self.gave
+        return mask if site is None else mask & self.at_site(site)
+
+    def givers(self) -> NDArray[np.bool_]:
+        """The hubs that topics may be taken from for load: members that took nothing in this round."""
+        is_member = np.array([name in self.members for name in self.view.hubs.names], np.bool_)
+        return self.alive & is_member & ~self.got
+
+    def at_site(self, site: str) -> NDArray[np.bool_]:
+        return np.array([here == site for here in self.view.hubs.site], np.bool_)
+
+    def _eligible(self) -> NDArray[np.bool_]:
+        hubs = self.view.hubs
+        weights = [self.members[name].weight if name in self.members else 0 for name in hubs.names]
+        limit = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
+        has_memory = hubs.memory_bytes <= self.settings.memory_full_ratio * limit
+        return hubs.is_alive & ~hubs.is_draining & (np.array(weights, np.int64) > 0) & has_memory
+
+    # --- when to act --------------------------------------------------------------------------------------------------
+
+    @property
+    def may_plan(self) -> bool:
+        """T_wait is over, and there is news to plan for."""
+        return self.is_news and self.now - self.memory.plan_s >= self.settings.plan_wait_s
+
+    @property
+    def may_plan_severe(self) -> bool:
+        return self.is_news and self.now - self.memory.plan_s >= self.settings.severe_wait_s
+
+    @property
+    def is_crowded(self) -> bool:
+        """No further server can be had."""
+        return int(self.eligible.sum()) >= self.settings.servers_max
+
+    # --- what topics may do -------------------------------------------------------------------------------------------
+
+    def spec_of(self, topic: int) -> TopicSpec | None:
+        return self.specs.of(self.view.topics.names[topic])
+
+    @cached_property
+    def pinned(self) -> dict[int, str]:
+        """The topics whose spec names a site, and which."""
+        prefixes = tuple(Glob(spec.pattern).prefix for spec in self.specs if spec.site is not None)
+        # Most topics are under no such pattern; the beginning of a name tells in no time.
+        near = (at for at, name in enumerate(self.view.topics.names) if name.startswith(prefixes))
+        found = ((at, self.spec_of(at)) for at in near) if prefixes else ()
+        return {at: spec.site for at, spec in found if spec is not None and spec.site is not None}
+
+    @cached_property
+    def typical_ratio(self) -> NDArray[np.float64]:
+        """What each topic would put on an ordinary hub."""
+        among = self.eligible if self.eligible.any() else self.alive
+        if not among.any():
+            return np.zeros(self.view.topics.count)
+        bandwidth = self.needs.bytes_per_s / np.median(self.capacities.bytes_full[among])
+        cpu = self.needs.work * (np.median(self.capacities.price[among]) / self.capacities.cpu_full)
+        return np.maximum(bandwidth, cpu)
+
+    def is_free(self, topic: int) -> bool:
+        """Nobody has it in hand, no earlier step of this round has touched it, and there is room for one more."""
+        if self.budget <= 0 or topic in self._touched:
+            return False
+        return self.memory.arbiter.is_free(self.view.topics.names[topic], PLANNER)
+
+    def is_rested(self, topic: int) -> bool:
+        """Its last move for load is long enough ago for another."""
+        moved_s = self.memory.moved_s.get(self.view.topics.names[topic])
+        return moved_s is None or self.now - moved_s >= self.settings.topic_wait_s
+
+    def remember(self, **changes: Any) -> None:
+        """Change what the next round will know."""
+        self.memory = msgspec.structs.replace(self.memory, **changes)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def move(self, topic: int, to: int, why: Why, *, for_load: bool = True) -> None:
+        """Give the topic one home."""
+        if for_load:
+            self.gave[[*self.homes_of(topic)]] = True
+            self.got[to] = True
+        self.predicted.place(topic, to)
+        self._touch(topic, (to,), Mode.SINGLE, why)
+
+    def replicate(self, topic: int, homes: Sequence[int], mode: Mode, why: Why) -> None:
+        """Give the topic several homes; the first one orders."""
+        before = self.homes_of(topic)
+        self.got[[hub for hub in homes if hub not in before]] = True
+        if len(homes) >= len(before):
+            self.gave[[*before]] = True
+        self.predicted.place(topic, Replicas(tuple(homes), mode))
+        self._touch(topic, tuple(homes), mode, why)
+
+    def set_member(self, member: Member, why: Why) -> None:
+        self.members[member.hub] = member
+        self._member_changes[member.hub] = MemberChange(member.hub, member, why)
+
+    def remove_member(self, hub: str, why: Why) -> None:
+        """Entries lose it as a home; those that have no other go back to the ring."""
+        self.members.pop(hub, None)
+        if hub in self.plan.by_hub:
+            self._member_changes[hub] = MemberChange(hub, None, why)
+        else:
+            self._member_changes.pop(hub, None)
+        for entry in list(self.plan.entries.values()):
+            if hub in entry.homes:
+                self._lose_home(entry, hub, why)
+
+    def drop_entry(self, topic: bytes, why: Why) -> None:
+        """Take the entry back, where that moves nothing."""
+        if topic in self.plan.entries and topic not in self._entries:
+            self._entries[topic] = EntryChange(topic, None, why)
+
+    def place_all(self) -> None:
+        """Find out where everything is, after members changed. Changes of entries so far are kept."""
+        entries = dict(self.plan.entries)
+        for part in self._entries.values():
+            if part.entry is None:
+                entries.pop(part.topic, None)
+            else:
+                entries[part.topic] = part.entry
+        # The hubs that may be given something.
+        self.eligible = self._eligible()
+        self.ring_home = ring_homes(self.view, self._positions, self.members.values(), self.alive)
+        self._single, several = by_entries(self.view, entries, self.alive)
+        self.predicted = self._predict(self.ring_home, several)
+
+    def if_members(self, members: Iterable[Member]) -> NDArray[np.float64]:
+        """The load ratios if these were the members and nothing else changed."""
+        ring = ring_homes(self.view, self._positions, members, self.alive)
+        return self._predict(ring, dict(self.predicted.several)).ratio
+
+    def homes_of(self, topic: int) -> tuple[int, ...]:
+        replicas = self.predicted.several.get(topic)
+        if replicas is not None:
+            return replicas.homes
+        home = int(self.predicted.home[topic])
+        return () if home < 0 else (home,)
+
+    def change(self) -> PlanChange:
+        """What makes the next plan out of this one."""
+        return PlanChange(
+            self.plan.version + 1, tuple(self._entries.values()), tuple(self._member_changes.values())
+        )
+
+    @property
+    def changed_topics(self) -> list[bytes]:
+        """The topics that move by their entries."""
+        names = self.view.topics.names
+        return [names[topic] for topic in sorted(self._touched)]
+
+    @property
+    def has_moves(self) -> bool:
+        return bool(self._touched)
+
+    @property
+    def has_member_changes(self) -> bool:
+        return bool(self._member_changes)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _predict(self, ring: NDArray[np.int64], several: dict[int, Replicas]) -> Predicted:
+        home = ring.copy()
+        if self._single:
+            home[np.fromiter(self._single, np.int64)] = np.fromiter(self._single.values(), np.int64)
+        if several:
+            home[np.fromiter(several, np.int64)] = -1
+        return Predicted(
+            self.view,
+            self.needs,
+            self.capacities,
+            home=home,
+            several=several,
+            is_moving=self._is_moving,
+        )
+
+    @cached_property
+    def _is_moving(self) -> NDArray[np.bool_]:
+        """The topics that views may still show where they were."""
+        count, since_s = self.view.topics.count, self.now - self.settings.settle_s
+        if self.memory.members_s > since_s:
+            return np.ones(count, np.bool_)
+        moving = np.zeros(count, np.bool_)
+        index = self.view.topic_index
+        recent = [name for name, at in self.memory.moved_s.items() if at > since_s]
+        recent += [name for name, at in self.memory.replicated_s.items() if at > since_s]
+        recent += self.memory.arbiter.in_hand
+        moving[[index[name] for name in recent if name in index]] = True
+        return moving
+
+    def _touch(self, topic: int, homes: tuple[int, ...], mode: Mode, why: Why) -> None:
+        name = self.view.topics.names[topic]
+        self._touched.add(topic)
+        self.budget -= 1
+        self._single.pop(topic, None)
+        if mode is Mode.SINGLE:
+            self._single[topic] = homes[0]
+        if mode is Mode.SINGLE and homes[0] == self.ring_home[topic]:
+            if name in self.plan.entries:
+                self._entries[name] = EntryChange(name, None, why)
+            return
+        entry = Entry(name, tuple(self.view.hubs.names[hub] for hub in homes), mode)
+        self._entries[name] = EntryChange(name, entry, why)
+
+    def _lose_home(self, entry: Entry, hub: str, why: Why) -> None:
+        left = tuple(home for home in entry.homes if home != hub)
+        mode = entry.mode if len(left) > 1 else Mode.SINGLE
+        made = Entry(entry.topic, left, mode) if left else None
+        self._entries[entry.topic] = EntryChange(entry.topic, made, why)
+
+
+def why(reason: Reason, note: str = "", **numbers: float) -> Why:
+    """A reason with its numbers, rounded to what they are worth."""
+    return Why(reason, {name: round(float(value), 4) for name, value in numbers.items()}, note)

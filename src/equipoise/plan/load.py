@@ -1,0 +1,187 @@
+"""Turn what was measured into load: what topics need, what hubs can carry, and how full that makes them.
+
+A hub's load ratio is the largest of three, each 1 when full:
+    outgoing bandwidth over its maximum (Dynamoth's LR, equation 1), or over the rate at which the hub was in distress;
+    CPU over what may be used of a core;
+    loop lag over the lag that is too much.
+
+What a topic needs is known wherever it is served: bytes, and work, the CPU time that its messages take by the constants
+of the settings. A hub's price says what a unit of work costs there, from its profile, else from this view, else as at
+the other hubs. What a hub sends or spends beyond its topics stays with the hub.
+
+A topic on a hub that is rising counts as what it will be at the end of the horizon, not as what it was in the middle of
+the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.plan.profile import HubProfile, HubSample, learnt
+from equipoise.plan.settings import PlannerSettings
+from equipoise.plan.view import View
+
+__all__ = ["Capacities", "Needs", "capacities", "learn_all", "needs", "sums"]
+
+Floats = NDArray[np.float64]
+
+# A hub whose CPU is below this tells nothing about the price of work.
+_CPU_TELLING = 0.10
+# The flow ratio below which a hub's lag is not its topics' doing.
+_LAG_FLOW_MIN = 0.25
+# A topic that falls is not expected to vanish within a horizon.
+_FALL_MIN = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """What each topic takes in all, and what of it each row of `view.carried` is."""
+
+    bytes_per_s: Floats
+    work: Floats
+    carried_bytes: Floats
+    carried_work: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Capacities:
+    """What each hub can carry, and what it carries beside its topics."""
+
+    # Infinite where no limit is known.
+    bytes_full: Floats
+    # CPU ratio per unit of work.
+    price: Floats
+    base_bytes: Floats
+    base_cpu: Floats
+    lag_ratio: Floats
+    # The load ratio as measured, without any looking ahead.
+    measured: Floats
+    # Hubs whose load rises faster than noise does.
+    is_rising: NDArray[np.bool_]
+    cpu_full: float
+
+    def flow_ratio(self, bytes_per_s: Floats, work: Floats) -> Floats:
+        """Bandwidth and CPU, given what the topics on each hub take together."""
+        bandwidth = (self.base_bytes + bytes_per_s) / self.bytes_full
+        cpu = (self.base_cpu + self.price * work) / self.cpu_full
+        return np.maximum(bandwidth, cpu)
+
+    def lag_after(self, flow: Floats, flow_measured: Floats) -> Floats:
+        """The lag ratio if bandwidth and CPU were `flow` and not as measured: it goes with them.
+
+        The lag of a hub that has little to do comes from elsewhere, and taking topics away hardly helps.
+        """
+        change: Floats = (flow - flow_measured) / np.maximum(flow_measured, _LAG_FLOW_MIN)
+        lag: Floats = self.lag_ratio * np.maximum(0.0, 1.0 + change)
+        return lag
+
+    def topic_ratio(self, bytes_per_s: Floats, work: Floats, hub: int) -> Floats:
+        """What each of these topics puts on one hub."""
+        bandwidth: Floats = bytes_per_s / self.bytes_full[hub]
+        cpu: Floats = work * (self.price[hub] / self.cpu_full)
+        return np.maximum(bandwidth, cpu)
+
+
+def learn_all(
+    view: View, profiles: Mapping[str, HubProfile], settings: PlannerSettings
+) -> dict[str, HubProfile]:
+    """The profiles with this view added; hubs that are gone are forgotten."""
+    work = _carried_work(view, settings)
+    hubs = view.hubs
+    made: dict[str, HubProfile] = {}
+    for index, name in enumerate(hubs.names):
+        sample = HubSample(
+            float(work[index]),
+            float(hubs.cpu_ratio[index]),
+            float(hubs.out_bytes_per_s[index]),
+            float(hubs.loop_lag_s[index]),
+        )
+        made[name] = learnt(profiles.get(name, HubProfile()), sample, settings)
+    return made
+
+
+def capacities(view: View, profiles: Mapping[str, HubProfile], settings: PlannerSettings) -> Capacities:
+    hubs = view.hubs
+    known = [profiles.get(name, HubProfile()) for name in hubs.names]
+    met = np.array([profile.out_bytes_full(settings) for profile in known], np.float64)
+    stated = np.where(hubs.out_bytes_per_s_max > 0, hubs.out_bytes_per_s_max, np.inf)
+    bytes_full = np.minimum(stated, met)
+    work = _carried_work(view, settings)
+    price = _prices(known, work, hubs.cpu_ratio, settings)
+    topics = view.topics.out_bytes_per_s[view.carried.topic] * view.carried.share
+    sent = sums(view.carried.hub, topics, hubs.count)
+    trend = np.maximum(hubs.out_bytes_trend / bytes_full, hubs.cpu_trend / settings.cpu_full_ratio)
+    is_rising = trend * view.window_s >= settings.trend_ratio_min
+    lag_ratio = hubs.loop_lag_s / settings.loop_lag_full_s
+    flow = np.maximum(hubs.out_bytes_per_s / bytes_full, hubs.cpu_ratio / settings.cpu_full_ratio)
+    return Capacities(
+        bytes_full=bytes_full,
+        price=price,
+        base_bytes=np.maximum(0.0, hubs.out_bytes_per_s - sent),
+        base_cpu=np.maximum(0.0, hubs.cpu_ratio - price * work),
+        lag_ratio=lag_ratio,
+        measured=np.maximum(flow, lag_ratio),
+        is_rising=is_rising if settings.trend_horizon_s > 0 else np.zeros(hubs.count, np.bool_),
+        cpu_full=settings.cpu_full_ratio,
+    )
+
+
+def needs(view: View, is_rising: NDArray[np.bool_], settings: PlannerSettings) -> Needs:
+    """What topics take; looked ahead where a hub that carries them is rising."""
+    topics = view.topics
+    growth = np.ones(topics.count)
+    if is_rising.any():
+        on_rising = np.unique(view.carried.topic[is_rising[view.carried.hub]])
+        growth[on_rising] = _growth(view, on_rising, settings)
+    bytes_per_s = topics.out_bytes_per_s * growth
+    work = _work(view, settings) * growth
+    at, share = view.carried.topic, view.carried.share
+    return Needs(bytes_per_s, work, bytes_per_s[at] * share, work[at] * share)
+
+
+def _growth(view: View, which: NDArray[np.int64], settings: PlannerSettings) -> Floats:
+    """How many times its mean a topic will be."""
+    topics = view.topics
+    mean = np.maximum(topics.out_bytes_per_s[which], 1e-9)
+    trend = topics.out_bytes_trend[which]
+    present = mean + trend * view.window_s / 2
+    largest = topics.out_bytes_per_s_max[which]
+    present = np.where(largest > 0, np.minimum(present, largest), present)
+    ahead = np.minimum(
+        present + trend * settings.trend_horizon_s,
+        settings.trend_growth_max * np.maximum(present, largest),
+    )
+    return np.maximum(ahead / mean, _FALL_MIN)
+
+
+def _work(view: View, settings: PlannerSettings) -> Floats:
+    topics = view.topics
+    micros = (
+        topics.deliveries_per_s * settings.delivery_cost_us
+        + topics.publications_per_s * settings.publication_cost_us
+    )
+    return micros * 1e-6
+
+
+def _carried_work(view: View, settings: PlannerSettings) -> Floats:
+    carried = _work(view, settings)[view.carried.topic] * view.carried.share
+    return sums(view.carried.hub, carried, view.hubs.count)
+
+
+def sums(index: NDArray[np.int64], values: Floats, count: int) -> Floats:
+    """The sum of the values of each index."""
+    return np.bincount(index, values, minlength=count).astype(np.float64)
+
+
+def _prices(profiles: list[HubProfile], work: Floats, cpu_ratio: Floats, settings: PlannerSettings) -> Floats:
+    learnt_prices = [profile.price(settings) for profile in profiles]
+    prices = np.array([np.nan if price is None else price for price in learnt_prices], np.float64)
+    is_telling = np.isnan(prices) & (cpu_ratio >= _CPU_TELLING) & (work > 0)
+    prices[is_telling] = np.clip(cpu_ratio[is_telling] / work[is_telling], 0.02, 50.0)
+    known = prices[~np.isnan(prices)]
+    prices[np.isnan(prices)] = np.median(known) if len(known) else 1.0
+    return prices

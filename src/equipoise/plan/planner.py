@@ -1,0 +1,113 @@
+"""Dynamoth's planner, composed: facts first, then obligations, then load from the most to the least urgent.
+
+    who takes part → where topics must be → more or fewer homes → off overloaded hubs → shared out after a join
+        → a server too many → what the plan need not say
+
+All steps work on one draft, so each sees what the earlier ones did and none undoes it. The planner itself only keeps
+the time between rounds: what is remembered, and what is in hand.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from equipoise.model import Plan, Specs
+from equipoise.plan.decision import Decision
+from equipoise.plan.draft import PLANNER, Draft
+from equipoise.plan.load import learn_all
+from equipoise.plan.memory import Memory
+from equipoise.plan.policies.high_load import count_hits, relieve
+from equipoise.plan.policies.low_load import release
+from equipoise.plan.policies.membership import keep_members
+from equipoise.plan.policies.obedience import obey
+from equipoise.plan.policies.replication import replicate
+from equipoise.plan.policies.servers import servers_wanted
+from equipoise.plan.policies.spread import spread
+from equipoise.plan.policies.tidiness import tidy
+from equipoise.plan.settings import PlannerSettings
+from equipoise.plan.view import View
+
+__all__ = ["Planner"]
+
+
+class Planner:
+    """The policy of choice. Holds settings only; everything else is passed in and out."""
+
+    name = "load"
+
+    def __init__(self, settings: PlannerSettings | None = None) -> None:
+        self.settings = settings or PlannerSettings()
+
+    def decide(self, view: View, plan: Plan, specs: Specs, now: float, memory: Memory) -> Decision:
+        is_news = view.time_s > memory.view_s
+        draft = Draft(
+            view,
+            plan,
+            specs,
+            now,
+            memory=_recalled(view, now, memory, self.settings, is_news=is_news),
+            settings=self.settings,
+            view_before_s=memory.view_s,
+        )
+        keep_members(draft)
+        obey(draft)
+        count_hits(draft)
+        if draft.eligible.any() and is_news:
+            self._balance(draft)
+        tidy(draft)
+        return _decided(draft)
+
+    def _balance(self, draft: Draft) -> None:
+        replicate(draft)
+        relieve(draft)
+        if draft.has_moves:
+            draft.remember(plan_s=draft.now, hits={})
+        spread(draft)
+        release(draft)
+
+
+def _recalled(view: View, now: float, memory: Memory, settings: PlannerSettings, *, is_news: bool) -> Memory:
+    """The memory at the beginning of a round: with this view, without what is over."""
+    versions = view.hubs.plan_version[view.hubs.is_alive]
+    arbiter = memory.arbiter.settled(
+        now=now,
+        plan_version_min=int(versions.min()) if len(versions) else 0,
+        settle_s=settings.settle_s,
+        hold_max_s=settings.hold_max_s,
+    )
+    rest_s = max(settings.topic_wait_s, settings.settle_s)
+    wait_s = max(settings.replication_wait_s, settings.settle_s)
+    return msgspec.structs.replace(
+        memory,
+        view_s=max(view.time_s, memory.view_s),
+        profiles=learn_all(view, memory.profiles, settings) if is_news else memory.profiles,
+        moved_s={name: at for name, at in memory.moved_s.items() if now - at < rest_s},
+        replicated_s={name: at for name, at in memory.replicated_s.items() if now - at < wait_s},
+        arbiter=arbiter,
+    )
+
+
+def _decided(draft: Draft) -> Decision:
+    change = draft.change()
+    topics = draft.changed_topics
+    arbiter, _ = draft.memory.arbiter.claim(
+        PLANNER,
+        topics,
+        now=draft.now,
+        version=change.version,
+        round_max=draft.settings.moves_per_round_max,
+        total_max=draft.settings.moves_in_hand_max,
+    )
+    wanted = servers_wanted(draft)
+    draft.remember(arbiter=arbiter, moved_s={**draft.memory.moved_s, **dict.fromkeys(topics, draft.now)})
+    ratio = draft.predicted.ratio[draft.eligible]
+    return Decision(
+        change=change,
+        memory=draft.memory,
+        servers_wanted=wanted,
+        releasable=tuple(sorted(draft.memory.released)),
+        reasons=tuple(draft.reasons),
+        ratio_max=float(ratio.max()) if len(ratio) else 0.0,
+        ratio_mean=float(ratio.mean()) if len(ratio) else 0.0,
+        is_pressing=draft.is_pressing,
+    )

@@ -1,0 +1,57 @@
+"""The baseline of the paper: consistent hashing, with a server more whenever one is overloaded (Dynamoth V-D).
+
+The ring alone says where topics are; load decides only when to ask for a server. A new server takes 1/n of everybody's
+topics, whatever they weigh, so a hub that is overloaded may well stay so. Servers are never released, topics never
+replicated.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from equipoise.model import Plan, Reason, Specs
+from equipoise.plan.decision import Decision
+from equipoise.plan.draft import Draft, why
+from equipoise.plan.memory import Memory
+from equipoise.plan.policies.membership import keep_members
+from equipoise.plan.settings import PlannerSettings
+from equipoise.plan.view import View
+
+__all__ = ["ConsistentHashing"]
+
+
+class ConsistentHashing:
+    """Ring only. Of the settings it uses the high threshold, T_wait, the patience with the dead, the most servers."""
+
+    name = "hashing"
+
+    def __init__(self, settings: PlannerSettings | None = None) -> None:
+        self.settings = settings or PlannerSettings()
+
+    def decide(self, view: View, plan: Plan, specs: Specs, now: float, memory: Memory) -> Decision:
+        recalled = msgspec.structs.replace(memory, view_s=max(view.time_s, memory.view_s))
+        draft = Draft(
+            view,
+            plan,
+            specs,
+            now,
+            memory=recalled,
+            settings=self.settings,
+            view_before_s=memory.view_s,
+        )
+        keep_members(draft)
+        have = int(draft.eligible.sum())
+        busiest = float(draft.capacities.measured[draft.eligible].max()) if have else 0.0
+        is_due = draft.may_plan and busiest > self.settings.high_ratio and have < self.settings.servers_max
+        if memory.servers_wanted <= have and is_due:
+            draft.reasons.append(why(Reason.SERVER_WANTED, load_ratio=busiest, servers=have))
+            draft.remember(servers_wanted=have + 1, plan_s=now)
+        ratio = draft.predicted.ratio[draft.eligible]
+        return Decision(
+            change=draft.change(),
+            memory=draft.memory,
+            servers_wanted=max(have, draft.memory.servers_wanted, self.settings.servers_min),
+            reasons=tuple(draft.reasons),
+            ratio_max=float(ratio.max()) if have else 0.0,
+            ratio_mean=float(ratio.mean()) if have else 0.0,
+        )

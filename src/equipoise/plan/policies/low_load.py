@@ -1,0 +1,171 @@
+"""Low-load rebalancing: empty the least loaded server, slowly, and let it go (Dynamoth III-B4).
+
+It begins when the others could carry everything, avg + avg/(n − 1) ≤ low, and a server too many has cost what emptying
+one costs. The hub's share of the ring goes down in a few rounds, its entries move to whoever is least loaded, and each
+step is predicted first: no other hub may get above the low threshold by it. If load rises meanwhile the hub
+gets its share back. A hub that holds nothing any more leaves the plan and may be stopped.
+
+One hub at a time; never the last ones, never one that has just come, never one that nobody would stop.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from equipoise.model import Member, Reason
+from equipoise.plan.draft import Draft, why
+from equipoise.plan.memory import LONG_AGO_S
+from equipoise.plan.policies.obedience import put_elsewhere
+from equipoise.plan.policies.servers import elapsed_s, rental_price
+
+__all__ = ["release"]
+
+
+def release(draft: Draft) -> None:
+    """Begin, go on with, interrupt or finish the release of one server."""
+    if not draft.is_news:
+        return
+    hub = draft.view.hub_index.get(draft.memory.releasing)
+    if draft.memory.releasing and (hub is None or draft.memory.releasing not in draft.members):
+        _forget(draft)
+    elif hub is not None and draft.memory.releasing:
+        _go_on(draft, hub)
+    else:
+        _consider(draft)
+
+
+def _others(draft: Draft, hub: int | None = None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    others = draft.eligible.copy()
+    if hub is not None:
+        others[hub] = False
+    return others
+
+
+def _average_without_one(draft: Draft, hub: int | None = None) -> float:
+    """avg + avg/(n − 1): the average over the others once they carry everything."""
+    among = draft.eligible.copy()
+    if hub is not None:
+        among[hub] = True
+    count = int(among.sum())
+    return float(draft.predicted.ratio[among].sum()) / (count - 1) if count > 1 else math.inf
+
+
+def _is_calm(draft: Draft, hub: int | None = None) -> bool:
+    """The others could carry everything, and none of them is near its limit."""
+    others = draft.predicted.ratio[_others(draft, hub)]
+    is_below = len(others) > 0 and float(others.max()) <= draft.settings.high_ratio
+    return is_below and _average_without_one(draft, hub) <= draft.settings.low_ratio
+
+
+def _consider(draft: Draft) -> None:
+    settings = draft.settings
+    hub = _victim(draft)
+    is_quiet = draft.now >= draft.memory.spread_until_s and not draft.is_pressing and not draft.has_moves
+    if hub is None or not is_quiet or not _is_calm(draft) or settings.server_hour_price <= 0:
+        draft.remember(idle_debt=0.0)
+        return
+    debt = draft.memory.idle_debt + settings.server_hour_price * elapsed_s(draft) / 3600
+    moves = int((draft.predicted.home == hub).sum())
+    price = rental_price(draft) + moves * settings.move_price
+    draft.remember(idle_debt=debt)
+    if debt >= price and draft.may_plan:
+        name = draft.view.hubs.names[hub]
+        draft.remember(releasing=name, releasing_weight=draft.members[name].weight, idle_debt=0.0)
+        _go_on(draft, hub)
+
+
+def _victim(draft: Draft) -> int | None:
+    """The least loaded of those that may go."""
+    names, settings = draft.view.hubs.names, draft.settings
+    if int(draft.eligible.sum()) <= max(settings.servers_min, 1):
+        return None
+    young = [
+        draft.now - draft.memory.joined_s.get(name, LONG_AGO_S) < settings.rental_min_s for name in names
+    ]
+    may_go = draft.eligible & draft.view.hubs.is_releasable & ~np.array(young, np.bool_)
+    if not may_go.any():
+        return None
+    return int(np.argmin(np.where(may_go, draft.predicted.ratio, np.inf)))
+
+
+def _go_on(draft: Draft, hub: int) -> None:
+    name = draft.view.hubs.names[hub]
+    member = draft.members[name]
+    if not _is_calm(draft, hub) or draft.view.hubs.is_draining[hub]:
+        _interrupt(draft, member, hub)
+        return
+    if member.weight > 0:
+        _shrink(draft, member, hub)
+    else:
+        _move_entries(draft, hub)
+    _finish(draft, hub)
+
+
+def _shrink(draft: Draft, member: Member, hub: int) -> None:
+    """Lower its share of the ring by a step, unless that would make somebody too full."""
+    step = max(1, math.ceil(draft.memory.releasing_weight / draft.settings.release_steps))
+    made = Member(member.hub, max(0, member.weight - step), member.site)
+    after = draft.if_members({**draft.members, member.hub: made}.values())
+    others = _others(draft, hub)
+    highest = float(after[others].max())
+    if highest > max(draft.settings.low_ratio, float(draft.predicted.ratio[others].max())):
+        # The ring would send too much to one of them; entries can be placed one by one.
+        _move_entries(draft, hub)
+        return
+    numbers = {"average_without_one": _average_without_one(draft, hub), "highest_ratio_after": highest}
+    draft.set_member(made, why(Reason.LOW_LOAD, f"share of the ring {made.weight}/16", **numbers))
+    draft.place_all()
+    draft.remember(members_s=draft.now, plan_s=draft.now)
+
+
+def _move_entries(draft: Draft, hub: int) -> None:
+    """Take off what the ring does not take off: entries, and parts of replicated topics. The smallest come first."""
+    reason = why(Reason.LOW_LOAD, f"off {draft.view.hubs.names[hub]}", ratio=draft.predicted.ratio[hub])
+    on_it = draft.predicted.at_hub(hub).tolist()[::-1]
+    on_it += [topic for topic, replicas in draft.predicted.several.items() if hub in replicas.homes]
+    for topic in on_it:
+        if draft.budget <= 0:
+            break
+        if draft.is_free(topic):
+            put_elsewhere(draft, topic, hub, reason, limit=draft.settings.low_ratio)
+
+
+def _finish(draft: Draft, hub: int) -> None:
+    """Once it holds nothing, wait for its last clients, but not for ever; then it is out."""
+    memory, name = draft.memory, draft.view.hubs.names[hub]
+    holds = (draft.predicted.home == hub).any() or any(
+        hub in replicas.homes for replicas in draft.predicted.several.values()
+    )
+    has_entries = any(name in entry.homes for entry in draft.plan.entries.values())
+    if draft.members[name].weight > 0 or holds or has_entries:
+        draft.remember(emptied_s=LONG_AGO_S)
+        return
+    if memory.emptied_s == LONG_AGO_S:
+        draft.remember(emptied_s=draft.now)
+        return
+    carries = bool((draft.view.carried.hub == hub).any())
+    waited_s = draft.now - memory.emptied_s
+    patience_s = draft.settings.release_wait_s if carries else draft.settings.settle_s
+    if waited_s >= patience_s:
+        life = int(draft.view.hubs.incarnation[hub])
+        draft.remove_member(name, why(Reason.RELEASED, waited_s=waited_s))
+        draft.remember(released={**memory.released, name: life}, members_s=draft.now)
+        _forget(draft)
+        draft.place_all()
+
+
+def _interrupt(draft: Draft, member: Member, hub: int) -> None:
+    """Load rises again: give the hub back what it had."""
+    reason = why(Reason.KEPT, average_without_one=_average_without_one(draft, hub))
+    weight = draft.memory.releasing_weight
+    if member.weight != weight and not draft.view.hubs.is_draining[hub]:
+        draft.set_member(Member(member.hub, weight, member.site), reason)
+        draft.place_all()
+        draft.remember(members_s=draft.now)
+    _forget(draft)
+
+
+def _forget(draft: Draft) -> None:
+    draft.remember(releasing="", releasing_weight=0, emptied_s=LONG_AGO_S, idle_debt=0.0)

@@ -1,0 +1,63 @@
+"""Share load out after a hub has joined, though nobody is overloaded.
+
+The ring gives a new member its share of topics, not of load: heavy topics and old entries stay where they are. For
+half a minute after a join the fullest hub gives to the emptiest the largest topic that does not turn the two around,
+until they are close. At other times a cluster is left as it is: a difference that hurts nobody is not worth moves.
+
+Always true: the difference between the fullest and the emptiest hub does not grow by a move.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from equipoise.model import Reason
+from equipoise.plan.draft import Draft, why
+
+__all__ = ["spread"]
+
+
+def spread(draft: Draft) -> None:
+    if draft.now >= draft.memory.spread_until_s or not draft.eligible.any():
+        return
+    givers = draft.givers()
+    while draft.budget > 0 and givers.any():
+        ratio = draft.predicted.ratio
+        fullest = int(np.argmax(np.where(givers, ratio, -np.inf)))
+        takers = draft.eligible & ~draft.gave
+        takers[fullest] = False
+        if not takers.any():
+            return
+        emptiest = int(np.argmin(np.where(takers, ratio, np.inf)))
+        if ratio[fullest] - ratio[emptiest] <= draft.settings.join_tolerance_ratio:
+            return
+        if not _give_one(draft, fullest, emptiest):
+            givers[fullest] = False
+        givers &= draft.givers()
+
+
+def _give_one(draft: Draft, fullest: int, emptiest: int) -> bool:
+    """Move the largest topic that fits between the two; whether there is one."""
+    predicted = draft.predicted
+    here = predicted.at_hub(fullest)
+    difference = float(predicted.ratio[fullest] - predicted.ratio[emptiest])
+    size = np.maximum(predicted.topic_ratios(here, fullest), predicted.topic_ratios(here, emptiest))
+    floor = draft.settings.join_tolerance_ratio / 64
+    for topic in here[(size <= difference / 2) & (size >= floor)].tolist():
+        if not (draft.is_free(topic) and draft.is_rested(topic) and draft.takers(topic)[emptiest]):
+            continue
+        before, after = float(predicted.ratio[fullest]), float(predicted.if_added(topic)[emptiest])
+        left = float(predicted.if_removed(topic)[fullest])
+        if after > left or after > draft.settings.crowded_ratio:
+            continue
+        names = draft.view.hubs.names
+        explained = why(
+            Reason.SHARED_OUT,
+            f"{names[fullest]} to {names[emptiest]}",
+            load_ratio=before,
+            load_ratio_after=left,
+            receiver_ratio_after=after,
+        )
+        draft.move(topic, emptiest, explained)
+        return True
+    return False

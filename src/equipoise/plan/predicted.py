@@ -1,0 +1,168 @@
+"""One predicted view: how full every hub will be under a plan, whatever views still show.
+
+Measured are totals of topics, which do not depend on where they are served, and what hubs do beside their topics.
+Where the topics will be is the plan's word. So a topic that has just been moved counts at its new home at once, before
+any view shows it there (pre-allocated load), and all steps of a round, shedding and placing, work on the same numbers.
+
+What a relay sends to clients that do not know plans stays at the relay, wherever the topic goes; until a change has
+settled, what a hub carries that is no home counts as on its way.
+
+Owned by a draft, which is the only one to change it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.plan.load import Capacities, Needs, sums
+from equipoise.plan.placing import NOWHERE, Replicas
+from equipoise.plan.view import View
+
+__all__ = ["Predicted"]
+
+Floats = NDArray[np.float64]
+
+
+class Predicted:
+    """Loads of hubs. `home` and `several` are the draft's and say where topics are."""
+
+    def __init__(
+        self,
+        view: View,
+        needs: Needs,
+        capacities: Capacities,
+        *,
+        home: NDArray[np.int64],
+        several: dict[int, Replicas],
+        is_moving: NDArray[np.bool_],
+    ) -> None:
+        self.capacities = capacities
+        self.home = home
+        self.several = several
+        self._count = view.hubs.count
+        self._shares = _measured_shares(view, several, is_moving)
+        is_relay = _is_relay(view, home, several, is_moving)
+        stays = sums(view.carried.topic[is_relay], view.carried.share[is_relay], view.topics.count)
+        follows = np.maximum(0.0, 1.0 - stays)
+        # What of a topic goes where the plan sends it.
+        self.bytes_per_s = needs.bytes_per_s * follows
+        self.work = needs.work * follows
+        self._relay_bytes = sums(view.carried.hub[is_relay], needs.carried_bytes[is_relay], self._count)
+        self._relay_work = sums(view.carried.hub[is_relay], needs.carried_work[is_relay], self._count)
+        self._flow_measured = capacities.flow_ratio(
+            sums(view.carried.hub, needs.carried_bytes, self._count),
+            sums(view.carried.hub, needs.carried_work, self._count),
+        )
+        self.recount()
+
+    def recount(self) -> None:
+        """Add everything up again, after topics changed their homes in bulk."""
+        single = self.home >= 0
+        self._bytes = self._relay_bytes + sums(self.home[single], self.bytes_per_s[single], self._count)
+        self._work = self._relay_work + sums(self.home[single], self.work[single], self._count)
+        for topic, replicas in self.several.items():
+            for hub, share in self.shares_of(topic, replicas).items():
+                self._bytes[hub] += share * self.bytes_per_s[topic]
+                self._work[hub] += share * self.work[topic]
+        self.ratio = self._ratio(self._bytes, self._work)
+
+    def shares_of(self, topic: int, replicas: Replicas) -> dict[int, float]:
+        """As measured if these are the homes it was measured at, else equal."""
+        measured = self._shares.get(topic)
+        if measured is not None and measured.keys() == set(replicas.homes):
+            return measured
+        return dict.fromkeys(replicas.homes, 1.0 / len(replicas.homes))
+
+    def at_hub(self, hub: int) -> NDArray[np.int64]:
+        """The topics whose only home it is, the busiest first; equal ones in the view's order."""
+        here = np.flatnonzero(self.home == hub)
+        return here[np.argsort(-self.reliefs(here, hub), kind="stable")]
+
+    def reliefs(self, topics: NDArray[np.int64], hub: int) -> Floats:
+        """What each topic takes of what the hub has least of: a topic of few bytes does not relieve its network."""
+        caps = self.capacities
+        bandwidth = (caps.base_bytes[hub] + self._bytes[hub]) / caps.bytes_full[hub]
+        cpu = (caps.base_cpu[hub] + caps.price[hub] * self._work[hub]) / caps.cpu_full
+        relief: Floats
+        if bandwidth >= cpu:
+            relief = self.bytes_per_s[topics] / caps.bytes_full[hub]
+        else:
+            relief = self.work[topics] * (caps.price[hub] / caps.cpu_full)
+        return relief
+
+    def topic_ratios(self, topics: NDArray[np.int64], hub: int) -> Floats:
+        """What each topic would put on a hub if that were its only home."""
+        return self.capacities.topic_ratio(self.bytes_per_s[topics], self.work[topics], hub)
+
+    def if_added(self, topic: int, share: float = 1.0) -> Floats:
+        """The ratio of each hub if it got this share of the topic on top."""
+        return self._ratio(
+            self._bytes + share * self.bytes_per_s[topic], self._work + share * self.work[topic]
+        )
+
+    def if_removed(self, topic: int, share: float = 1.0) -> Floats:
+        """The ratio of each hub if this share of the topic left it."""
+        return self._ratio(
+            self._bytes - share * self.bytes_per_s[topic], self._work - share * self.work[topic]
+        )
+
+    def place(self, topic: int, replicas: Replicas | int) -> None:
+        """Give the topic its homes: one, or several."""
+        for hub, share in self._at(topic).items():
+            self._bytes[hub] = max(0.0, self._bytes[hub] - share * self.bytes_per_s[topic])
+            self._work[hub] = max(0.0, self._work[hub] - share * self.work[topic])
+        self.several.pop(topic, None)
+        self.home[topic] = NOWHERE
+        if isinstance(replicas, Replicas):
+            self.several[topic] = replicas
+        else:
+            self.home[topic] = replicas
+        for hub, share in self._at(topic).items():
+            self._bytes[hub] += share * self.bytes_per_s[topic]
+            self._work[hub] += share * self.work[topic]
+        self.ratio = self._ratio(self._bytes, self._work)
+
+    def _at(self, topic: int) -> dict[int, float]:
+        replicas = self.several.get(topic)
+        if replicas is not None:
+            return self.shares_of(topic, replicas)
+        home = int(self.home[topic])
+        return {} if home == NOWHERE else {home: 1.0}
+
+    def _ratio(self, bytes_per_s: Floats, work: Floats) -> Floats:
+        flow = self.capacities.flow_ratio(bytes_per_s, work)
+        return np.maximum(flow, self.capacities.lag_after(flow, self._flow_measured))
+
+
+def _is_relay(
+    view: View, home: NDArray[np.int64], several: dict[int, Replicas], is_moving: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """The rows of what is carried that are carried by a hub that is no home, and stay there."""
+    topic, hub = view.carried.topic, view.carried.hub
+    is_relay: NDArray[np.bool_] = (home[topic] != hub) & ~is_moving[topic]
+    if several:
+        rows = np.flatnonzero(np.isin(topic, np.fromiter(several, np.int64)))
+        for row in rows.tolist():
+            replicas = several[int(topic[row])]
+            is_relay[row] &= int(hub[row]) not in replicas.homes
+    return is_relay
+
+
+def _measured_shares(
+    view: View, several: dict[int, Replicas], is_moving: NDArray[np.bool_]
+) -> dict[int, dict[int, float]]:
+    """Of replicated topics that stand still: what part of what its homes send each of them sends."""
+    if not several:
+        return {}
+    rows = np.flatnonzero(np.isin(view.carried.topic, np.fromiter(several, np.int64)))
+    found: dict[int, dict[int, float]] = {}
+    for row in rows.tolist():
+        topic, hub = int(view.carried.topic[row]), int(view.carried.hub[row])
+        if not is_moving[topic] and hub in several[topic].homes:
+            found.setdefault(topic, {})[hub] = float(view.carried.share[row])
+    totals = {topic: sum(shares.values()) for topic, shares in found.items()}
+    return {
+        topic: {hub: share / totals[topic] for hub, share in shares.items()}
+        for topic, shares in found.items()
+    }

@@ -1,0 +1,187 @@
+"""Records that were made together, column by column, as small as they are written down.
+
+A block holds what one slice of one window recorded: all records of one kind, at consecutive sequences. Numbers
+are kept in the narrowest array that holds them, a column that is the same everywhere as that one value, names as one
+string of bytes and their lengths. A record of a topic takes some 40 bytes so, against 400 as Python objects.
+
+Immutable; `size_bytes` counts what is kept alive by it.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeGuard
+
+from equipoise.telemetry.schema import Kind, columns_of
+
+__all__ = ["Block", "Names", "Part", "Values", "is_each", "narrow"]
+
+# What Python takes for a block whose columns are empty, an array of its own for each of them included.
+_BLOCK_BYTES = 600
+_COLUMN_BYTES = 64
+
+_ORDER = {kind: tuple(column.name for column in columns_of(kind)) for kind in Kind}
+# The columns that a block does not hold: they are the same for all blocks, or are known by its place in the ring.
+_IMPLIED = frozenset({"kind", "hub", "incarnation", "sequence", "time", "window_us"})
+_HELD = {kind: tuple(name for name in names if name not in _IMPLIED) for kind, names in _ORDER.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Byte strings one behind the other. An absent one has the length 0 and no bit in `present`."""
+
+    joined: bytes
+    lengths: Sequence[int]
+    # A bit for each name, the first the lowest; -1: all are there.
+    present: int = -1
+
+    @classmethod
+    def of(cls, names: Sequence[bytes]) -> Names:
+        return cls(b"".join(names), narrow(list(map(len, names))))
+
+    @classmethod
+    def of_optional(cls, names: Sequence[bytes | None]) -> Names:
+        present = sum(1 << i for i, name in enumerate(names) if name is not None)
+        return replace(cls.of([name or b"" for name in names]), present=present)
+
+    def split(self) -> list[bytes]:
+        names, at = [], 0
+        for length in self.lengths:
+            names.append(self.joined[at : at + length])
+            at += length
+        return names
+
+
+# One value for all records, or one for each.
+Values = int | float | str | bytes | None | Sequence[int] | Names
+
+
+class Part(NamedTuple):
+    """Some of a block's records, for reading."""
+
+    kind: Kind
+    sequences: Sequence[int]
+    time_us: Sequence[int]
+    window_us: int
+    # By column.
+    values: Mapping[str, Values]
+
+    def head(self, count: int) -> Part:
+        """The first so many of them."""
+        values = {name: _cut(column, 0, count) for name, column in self.values.items()}
+        return self._replace(sequences=self.sequences[:count], time_us=self.time_us[:count], values=values)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Records `first` to `first + count`. Their time is when the window ended, or `time_us` holds one for each."""
+
+    kind: Kind
+    first: int
+    count: int
+    time_us: int | Sequence[int]
+    window_us: int
+    # In the schema's order, without what all blocks have.
+    values: tuple[Values, ...]
+
+    @classmethod
+    def of(
+        cls,
+        kind: Kind,
+        count: int,
+        values: Mapping[str, Values],
+        *,
+        time_us: int | Sequence[int],
+        window_us: int,
+    ) -> Block:
+        """A block that has no place in a ring yet. A column that is not given is null."""
+        assert values.keys() <= set(_HELD[kind]), f"{kind} has no {values.keys() - set(_HELD[kind])}"
+        return cls(kind, 0, count, time_us, window_us, tuple(map(values.get, _HELD[kind])))
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+    @property
+    def latest_us(self) -> int:
+        return self.time_us if isinstance(self.time_us, int) else max(self.time_us)
+
+    @property
+    def size_bytes(self) -> int:
+        return _BLOCK_BYTES + sum(map(_size_bytes, (self.time_us, *self.values)))
+
+    def topics(self) -> list[bytes] | None:
+        """The topic of each record; None where they are not about topics."""
+        if "topic" not in _HELD[self.kind]:
+            return None
+        names = self.values[_HELD[self.kind].index("topic")]
+        if isinstance(names, Names):
+            return names.split()
+        assert isinstance(names, bytes), "a topic is named by bytes"
+        return [names] * self.count
+
+    def part(self, start: int, stop: int) -> Part:
+        """The records from `start` to `stop`, counted within the block."""
+        if start == 0 and stop == self.count:
+            values: Iterable[Values] = self.values
+        else:
+            values = (_cut(column, start, stop) for column in self.values)
+        return self._part(
+            range(self.first + start, self.first + stop), _cut(self._times, start, stop), values
+        )
+
+    def chosen(self, rows: Sequence[int]) -> Part:
+        """Only these records, counted within the block, in order."""
+        values = (_pick(column, rows) for column in self.values)
+        return self._part([self.first + row for row in rows], _pick(self._times, rows), values)
+
+    @property
+    def _times(self) -> Sequence[int]:
+        return array("q", (self.time_us,)) * self.count if isinstance(self.time_us, int) else self.time_us
+
+    def _part(self, sequences: Sequence[int], times: Values, values: Iterable[Values]) -> Part:
+        assert is_each(times), "a record has a time"
+        named = dict(zip(_HELD[self.kind], values, strict=True))
+        return Part(self.kind, sequences, times, self.window_us, named)
+
+
+def is_each(values: Values) -> TypeGuard[Sequence[int]]:
+    """Whether these are numbers, one for each record."""
+    return isinstance(values, Sequence) and not isinstance(values, str | bytes)
+
+
+def narrow(numbers: Sequence[int]) -> Sequence[int]:
+    """The same numbers, none of them negative, in as few bytes each as the greatest needs."""
+    greatest = max(numbers, default=0)
+    code = "B" if greatest < 1 << 8 else "H" if greatest < 1 << 16 else "I" if greatest < 1 << 32 else "Q"
+    return array(code, numbers)
+
+
+def _size_bytes(values: Values) -> int:
+    if isinstance(values, array):
+        return _COLUMN_BYTES + values.itemsize * len(values)
+    if isinstance(values, Names):
+        return sys.getsizeof(values.joined) + _COLUMN_BYTES + _size_bytes(values.lengths)
+    return sys.getsizeof(values)
+
+
+def _cut(values: Values, start: int, stop: int) -> Values:
+    if isinstance(values, Names):
+        before, length = sum(values.lengths[:start]), sum(values.lengths[start:stop])
+        present = (
+            values.present if values.present < 0 else (values.present >> start) & ((1 << stop - start) - 1)
+        )
+        return Names(values.joined[before : before + length], values.lengths[start:stop], present)
+    return values[start:stop] if is_each(values) else values
+
+
+def _pick(values: Values, rows: Sequence[int]) -> Values:
+    if isinstance(values, Names):
+        names = values.split()
+        return Names.of_optional([names[row] if values.present >> row & 1 else None for row in rows])
+    if is_each(values):
+        return [values[row] for row in rows]
+    return values
