@@ -20,6 +20,7 @@
         ├── DisconnectedError  no connection could be had in time
         ├── UncertainError     the connection went before the receipt came
         ├── BackloggedError    a bounded queue is full
+        ├── ProvisionError     a server could not be started or stopped
         ├── DiskFullError      no room is left on the disk
         ├── DiskFailedError    the disk refused to read, write or sync
         ├── PipelineError      Spark could not be started, or has ended by itself
@@ -200,6 +201,10 @@ class BadVersionError(NodeError):
     """Somebody else has changed the node since the version that was expected: read it again."""
 
     _text = "the node {} has changed: read it again"
+
+
+class ProvisionError(WorldError):
+    """A server could not be started or stopped; it will be tried again."""
 
 
 class PlanRaceError(StoreError):

@@ -56,8 +56,9 @@ def test_servers_are_on_a_lan_and_clients_a_leg_away() -> None:
     legs = Legs(within=LinkSpec(latency_s=0.0002), leg=LinkSpec(window_bytes=99_999))
     assert legs.link(CLOUD, CLOUD).latency_s == 0.0002
     up = legs.link("a", CLOUD)
-    assert up == legs.link(CLOUD, "a")
-    assert up.latency_s == legs.leg_s("a")
+    down = legs.link(CLOUD, "a")
+    assert up.latency_s == down.latency_s == legs.leg_s("a")
+    assert (up.gather_s, down.gather_s) == (0.0, 0.010)
     assert up.window_bytes == 99_999
     assert legs.link("a", "b").latency_s == pytest.approx(legs.leg_s("a") + legs.leg_s("b"))
 
@@ -81,7 +82,7 @@ def test_an_echo_takes_two_legs_and_the_work_of_receiving_and_writing_it() -> No
         await server.spawn(serve())
         return await sim.host("client").spawn(ask())
 
-    legs = Legs(seed=1)
+    legs = Legs(seed=1, gather_s=0.0)
     work_s = MEASURED.received_chunk_s + MEASURED.written_chunk_s + 100 * 2 * MEASURED.written_byte_s
     with Simulation(seed=1, topology=legs) as sim:
         assert sim.run(main(sim)) == pytest.approx(2 * legs.leg_s("client") + work_s / 0.01, rel=1e-6)
@@ -124,8 +125,44 @@ def test_a_server_with_a_bandwidth_sends_no_faster_and_queues_the_rest() -> None
         await server.spawn(serve())
         return await sim.host("client").spawn(listen())
 
-    with Simulation(seed=1, topology=Legs(seed=1)) as sim:
+    with Simulation(seed=1, topology=Legs(seed=1, gather_s=0.0)) as sim:
         at = sim.run(main(sim))
     first_to_last_s = at[-1] - at[0]
     first_bytes = rate * 0.005
     assert first_to_last_s == pytest.approx((count * size - first_bytes) / rate, rel=0.01)
+
+
+def test_what_comes_to_a_client_between_two_looks_comes_in_one_piece_and_in_order() -> None:
+    sent = [b"%03d" % number for number in range(100)]
+
+    async def main(sim: Simulation) -> list[tuple[float, bytes]]:
+        loop = asyncio.get_running_loop()
+        taken: list[tuple[float, bytes]] = []
+
+        class Taking(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                taken.append((loop.time(), data))
+
+        class Dripping(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                assert isinstance(transport, asyncio.Transport)
+                for number, piece in enumerate(sent):
+                    loop.call_later(0.001 * number, transport.write, piece)
+
+        async def serve() -> None:
+            await loop.create_server(Dripping, "0.0.0.0", 7)
+
+        async def listen() -> None:
+            await loop.create_connection(Taking, "server", 7)
+            await asyncio.sleep(5)
+
+        await sim.host("server", place=CLOUD).spawn(serve())
+        await sim.host("client").spawn(listen())
+        return taken
+
+    with Simulation(seed=1, topology=Legs(seed=1, gather_s=0.010)) as sim:
+        taken = sim.run(main(sim))
+    assert b"".join(data for _, data in taken) == b"".join(sent)
+    assert len(taken) in (10, 11)
+    for at, _ in taken:
+        assert at / 0.010 == pytest.approx(round(at / 0.010))

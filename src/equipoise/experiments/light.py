@@ -112,16 +112,15 @@ class LightClient:
 
     def on_push(self, link: LightLink, push: list[Any]) -> None:
         kind, topic = push[0], push[1]
+        heard = self._heard.get(topic)
         if kind == b"eq.home":
             self._sent_home(topic, push[2], push[3], push[4:])
         elif kind == b"eq.settled":
             self._settled(topic, link)
-        else:
-            heard = self._heard.get(topic)
-            if heard is not None:
-                left = heard.take(link.hub, kind, push)
-                if left is not None:
-                    self._leave(topic, left)
+        elif heard is not None:
+            left = heard.take(link.hub, kind, push)
+            if left is not None:
+                self._leave(topic, left)
 
     def on_lost(self, link: LightLink) -> None:
         """A connection was lost: go on elsewhere, or here again, after a moment."""

@@ -66,6 +66,8 @@ class Hearing:
         """Deal with what a hub sent; a hub to leave, if it has served."""
         if hub == self._source:
             self._apply(kind, push)
+            if self._join_at is None:
+                return None
         elif hub == self._joining:
             if kind == b"eq.subscribe":
                 self._join_at = (push[3], push[4])
@@ -96,19 +98,21 @@ class Hearing:
         return former
 
     def _apply(self, kind: bytes, push: list[Any]) -> None:
-        cursor = self._cursor
-        missed: int | None = 0
         if kind == b"eq.message":
             payloads = push[4:]
-            skip, missed = cursor.accept(push[2], push[3], len(payloads))
-            self._meter.deliveries += len(payloads) - skip
-            for payload in payloads[skip:] if skip else payloads:
+            skip, missed = self._cursor.accept(push[2], push[3], len(payloads))
+            if skip:
+                payloads = payloads[skip:]
+            self._meter.deliveries += len(payloads)
+            for payload in payloads:
                 self._receive(self._topic, payload)
         elif kind == b"eq.opened":
-            missed = cursor.open(*push[2:5])
+            missed = self._cursor.open(*push[2:5])
         elif kind == b"eq.subscribe":
-            missed = cursor.resume(push[3], push[4])
+            missed = self._cursor.resume(push[3], push[4])
             self.is_live = True
+        else:
+            missed = 0
         if missed is None:
             self._meter.unknown_gaps += 1
         elif missed:

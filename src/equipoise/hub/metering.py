@@ -13,14 +13,14 @@ The ring holds the records; commands/telemetry.py gives them out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from operator import sub
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.hub.arrivals import Arrivals
 from equipoise.hub.gauges import PROBE_S, Gauges, Process
-from equipoise.hub.meter import COUNTED, TopicMeter, counters
-from equipoise.telemetry import Block, Kind, Names, Ring, Role, Values, narrow
+from equipoise.hub.meter import TopicMeter
+from equipoise.hub.rows import Sums, rows_of
+from equipoise.telemetry import Block, Kind, Ring
 
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
@@ -32,7 +32,6 @@ __all__ = ["Metering"]
 
 # Topics recorded in one go: a millisecond or less.
 SLICE = 500
-_SYSTEM = b"$"
 
 
 class Metering:
@@ -136,18 +135,20 @@ class Metering:
 
     def _record(self, window_s: float, time_us: int) -> Iterator[None]:
         """All records of a window, in steps that each take a moment."""
-        window_us = int(window_s * 1_000_000)
+        core, window_us = self._core, int(window_s * 1_000_000)
         due, self._active = self._active, []
-        sums = dict.fromkeys((*COUNTED, "backlog_bytes_max", "queue_us_max"), 0)
+        sums = Sums()
         topics_active = slices = 0
         for start in range(0, len(due), SLICE):
-            some = due[start : start + SLICE]
-            block = self._record_topics(some, sums, time_us=time_us, window_us=window_us)
-            self.ring.append(block)
-            topics_active += block.count
+            made = rows_of(due[start : start + SLICE], sums, core.now(), core.audience_of)
+            self._active += made.active
+            self.ring.append(
+                Block.of(Kind.TOPIC, made.count, made.values, time_us=time_us, window_us=window_us)
+            )
+            topics_active += made.count
             slices += 1
             yield
-        for block in self.arrivals.take(self._core.now()):
+        for block in self.arrivals.take(core.now()):
             self.ring.append(block)
             yield
         assert self._gauges is not None, "stopping ends this as well"
@@ -155,57 +156,6 @@ class Metering:
         facts["topics_active"] = topics_active
         self.ring.append(Block.of(Kind.HUB, 1, facts, time_us=time_us, window_us=window_us))
         self.topics_active, self.slices = topics_active, slices + 1
-
-    def _record_topics(
-        self, topics: Sequence[Topic], sums: dict[str, int], *, time_us: int, window_us: int
-    ) -> Block:
-        """A row for each topic that did something; the others are forgotten until they do. Adds to `sums`."""
-        shown: list[Topic] = []
-        grown: list[list[int]] = []
-        held: list[tuple[int, int, int, int, int]] = []
-        unseen: list[list[int]] = []
-        now = self._core.now()
-        for topic in topics:
-            meter = topic.meter
-            assert meter is not None, "only topics with a meter are active"
-            counted = counters(topic)
-            topic.publisher = None
-            if counted == meter.counted and not meter.is_changed:
-                _let_rest(topic)
-                continue
-            growth = list(map(sub, counted, meter.counted))
-            if topic.is_shard or topic.name.startswith(_SYSTEM):
-                unseen.append(growth)
-            else:
-                shown.append(topic)
-                grown.append(growth)
-                held.append(self._read(topic, meter, now))
-            meter.begin_window(counted)
-            self._active.append(topic)
-        values: dict[str, Values] = {}
-        for name, column in zip(COUNTED, zip(*grown, strict=True), strict=False):
-            values[name] = _narrow(column)
-            sums[name] += sum(column)
-        for name, column in zip(COUNTED, zip(*unseen, strict=True), strict=False):
-            sums[name] += sum(column)
-        for name, column in zip(_HELD, zip(*held, strict=True), strict=False):
-            values[name] = _narrow(column)
-            if name in sums:
-                sums[name] = max(sums[name], *column)
-        if shown:
-            values["topic"] = Names.of([topic.name for topic in shown])
-            values["role"] = _roles(shown)
-        return Block.of(Kind.TOPIC, len(shown), values, time_us=time_us, window_us=window_us)
-
-    def _read(self, topic: Topic, meter: TopicMeter, now: float) -> tuple[int, int, int, int, int]:
-        """What there is beside counters, in the order of `_HELD`."""
-        audience = topic.audience
-        if audience is None:
-            # Somebody has come or gone since the last message. By patterns there may be others, which is worth knowing.
-            audience = self._core.audience_of(topic)
-        backlog = meter.backlog
-        queue_us = 0 if backlog is None else int((now - backlog.since) * 1_000_000)
-        return meter.publishers, audience.clients, len(audience.hubs), meter.backlog_bytes_max, queue_us
 
     # --- inside
 
@@ -218,28 +168,3 @@ class Metering:
             for topic in topics.values():
                 topic.meter = topic.publisher = None
         self._active = []
-
-
-_HELD = ("publishers", "subscribers", "relays", "backlog_bytes_max", "queue_us_max")
-
-
-def _let_rest(topic: Topic) -> None:
-    topic.meter = None
-    if topic.audience is not None:
-        topic.audience.rest()
-
-
-def _narrow(column: Sequence[int]) -> Values:
-    return narrow(column) if any(column) else 0
-
-
-def _roles(topics: Sequence[Topic]) -> Values:
-    roles = [_role(topic) for topic in topics]
-    if roles.count(roles[0]) == len(roles):
-        return roles[0].value
-    return Names.of([role.value.encode() for role in roles])
-
-
-def _role(topic: Topic) -> Role:
-    is_home = topic.stream is None or topic.stream.state.is_home
-    return Role.HOME if is_home else Role.RELAY

@@ -13,6 +13,7 @@ from equipoise.hub import Hub, HubSettings, Limits, logins
 from equipoise.model import Glob
 from equipoise.scenarios import Rules, Scenario
 from equipoise.simulation.host import Host
+from equipoise.simulation.process import HostProcess
 from equipoise.simulation.replacing import replaced
 from equipoise.workload import History
 
@@ -59,6 +60,7 @@ class HubHost:
             wall_clock=host.clock.time,
             rng=host.random,
             executor=IDLE_EXECUTOR,
+            process=HostProcess(host),
         )
         await hub.start()
         self.hub = hub

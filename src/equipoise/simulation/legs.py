@@ -7,6 +7,9 @@ like, with the median and the width below; two legs then take 72 ms on average.
 
 Each client draws once and keeps its leg, up and down alike. To draw anew for each message, as the paper does after
 TCP has delivered, would here let every slow message hold up the ones behind it on its connection.
+
+Clients take what has come every few milliseconds, as games do once per frame; that is a hundredth of a second at most
+in a response, and several times fewer events.
 """
 
 from __future__ import annotations
@@ -36,12 +39,15 @@ class Legs:
     within: LinkSpec = field(default_factory=LinkSpec)
     # What a leg is like, but for its latency.
     leg: LinkSpec = field(default_factory=LinkSpec)
+    # How often a client takes what has come; 0: at once.
+    gather_s: float = 0.010
 
     def link(self, source: str, target: str) -> LinkSpec:
         clients = [place for place in (source, target) if place != CLOUD]
         if not clients:
             return self.within
-        return replace(self.leg, latency_s=sum(self.leg_s(place) for place in clients))
+        gather_s = 0.0 if target == CLOUD else self.gather_s
+        return replace(self.leg, latency_s=sum(map(self.leg_s, clients)), gather_s=gather_s)
 
     def leg_s(self, client: str) -> float:
         """One way between a client and the cloud; the same whenever it is asked."""

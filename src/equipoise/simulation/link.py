@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,9 @@ class LinkSpec:
     # What a connection may have sent without the receiving program having taken it: what both
     # kernels buffer. Grows with bandwidth × round trip, as receive windows do.
     window_bytes: int = 256 * 1024
+    # The receiving machine looks at what has come this often and takes it in one piece, as a game does once per frame;
+    # 0 means at once. Fewer events for many small messages.
+    gather_s: float = 0.0
 
 
 class Pipe:
@@ -114,9 +117,11 @@ class Link:
         "_rate_min",
         "_timeline",
         "cut_at",
+        "gather_s",
         "is_open",
         "is_plain",
         "latency_s",
+        "pipe",
         "pipes",
         "segment_bytes_max",
         "senders",
@@ -138,6 +143,8 @@ class Link:
         # The ends that send over this link.
         self.senders: dict[Outflow, None] = {}
         self.pipes: tuple[Pipe, ...] = ()
+        # The only one, where there is just one.
+        self.pipe: Pipe | None = None
         self.shape(LinkSpec())
 
     def shape(self, spec: LinkSpec) -> None:
@@ -147,10 +154,12 @@ class Link:
         self.latency_s = spec.latency_s
         self._jitter_s = spec.jitter_s
         self._loss = spec.loss
+        self.gather_s = spec.gather_s
         pipes = [] if self.source.nic_out is None else [self.source.nic_out]
         if spec.bandwidth_bytes_per_s is not None:
             pipes.append(Pipe(spec.bandwidth_bytes_per_s, spec.queue_bytes_max, self._timeline.add))
         self.pipes = tuple(pipes)
+        self.pipe = pipes[0] if len(pipes) == 1 else None
         # Whoever waited for a pipe that is gone tries the new one.
         for pipe in former:
             if pipe not in self.pipes:
@@ -163,11 +172,16 @@ class Link:
 
     def refresh(self) -> None:
         """Decide which shortcuts a sender may take."""
-        # Nothing can be in the way of a segment.
-        self.is_open = self.cut_at is None and not self.pipes and self.target.nic_in is None
+        # Nothing can be in the way of a segment but a single pipe, which the sender has to look at.
+        self.is_open = self.cut_at is None and len(self.pipes) <= 1 and self.target.nic_in is None
         # And it arrives just one latency from now.
         self.is_plain = (
-            self.is_open and not self.spec.jitter_s and not self.spec.loss and self.source.cpu is None
+            self.is_open
+            and self.pipe is None
+            and not self.spec.jitter_s
+            and not self.spec.loss
+            and not self.gather_s
+            and self.source.cpu is None
         )
 
     def window_bytes(self, round_trip_s: float) -> int:
@@ -188,6 +202,8 @@ class Link:
         # Good to a thousandth below 5 % and without `pow`, whose last digit is the platform's.
         if self._loss and self._draw() < self._loss * (size // PACKET_BYTES + 1):
             at += self._loss_delay_s()
+        if self.gather_s:
+            at = ceil(at / self.gather_s) * self.gather_s
         return at
 
     def spread_s(self, size: int) -> float:

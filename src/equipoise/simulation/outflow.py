@@ -18,8 +18,6 @@ from collections.abc import Iterable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from equipoise.simulation.link import SEGMENT_BYTES_MAX
-
 if TYPE_CHECKING:
     from equipoise.simulation.incarnation import Incarnation
     from equipoise.simulation.link import Link
@@ -188,24 +186,34 @@ class Outflow(asyncio.Transport):
         """Send what may be sent. Only this end's own host calls it, through the loop."""
         size = self._outgoing_bytes
         link = self.link
-        if 0 < size <= SEGMENT_BYTES_MAX and link.is_open and self.in_flight + size <= self.window:
+        # The common case, at once: a single segment, with nothing in its way.
+        if (
+            0 < size <= link.segment_bytes_max
+            and link.is_open
+            and self.in_flight + size <= self.window
+            and ((pipe := link.pipe) is None or not (pipe.waiting or pipe.is_full(self.loop.now)))
+        ):
             outgoing = self._outgoing
             data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
             outgoing.clear()
             self._outgoing_bytes = 0
             self.in_flight += size
             self.is_stalled = False
-            peer = self.peer
-            peer.arriving.append(data if type(data) is bytes else bytes(data))
-            at = self.loop.now
+            arriving = self.peer.arriving
+            now = at = self.loop.now
             if link.is_plain:
                 at += link.latency_s
             else:
                 at = link.arrival(at if at > self._departs_at else self._departs_at, size)
-            if at < self._last_arrival:
-                at = self._last_arrival
-            self._last_arrival = at
-            self.loop.timeline.add(at, peer)
+            if link.gather_s and now < at <= self._last_arrival and arriving and type(arriving[-1]) is bytes:
+                # What comes with the last piece, and no sooner, is part of it.
+                arriving[-1] += data
+            else:
+                arriving.append(data if type(data) is bytes else bytes(data))
+                if at < self._last_arrival:
+                    at = self._last_arrival
+                self._last_arrival = at
+                self.loop.timeline.add(at, self.peer)
         elif size:
             self._pump_pieces(has_turn)
         if not self._outgoing and (self.is_closing_flag or self.is_eof_written):

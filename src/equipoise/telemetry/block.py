@@ -153,7 +153,7 @@ def is_each(values: Values) -> TypeGuard[Sequence[int]]:
     return isinstance(values, Sequence) and not isinstance(values, str | bytes)
 
 
-def narrow(numbers: Sequence[int]) -> Sequence[int]:
+def narrow(numbers: Sequence[int]) -> array[int]:
     """The same numbers, none of them negative, in as few bytes each as the greatest needs."""
     greatest = max(numbers, default=0)
     code = "B" if greatest < 1 << 8 else "H" if greatest < 1 << 16 else "I" if greatest < 1 << 32 else "Q"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster import greeting
-from equipoise.hub.commands import clients, connection, introspection, pubsub, telemetry
+from equipoise.hub.commands import clients, connection, introspection, pubsub, telemetry, topics
 from equipoise.hub.commands.spec import CommandSpec, Handler, dispatch
 from equipoise.hub.kinds import Kind
 
@@ -144,6 +144,28 @@ def _telemetry() -> list[CommandSpec]:
             "O(N) in the records",
         ),
         of("eq.arrivals", 3, telemetry.arrivals, "Turns recording of a topic's arrivals on or off.", "O(1)"),
+    ]
+
+
+def _topics() -> list[CommandSpec]:
+    def of(name: str, arity: int, run: Handler, summary: str, complexity: str) -> CommandSpec:
+        return CommandSpec(
+            name=name,
+            arity=arity,
+            run=run,
+            summary=summary,
+            since="0.1.0",
+            group="pubsub",
+            flags=("pubsub", "loading", "stale"),
+            categories=("@pubsub", "@slow"),
+            complexity=complexity,
+        )
+
+    return [
+        of("eq.topics", -3, topics.topics, "Lists topics, where they live and how they are used.", "O(N)"),
+        of(
+            "eq.topic", -2, topics.topic, "Says where topics live and how they are used.", "O(N) in the names"
+        ),
     ]
 
 
@@ -300,6 +322,7 @@ for _spec in (
     _client(),
     _pubsub(),
     *_telemetry(),
+    *_topics(),
     *_introspection(),
 ):
     COMMANDS[_spec.name.encode()] = COMMANDS[_spec.name.upper().encode()] = _spec

@@ -1,0 +1,19 @@
+"""The loop around the planner: read facts, decide, write the store; lead or follow."""
+
+from equipoise.control.controller import Controller, Round, Status, ViewSource
+from equipoise.control.provision import CommandProvisioner, NoProvisioner, Provisioner, StoreProvisioner
+from equipoise.control.rounds import State
+from equipoise.control.settings import ControllerSettings
+
+__all__ = [
+    "CommandProvisioner",
+    "Controller",
+    "ControllerSettings",
+    "NoProvisioner",
+    "Provisioner",
+    "Round",
+    "State",
+    "Status",
+    "StoreProvisioner",
+    "ViewSource",
+]

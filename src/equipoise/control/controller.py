@@ -1,0 +1,202 @@
+"""The loop: read what is known, decide, commit, ask for servers; lead or stand by.
+
+Never on the data path: hubs carry out plans by themselves, and without a controller they go on with the last one. A
+controller that dies in the middle of a round leaves either a committed plan or none; the next one decides anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from equipoise.control.knowledge import Knowledge
+from equipoise.control.leadership import Leadership
+from equipoise.control.provision import Provisioner
+from equipoise.control.rounds import Known, Outcome, State, decide
+from equipoise.control.settings import ControllerSettings
+from equipoise.errors import PlanError, PlanRaceError, ProvisionError, StoreError
+from equipoise.plan import Memory, Policy, View
+from equipoise.store import LeaderFacts, PlanStore, Store, Tree
+
+__all__ = ["Controller", "Round", "Status", "ViewSource"]
+
+log = logging.getLogger("equipoise.control")
+
+# For people who look at it later: an hour at the usual period.
+ROUNDS_KEPT = 720
+
+
+class ViewSource(Protocol):
+    """Where views come from."""
+
+    @property
+    def latest(self) -> View | None:
+        """The newest one; None before the first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What came of one round, for people."""
+
+    at_s: float
+    state: State
+    plan_version: int
+    moves: int
+    ratio_max: float
+    ratio_mean: float
+    took_s: float
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Status:
+    """How the controller is; read by dashboard and metrics."""
+
+    state: State = State.STANDBY
+    # Why the plan is frozen.
+    frozen: str = ""
+    rounds: int = 0
+    commits: int = 0
+    races: int = 0
+    failures: int = 0
+    history: deque[Round] = field(default_factory=lambda: deque(maxlen=ROUNDS_KEPT))
+
+
+class Controller:
+    """One process's worth of control. Run `run` as a task."""
+
+    def __init__(
+        self,
+        store: Store,
+        tree: Tree,
+        settings: ControllerSettings,
+        *,
+        policy: Policy,
+        views: ViewSource,
+        provisioner: Provisioner,
+        facts: LeaderFacts,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.status = Status()
+        self._plans = PlanStore(store, tree, writer=settings.name, clock=clock)
+        self.knowledge = Knowledge(store, tree, self._plans)
+        may_lead = not settings.sites or settings.site in settings.sites
+        self.leadership = Leadership(store, facts, tree, may_lead=may_lead)
+        self.views = views
+        self._policy = policy
+        self._provisioner = provisioner
+        self._clock = clock
+        self._memory = Memory()
+        self._is_pressing = False
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.knowledge.run())
+            group.create_task(self.leadership.run())
+            group.create_task(self._rounds())
+
+    async def _rounds(self) -> None:
+        await self.knowledge.is_complete.wait()
+        while True:
+            if self.leadership.is_leading:
+                await self.round()
+            elif self.status.state is not State.STANDBY:
+                # Another one may plan meanwhile: what we remember is no longer how things came about.
+                self.status.state, self._memory = State.STANDBY, Memory()
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """A period; less if something presses, and none if hubs come or go or the leader changes."""
+        settings = self.settings
+        pause_s = settings.pressing_s if self._is_pressing else settings.period_s
+        waits = [
+            asyncio.ensure_future(event.wait()) for event in (self.knowledge.changed, self.leadership.changed)
+        ]
+        try:
+            await asyncio.wait(waits, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self.knowledge.changed.clear()
+        self.leadership.changed.clear()
+
+    async def round(self) -> None:
+        """Decide once and do it. What the world refuses is tried again in the next round."""
+        began_s = self._clock()
+        try:
+            outcome = await self._decide(began_s)
+            version = await self._commit(outcome)
+            if version is not None:
+                await self._provide(outcome)
+        except (StoreError, ProvisionError) as problem:
+            self.status.failures += 1
+            log.warning("round given up: %s", problem)
+            return
+        self._note(outcome, began_s, version)
+
+    async def _decide(self, now: float) -> Outcome:
+        known = Known(
+            now=now,
+            view=self.views.latest,
+            plan=self.knowledge.plan,
+            specs=self.knowledge.specs,
+            hubs=self.knowledge.hubs,
+            wanted=await self._provisioner.wanted(),
+            memory=self._memory,
+        )
+        # A second's work at 100,000 topics: beside the loop, which keeps the session alive.
+        return await asyncio.to_thread(decide, known, self._policy, self.settings)
+
+    async def _commit(self, outcome: Outcome) -> int | None:
+        """The version in force if the decision stands; None if somebody else was faster."""
+        change = outcome.decision.change
+        if not change.is_empty:
+            try:
+                self.knowledge.committed(await self._plans.commit(change))
+            except PlanRaceError:
+                self.status.races += 1
+                return None
+            except PlanError as problem:
+                # A policy's mistake: nothing was changed, and it will say so again.
+                self.status.failures += 1
+                log.error("the policy %s made no plan: %s", self._policy.name, problem)
+                return None
+            self.status.commits += 1
+        self._memory = outcome.decision.memory
+        return self.knowledge.plan.version
+
+    async def _provide(self, outcome: Outcome) -> None:
+        if outcome.start:
+            log.info("asks for %s", ", ".join(server.hub for server in outcome.start))
+            await self._provisioner.start(outcome.start)
+        if outcome.stop:
+            log.info("gives back %s", ", ".join(outcome.stop))
+            await self._provisioner.stop(outcome.stop)
+
+    def _note(self, outcome: Outcome, began_s: float, version: int | None) -> None:
+        status, decision = self.status, outcome.decision
+        if outcome.state is not status.state or outcome.frozen[:12] != status.frozen[:12]:
+            log.info("%s%s", outcome.state, f": {outcome.frozen}" if outcome.frozen else "")
+        status.state, status.frozen = outcome.state, outcome.frozen
+        status.rounds += 1
+        self._is_pressing = decision.is_pressing or version is None
+        status.history.append(
+            Round(
+                began_s,
+                outcome.state,
+                self.knowledge.plan.version,
+                len(decision.change.entries) if version is not None else 0,
+                decision.ratio_max,
+                decision.ratio_mean,
+                self._clock() - began_s,
+                outcome.frozen or "; ".join(why.note or why.reason for why in decision.reasons),
+            )
+        )

@@ -1,0 +1,81 @@
+"""Lead if nobody else does, stand by otherwise.
+
+Always true: `is_leading` is False from the moment the session is known to be lost. A leader that does not know it yet
+can do no harm: a plan is committed on the version right before it, by one writer only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+
+from equipoise.errors import StoreError
+from equipoise.store import LeaderFacts, LeaderStore, SessionState, Store, Tree
+
+__all__ = ["Leadership"]
+
+log = logging.getLogger("equipoise.control")
+
+# The store tells of changes; this is for what it may fail to tell, and for a claim that found it away.
+CLAIM_S = 2.0
+
+
+class Leadership:
+    """One controller's claim. Run `run` as a task; `changed` is set at every change of `is_leading`."""
+
+    def __init__(self, store: Store, facts: LeaderFacts, tree: Tree, *, may_lead: bool = True) -> None:
+        self._store = store
+        self._leaders = LeaderStore(store, tree)
+        self._facts = facts
+        self._may_lead = may_lead
+        self.is_leading = False
+        self.leader: LeaderFacts | None = None
+        self.changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until it is cancelled; then whoever stands by may lead at once."""
+        stop_listening = self._store.listen(self._on_session)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._claim_again())
+                async with aclosing(self._leaders.watch()) as leaders:
+                    async for leader in leaders:
+                        self.leader = leader
+                        await self._claim()
+        finally:
+            stop_listening()
+            self._set(False)
+
+    async def resign(self) -> None:
+        """Give it up on purpose, so that nobody waits for the session to end."""
+        was_leading, self.is_leading = self.is_leading, False
+        if was_leading:
+            try:
+                await self._leaders.resign()
+            except StoreError as problem:
+                log.debug("could not resign: %s", problem)
+
+    async def _claim_again(self) -> None:
+        while True:
+            await asyncio.sleep(CLAIM_S)
+            if not self.is_leading:
+                await self._claim()
+
+    async def _claim(self) -> None:
+        if not self._may_lead:
+            return
+        try:
+            self._set(await self._leaders.claim(self._facts))
+        except StoreError as problem:
+            log.debug("could not claim: %s", problem)
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self._set(False)
+
+    def _set(self, is_leading: bool) -> None:
+        if is_leading != self.is_leading:
+            self.is_leading = is_leading
+            log.info("%s %s", self._facts.name, "leads" if is_leading else "leads no longer")
+            self.changed.set()

@@ -1,0 +1,129 @@
+"""EQ.TOPICS and EQ.TOPIC: which topics this hub knows, where each lives, and how it is used here.
+
+Shows nobody what it may neither use nor operate. A listing comes in pages; whoever goes on from a page gets every topic
+that was there all the while once, in the order in which they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.access import Action
+from equipoise.hub.commands.pubsub import LISTED_AT_ONCE, is_visible
+from equipoise.hub.commands.spec import parse_integer
+from equipoise.hub.subscribing import compile_pattern
+from equipoise.hub.turns import by_turns
+from equipoise.model import Glob
+from equipoise.resp.replies import array, bulk, integer, null
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Deferred, Session
+    from equipoise.hub.topics import Topic
+
+# Topics in one page: 100 kB of a reply.
+PAGE_MAX = 1_000
+_BEGIN = b"0"
+_AFTER = b"="
+_USAGE = "ERR syntax error: EQ.TOPICS cursor count [MATCH pattern] [HOME]"
+_GONE = "ERR the topic of this cursor was forgotten meanwhile: begin again with cursor 0"
+
+
+class _Asked(NamedTuple):
+    """What a page is to show."""
+
+    # The topics not yet looked at.
+    names: list[bytes]
+    rows_max: int
+    glob: Glob | None = None
+    # Only those that live here.
+    is_home: bool = False
+
+
+def topics(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    """EQ.TOPICS cursor count [MATCH pattern] [HOME] → [next cursor, rows]; the last page has the cursor 0."""
+    asked = _parse(core, command)
+    if isinstance(asked, str):
+        return asked
+    rows: list[bytes] = []
+    cursor = _BEGIN
+
+    def steps() -> Iterator[None]:
+        nonlocal cursor
+        for i, name in enumerate(asked.names):
+            topic = core.index.topics.get(name)
+            if topic is not None and _is_wanted(asked, session, topic):
+                rows.append(_row(core, topic))
+                if len(rows) == asked.rows_max and i + 1 < len(asked.names):
+                    cursor = _AFTER + name
+                    return
+            if not i % LISTED_AT_ONCE:
+                yield
+
+    return by_turns(core, session, steps(), lambda: array((bulk(cursor), array(rows))))
+
+
+def topic(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+    """EQ.TOPIC name [name …] → a row for each, null for what is not known here."""
+    found = [core.index.topics.get(name) for name in command[1:]]
+    return array(
+        null(session.proto) if one is None or not _may_see(session, one.name) else _row(core, one)
+        for one in found
+    )
+
+
+def _parse(core: HubCore, command: list[bytes]) -> _Asked | str:
+    cursor, count = command[1], parse_integer(command[2])
+    if count is None or not 1 <= count <= PAGE_MAX:
+        return f"ERR count must be a number from 1 to {PAGE_MAX}"
+    names = list(core.index.topics)
+    if cursor[:1] == _AFTER:
+        try:
+            names = names[names.index(cursor[1:]) + 1 :]
+        except ValueError:
+            return _GONE
+    elif cursor != _BEGIN:
+        return "ERR a cursor is 0 or what the page before gave"
+    glob, is_home = None, False
+    words = iter(command[3:])
+    for word in words:
+        if word.upper() == b"HOME":
+            is_home = True
+        elif word.upper() == b"MATCH" and (pattern := next(words, None)) is not None:
+            compiled = compile_pattern(core, pattern)
+            if isinstance(compiled, str):
+                return compiled
+            glob = compiled
+        else:
+            return _USAGE
+    return _Asked(names, count, glob, is_home)
+
+
+def _is_wanted(asked: _Asked, session: Session, topic: Topic) -> bool:
+    if asked.is_home and topic.stream is not None and not topic.stream.state.is_home:
+        return False
+    if asked.glob is not None and not asked.glob.matches(topic.name):
+        return False
+    return _may_see(session, topic.name)
+
+
+def _may_see(session: Session, name: bytes) -> bool:
+    return is_visible(session, name) or session.may(Action.OPERATE, name)
+
+
+def _row(core: HubCore, topic: Topic) -> bytes:
+    """Name, state, home (empty: nobody is alive for it), and what happened here: subscribers, messages in and out."""
+    cluster, stream = core.cluster, topic.stream
+    home = core.settings.name if cluster is None else cluster.router.home(topic.name)
+    state = "open" if stream is None else stream.state.value
+    return array(
+        (
+            bulk(topic.name),
+            bulk(state.encode()),
+            bulk((home or "").encode()),
+            integer(len(topic.members)),
+            integer(topic.published),
+            integer(topic.delivered),
+        )
+    )

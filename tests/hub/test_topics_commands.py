@@ -1,0 +1,89 @@
+"""EQ.TOPICS and EQ.TOPIC: what a hub says of the topics it knows, and to whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.world import Error, FakeClient, World, users
+
+GAME = 'create = ["game.*"]\npublish = ["game.*"]\nsubscribe = ["game.*"]'
+
+
+def pages(client: FakeClient, count: int, *words: str) -> list[list[bytes]]:
+    """The names in each page."""
+    found, cursor = [], b"0"
+    while True:
+        cursor, rows = client.do("EQ.TOPICS", cursor, str(count), *words)
+        found.append([row[0] for row in rows])
+        if cursor == b"0":
+            return found
+
+
+def test_a_row_says_where_a_topic_lives_and_how_it_is_used() -> None:
+    world = World()
+    client, subscriber = world.client(), world.client()
+    subscriber.do("SUBSCRIBE", "news")
+    client.do("PUBLISH", "news", "a")
+    client.do("PUBLISH", "news", "b")
+    assert client.do("EQ.TOPIC", "news", "unknown") == [[b"news", b"open", b"hub", 1, 2, 2], None]
+
+
+def test_pages_hold_every_topic_once() -> None:
+    world = World()
+    client = world.client()
+    names = [f"t{i}".encode() for i in range(25)] + [b"", b"=", b"0"]
+    for name in names:
+        client.do("PUBLISH", name, "x")
+    assert pages(client, 10) == [names[:10], names[10:20], names[20:]]
+    assert pages(client, 14) == [names[:14], names[14:]]
+    assert pages(client, 1000, "MATCH", "t1*") == [[name for name in names if name.startswith(b"t1")]]
+    assert pages(client, 1000, "HOME") == [names]
+
+
+def test_a_page_that_takes_long_comes_in_a_later_turn() -> None:
+    world = World()
+    client = world.client()
+    for i in range(500):
+        client.do("PUBLISH", f"t{i}", "x")
+    world.shell.tick_s = 0.01
+    client.send("EQ.TOPICS", "0", "1000")
+    assert client.read() == []
+    world.advance(10.0)
+    ((cursor, rows),) = client.read()
+    assert (cursor, len(rows)) == (b"0", 500)
+
+
+def test_a_cursor_whose_topic_is_gone_says_so() -> None:
+    world = World()
+    client = world.client()
+    client.do("PUBLISH", "t", "x")
+    assert client.do("EQ.TOPICS", "=gone", "10") == Error(
+        "ERR the topic of this cursor was forgotten meanwhile: begin again with cursor 0"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("7", "10"),
+        ("0", "0"),
+        ("0", "1001"),
+        ("0", "ten"),
+        ("0", "10", "MATCH"),
+        ("0", "10", "NEAR", "x"),
+        ("0", "10", "MATCH", "*a*a*a*a*a*a*a*a*a*a*a"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused(words: tuple[str, ...]) -> None:
+    assert isinstance(World().client().do("EQ.TOPICS", *words), Error)
+
+
+def test_nobody_is_shown_what_it_may_neither_use_nor_operate() -> None:
+    world = World(users(root='create = ["*"]\npublish = ["*"]', alice=GAME, watch='operate = ["*"]'))
+    root, alice, watch = (world.client(user=name) for name in ("root", "alice", "watch"))
+    for name in ("game.1", "secret"):
+        root.do("PUBLISH", name, "x")
+    assert pages(alice, 10) == [[b"game.1"]]
+    assert alice.do("EQ.TOPIC", "secret") == [None]
+    assert pages(watch, 10) == [[b"game.1", b"secret"]]
+    assert isinstance(world.client().do("EQ.TOPICS", "0", "10"), Error)

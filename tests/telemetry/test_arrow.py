@@ -1,0 +1,165 @@
+"""What is written by hand, pyarrow reads: the schema, every kind of column, any mixture of blocks."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from equipoise.telemetry import (
+    COLUMNS,
+    Block,
+    Kind,
+    Names,
+    Part,
+    Ring,
+    Values,
+    arrow_schema,
+    columns_of,
+    narrow,
+)
+from equipoise.telemetry.arrow import END, batch, schema_message
+from equipoise.telemetry.schema import Column, ColumnType
+from telemetry.records import SECOND_US, hub_block, read_stream, topic_block
+
+HUB, INCARNATION = "hub-1", 1_700_000_000_000_000
+
+
+def stream(*batches: list[Part]) -> bytes:
+    return b"".join((schema_message(), *(batch(HUB, INCARNATION, parts) for parts in batches), END))
+
+
+def whole(block: Block) -> Part:
+    return block.part(0, block.count)
+
+
+def test_the_schema_is_the_one_that_readers_expect() -> None:
+    read = pa.ipc.open_stream(stream()).schema
+    assert read.equals(arrow_schema(), check_metadata=True)
+
+
+def test_a_stream_without_records_is_a_stream() -> None:
+    assert read_stream(stream()) == []
+
+
+def test_a_record_says_where_and_when_it_was_made() -> None:
+    (record,) = read_stream(stream([whole(hub_block(0.25, time_us=1_600_000_000_123_456))]))
+    assert record["kind"] == "hub" and record["hub"] == HUB and record["incarnation"] == INCARNATION
+    assert record["time"].replace(tzinfo=None) == datetime.datetime(2020, 9, 13, 12, 26, 40, 123_456)
+    assert (record["sequence"], record["window_us"], record["cpu_ratio"]) == (0, SECOND_US, 0.25)
+
+
+def test_what_a_kind_does_not_fill_is_null() -> None:
+    (record,) = read_stream(stream([whole(topic_block([b"\xff\0$"], [5]))]))
+    filled = {name for name, value in record.items() if value is not None}
+    assert record["topic"] == b"\xff\0$"
+    assert filled == {
+        "kind",
+        "hub",
+        "incarnation",
+        "sequence",
+        "time",
+        "window_us",
+        "topic",
+        "role",
+        "publications",
+        "cuts",
+    }
+
+
+def test_kinds_may_be_mixed_in_one_batch() -> None:
+    records = read_stream(stream([whole(topic_block([b"a", b"bc"], [1, 300])), whole(hub_block())]))
+    assert [(r["kind"], r["topic"], r["publications"], r["connections"]) for r in records] == [
+        ("topic", b"a", 1, None),
+        ("topic", b"bc", 300, None),
+        ("hub", None, None, 3),
+    ]
+
+
+@pytest.mark.parametrize("value", [0.0, 1e300, math.inf, 5e-324])
+def test_doubles_keep_every_bit(value: float) -> None:
+    (record,) = read_stream(stream([whole(hub_block(value))]))
+    assert record["cpu_ratio"] == value
+
+
+def test_a_whole_ring_is_read_back_in_order() -> None:
+    ring = Ring(INCARNATION, keep_s=1e6, bytes_max=1 << 30)
+    for second in range(40):
+        ring.append(
+            topic_block([b"t%d" % i for i in range(second)], list(range(second)), time_us=second * SECOND_US)
+        )
+        ring.append(hub_block(time_us=second * SECOND_US))
+    blocks = [block for block, _ in ring.read(0)]
+    records = read_stream(stream(*([whole(block)] for block in blocks)))
+    assert [record["sequence"] for record in records] == list(range(ring.end))
+    assert [r["publications"] for r in records if r["kind"] == "topic"] == [
+        n for s in range(40) for n in range(s)
+    ]
+
+
+LONGS = st.integers(0, 2**63 - 1)
+
+
+def constants(column: Column) -> st.SearchStrategy[Any]:
+    match column.type:
+        case ColumnType.LONG:
+            return st.one_of(st.none(), LONGS)
+        case ColumnType.DOUBLE:
+            return st.one_of(st.none(), st.floats(allow_nan=False))
+        case ColumnType.STRING:
+            return st.one_of(st.none(), st.text(max_size=4))
+        case ColumnType.BINARY:
+            return st.one_of(st.none(), st.binary(max_size=4))
+        case _:
+            raise AssertionError(column)
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> tuple[Block, dict[str, list[Any]]]:
+    """A block, and what each of its columns says, record by record."""
+    kind = draw(st.sampled_from(Kind))
+    count = draw(st.integers(1, 20))
+    values: dict[str, Values] = {}
+    said: dict[str, list[Any]] = {}
+    for column in columns_of(kind):
+        if column.name in ("kind", "hub", "incarnation", "sequence", "time", "window_us"):
+            continue
+        is_text = column.type in (ColumnType.STRING, ColumnType.BINARY)
+        if column.type is ColumnType.DOUBLE or draw(st.booleans()):
+            constant = draw(constants(column))
+            values[column.name], said[column.name] = constant, [constant] * count
+        elif is_text:
+            texts = draw(st.lists(constants(column), min_size=count, max_size=count))
+            encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+            values[column.name], said[column.name] = Names.of_optional(encoded), texts
+        else:
+            numbers = draw(st.lists(LONGS, min_size=count, max_size=count))
+            values[column.name], said[column.name] = narrow(numbers), numbers
+    return Block.of(kind, count, values, time_us=draw(st.integers(0, 4 * 10**15)), window_us=1), said
+
+
+@settings(max_examples=150, deadline=None)
+@given(made=st.lists(blocks(), min_size=1, max_size=4))
+def test_any_batch_of_any_blocks_reads_back_as_what_was_said(
+    made: list[tuple[Block, dict[str, list[Any]]]],
+) -> None:
+    records = read_stream(stream([whole(block) for block, _ in made]))
+    for column in COLUMNS:
+        if column.name in ("kind", "hub", "incarnation", "sequence", "time", "window_us"):
+            continue
+        expected = [value for block, said in made for value in said.get(column.name, [None] * block.count)]
+        assert [record[column.name] for record in records] == expected, column.name
+    assert [record["kind"] for record in records] == [
+        block.kind for block, _ in made for _ in range(block.count)
+    ]
+
+
+def test_null_columns_take_no_room() -> None:
+    """They all refer to the same zeros: 1,000 records with eight columns take 100 bytes each, not 300."""
+    names = [b"game.tile.%05d" % i for i in range(1_000)]
+    assert len(batch(HUB, INCARNATION, [whole(topic_block(names, [1] * 1_000))])) < 110 * 1_000
