@@ -43,6 +43,8 @@ def subscribe(
         if kind is Kind.POSITIONED_NAME and isinstance(target, Topic):
             facts += [integer(target.epoch), integer(target.n)]
         session.push(push(facts, session.proto))
+        if kind.is_by_name and isinstance(target, Topic) and core.cluster is not None:
+            core.cluster.listening.greet(session, target)
     return None
 
 

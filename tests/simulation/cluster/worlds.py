@@ -20,7 +20,7 @@ from equipoise.simulation import Simulation
 from equipoise.simulation.checkers import CHECKERS, Violation
 from equipoise.simulation.host import Host
 from equipoise.simulation.link import LinkSpec
-from equipoise.simulation.topology import Lan
+from equipoise.simulation.topology import Lan, Topology
 from equipoise.workload import Driven, History, Place, Stage, cast_client, hurried
 from equipoise.workload.history import Marker, Missed, Outcome, Received, Sent
 
@@ -196,6 +196,8 @@ class World:
         self.excused: list[tuple[float, float]] = []
         self.under_way: list[Sent] = []
         self.is_healed = False
+        # Who plays a client.
+        self.cast: Callable[[Client, Place, Stage, History], Driven] = cast_client
         self._tasks: list[asyncio.Task[None]] = []
         self._spare = 0
 
@@ -219,7 +221,7 @@ class World:
         host = self.sim.host(client.name)
         at = client.place or self.draw(sorted(self.nodes))
         place = Place(at, PORT, hurried(), host.random)
-        made = cast_client(client, place, stage, self.history)
+        made = self.cast(client, place, stage, self.history)
         host.spawn(made.run(), name=client.name)
         return made
 
@@ -452,11 +454,12 @@ def run(
     hubs: tuple[str, ...] = ("h1", "h2", "h3"),
     script: Callable[[World], object] | None = None,
     prepare: Callable[[World], None] | None = None,
+    topology: Topology | None = None,
 ) -> Outcomes:
     """Play one seed and judge it."""
     draw = Random(f"network {seed}")
     spec = LinkSpec(latency_s=0.000_2 + draw.random() * 0.01, jitter_s=max(0.0, draw.random() - 0.5) * 0.02)
-    with Simulation(seed=seed, topology=Lan(spec), split=draw.random() * 0.2, time_s_max=1_000.0) as sim:
+    with Simulation(seed=seed, topology=topology or Lan(spec), split=draw.random() * 0.2, time_s_max=1_000.0) as sim:
         world = World(sim, trouble, clients, hubs)
         if prepare is not None:
             prepare(world)

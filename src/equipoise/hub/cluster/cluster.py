@@ -374,8 +374,7 @@ class Cluster:
             stream = topic.stream
             if stream is None or stream.state is not State.REMOTE or topic.name in topics:
                 continue
-            if not topic.lane:
-                stream.is_kept = self.listening.is_kept(topic)
+            stream.is_kept = self.listening.is_kept(topic)
             if not stream.is_wanted:
                 self.merging.unfollow(stream)
         self.lanes.tidy()

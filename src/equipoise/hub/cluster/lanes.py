@@ -89,6 +89,8 @@ class Lanes:
                 lane.stream = Stream(lane, State.REMOTE, hub)
             beside.lanes[hub] = self._cluster.core.index.lanes[lane.key] = lane
             topic.renew()
+            if is_own:
+                self._tell_begun(lane)
 
     def evaluate(self, topic: Topic) -> None:
         """After a change of plan, or of who is alive, and before DONE is said about it."""
@@ -120,7 +122,7 @@ class Lanes:
         stream = lane.stream
         if stream is None or stream.state is not State.REMOTE:
             return
-        stream.is_kept = self._cluster.listening.hears(lane.name)
+        stream.is_kept = self._cluster.listening.is_kept(lane)
         is_asked = stream.source is not None or stream.joining is not None
         if stream.is_wanted and not (is_asked and lane.asked == lane.facts.since):
             lane.asked = lane.facts.since
@@ -132,6 +134,9 @@ class Lanes:
         """We follow the lane."""
         lane = stream.topic
         assert isinstance(lane, Lane), "trunks are opened"
+        self._tell_begun(lane)
+
+    def _tell_begun(self, lane: Lane) -> None:
         if lane.told_epoch != lane.epoch:
             lane.told_epoch = lane.epoch
             self._cluster.listening.push(lane, lane_push(lane))
@@ -157,7 +162,7 @@ class Lanes:
         self._cluster.core.index.lanes.pop(lane.key, None)
         if trunk.beside is not None:
             trunk.beside.lanes.pop(lane.hub, None)
-        if lane.told_epoch or lane.hub == self._cluster.name:
+        if lane.told_epoch:
             self._cluster.listening.push(lane, ended_push(lane, epoch, n))
         waiters = []
         if stream is not None:

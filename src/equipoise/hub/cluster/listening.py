@@ -114,14 +114,15 @@ class Listening:
         return next(self._cluster.core.index.patterns.matching(name), None) is not None
 
     def is_kept(self, topic: Topic) -> bool:
-        """Whether the trunk is followed though nobody may listen here by name.
+        """Whether the stream is followed though nobody may listen here by name.
 
-        So it is at the homes that subscribers are sent to, and where a topic with lanes is heard by a pattern.
+        So is a trunk at the homes that subscribers are sent to; and so are all streams of a topic with lanes where it
+        is heard by a pattern.
         """
         name = topic.name
-        return self._cluster.router.is_follower(name) or (
-            name in self._cluster.lanes.known and self.hears(name)
-        )
+        if not topic.lane and self._cluster.router.is_follower(name):
+            return True
+        return bool(topic.lane or name in self._cluster.lanes.known) and self.hears(name)
 
     # What subscribers with positions are told of streams.
 
