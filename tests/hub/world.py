@@ -17,6 +17,7 @@ from equipoise.access import User, Users, parse_users
 from equipoise.hub.core import HubCore
 from equipoise.hub.session import Session
 from equipoise.hub.settings import HubSettings, Limits
+from equipoise.hub.telemetry_settings import TelemetrySettings
 
 # Where asyncio's and uvloop's transports say that they are full, and that they have room again.
 HIGH_WATER_BYTES = 64 * 1024
@@ -78,6 +79,17 @@ class FakeShell:
             if not timer.is_cancelled:
                 callback(*args)
         self._now = max(self._now, until)
+
+    def run_one(self) -> None:
+        """Run the one that is due next, if it is due now."""
+        if self._timers and self._timers[0][0] <= self._now:
+            _, _, timer, callback, args = heapq.heappop(self._timers)
+            if not timer.is_cancelled:
+                callback(*args)
+
+    def stall(self, delay_s: float) -> None:
+        """Let time pass while nothing runs, as when the process is stopped."""
+        self._now += delay_s
 
     @property
     def timers_pending(self) -> int:
@@ -210,10 +222,15 @@ class World:
     """A hub core with its shell."""
 
     def __init__(
-        self, users: Users | None = None, *, limits: Limits | None = None, memory_bytes: int = 1 << 30
+        self,
+        users: Users | None = None,
+        *,
+        limits: Limits | None = None,
+        telemetry: TelemetrySettings | None = None,
+        memory_bytes: int = 1 << 30,
     ) -> None:
         self.shell = FakeShell(memory_bytes)
-        settings = HubSettings(limits=limits or Limits(), port=0)
+        settings = HubSettings(limits=limits or Limits(), telemetry=telemetry or TelemetrySettings(), port=0)
         self.core = HubCore(settings, users or Users.open(), self.shell)
 
     def client(self, proto: int = 2, *, user: str | None = None) -> FakeClient:

@@ -7,7 +7,24 @@ from typing import Annotated
 import typer
 
 from equipoise import __version__
-from equipoise.cli import bench, demo, hub, pub, reference, reproduce, simulate, store, sub, users
+from equipoise.cli import (
+    bench,
+    demo,
+    hub,
+    hubs,
+    move,
+    plan,
+    pub,
+    reference,
+    replicate,
+    reproduce,
+    simulate,
+    store,
+    sub,
+    topics,
+    up,
+    users,
+)
 
 app = typer.Typer(
     name="equipoise",
@@ -39,6 +56,12 @@ app.command("demo")(demo.command)
 app.command("simulate")(simulate.command)
 app.command("reproduce")(reproduce.command)
 app.command("store")(store.command)
+app.command("up")(up.command)
+app.command("move")(move.command)
+app.command("replicate")(replicate.command)
+app.add_typer(hubs.app, name="hubs")
+app.add_typer(topics.app, name="topics")
+app.add_typer(plan.app, name="plan")
 app.add_typer(bench.app, name="bench")
 app.add_typer(users.app, name="users")
 app.add_typer(reference.app, name="reference")

@@ -1,12 +1,7 @@
-"""`equipoise users`: list and change the users in a users file.
-
-Always true: the file is replaced whole, readable by its owner alone, and only by text that a hub would read;
-a command that fails leaves it as it was. A running hub takes the change when it reloads.
-"""
+"""`equipoise users`: list and change the users in a users file, or in the store that hubs share."""
 
 from __future__ import annotations
 
-import os
 import secrets
 import sys
 from collections.abc import Iterator
@@ -18,8 +13,10 @@ from typing import Annotated
 
 import typer
 
-from equipoise.access import Action, User, Users, hash_secret, parse_users, render_users
-from equipoise.access.file import FILE_BYTES_MAX, check_user_name, parse_pattern
+from equipoise.access import Action, User, Users, hash_secret
+from equipoise.access.file import check_user_name, parse_pattern
+from equipoise.cli.on_store import Region, StoreUrl
+from equipoise.cli.user_lists import user_list
 from equipoise.errors import SettingsError
 
 app = typer.Typer(
@@ -34,7 +31,12 @@ _SALT_BYTES = 16
 Name = Annotated[
     str, typer.Argument(help="The user. `default` is who a client is that gives only a password.")
 ]
-File = Annotated[Path, typer.Option("--file", help="The users file, as given to `equipoise hub`.")]
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", help="The users file, as given to `equipoise hub`; users.toml unless there is a store."
+    ),
+]
 PasswordStdin = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input.")
 ]
@@ -45,7 +47,9 @@ Patterns = list[str]
 def add(
     name: Name,
     *,
-    file: File = Path("users.toml"),
+    file: File = None,
+    store: StoreUrl = "",
+    region: Region = "default",
     publish: Annotated[
         Patterns | None, typer.Option(help="Topics it may publish to, such as 'game.*'.")
     ] = None,
@@ -71,9 +75,8 @@ def add(
     """Add a user. What no option grants is denied."""
     with _errors_told():
         check_user_name(name)
-        users = _read(file) if file.exists() else Users(())
-        if users.get(name) is not None:
-            raise SettingsError(f"user {name!r} is there already: `equipoise users rm {name}` first")
+        users = user_list(file, store, region)
+        _require_new(users.read(may_be_new=True), name)
         wanted = {
             # Who comes first is chance, also after a restart: a user would find itself refused for no reason it sees.
             Action.CREATE: _union(publish, subscribe) if create is None else create,
@@ -91,15 +94,15 @@ def add(
             grants=MappingProxyType(grants),
             is_anonymous=nopass and not certificate,
         )
-        _write(file, users.adding(user))
-    typer.echo(f"added {name} to {file}")
+        users.change(lambda known: _require_new(known, name).adding(user))
+    typer.echo(f"added {name} to {users}")
 
 
 @app.command("ls")
-def list_users(*, file: File = Path("users.toml")) -> None:
+def list_users(*, file: File = None, store: StoreUrl = "", region: Region = "default") -> None:
     """List the users and what they may do."""
     with _errors_told():
-        users = _read(file)
+        users = user_list(file, store, region).read()
     for user in users:
         typer.echo(f"{user.name}  ({_proof(user)})")
         for action, patterns in user.grants.items():
@@ -107,24 +110,33 @@ def list_users(*, file: File = Path("users.toml")) -> None:
 
 
 @app.command("rm")
-def remove(name: Name, *, file: File = Path("users.toml")) -> None:
+def remove(name: Name, *, file: File = None, store: StoreUrl = "", region: Region = "default") -> None:
     """Remove a user."""
     with _errors_told():
-        users = _read(file)
-        _require(users, name)
-        _write(file, users.without(name))
-    typer.echo(f"removed {name} from {file}")
+        users = user_list(file, store, region)
+        _require(users.read(), name)
+        users.change(lambda known: known.without(_require(known, name).name))
+    typer.echo(f"removed {name} from {users}")
 
 
 @app.command()
-def passwd(name: Name, *, file: File = Path("users.toml"), password_stdin: PasswordStdin = False) -> None:
+def passwd(
+    name: Name,
+    *,
+    file: File = None,
+    store: StoreUrl = "",
+    region: Region = "default",
+    password_stdin: PasswordStdin = False,
+) -> None:
     """Give a user a new password."""
     with _errors_told():
-        users = _read(file)
-        user = _require(users, name)
+        users = user_list(file, store, region)
+        _require(users.read(), name)
         secret = _ask_secret(name, password_stdin)
-        _write(file, users.adding(replace(user, secret=secret, is_anonymous=False)))
-    typer.echo(f"changed the password of {name} in {file}")
+        users.change(
+            lambda known: known.adding(replace(_require(known, name), secret=secret, is_anonymous=False))
+        )
+    typer.echo(f"changed the password of {name} in {users}")
 
 
 @contextmanager
@@ -135,6 +147,12 @@ def _errors_told() -> Iterator[None]:
     except (SettingsError, OSError) as error:
         typer.echo(f"equipoise users: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+def _require_new(users: Users, name: str) -> Users:
+    if users.get(name) is not None:
+        raise SettingsError(f"user {name!r} is there already: `equipoise users rm {name}` first")
+    return users
 
 
 def _require(users: Users, name: str) -> User:
@@ -162,30 +180,3 @@ def _ask_secret(name: str, from_stdin: bool) -> str:
     else:
         password = typer.prompt(f"Password for {name}", hide_input=True, confirmation_prompt=True).encode()
     return hash_secret(password, salt=secrets.token_bytes(_SALT_BYTES))
-
-
-def _read(file: Path) -> Users:
-    if file.stat().st_size > FILE_BYTES_MAX:
-        raise SettingsError(f"{file} is over {FILE_BYTES_MAX} bytes: is it a users file?")
-    try:
-        return parse_users(file.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{file} is not UTF-8 text: {error}") from error
-
-
-def _write(file: Path, users: Users) -> None:
-    """Replace the file in one step, so that a hub that reloads meets either the old one or the new one."""
-    text = render_users(users)
-    parse_users(text)  # what the hub would refuse never reaches the disk
-    target = file.resolve()
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(
-            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-        ) as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)

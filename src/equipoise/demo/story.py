@@ -1,13 +1,14 @@
-"""Run the demo's scenario on a real hub and let somebody watch.
+"""Run the demo's scenario on real hubs and let somebody watch.
 
-The same clients that the simulator drives, on the loop of this process; the hub is a process of its own.
+The same clients that the simulator drives, on the loop of this process; the hubs are processes of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import cycle
 
 from equipoise.client import ClientSettings
 from equipoise.scenarios import Scenario
@@ -21,25 +22,36 @@ PROGRESS_S = 5.0
 
 
 async def play(
-    scenario: Scenario, *, host: str, port: int, seconds: float, look: Callable[[History, float], None]
+    scenario: Scenario,
+    *,
+    hubs: Sequence[tuple[str, int]],
+    seconds: float,
+    look: Callable[[History, float], None],
+    meanwhile: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> History:
-    """Drive all clients for `seconds`, call `look` with what they saw twice a second, and return the history."""
+    """Drive all clients, spread over the hubs, for `seconds`, and return the history.
+
+    `look` is called twice a second with what they saw; `meanwhile` runs from the beginning to the end of publishing.
+    """
     loop = asyncio.get_running_loop()
     stage, history = Stage(), History()
     settings = ClientSettings(first_connect_patience_s=10.0)
     clients = [
         cast_client(client, Place(host, port, settings, random.Random(client.name)), stage, history)
-        for client in scenario.workload.each()
+        for client, (host, port) in zip(scenario.workload.each(), cycle(hubs), strict=False)
     ]
     async with asyncio.TaskGroup() as group:
         for client in clients:
             group.create_task(client.run())
         await _until(lambda: all(track.is_live for track in history.tracks))
         stage.begin.set()
+        other = None if meanwhile is None else group.create_task(meanwhile())
         end_at = loop.time() + seconds
         while loop.time() < end_at:
             await asyncio.sleep(min(LOOK_S, end_at - loop.time()))
             look(history, loop.time())
+        if other is not None:
+            other.cancel()
         history.healed_at = loop.time()
         stage.conclude.set()
         await _until(lambda: _are_done(clients, history))

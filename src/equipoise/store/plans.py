@@ -154,6 +154,22 @@ class PlanStore:
                 found.append(committed)
         return found
 
+    async def at(self, version: int) -> Plan:
+        """An earlier plan, as far back as history reaches. Raises PlanError beyond that, and DamagedError."""
+        latest = await self.load()
+        if not 0 <= version <= latest.version:
+            raise PlanError(f"there is no version {version}: the latest is {latest.version}")
+        if version == latest.version:
+            return latest
+        plan = await self._latest_snapshot(version)
+        while plan.version < version:
+            committed = await self._log.read(plan.version + 1)
+            if committed is None:
+                kept = await self._log.versions()
+                raise PlanError(f"version {version} is not kept any more: history begins with {kept[0]}")
+            plan = await self._applied(plan, committed.change)
+        return plan
+
     async def created_id(self, version: int) -> int | None:
         """When a version was committed, among all creations in the store; None if it is not known any more.
 
@@ -174,9 +190,11 @@ class PlanStore:
         is_latest = not versions or versions[-1] <= plan.version
         return plan, is_latest and await self._log.head() <= plan.version
 
-    async def _latest_snapshot(self) -> Plan:
-        """The latest one that can be read; an empty plan if there is none."""
+    async def _latest_snapshot(self, version_max: int | None = None) -> Plan:
+        """The latest one that can be read, up to a version; an empty plan if there is none."""
         for version in reversed(await self._log.snapshot_versions()):
+            if version_max is not None and version > version_max:
+                continue
             try:
                 plan = await self._log.read_snapshot(version)
             except DamagedError as error:

@@ -64,14 +64,17 @@ class StoreTrouble(Trouble):
 class StoreNode(HubNode):
     """A host with a hub that takes part by itself."""
 
-    def __init__(self, world: StoreWorld, name: str) -> None:
+    def __init__(self, world: StoreWorld, name: str, *, host: str | None = None) -> None:
         super().__init__(world, name)
+        if host is not None:
+            self.host = world.sim.host(host)
         self.membership: Membership | None = None
+        self.store: RemoteMemoryStore | None = None
         self._incarnations: set[int] = set()
         self._settings: HubSettings = replace_settings(self._settings, name)
 
     async def _serve(self) -> None:
-        store = await self._open()
+        store = self.store = await self._open()
         hub = Hub(self._settings, wall_clock=self.host.clock.time, rng=self.host.random)
         await hub.start()
         self.hub = hub

@@ -129,8 +129,11 @@ class Reading:
 
     def _add(self, parts: Sequence[Part], until: int) -> bool:
         """Write the parts: then all before `until` has been given. False if only some fit; at least one always does."""
+        if not parts:
+            self._next = until
+            return True
         rows = sum(len(part.sequences) for part in parts)
-        data = self._encode(parts) if parts else b""
+        data = self._encode(parts)
         is_whole = len(data) <= self._bytes_left
         while len(data) > self._bytes_left and rows > 1:
             rows = max(1, min(rows - 1, rows * self._bytes_left // len(data)))

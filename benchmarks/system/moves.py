@@ -1,0 +1,269 @@
+"""Does anybody notice when 128 busy topics move at once, and again?
+
+Three hub processes and a ZooKeeper on this machine; 200 subscribers and 50 publishers, half of each redis-py clients at
+hubs drawn at random, half smart clients. All topics are moved to the next hub by one commit, several times over. Then
+every subscriber must have had every message of its topics, once, in each publisher's order.
+
+Estimate: a move costs two hops between hubs, below a millisecond each, and waits for the loop of three busy processes
+on two cores; so some milliseconds at the median, tens at the 99th percentile.
+
+    python benchmarks/system/moves.py [--rounds 4] [--seconds 4] [--out benchmarks/results]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import platform
+import random
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio
+
+import equipoise
+from equipoise.client import Gap
+from equipoise.local import Layout, System, SystemSettings
+from equipoise.model import Entry, PlanChange, Reason, Why
+from equipoise.store import PlanStore, Tree, open_store
+
+HUBS = 3
+TOPICS = [f"move.{number}".encode() for number in range(128)]
+SUBSCRIBERS, PUBLISHERS = 200, 50
+TOPICS_PER_SUBSCRIBER, TOPICS_PER_PUBLISHER = 4, 6
+# Messages per second of one publisher: with 50 of them, and six subscribers to a topic, some 6,000 deliveries.
+RATE = 20.0
+# A message counts as in flight during a move if it was published within so many seconds after the commit.
+DURING_S = 0.5
+
+
+@dataclass
+class Subscriber:
+    """What one subscriber has seen: for each publisher and topic the sequence numbers, in order."""
+
+    name: str
+    topics: list[bytes]
+    seen: dict[tuple[bytes, bytes], list[int]] = field(default_factory=dict)
+    # (published, took), in seconds.
+    latencies: list[tuple[float, float]] = field(default_factory=list)
+    gaps: int = 0
+
+    def take(self, topic: bytes, payload: bytes) -> None:
+        publisher, sequence, at = payload.split(b" ")
+        published = float(at)
+        self.latencies.append((published, time.monotonic() - published))
+        self.seen.setdefault((publisher, topic), []).append(int(sequence))
+
+
+@dataclass
+class Publisher:
+    name: bytes
+    topics: list[bytes]
+    sent: dict[bytes, int] = field(default_factory=dict)
+
+    def next(self, topic: bytes) -> bytes:
+        sequence = self.sent.get(topic, 0)
+        self.sent[topic] = sequence + 1
+        return b"%s %d %.6f" % (self.name, sequence, time.monotonic())
+
+
+class Crowd:
+    """All clients, in this process."""
+
+    def __init__(self, ports: list[int], rng: random.Random) -> None:
+        self._ports = ports
+        self._rng = rng
+        self.is_over = asyncio.Event()
+        self.subscribers = [
+            Subscriber(f"s{i}", rng.sample(TOPICS, TOPICS_PER_SUBSCRIBER)) for i in range(SUBSCRIBERS)
+        ]
+        self.publishers = [
+            Publisher(b"p%d" % i, rng.sample(TOPICS, TOPICS_PER_PUBLISHER)) for i in range(PUBLISHERS)
+        ]
+        self._ready = 0
+        self.all_ready = asyncio.Event()
+
+    def start(self) -> list[asyncio.Task[None]]:
+        tasks = []
+        for i, subscriber in enumerate(self.subscribers):
+            run = self._subscribe_plain if i % 2 else self._subscribe_smart
+            tasks.append(asyncio.create_task(run(subscriber)))
+        for i, publisher in enumerate(self.publishers):
+            run_publisher = self._publish_plain if i % 2 else self._publish_smart
+            tasks.append(asyncio.create_task(run_publisher(publisher)))
+        return tasks
+
+    def _count_ready(self) -> None:
+        self._ready += 1
+        if self._ready == SUBSCRIBERS:
+            self.all_ready.set()
+
+    def _url(self) -> str:
+        return f"equipoise://127.0.0.1:{self._rng.choice(self._ports)}"
+
+    async def _subscribe_plain(self, subscriber: Subscriber) -> None:
+        client = redis.asyncio.Redis(port=self._rng.choice(self._ports))
+        pubsub = client.pubsub()
+        await pubsub.subscribe(*subscriber.topics)
+        confirmed = 0
+        while True:
+            message = await pubsub.get_message(timeout=None)
+            if message is None:
+                continue
+            if message["type"] == "subscribe":
+                confirmed += 1
+                if confirmed == len(subscriber.topics):
+                    self._count_ready()
+            elif message["type"] == "message":
+                subscriber.take(message["channel"], message["data"])
+
+    async def _subscribe_smart(self, subscriber: Subscriber) -> None:
+        async with equipoise.connect(self._url()) as bus, bus.subscribe(*subscriber.topics) as messages:
+            self._count_ready()
+            async for event in messages:
+                if isinstance(event, Gap):
+                    subscriber.gaps += 1
+                else:
+                    subscriber.take(_bytes(event.topic), event.payload)
+
+    async def _publish_plain(self, publisher: Publisher) -> None:
+        client = redis.asyncio.Redis(port=self._rng.choice(self._ports))
+        async for topic in self._turns(publisher):
+            await client.publish(topic, publisher.next(topic))
+        await client.aclose()
+
+    async def _publish_smart(self, publisher: Publisher) -> None:
+        async with equipoise.connect(self._url()) as bus:
+            async for topic in self._turns(publisher):
+                await bus.publish(topic, publisher.next(topic))
+
+    async def _turns(self, publisher: Publisher) -> Any:
+        await self.all_ready.wait()
+        while not self.is_over.is_set():
+            yield self._rng.choice(publisher.topics)
+            await asyncio.sleep(self._rng.expovariate(RATE))
+
+
+def _bytes(name: str | bytes) -> bytes:
+    return name.encode() if isinstance(name, str) else name
+
+
+def judge(crowd: Crowd) -> dict[str, int]:
+    """Lost, duplicated, out of order, over all subscribers."""
+    lost = duplicated = disordered = 0
+    for subscriber in crowd.subscribers:
+        for publisher in crowd.publishers:
+            for topic in subscriber.topics:
+                sent = publisher.sent.get(topic, 0)
+                seen = subscriber.seen.get((publisher.name, topic), [])
+                lost += sent - len(set(seen))
+                duplicated += len(seen) - len(set(seen))
+                disordered += sum(a > b for a, b in pairwise(seen))
+    gaps = sum(subscriber.gaps for subscriber in crowd.subscribers)
+    return {"lost": lost, "duplicated": duplicated, "out_of_order": disordered, "gap_events": gaps}
+
+
+def percentile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+
+async def move_all(plans: PlanStore, turn: int) -> float:
+    """Every topic to the next hub, in one commit; when it was made."""
+    plan = await plans.load()
+    entries = [Entry(topic, (f"hub-{1 + (turn + number) % HUBS}",)) for number, topic in enumerate(TOPICS)]
+    at = time.monotonic()
+    await plans.commit(PlanChange.on(plan, Why(Reason.OPERATOR, note="benchmark"), set_entries=entries))
+    return at
+
+
+async def run(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
+    settings = SystemSettings(hubs=HUBS, has_pipeline=False, has_controller=False)
+    async with System(Layout(folder), settings) as system:
+        async with asyncio.timeout(60):
+            while not system.is_ready:  # noqa: ASYNC110  a state of several processes
+                await asyncio.sleep(0.05)
+        ports = [system.layout.known_port(f"hub-{number + 1}") for number in range(HUBS)]
+        store = await open_store(system.store_url)
+        plans = PlanStore(store, Tree(), writer="benchmark")
+        crowd = Crowd(ports, random.Random(1))
+        tasks = crowd.start()
+        async with asyncio.timeout(120):
+            await crowd.all_ready.wait()
+        await asyncio.sleep(seconds)
+        moved_at = []
+        for turn in range(rounds):
+            moved_at.append(await move_all(plans, turn + 1))
+            await asyncio.sleep(seconds)
+        crowd.is_over.set()
+        await asyncio.sleep(2.0)
+        verdict = judge(crowd)
+        for task in tasks:
+            failure = task.exception() if task.done() and not task.cancelled() else None
+            if failure is not None:
+                verdict[f"failed: {failure!r}"] = verdict.get(f"failed: {failure!r}", 0) + 1
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await store.close()
+    return {**verdict, **latencies(crowd, moved_at)}
+
+
+def latencies(crowd: Crowd, moved_at: list[float]) -> dict[str, float]:
+    during: list[float] = []
+    calm: list[float] = []
+    for subscriber in crowd.subscribers:
+        for published, took in subscriber.latencies:
+            is_during = any(at <= published <= at + DURING_S for at in moved_at)
+            (during if is_during else calm).append(1_000 * took)
+    return {
+        "deliveries": len(during) + len(calm),
+        "calm_ms_p50": percentile(calm, 0.5),
+        "calm_ms_p99": percentile(calm, 0.99),
+        "moving_ms_p50": percentile(during, 0.5),
+        "moving_ms_p99": percentile(during, 0.99),
+        "moving_ms_max": max(during, default=0.0),
+    }
+
+
+def commit_of_tree() -> str:
+    found = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
+    return found.stdout.strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=4.0, help="before, between and after moves")
+    parser.add_argument("--out", type=Path, help="folder to keep the dated result in")
+    chosen = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR)
+    with tempfile.TemporaryDirectory(prefix="equipoise-moves-") as folder:
+        outcome = asyncio.run(run(chosen.rounds, chosen.seconds, Path(folder)))
+    result = {
+        "benchmark": "moves",
+        "commit": commit_of_tree(),
+        "python": platform.python_version(),
+        "topics": len(TOPICS),
+        "moves": len(TOPICS) * chosen.rounds,
+        "subscribers": SUBSCRIBERS,
+        "publishers": PUBLISHERS,
+        **outcome,
+    }
+    text = json.dumps(result, indent=1)
+    print(text)
+    if chosen.out is not None:
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        (chosen.out / f"moves-{stamp}-{result['commit']}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

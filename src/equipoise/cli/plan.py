@@ -1,0 +1,211 @@
+"""`equipoise plan`: which hubs serve which topics, how that came about, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, run
+from equipoise.cli.tables import name_of, show_json, show_table
+from equipoise.model import WEIGHT_NORMAL, Entry, EntryChange, MemberChange, Plan, PlanChange, Why, diff
+from equipoise.store.plans import Committed
+
+app = typer.Typer(help="See the plan: which hubs serve which topics, and why.", no_args_is_help=True)
+
+Limit = Annotated[int, typer.Option(min=1, help="Show at most so many.")]
+Version = Annotated[int, typer.Argument(min=0, help="A version; 0 is the empty plan.")]
+
+
+@app.command()
+def show(
+    *,
+    store: StoreUrl = "",
+    region: Region = "default",
+    version: Annotated[
+        int | None, typer.Option(help="An earlier version, as far as history reaches.")
+    ] = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Show the members and the entries. Topics without an entry follow the ring over the members."""
+
+    async def main(metadata: Metadata) -> None:
+        plan = await (metadata.plans.load() if version is None else metadata.plans.at(version))
+        if as_json:
+            show_json(plan_facts(plan))
+            return
+        typer.echo(f"version {plan.version}, access rules {plan.access_version}\n")
+        show_table(
+            ("MEMBER", "WEIGHT", "SITE"),
+            [(member.hub, member.weight / WEIGHT_NORMAL, member.site or None) for member in plan.members],
+        )
+        entries = sorted(plan.entries.values(), key=lambda entry: entry.topic)
+        if entries:
+            typer.echo()
+            show_table(
+                ("TOPIC", "MODE", "HOMES"),
+                [(name_of(e.topic), e.mode.value, " ".join(e.homes)) for e in entries[:limit]],
+            )
+        if len(entries) > limit:
+            typer.echo(f"and {len(entries) - limit:,} more entries: give --limit, or --json for all")
+
+    run(store, region, main)
+
+
+@app.command("diff")
+def show_diff(
+    old: Version, new: Version, *, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False
+) -> None:
+    """Show what differs between two versions."""
+
+    async def main(metadata: Metadata) -> None:
+        before = await metadata.plans.at(old)
+        change = diff(before, await metadata.plans.at(new))
+        if as_json:
+            show_json(change_facts(change, with_why=False))
+            return
+        lines = list(change_lines(change, before))
+        for line in lines:
+            typer.echo(line)
+        if not lines:
+            typer.echo(f"versions {old} and {new} are alike")
+
+    run(store, region, main)
+
+
+@app.command()
+def history(
+    *, store: StoreUrl = "", region: Region = "default", limit: Limit = 20, as_json: AsJson = False
+) -> None:
+    """Show the last changes, the latest first: when, by whom, what and why."""
+
+    async def main(metadata: Metadata) -> None:
+        found = await metadata.plans.history(limit)
+        if as_json:
+            show_json([committed_facts(committed) for committed in found])
+            return
+        show_table(
+            ("VERSION", "WHEN (UTC)", "BY", "WHAT", "WHY"),
+            [
+                (c.change.version, _when(c), c.writer or None, summary(c.change), _whys(c.change))
+                for c in found
+            ],
+        )
+
+    run(store, region, main)
+
+
+def summary(change: PlanChange) -> str:
+    """A change in a few words."""
+    parts: list[str] = []
+    for member in change.members[:3]:
+        parts.append(_member_words(member))
+    if len(change.members) > 3:
+        parts.append(f"{len(change.members) - 3} more members")
+    if len(change.entries) == 1:
+        parts.append(_entry_words(change.entries[0]))
+    elif change.entries:
+        parts.append(f"{len(change.entries)} entries")
+    if change.access_version is not None:
+        parts.append(f"access rules {change.access_version}")
+    return ", ".join(parts) or "nothing"
+
+
+def change_lines(change: PlanChange, before: Plan) -> Iterable[str]:
+    """One line per part, `+`, `-` or `~` first."""
+    for member in change.members:
+        known = before.by_hub.get(member.hub)
+        sign = "-" if member.member is None else "+" if known is None else "~"
+        was = f" (was {known.weight / WEIGHT_NORMAL:g})" if sign == "~" and known is not None else ""
+        yield f"{sign} {_member_words(member)}{was}"
+    for entry in change.entries:
+        old = before.entries.get(entry.topic)
+        sign = "-" if entry.entry is None else "+" if old is None else "~"
+        was = f" (was {_place(old)})" if old is not None and sign == "~" else ""
+        yield f"{sign} {_entry_words(entry)}{was}"
+    if change.access_version is not None:
+        yield f"~ access rules {change.access_version} (were {before.access_version})"
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    return {
+        "version": plan.version,
+        "access_version": plan.access_version,
+        "members": [
+            {"hub": member.hub, "weight": member.weight / WEIGHT_NORMAL, "site": member.site}
+            for member in plan.members
+        ],
+        "entries": [entry_facts(plan.entries[topic]) for topic in sorted(plan.entries)],
+    }
+
+
+def entry_facts(entry: Entry) -> dict[str, Any]:
+    return {"topic": name_of(entry.topic), "mode": entry.mode.value, "homes": list(entry.homes)}
+
+
+def change_facts(change: PlanChange, *, with_why: bool = True) -> dict[str, Any]:
+    def why(part: EntryChange | MemberChange) -> dict[str, Any]:
+        return {"why": _why_facts(part.why)} if with_why else {}
+
+    return {
+        "version": change.version,
+        "members": [
+            {
+                "hub": part.hub,
+                "weight": None if part.member is None else part.member.weight / WEIGHT_NORMAL,
+                **why(part),
+            }
+            for part in change.members
+        ],
+        "entries": [
+            {
+                "topic": name_of(part.topic),
+                "entry": None if part.entry is None else entry_facts(part.entry),
+                **why(part),
+            }
+            for part in change.entries
+        ],
+        "access_version": change.access_version,
+    }
+
+
+def committed_facts(committed: Committed) -> dict[str, Any]:
+    when = datetime.fromtimestamp(committed.at_s, UTC).isoformat(timespec="milliseconds")
+    return {"at": when, "by": committed.writer, **change_facts(committed.change)}
+
+
+def _when(committed: Committed) -> str:
+    return datetime.fromtimestamp(committed.at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _whys(change: PlanChange) -> str:
+    whys = [*(part.why for part in change.members), *(part.why for part in change.entries)]
+    return "; ".join(dict.fromkeys(_why_words(why) for why in whys)) or "access"
+
+
+def _why_words(why: Why) -> str:
+    numbers = " ".join(f"{name}={value:g}" for name, value in why.numbers.items())
+    return " ".join(filter(None, (why.reason.value, numbers, f"({why.note})" if why.note else "")))
+
+
+def _why_facts(why: Why) -> dict[str, Any]:
+    return {"reason": why.reason.value, "numbers": why.numbers, "note": why.note}
+
+
+def _member_words(part: MemberChange) -> str:
+    if part.member is None:
+        return f"member {part.hub} out"
+    return f"member {part.hub} weight {part.member.weight / WEIGHT_NORMAL:g}"
+
+
+def _entry_words(part: EntryChange) -> str:
+    return f"{name_of(part.topic)} to {'the ring' if part.entry is None else _place(part.entry)}"
+
+
+def _place(entry: Entry | None) -> str:
+    if entry is None:
+        return "the ring"
+    return entry.homes[0] if len(entry.homes) == 1 else f"{' '.join(entry.homes)} ({entry.mode.value})"

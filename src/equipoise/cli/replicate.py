@@ -1,0 +1,55 @@
+"""`equipoise replicate`: serve a topic from several hubs at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from equipoise.cli.asking import PasswordFile, User, read_login
+from equipoise.cli.move import Timeout, Topic, Wait, wait_until_there
+from equipoise.cli.on_store import Metadata, Region, StoreUrl, Why, run
+from equipoise.errors import SettingsError
+from equipoise.model import Mode
+from equipoise.store import operating
+
+
+def command(
+    topic: Topic,
+    *,
+    hubs: Annotated[str, typer.Option(help="The hubs, the first of which orders: a,b,c.")],
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            help="all-publishers spreads subscribers over the hubs, all-subscribers spreads publishers; "
+            "single is one hub."
+        ),
+    ],
+    store: StoreUrl = "",
+    region: Region = "default",
+    wait: Wait = False,
+    timeout: Timeout = 30.0,
+    why: Why = "",
+    user: User = "",
+    password_file: PasswordFile = "",
+) -> None:
+    """Serve a topic from several hubs: many subscribers need all-publishers, many messages all-subscribers.
+
+    May be given again, with other hubs or another mode, while messages flow. `equipoise move` ends it.
+    """
+
+    async def main(metadata: Metadata) -> None:
+        login, name = read_login(user, password_file), topic.encode()
+        homes = tuple(part.strip() for part in hubs.split(",") if part.strip())
+        if not homes:
+            raise SettingsError("name at least one hub: --hubs a,b,c")
+        plan = await operating.place(
+            metadata.plans, name, homes, mode, alive=await metadata.living(), note=why
+        )
+        typer.echo(
+            f"{topic} is served by {' '.join(homes)} ({mode.value}), from plan version {plan.version} on"
+        )
+        if wait:
+            await wait_until_there(metadata, name, homes[:1], login, timeout)
+
+    run(store, region, main)

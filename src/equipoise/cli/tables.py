@@ -1,0 +1,65 @@
+"""Show rows of facts to people: columns that line up and fit the terminal, or JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+_GAP = "  "
+# A column that is cut keeps at least this much.
+_WIDTH_MIN = 8
+
+
+def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table. On a terminal the widest columns are cut until it fits; into a pipe everything goes."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in table_lines(headers, rows, width):
+        typer.echo(line)
+
+
+def table_lines(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None
+) -> list[str]:
+    texts = [[str(header) for header in headers], *([_text(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in texts) for column in range(len(headers))]
+    is_number = [
+        bool(rows) and all(isinstance(row[column], int | float) for row in rows)
+        for column in range(len(headers))
+    ]
+    while width is not None and sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        if widths[widest] <= _WIDTH_MIN:
+            break
+        widths[widest] -= 1
+    lines = []
+    for row in texts:
+        cells = [
+            _cut(text, size).rjust(size) if number else _cut(text, size).ljust(size)
+            for text, size, number in zip(row, widths, is_number, strict=True)
+        ]
+        lines.append(_GAP.join(cells).rstrip())
+    return lines
+
+
+def show_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def name_of(name: bytes) -> str:
+    """A topic or pattern for people and for JSON: bytes that are no text are shown escaped."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else text[: size - 1] + "…"
+
+
+def _text(cell: object) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

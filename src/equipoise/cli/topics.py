@@ -1,0 +1,262 @@
+"""`equipoise topics`: which topics there are, where they live, and what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from equipoise.cli.asking import HubConnection, PasswordFile, User, ask_all, read_login
+from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, run
+from equipoise.cli.tables import name_of, show_json, show_table
+from equipoise.cli.units import parse_milliseconds, parse_rate
+from equipoise.errors import EquipoiseError, RefusedError, SettingsError
+from equipoise.model import Durability, TopicSpec
+
+app = typer.Typer(
+    help="See the topics: where they live, how they are used, what they need.", no_args_is_help=True
+)
+
+Pattern = Annotated[str, typer.Argument(metavar="PATTERN", help="A topic, or a pattern such as 'game.*'.")]
+
+_PAGE = b"1000"
+# A topic may be forgotten between two pages; that it happens again and again means something else.
+_LISTINGS_MAX = 5
+
+
+@app.command("ls")
+def list_topics(
+    *,
+    store: StoreUrl = "",
+    region: Region = "default",
+    match: Annotated[str, typer.Option(help="Only those that match a pattern.")] = "",
+    hub: Annotated[str, typer.Option(help="Only those that live at this hub.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="Show at most so many, the most used first.")] = 50,
+    as_json: AsJson = False,
+    user: User = "",
+    password_file: PasswordFile = "",
+) -> None:
+    """List the topics in use, over all hubs: home, subscribers, messages published and delivered."""
+
+    async def main(metadata: Metadata) -> None:
+        login = read_login(user, password_file)
+        plan, living = await metadata.plans.load(), await metadata.living()
+        if hub and hub not in living:
+            raise SettingsError(f"hub {hub} is not alive: `equipoise hubs ls` lists them")
+        answers = await ask_all(living, login, lambda connection: _listed(connection, match.encode()))
+        rows = [row for row in _summed(_successes(answers)).values() if not hub or row["home"] == hub]
+        for row in rows:
+            entry = plan.entries.get(row.pop("name"))
+            row["mode"] = "single" if entry is None else entry.mode.value
+        rows.sort(key=lambda row: (-row["subscribers"], -row["published"], row["topic"]))
+        if as_json:
+            show_json(rows)
+            return
+        headers = ("TOPIC", "HOME", "MODE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
+        show_table(headers, [[row[header.lower()] for header in headers] for row in rows[:limit]])
+        if len(rows) > limit:
+            typer.echo(f"and {len(rows) - limit:,} more: give --limit, --match or --json")
+
+    run(store, region, main)
+
+
+@app.command()
+def show(
+    topic: Annotated[str, typer.Argument(help="The topic's name.")],
+    *,
+    store: StoreUrl = "",
+    region: Region = "default",
+    as_json: AsJson = False,
+    user: User = "",
+    password_file: PasswordFile = "",
+) -> None:
+    """Show one topic: where it lives and why there, what it needs, and how each hub sees it."""
+
+    async def main(metadata: Metadata) -> None:
+        login, name = read_login(user, password_file), topic.encode()
+        plan, living = await metadata.plans.load(), await metadata.living()
+        spec = (await metadata.specs.load()).of(name)
+        placement = plan.home_of(name, living)
+
+        async def question(connection: HubConnection) -> Any:
+            return (await connection.ask(b"EQ.TOPIC", name))[0]
+
+        rows = [
+            {"hub": hub, **_row_facts(answer)}
+            if answer is not None
+            else {"hub": hub, "state": "not used here"}
+            for hub, answer in sorted(_successes(await ask_all(living, login, question)).items())
+        ]
+        facts = {
+            "topic": topic,
+            "homes": list(placement.homes),
+            "mode": placement.mode.value,
+            "placed_by": "entry" if name in plan.entries else "ring",
+            "spec": None if spec is None else spec_facts(spec),
+            "hubs": rows,
+        }
+        if as_json:
+            show_json(facts)
+            return
+        typer.echo(
+            f"{topic} lives at {' '.join(placement.homes) or 'no hub'} ({placement.mode.value}), ", nl=False
+        )
+        typer.echo("by an entry of the plan" if name in plan.entries else "where the ring has it")
+        typer.echo("it needs nothing in particular\n" if spec is None else f"it needs {spec_words(spec)}\n")
+        headers = ("HUB", "STATE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
+        show_table(headers, [[row.get(header.lower()) for header in headers] for row in rows])
+
+    run(store, region, main)
+
+
+@app.command("set")
+def set_spec(
+    pattern: Pattern,
+    *,
+    store: StoreUrl = "",
+    region: Region = "default",
+    latency: Annotated[
+        str, typer.Option(help="From publish to delivery, such as 40ms.", metavar="TIME")
+    ] = "",
+    quantile: Annotated[float, typer.Option(help="The part of messages that keeps to it.")] = 0.99,
+    rate: Annotated[
+        str, typer.Option(help="Messages in the whole system, such as 500/s.", metavar="RATE")
+    ] = "",
+    burst: Annotated[int | None, typer.Option(min=1, help="Messages at once beyond the rate.")] = None,
+    durable: Annotated[
+        str, typer.Option(help="Ensemble, write and ack quorum, such as 3/3/2.", metavar="E/W/A")
+    ] = "",
+    pin: Annotated[str, typer.Option(help="The site it must live at.", metavar="SITE")] = "",
+) -> None:
+    """Say what topics that match a pattern need. The most specific pattern holds; this replaces what it had."""
+
+    async def main(metadata: Metadata) -> None:
+        spec = TopicSpec(
+            pattern=pattern.encode(),
+            latency_ms=parse_milliseconds(latency) if latency else None,
+            quantile=quantile,
+            rate_per_s=parse_rate(rate) if rate else None,
+            burst_messages=burst,
+            durability=_durability(durable) if durable else None,
+            site=pin or None,
+        )
+        await metadata.specs.put(spec)
+        typer.echo(f"topics that match {pattern} need {spec_words(spec)}")
+
+    run(store, region, main)
+
+
+@app.command("unset")
+def remove_spec(pattern: Pattern, *, store: StoreUrl = "", region: Region = "default") -> None:
+    """Take back what was said of a pattern."""
+
+    async def main(metadata: Metadata) -> None:
+        if not await metadata.specs.remove(pattern.encode()):
+            raise SettingsError(f"nothing was said of {pattern}: `equipoise topics specs` lists what was")
+        typer.echo(f"nothing is said of {pattern} any more")
+
+    run(store, region, main)
+
+
+@app.command("specs")
+def list_specs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
+    """List what was said of patterns, the most specific first."""
+
+    async def main(metadata: Metadata) -> None:
+        specs = list(await metadata.specs.load())
+        if as_json:
+            show_json([spec_facts(spec) for spec in specs])
+            return
+        show_table(("PATTERN", "NEEDS"), [(name_of(spec.pattern), spec_words(spec)) for spec in specs])
+
+    run(store, region, main)
+
+
+def spec_facts(spec: TopicSpec) -> dict[str, Any]:
+    facts = {"pattern": name_of(spec.pattern)}
+    for field in ("latency_ms", "quantile", "rate_per_s", "burst_messages", "site"):
+        facts[field] = getattr(spec, field)
+    durability = spec.durability
+    return {**facts, "durability": None if durability is None else msgspec.structs.asdict(durability)}
+
+
+def spec_words(spec: TopicSpec) -> str:
+    parts = []
+    if spec.latency_ms is not None:
+        parts.append(f"latency {spec.latency_ms:g} ms at quantile {spec.quantile:g}")
+    if spec.rate_per_s is not None:
+        burst = "" if spec.burst_messages is None else f", bursts of {spec.burst_messages}"
+        parts.append(f"rate {spec.rate_per_s:g}/s{burst}")
+    if spec.durability is not None:
+        quorums = spec.durability
+        parts.append(f"durable {quorums.ensemble}/{quorums.write_quorum}/{quorums.ack_quorum}")
+    if spec.site is not None:
+        parts.append(f"site {spec.site}")
+    return ", ".join(parts) or "nothing in particular"
+
+
+def _durability(text: str) -> Durability:
+    try:
+        ensemble, write_quorum, ack_quorum = map(int, text.split("/"))
+    except ValueError as problem:
+        raise SettingsError(f"--durable {text}: give three numbers, such as 3/3/2") from problem
+    return Durability(ensemble, write_quorum, ack_quorum)
+
+
+async def _listed(hub: HubConnection, match: bytes) -> list[Any]:
+    """All rows of a hub, page by page; from the beginning if the list changed under our hands."""
+    words = (b"MATCH", match) if match else ()
+    for attempt in range(_LISTINGS_MAX):
+        rows: list[Any] = []
+        cursor = b"0"
+        try:
+            while True:
+                cursor, page = await hub.ask(b"EQ.TOPICS", cursor, _PAGE, *words)
+                rows += page
+                if cursor == b"0":
+                    return rows
+        except RefusedError as problem:
+            if "cursor" not in problem.text or attempt == _LISTINGS_MAX - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _summed(answers: Mapping[str, list[Any]]) -> dict[bytes, dict[str, Any]]:
+    """Each topic once: its home as the home itself says, and what happened at all hubs together."""
+    topics: dict[bytes, dict[str, Any]] = {}
+    for hub, rows in answers.items():
+        for row in rows:
+            facts = _row_facts(row)
+            known = topics.setdefault(
+                row[0],
+                {"name": row[0], "topic": name_of(row[0]), "home": facts["home"], "subscribers": 0}
+                | {"published": 0, "delivered": 0},
+            )
+            for field in ("subscribers", "published", "delivered"):
+                known[field] += facts[field]
+            if facts["state"] in ("open", "closing"):
+                known["home"] = hub
+    return topics
+
+
+def _row_facts(row: Any) -> dict[str, Any]:
+    _, state, home, subscribers, published, delivered = row
+    return {
+        "state": state.decode(),
+        "home": home.decode() or None,
+        "subscribers": subscribers,
+        "published": published,
+        "delivered": delivered,
+    }
+
+
+def _successes(answers: Mapping[str, Any]) -> dict[str, Any]:
+    """What hubs answered; those that did not are named on standard error. Raises if none did."""
+    problems = {hub: answer for hub, answer in answers.items() if isinstance(answer, EquipoiseError)}
+    if problems and len(problems) == len(answers):
+        raise next(iter(problems.values()))
+    for hub, problem in problems.items():
+        typer.echo(f"equipoise: hub {hub}: {problem}", err=True)
+    return {hub: answer for hub, answer in answers.items() if hub not in problems}

@@ -1,0 +1,30 @@
+"""Read quantities as people write them: 40ms, 1.5s, 500/s, 30/min."""
+
+from __future__ import annotations
+
+import re
+
+from equipoise.errors import SettingsError
+
+__all__ = ["parse_milliseconds", "parse_rate"]
+
+_TIME = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s)")
+_RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*/\s*(?P<unit>s|min|h)")
+_MS = {"us": 0.001, "ms": 1.0, "s": 1_000.0}
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0}
+
+
+def parse_milliseconds(text: str) -> float:
+    """Raises SettingsError."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise SettingsError(f"{text!r} is no time: give a number with us, ms or s, such as 40ms")
+    return float(found["number"]) * _MS[found["unit"]]
+
+
+def parse_rate(text: str) -> float:
+    """Per second. Raises SettingsError."""
+    found = _RATE.fullmatch(text.strip())
+    if found is None:
+        raise SettingsError(f"{text!r} is no rate: give a number per s, min or h, such as 500/s")
+    return float(found["number"]) / _SECONDS[found["unit"]]

@@ -1,0 +1,93 @@
+"""`equipoise up`: run the whole system on this machine until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from equipoise.cli.failures import exit_on_failure
+from equipoise.errors import SettingsError
+from equipoise.local import Layout, System, SystemSettings
+from equipoise.processes import Change, Phase
+
+console = Console(highlight=False)
+
+
+def command(
+    hubs: Annotated[int, typer.Option(min=1, help="Hubs that always run.")] = 2,
+    max_hubs: Annotated[
+        int, typer.Option(min=0, help="Hubs that may run when load asks for them; 0: no more than those.")
+    ] = 0,
+    sites: Annotated[str, typer.Option(help="Names of sites, by comma; hubs are spread over them.")] = "",
+    directory: Annotated[
+        Path, typer.Option("--dir", help="Where state and logs are kept from one run to the next.")
+    ] = Path("equipoise-data"),
+    store: Annotated[
+        str, typer.Option(help="Use this store (zk://…) instead of one of its own.", envvar="EQUIPOISE_STORE")
+    ] = "",
+    pipeline: Annotated[bool, typer.Option(help="Run the pipeline: without it nothing is balanced.")] = True,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> None:
+    """Run a store, hubs, the pipeline and a controller on this machine. Ctrl-C stops it all.
+
+    The first hub can be used within seconds, by any Redis client; balancing begins half a minute later.
+    """
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    with exit_on_failure():
+        if max_hubs and max_hubs < hubs:
+            raise SettingsError(f"--max-hubs {max_hubs} is below --hubs {hubs}")
+        settings = SystemSettings(
+            hubs=hubs,
+            hubs_max=max_hubs,
+            sites=tuple(part.strip() for part in sites.split(",") if part.strip()),
+            store_url=store,
+            has_pipeline=pipeline,
+        )
+        asyncio.run(serve(Layout(directory), settings))
+
+
+async def serve(layout: Layout, settings: SystemSettings) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    began_at = loop.time()
+    system = System(layout, settings, on_change=_tell)
+    starting = asyncio.create_task(system.start())
+    stopping = asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not stopped.is_set():
+            await starting
+            _welcome(system, loop.time() - began_at)
+            await stopping
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await system.stop()
+        console.print("stopped; nothing is left running")
+
+
+def _welcome(system: System, took_s: float) -> None:
+    port = system.hub_url().rpartition(":")[2]
+    console.print(f"[bold green]equipoise is up[/] after {took_s:.1f} s: {system.hub_url()}")
+    console.print(f"  redis-cli -p {port} subscribe news       and in another terminal")
+    console.print(f"  redis-cli -p {port} publish news hello")
+    console.print(f"  equipoise hubs ls --store {system.store_url}")
+    console.print(f"  logs and state: {system.layout.root}")
+
+
+def _tell(change: Change) -> None:
+    colour = {Phase.READY: "green", Phase.WAITING: "red", Phase.STARTING: "dim", Phase.STOPPED: "dim"}[
+        change.phase
+    ]
+    detail = f": {change.detail}" if change.detail else ""
+    console.print(f"[{colour}]{change.name} {change.phase}[/]{detail}", markup=True, soft_wrap=True)

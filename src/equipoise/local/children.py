@@ -1,0 +1,84 @@
+"""The command lines of a system on one machine: what is run for each part of it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from equipoise.local.layout import HOST, Layout
+from equipoise.processes import ChildSpec
+
+__all__ = ["Addresses", "controller", "hub", "pipeline"]
+
+_HUB_READY = re.compile(r"^equipoise hub \S+ ready on \S+:(?P<port>\d+)", re.MULTILINE)
+_CONTROLLER_READY = re.compile(r"^equipoise controller \S+ ready on (?P<intake>\S+)", re.MULTILINE)
+_PIPELINE_READY = re.compile(r"^equipoise pipeline ready", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """What every part has to know."""
+
+    store_url: str
+    region: str = "default"
+
+
+def _program(*words: str) -> list[str]:
+    # The interpreter's own: the command may not be on PATH.
+    return [sys.executable, "-m", "equipoise.cli.main", *words]
+
+
+def _spec(
+    layout: Layout, name: str, words: Sequence[str], ready: re.Pattern[str], *, ready_timeout_s: float
+) -> ChildSpec:
+    return ChildSpec(
+        name=name,
+        command=_program(*words),
+        log_path=layout.log(name),
+        ready=ready,
+        ready_timeout_s=ready_timeout_s,
+        environment={"PYTHONUNBUFFERED": "1"},
+    )
+
+
+def hub(
+    layout: Layout,
+    addresses: Addresses,
+    name: str,
+    *,
+    site: str = "",
+    preferred: int = 0,
+    extra: Sequence[str] = (),
+) -> ChildSpec:
+    port = layout.port(name, preferred)
+    where = [
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+        "--store",
+        addresses.store_url,
+        "--region",
+        addresses.region,
+    ]
+    place = ["--site", site] if site else []
+    words = ["hub", "--name", name, *where, *place, *extra]
+    return _spec(layout, name, words, _HUB_READY, ready_timeout_s=30.0)
+
+
+def controller(
+    layout: Layout, addresses: Addresses, *, hubs_min: int, hubs_max: int, extra: Sequence[str] = ()
+) -> ChildSpec:
+    port = layout.port("controller")
+    where = ["--store", addresses.store_url, "--region", addresses.region, "--intake", f"{HOST}:{port}"]
+    bounds = ["--hubs-min", str(hubs_min), "--hubs-max", str(hubs_max)]
+    words = ["controller", *where, *bounds, "--provision", "store", *extra]
+    return _spec(layout, "controller", words, _CONTROLLER_READY, ready_timeout_s=30.0)
+
+
+def pipeline(layout: Layout, addresses: Addresses, *, extra: Sequence[str] = ()) -> ChildSpec:
+    where = ["--store", addresses.store_url, "--region", addresses.region, "--dir", str(layout.pipeline)]
+    # Spark takes its time, and a busy machine doubles it.
+    return _spec(layout, "pipeline", ["pipeline", *where, *extra], _PIPELINE_READY, ready_timeout_s=180.0)

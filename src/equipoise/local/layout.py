@@ -1,0 +1,102 @@
+"""Where a system on one machine keeps its things, and which ports it uses from one run to the next.
+
+    DIR/store/      ZooKeeper's state
+    DIR/logs/       one file for each process
+    DIR/pipeline/   checkpoints and the lake
+    DIR/ports.json  the ports in use, kept so that clients find their hubs again
+    DIR/lock        held by the one supervisor that uses the directory
+
+Always true: a directory is used by one supervisor at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from pathlib import Path
+
+from equipoise.errors import SettingsError
+from equipoise.processes import free_port
+
+__all__ = ["Layout"]
+
+HOST = "127.0.0.1"
+
+
+class Layout:
+    """One directory. Changes through `lock` and `port`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._lock: int | None = None
+        self._ports: dict[str, int] = {}
+
+    @property
+    def store(self) -> Path:
+        return self.root / "store"
+
+    @property
+    def pipeline(self) -> Path:
+        return self.root / "pipeline"
+
+    def log(self, name: str) -> Path:
+        return self.root / "logs" / f"{name}.log"
+
+    def lock(self) -> None:
+        """Make the directory ours. Raises SettingsError if it cannot be had."""
+        try:
+            (self.root / "logs").mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise SettingsError(f"cannot use {self.root}: {problem.strerror}") from problem
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            raise SettingsError(
+                f"{self.root} is in use by another `equipoise up`: stop it, or give --dir another directory"
+            ) from problem
+        self._ports = self._read_ports()
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def port(self, name: str, preferred: int = 0) -> int:
+        """The port of a process: the one it had, else the preferred, else a free one; what is taken is passed over."""
+        taken = set(self._ports.values()) - {self._ports.get(name)}
+        for candidate in (self._ports.get(name, 0), preferred):
+            if candidate and candidate not in taken and _is_free(candidate):
+                break
+        else:
+            candidate = free_port(HOST)
+        if self._ports.get(name) != candidate:
+            self._ports[name] = candidate
+            (self.root / "ports.json").write_text(json.dumps(self._ports, indent=1, sort_keys=True) + "\n")
+        return candidate
+
+    def known_port(self, name: str) -> int:
+        """The port that was chosen for a process. Raises KeyError before that."""
+        return self._ports[name]
+
+    def _read_ports(self) -> dict[str, int]:
+        """What cannot be read is chosen anew: nothing is lost but the ports."""
+        try:
+            found = json.loads((self.root / "ports.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(found, dict):
+            return {}
+        return {str(name): port for name, port in found.items() if isinstance(port, int) and 0 < port < 65536}
+
+
+def _is_free(port: int) -> bool:
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((HOST, port))
+    except OSError:
+        return False
+    return True

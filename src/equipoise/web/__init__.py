@@ -1,0 +1,12 @@
+"""What people see: the controller's facts as pages, JSON and metrics.
+
+Read `facts` (what is shown, as plain values), `routes` (the table of what is served, and its description),
+`app` (the server), `actions` (what an operator may do).
+"""
+
+from equipoise.web.app import make_app
+from equipoise.web.facts import Facts
+from equipoise.web.serving import serve
+from equipoise.web.settings import WebSettings
+
+__all__ = ["Facts", "WebSettings", "make_app", "serve"]

@@ -1,0 +1,193 @@
+"""The server of pages, API and metrics: thin handlers around `facts` and `actions`.
+
+Always true: every request has passed `guard` before a handler sees it; what a page may load comes from here alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from equipoise.errors import MisuseError, PlanError, StoreError
+from equipoise.web import metrics
+from equipoise.web.actions import Actions, Drain, Limits, Move
+from equipoise.web.facts import PAGE_MAX, SORTS, Facts
+from equipoise.web.guard import Verdict, judge
+from equipoise.web.names import from_id
+from equipoise.web.routes import ROUTES, describe
+from equipoise.web.settings import WebSettings
+
+__all__ = ["make_app"]
+
+STATIC = Path(__file__).parent / "static"
+BODY_BYTES_MAX = 64 * 1024
+HISTORY_READ_MAX = 500
+# The page loads nothing from elsewhere, runs no inline script and may not be framed.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def make_app(facts: Facts, actions: Actions, settings: WebSettings) -> Starlette:
+    """Everything under one address."""
+    pages = _Pages(facts, actions, settings)
+    routes: list[Any] = [
+        Route(
+            one.path,
+            pages.guarded(getattr(pages, one.handler), is_change=one.method == "POST"),
+            methods=[one.method],
+        )
+        for one in ROUTES
+    ]
+    routes += [
+        Route("/api/openapi.json", pages.guarded(pages.openapi)),
+        Route("/metrics", pages.guarded(pages.metrics)),
+        Route("/healthz", pages.health),
+        Route("/", pages.index),
+        # The files of the page hold no facts: it is the API that asks for the token.
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+    return Starlette(routes=routes)
+
+
+class _Pages:
+    """One handler for each route."""
+
+    def __init__(self, facts: Facts, actions: Actions, settings: WebSettings) -> None:
+        self._facts = facts
+        self._actions = actions
+        self._settings = settings
+
+    def guarded(self, handler: Handler, *, is_change: bool = False) -> Handler:
+        async def guard(request: Request) -> Response:
+            verdict = judge(
+                token=self._settings.token,
+                shown=_token(request),
+                peer=request.client.host if request.client else "",
+                host=request.headers.get("host", ""),
+                is_change=is_change,
+            )
+            if verdict is not Verdict.ALLOWED:
+                return _json({"error": verdict.value}, 401)
+            try:
+                return await handler(request)
+            except (MisuseError, PlanError, msgspec.DecodeError, ValueError) as problem:
+                return _json({"error": str(problem)}, 400)
+            except StoreError as problem:
+                return _json({"error": f"the store does not answer: {problem}"}, 503)
+
+        return guard
+
+    async def index(self, request: Request) -> Response:
+        return FileResponse(STATIC / "index.html", headers=_HEADERS)
+
+    async def health(self, request: Request) -> Response:
+        return Response(b"ok\n", media_type="text/plain")
+
+    async def openapi(self, request: Request) -> Response:
+        return _json(describe())
+
+    async def metrics(self, request: Request) -> Response:
+        text = metrics.render(self._facts, self._settings.metrics_topics_max)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def overview(self, request: Request) -> Response:
+        return _json(self._facts.overview())
+
+    async def curves(self, request: Request) -> Response:
+        return _json(self._facts.curves())
+
+    async def hubs(self, request: Request) -> Response:
+        return _json(self._facts.hubs())
+
+    async def topics(self, request: Request) -> Response:
+        query = request.query_params
+        sort = query.get("sort", "out_bytes_per_s")
+        if sort not in SORTS:
+            raise ValueError(f"sort by one of {', '.join(SORTS)}")
+        return _json(
+            self._facts.topics(
+                search=query.get("search", "")[:256],
+                sort=sort,
+                offset=_number(query.get("offset", "0"), 0, 10_000_000),
+                limit=_number(query.get("limit", "100"), 1, PAGE_MAX),
+            )
+        )
+
+    async def topic(self, request: Request) -> Response:
+        return _json(self._facts.topic(_topic(request)))
+
+    async def topic_plans(self, request: Request) -> Response:
+        committed = await self._actions.history(HISTORY_READ_MAX)
+        limit = _number(request.query_params.get("limit", "100"), 1, PAGE_MAX)
+        return _json(self._facts.plans(committed, topic=_topic(request))[:limit])
+
+    async def plans(self, request: Request) -> Response:
+        limit = _number(request.query_params.get("limit", "50"), 1, PAGE_MAX)
+        return _json(self._facts.plans(await self._actions.history(limit)))
+
+    async def events(self, request: Request) -> Response:
+        return StreamingResponse(
+            self._pushes(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
+
+    async def move(self, request: Request) -> Response:
+        return _json(await self._actions.move(await _body(request, Move)))
+
+    async def drain(self, request: Request) -> Response:
+        return _json(await self._actions.drain(await _body(request, Drain)))
+
+    async def limits(self, request: Request) -> Response:
+        return _json(await self._actions.limit(await _body(request, Limits)))
+
+    async def _pushes(self) -> AsyncIterator[bytes]:
+        """An overview at once and after each period; the page asks for the rest when it has something to show."""
+        while True:
+            data = msgspec.json.encode(self._facts.overview())
+            yield b"event: overview\ndata: " + data + b"\n\n"
+            await asyncio.sleep(self._settings.refresh_s)
+
+
+def _token(request: Request) -> str:
+    """By header; by cookie for the stream of events, which cannot have headers of its own."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    return request.cookies.get("equipoise-token", "") if request.method == "GET" else ""
+
+
+def _topic(request: Request) -> bytes:
+    return from_id(str(request.path_params["topic"]))
+
+
+def _number(text: str, low: int, high: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high):
+        raise ValueError(f"a number between {low} and {high} was expected")
+    return int(text)
+
+
+async def _body(request: Request, kind: type[Any]) -> Any:
+    """The body as one of the structs. Raises ValueError and msgspec's errors."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > BODY_BYTES_MAX:
+            raise ValueError(f"more than {BODY_BYTES_MAX} bytes")
+    return msgspec.json.decode(body, type=kind)
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json", headers=_HEADERS)

@@ -1,0 +1,264 @@
+"""What is shown, as plain values that become JSON: the same for pages, API, and whoever asks.
+
+Reads the controller's knowledge; changes nothing. A number that is not known is null, never NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from equipoise.control import Controller
+from equipoise.model import Mode
+from equipoise.plan import View
+from equipoise.store import Committed
+from equipoise.web.names import shown, to_id
+from equipoise.web.series import Series, load_of
+
+__all__ = ["SORTS", "Facts"]
+
+Json = dict[str, Any]
+
+# What topics may be sorted by: the column of the view, largest first; names go up.
+SORTS = (
+    "name",
+    "publications_per_s",
+    "deliveries_per_s",
+    "out_bytes_per_s",
+    "publishers",
+    "subscribers",
+    "latency_s_worst",
+)
+PAGE_MAX = 500
+# What is shown of a hub beside its load, by its column in the view.
+HUB_NUMBERS = (
+    "cpu_ratio",
+    "loop_lag_s",
+    "memory_bytes",
+    "out_bytes_per_s",
+    "publications_per_s",
+    "deliveries_per_s",
+    "connections",
+    "topics",
+    "plan_version",
+)
+
+
+@dataclass
+class Facts:
+    """A reader of one controller."""
+
+    controller: Controller
+    clock: Callable[[], float]
+    series: Series = field(default_factory=lambda: Series(900.0))
+
+    @property
+    def view(self) -> View | None:
+        return self.controller.views.latest
+
+    def refresh(self) -> bool:
+        """Take the newest view into the charts; whether there was a new one."""
+        view = self.view
+        return view is not None and self.series.add(view)
+
+    def overview(self) -> Json:
+        controller, view = self.controller, self.view
+        leader = controller.leadership.leader
+        latest = self.series.samples[-1] if self.series.samples else None
+        return {
+            "state": controller.status.state,
+            "frozen": controller.status.frozen or None,
+            "leader": None if leader is None else leader.name,
+            "is_leading": controller.leadership.is_leading,
+            "plan_version": controller.knowledge.plan.version,
+            "view_age_s": None if view is None else max(0.0, self.clock() - view.time_s),
+            "hubs": sum(seen.alive is not None for seen in controller.knowledge.hubs.values()),
+            "topics": 0 if view is None else view.topics.count,
+            "publications_per_s": None if latest is None else latest.publications_per_s,
+            "deliveries_per_s": None if latest is None else latest.deliveries_per_s,
+            "out_bytes_per_s": None if latest is None else latest.out_bytes_per_s,
+            "latency_ms": _latencies(view),
+            "commits": controller.status.commits,
+            "rounds": controller.status.rounds,
+        }
+
+    def curves(self) -> Json:
+        """Columns for charts: times, sums, and a load for each hub, null where it was not there."""
+        samples = list(self.series.samples)
+        hubs = sorted({name for sample in samples for name in sample.loads})
+        return {
+            "at_s": [sample.at_s for sample in samples],
+            "publications_per_s": [sample.publications_per_s for sample in samples],
+            "deliveries_per_s": [sample.deliveries_per_s for sample in samples],
+            "loads": {name: [sample.loads.get(name) for sample in samples] for name in hubs},
+        }
+
+    def hubs(self) -> list[Json]:
+        """Everybody who is known: alive or not, member or not."""
+        knowledge, view = self.controller.knowledge, self.view
+        plan = knowledge.plan
+        entries = _entries_by_hub(self.controller)
+        rows = []
+        for name in sorted({*knowledge.hubs, *plan.by_hub}):
+            seen, member = knowledge.hubs.get(name), plan.by_hub.get(name)
+            at = None if view is None else view.hub_index.get(name)
+            rows.append(
+                {
+                    "hub": name,
+                    "is_alive": seen is not None and seen.alive is not None,
+                    "address": None if seen is None else seen.facts.address,
+                    "site": seen.facts.site if seen is not None else (member.site if member else ""),
+                    "weight": None if member is None else member.weight,
+                    "entries": entries.get(name, 0),
+                    **_hub_numbers(view, at),
+                }
+            )
+        return rows
+
+    def topics(
+        self, *, search: str = "", sort: str = "out_bytes_per_s", offset: int = 0, limit: int = 100
+    ) -> Json:
+        """A page of the topics in the view."""
+        view = self.view
+        if view is None:
+            return {"total": 0, "topics": []}
+        order = self._order(view, search, sort)
+        page = order[offset : offset + min(limit, PAGE_MAX)]
+        return {"total": len(order), "topics": [self._topic_row(view, at) for at in page]}
+
+    def topic(self, name: bytes) -> Json:
+        """One topic, whether it has load or not."""
+        view = self.view
+        at = None if view is None else view.topic_index.get(name)
+        row = self._placement(name) if view is None or at is None else self._topic_row(view, at)
+        points = self.series.of_topic(name)
+        carried = {} if view is None or at is None else dict(view.topic(name).carried_by)
+        return {
+            **row,
+            "carried_by": carried,
+            "curve": {
+                "at_s": [point[0] for point in points],
+                "publications_per_s": [point[1] for point in points],
+                "latency_s_worst": [_known(point[2]) for point in points],
+            },
+        }
+
+    def plans(self, committed: Sequence[Committed], *, topic: bytes | None = None) -> list[Json]:
+        """Changes of the plan as people read them, of one topic if it is given."""
+        return [_change_row(one, topic) for one in committed if topic is None or _concerns(one, topic)]
+
+    def _order(self, view: View, search: str, sort: str) -> list[int]:
+        names = view.topics.names
+        if sort == "name":
+            order = sorted(range(len(names)), key=lambda at: names[at])
+        else:
+            column = np.nan_to_num(getattr(view.topics, sort), nan=-1.0)
+            order = np.argsort(-column, kind="stable").tolist()
+        if not search:
+            return order
+        wanted = search.casefold()
+        return [at for at in order if wanted in shown(names[at]).casefold()]
+
+    def _topic_row(self, view: View, at: int) -> Json:
+        topics = view.topics
+        row = self._placement(topics.names[at])
+        for column in SORTS[1:]:
+            row[column] = _known(float(getattr(topics, column)[at]))
+        limit_ms, worst_s = row["latency_limit_ms"], row["latency_s_worst"]
+        is_known = limit_ms is not None and worst_s is not None
+        row["is_held"] = 1_000 * worst_s <= limit_ms if is_known else None
+        return row
+
+    def _placement(self, name: bytes) -> Json:
+        knowledge = self.controller.knowledge
+        alive = {hub for hub, seen in knowledge.hubs.items() if seen.alive is not None}
+        placement = knowledge.plan.home_of(name, alive)
+        spec = knowledge.specs.of(name)
+        return {
+            "id": to_id(name),
+            "topic": shown(name),
+            "homes": list(placement.homes),
+            "mode": placement.mode or Mode.SINGLE,
+            "has_entry": name in knowledge.plan.entries,
+            "latency_limit_ms": None if spec is None else spec.latency_ms,
+            "site": None if spec is None else spec.site,
+            "spec": None if spec is None else shown(spec.pattern),
+        }
+
+
+def _known(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _latencies(view: View | None) -> Json:
+    """Of the topics whose latency is known, weighed by what they deliver."""
+    if view is None:
+        return {"p50": None, "p99": None}
+    worst = view.topics.latency_s_worst
+    known = np.isfinite(worst)
+    if not known.any():
+        return {"p50": None, "p99": None}
+    order = np.argsort(worst[known])
+    weights = np.cumsum(view.topics.deliveries_per_s[known][order] + 1e-9)
+    ordered = worst[known][order]
+    at = [int(np.searchsorted(weights, share * weights[-1])) for share in (0.5, 0.99)]
+    return {"p50": 1_000 * float(ordered[at[0]]), "p99": 1_000 * float(ordered[min(at[1], len(ordered) - 1)])}
+
+
+def _hub_numbers(view: View | None, at: int | None) -> Json:
+    if view is None or at is None:
+        return {"load": None, **dict.fromkeys(HUB_NUMBERS)}
+    return {"load": load_of(view, at), **{name: float(getattr(view.hubs, name)[at]) for name in HUB_NUMBERS}}
+
+
+def _entries_by_hub(controller: Controller) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for entry in controller.knowledge.plan.entries.values():
+        for hub in entry.homes:
+            counts[hub] = counts.get(hub, 0) + 1
+    return counts
+
+
+def _concerns(committed: Committed, topic: bytes) -> bool:
+    return any(part.topic == topic for part in committed.change.entries)
+
+
+# A change may move thousands; people read the first few and the count.
+PARTS_SHOWN = 50
+
+
+def _change_row(committed: Committed, topic: bytes | None) -> Json:
+    change = committed.change
+    entries = [part for part in change.entries if topic is None or part.topic == topic]
+    return {
+        "version": change.version,
+        "at_s": committed.at_s,
+        "writer": committed.writer,
+        "moves": len(change.entries),
+        "entries": [
+            {
+                "id": to_id(part.topic),
+                "topic": shown(part.topic),
+                "homes": [] if part.entry is None else list(part.entry.homes),
+                "mode": None if part.entry is None else part.entry.mode,
+                "reason": part.why.reason,
+                "numbers": part.why.numbers,
+                "note": part.why.note,
+            }
+            for part in entries[:PARTS_SHOWN]
+        ],
+        "members": [
+            {
+                "hub": part.hub,
+                "weight": None if part.member is None else part.member.weight,
+                "reason": part.why.reason,
+                "numbers": part.why.numbers,
+                "note": part.why.note,
+            }
+            for part in change.members
+        ],
+    }

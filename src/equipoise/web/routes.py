@@ -1,0 +1,126 @@
+"""The table of what is served under /api/, and its description made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from equipoise import __version__
+from equipoise.web.actions import Drain, Limits, Move
+from equipoise.web.facts import PAGE_MAX, SORTS
+
+__all__ = ["ROUTES", "Parameter", "Route", "describe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    where: str
+    schema: dict[str, Any]
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One address. `handler` is the name of a method in `app`."""
+
+    method: str
+    path: str
+    handler: str
+    summary: str
+    parameters: tuple[Parameter, ...] = ()
+    body: type[msgspec.Struct] | None = None
+    media: str = "application/json"
+
+
+_NUMBER = {"type": "integer", "minimum": 0, "maximum": 10_000_000}
+_TOPIC = Parameter(
+    "topic",
+    "path",
+    {"type": "string"},
+    "The topic's id: its name, every byte but letters, digits and _ - . as ~XX.",
+)
+_LIMIT = Parameter(
+    "limit", "query", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX}, "How many at most."
+)
+
+ROUTES = (
+    Route("GET", "/api/overview", "overview", "The system at a glance."),
+    Route("GET", "/api/curves", "curves", "Rates and loads over time, as columns."),
+    Route("GET", "/api/hubs", "hubs", "All hubs, alive or not."),
+    Route(
+        "GET",
+        "/api/topics",
+        "topics",
+        "A page of the topics that have load.",
+        (
+            Parameter("search", "query", {"type": "string", "maxLength": 256}, "Part of the name."),
+            Parameter(
+                "sort", "query", {"type": "string", "enum": list(SORTS)}, "Largest first; names go up."
+            ),
+            Parameter("offset", "query", _NUMBER, "How many to pass over."),
+            _LIMIT,
+        ),
+    ),
+    Route("GET", "/api/topics/{topic}", "topic", "One topic, with its curves.", (_TOPIC,)),
+    Route(
+        "GET",
+        "/api/topics/{topic}/plans",
+        "topic_plans",
+        "Where it lived, and why it moved.",
+        (_TOPIC, _LIMIT),
+    ),
+    Route("GET", "/api/plans", "plans", "The last changes of the plan, with reasons and numbers.", (_LIMIT,)),
+    Route("GET", "/api/events", "events", "Overview and curves as they change.", media="text/event-stream"),
+    Route("POST", "/api/move", "move", "Say where a topic shall live.", body=Move),
+    Route("POST", "/api/drain", "drain", "Give a hub nothing more, and take away what it has.", body=Drain),
+    Route("POST", "/api/limits", "limits", "Set or remove what topics under a pattern need.", body=Limits),
+)
+
+
+def describe() -> dict[str, Any]:
+    """The OpenAPI description of everything above."""
+    bodies = [route.body for route in ROUTES if route.body is not None]
+    _, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Equipoise", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": route.handler,
+        "summary": route.summary,
+        "parameters": [
+            {
+                "name": one.name,
+                "in": one.where,
+                "required": one.where == "path",
+                "schema": one.schema,
+                "description": one.meaning,
+            }
+            for one in route.parameters
+        ],
+        "responses": {
+            "200": {"description": "As asked.", "content": {route.media: {"schema": {}}}},
+            "400": {"description": "What was asked cannot be done; `error` says why."},
+            "401": {"description": "The token is missing or wrong."},
+            "503": {"description": "The store does not answer."},
+        },
+    }
+    if route.body is not None:
+        reference = {"$ref": f"#/components/schemas/{route.body.__name__}"}
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
+    return described

@@ -1,0 +1,80 @@
+"""What charts show: a few numbers of each view, kept for a while. Pure: times come with the views."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from equipoise.plan import View
+
+__all__ = ["Sample", "Series"]
+
+# Topics whose curves are kept: those that carried most in some view.
+TOPICS_KEPT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One view, summed up."""
+
+    at_s: float
+    publications_per_s: float
+    deliveries_per_s: float
+    out_bytes_per_s: float
+    # The larger of CPU and bandwidth use, by hub.
+    loads: Mapping[str, float]
+    # Publications per second and the worst latency, by topic, of the busiest.
+    topics: Mapping[bytes, tuple[float, float]] = field(default_factory=dict)
+
+
+class Series:
+    """Owned by one server; changes through `add`."""
+
+    def __init__(self, keep_s: float) -> None:
+        self._keep_s = keep_s
+        self.samples: deque[Sample] = deque()
+
+    def add(self, view: View) -> bool:
+        """Take a view; False if it is one that was taken before."""
+        if self.samples and view.time_s <= self.samples[-1].at_s:
+            return False
+        self.samples.append(sample_of(view))
+        while self.samples and self.samples[0].at_s < view.time_s - self._keep_s:
+            self.samples.popleft()
+        return True
+
+    def of_topic(self, name: bytes) -> list[tuple[float, float, float]]:
+        """(time, publications per second, worst latency in seconds or NaN) where the topic was among the busiest."""
+        found = []
+        for sample in self.samples:
+            point = sample.topics.get(name)
+            if point is not None:
+                found.append((sample.at_s, *point))
+        return found
+
+
+def sample_of(view: View) -> Sample:
+    topics, hubs = view.topics, view.hubs
+    busiest = np.argsort(-topics.out_bytes_per_s, kind="stable")[:TOPICS_KEPT]
+    return Sample(
+        view.time_s,
+        float(topics.publications_per_s.sum()),
+        float(topics.deliveries_per_s.sum()),
+        float(topics.out_bytes_per_s.sum()),
+        {name: load_of(view, at) for at, name in enumerate(hubs.names)},
+        {
+            topics.names[at]: (float(topics.publications_per_s[at]), float(topics.latency_s_worst[at]))
+            for at in busiest.tolist()
+        },
+    )
+
+
+def load_of(view: View, at: int) -> float:
+    """What a hub has least of, as a ratio: one core, or its outgoing bandwidth if that is known."""
+    hubs = view.hubs
+    limit = float(hubs.out_bytes_per_s_max[at])
+    network = float(hubs.out_bytes_per_s[at]) / limit if limit > 0 else 0.0
+    return max(float(hubs.cpu_ratio[at]), network)

@@ -1,0 +1,189 @@
+// One function per page: given the place to draw in, draw once and return how to refresh.
+
+import { get, post } from "./api.js";
+import { ask, bar, chart, clock, el, millis, notice, number, table, tile } from "./show.js";
+
+const act = async (path, body, done) => {
+  try {
+    await post(path, body);
+    notice(done);
+  } catch (problem) {
+    notice(problem.message);
+  }
+};
+
+export function overview(place) {
+  const tiles = el("div", { class: "tiles" });
+  const loads = chart("Load of each hub", [], (value) => (value === null ? "–" : `${Math.round(100 * value)} %`));
+  const rates = chart("Messages per second", ["published", "delivered"]);
+  const hubs = el("div");
+  place.replaceChildren(el("h1", {}, "Overview"), tiles, el("h2", {}, "Over time"), el("div", { class: "charts" }, loads.node, rates.node), el("h2", {}, "Hubs"), hubs);
+  return async () => {
+    const [now, curves, list] = await Promise.all([get("/api/overview"), get("/api/curves"), get("/api/hubs")]);
+    tiles.replaceChildren(
+      tile("hubs alive", number(now.hubs)), tile("topics with load", number(now.topics)),
+      tile("published per second", number(now.publications_per_s)), tile("delivered per second", number(now.deliveries_per_s)),
+      tile("latency p50", now.latency_ms.p50 === null ? "–" : `${number(now.latency_ms.p50, 1)} ms`),
+      tile("latency p99", now.latency_ms.p99 === null ? "–" : `${number(now.latency_ms.p99, 1)} ms`),
+      tile("plan", `v${now.plan_version}`), tile("leader", now.leader || "nobody"),
+      tile("pipeline lag", now.view_age_s === null ? "no view yet" : `${number(now.view_age_s, 1)} s`));
+    const names = Object.keys(curves.loads);
+    loads.feed(curves.at_s, names.map((name) => curves.loads[name]), names);
+    rates.feed(curves.at_s, [curves.publications_per_s, curves.deliveries_per_s]);
+    hubs.replaceChildren(table(["hub", "load", "CPU", "loop lag", "out", "delivered/s", "connections", "site", "weight", "address", ""], list.map(hubRow)));
+  };
+}
+
+function hubRow(hub) {
+  const name = el("span", { class: hub.is_alive ? "" : "dead" }, hub.hub, hub.is_alive ? "" : " (dead)");
+  const drain = async () => {
+    if (await ask(`Drain ${hub.hub}?`, "It is given nothing more, and all its topics move elsewhere. Clients do not notice.")) {
+      await act("/api/drain", { hub: hub.hub }, `${hub.hub} is being drained`);
+    }
+  };
+  const isDrained = hub.weight === 0;
+  return [name, bar(hub.load), hub.cpu_ratio === null ? "–" : `${Math.round(100 * hub.cpu_ratio)} %`, millis(hub.loop_lag_s),
+    hub.out_bytes_per_s === null ? "–" : `${number(hub.out_bytes_per_s)}B/s`, number(hub.deliveries_per_s), number(hub.connections),
+    hub.site || "–", hub.weight === null ? "–" : isDrained ? "drained" : number(hub.weight), hub.address || "–",
+    el("button", { class: "quiet", onclick: drain, disabled: isDrained || hub.weight === null }, "Drain")];
+}
+
+const COLUMNS = [["name", "topic"], ["publications_per_s", "published/s"], ["deliveries_per_s", "delivered/s"], ["out_bytes_per_s", "out B/s"],
+  ["publishers", "publishers"], ["subscribers", "subscribers"], ["latency_s_worst", "worst latency"]];
+
+export function topics(place) {
+  let sort = "out_bytes_per_s";
+  let offset = 0;
+  const size = 100;
+  const search = el("input", { type: "search", placeholder: "Part of a name", "aria-label": "Search topics" });
+  const count = el("span", { class: "dim" });
+  const list = el("div");
+  const back = el("button", { class: "quiet", onclick: () => turn(-size) }, "Previous");
+  const on = el("button", { class: "quiet", onclick: () => turn(size) }, "Next");
+  const limits = el("button", { class: "quiet", onclick: setLimits }, "Set a limit");
+  place.replaceChildren(el("h1", {}, "Topics"), el("div", { class: "tools" }, search, back, on, count, limits), list);
+  search.addEventListener("input", () => { offset = 0; refresh(); });
+  const turn = (by) => { offset = Math.max(0, offset + by); refresh(); };
+  const heading = ([column, label]) => el("button", { onclick: () => { sort = column; offset = 0; refresh(); }, "aria-pressed": sort === column }, label + (sort === column ? " ▾" : ""));
+
+  async function refresh() {
+    const found = await get(`/api/topics?sort=${sort}&offset=${offset}&limit=${size}&search=${encodeURIComponent(search.value)}`);
+    count.textContent = found.total ? `${offset + 1}–${Math.min(offset + size, found.total)} of ${number(found.total)}` : "none";
+    back.disabled = offset === 0;
+    on.disabled = offset + size >= found.total;
+    list.replaceChildren(table([...COLUMNS.map(heading), "limit", "mode", "hubs"], found.topics.map(topicRow)));
+  }
+  return refresh;
+}
+
+function topicRow(topic) {
+  const held = topic.is_held === null ? "dim" : topic.is_held ? "held" : "broken";
+  const limit = topic.latency_limit_ms === null ? "–" : `${number(topic.latency_limit_ms)} ms ${topic.is_held === null ? "" : topic.is_held ? "held" : "broken"}`;
+  return [el("a", { href: `#/topic/${topic.id}` }, topic.topic), number(topic.publications_per_s, 1), number(topic.deliveries_per_s, 1),
+    number(topic.out_bytes_per_s), number(topic.publishers), number(topic.subscribers), millis(topic.latency_s_worst),
+    el("span", { class: held }, limit), topic.mode, topic.homes.join(", ") || "nowhere"];
+}
+
+async function setLimits() {
+  const fields = { "Pattern": el("input", { placeholder: "game.*" }), "Latency in ms (empty: none)": el("input", { inputmode: "decimal" }), "Pinned to site (empty: none)": el("input") };
+  const values = await ask("Set a limit", "For all topics that match the pattern. Leave everything empty to remove it.", fields);
+  if (!values || !values.Pattern) return;
+  const latency = values["Latency in ms (empty: none)"];
+  await act("/api/limits", { pattern: values.Pattern, latency_ms: latency ? Number(latency) : null, site: values["Pinned to site (empty: none)"] || null }, `set for ${values.Pattern}`);
+}
+
+export function topic(place, id) {
+  const title = el("h1", {}, id);
+  const tiles = el("div", { class: "tiles" });
+  const rate = chart("Published per second", ["published"]);
+  const latency = chart("Worst latency", ["worst"], (value) => (value === null ? "–" : `${number(value, 1)} ms`));
+  const changes = el("div");
+  const move = el("button", { onclick: () => moveTopic(id) }, "Move");
+  const free = el("button", { class: "quiet", onclick: () => freeTopic(id) }, "Follow the ring");
+  place.replaceChildren(title, el("div", { class: "tools" }, move, free), tiles, el("div", { class: "charts" }, rate.node, latency.node), el("h2", {}, "Where it lived, and why it moved"), changes);
+  return async () => {
+    const path = `/api/topics/${id}`;
+    const [now, plans] = await Promise.all([get(path), get(`${path}/plans`)]);
+    title.textContent = now.topic;
+    free.disabled = !now.has_entry;
+    tiles.replaceChildren(
+      tile("lives at", now.homes.join(", ") || "nowhere"), tile("mode", now.mode), tile("published per second", number(now.publications_per_s, 1)),
+      tile("delivered per second", number(now.deliveries_per_s, 1)), tile("publishers", number(now.publishers)), tile("subscribers", number(now.subscribers)),
+      tile("worst latency", millis(now.latency_s_worst)), tile("limit", now.latency_limit_ms === null ? "none" : `${number(now.latency_limit_ms)} ms`), tile("pinned to", now.site || "–"));
+    rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
+    latency.feed(now.curve.at_s, [now.curve.latency_s_worst.map((value) => (value === null ? null : 1000 * value))]);
+    changes.replaceChildren(...(plans.length ? plans.map(changeNode) : [el("p", { class: "dim" }, "It follows the ring and was never moved by name.")]));
+  };
+}
+
+async function moveTopic(id) {
+  const hubs = (await get("/api/hubs")).filter((hub) => hub.is_alive && hub.weight !== null);
+  const chosen = el("select", { multiple: true, size: Math.min(6, hubs.length) }, hubs.map((hub) => el("option", { value: hub.hub }, hub.hub)));
+  const mode = el("select", {}, ["single", "all-subscribers", "all-publishers"].map((name) => el("option", { value: name }, name)));
+  const confirmed = await ask("Move the topic?", "Choose one hub, or several and how the topic is spread over them. No message is lost.", { Hubs: chosen, Mode: mode });
+  if (!confirmed) return;
+  const names = [...chosen.selectedOptions].map((option) => option.value);
+  if (!names.length) return notice("choose at least one hub");
+  await act("/api/move", { topic: id, hubs: names, mode: names.length > 1 ? mode.value : "single" }, `moving to ${names.join(", ")}`);
+}
+
+async function freeTopic(id) {
+  if (await ask("Let it follow the ring?", "Its entry is removed from the plan.")) await act("/api/move", { topic: id, hubs: [] }, "it follows the ring again");
+}
+
+export function plans(place) {
+  const list = el("div");
+  place.replaceChildren(el("h1", {}, "Plans"), list);
+  return async () => {
+    const found = await get("/api/plans?limit=100");
+    list.replaceChildren(...(found.length ? found.map(changeNode) : [el("p", { class: "dim" }, "There is no plan yet.")]));
+  };
+}
+
+function changeNode(change) {
+  const parts = [
+    ...change.members.map((part) => el("li", {}, part.weight === null ? `${part.hub} is out` : `${part.hub} takes part with weight ${part.weight}`, why(part))),
+    ...change.entries.map((part) => el("li", {}, el("a", { href: `#/topic/${part.id}` }, part.topic), part.homes.length ? ` → ${part.homes.join(", ")}${part.mode === "single" ? "" : ` (${part.mode})`}` : " → the ring", why(part))),
+  ];
+  const more = change.moves - change.entries.length;
+  if (more > 0) parts.push(el("li", { class: "dim" }, `and ${number(more)} more`));
+  return el("article", { class: "change" }, el("strong", {}, `v${change.version}`), el("span", { class: "dim" }, ` ${clock(change.at_s)} by ${change.writer || "somebody"}`), el("ul", {}, parts));
+}
+
+function why(part) {
+  const numbers = Object.entries(part.numbers).map(([name, value]) => `${name} ${number(value, 2)}`).join(", ");
+  return el("span", { class: "dim" }, ` · ${part.reason}${part.note ? `: ${part.note}` : ""}${numbers ? ` (${numbers})` : ""}`);
+}
+
+// Sites side by side, hubs on them by load, topics at their homes: where things are, until coordinates say more.
+export function map(place) {
+  const holder = el("div");
+  place.replaceChildren(el("h1", {}, "Map"), holder);
+  return async () => {
+    const [hubs, found] = await Promise.all([get("/api/hubs"), get("/api/topics?limit=200")]);
+    holder.replaceChildren(drawMap(hubs.filter((hub) => hub.is_alive), found.topics));
+  };
+}
+
+function drawMap(hubs, list) {
+  const sites = [...new Set(hubs.map((hub) => hub.site || "no site"))].sort();
+  const width = 960, cell = width / Math.max(1, sites.length), height = 420;
+  const at = new Map();
+  const nodes = sites.map((site, column) => {
+    const inside = hubs.filter((hub) => (hub.site || "no site") === site);
+    const drawn = inside.map((hub, row) => {
+      const x = cell * (column + 0.5), y = 70 + (row + 0.5) * ((height - 90) / inside.length);
+      at.set(hub.hub, { x, y });
+      const colour = hub.load > 0.8 ? "var(--bad)" : hub.load > 0.6 ? "var(--warn)" : "var(--good)";
+      return el("g", {}, el("circle", { cx: x, cy: y, r: 12, fill: colour }, el("title", {}, `${hub.hub}: ${Math.round(100 * (hub.load || 0))} %`)), el("text", { x: x + 18, y: y + 4 }, hub.hub));
+    });
+    return el("g", {}, el("rect", { class: "site", x: cell * column + 8, y: 34, width: cell - 16, height: height - 44, rx: 8 }), el("text", { x: cell * column + 16, y: 24 }, site), drawn);
+  });
+  const dots = list.filter((topic) => topic.homes.some((home) => at.has(home))).map((topic, number) => {
+    const home = at.get(topic.homes.find((one) => at.has(one)));
+    const angle = number * 2.39996, reach = 22 + 3.2 * Math.sqrt(number);
+    const x = home.x + reach * Math.cos(angle), y = home.y + reach * Math.sin(angle) * 0.8;
+    return el("circle", { cx: x, cy: y, r: 2 + Math.min(5, Math.log10(1 + topic.publications_per_s)), fill: topic.is_held === false ? "var(--bad)" : "var(--accent)", opacity: 0.75 }, el("title", {}, `${topic.topic} at ${topic.homes.join(", ")}`));
+  });
+  return el("svg", { class: "map", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Sites, hubs and topics" }, nodes, dots);
+}

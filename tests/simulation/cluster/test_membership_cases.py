@@ -1,0 +1,275 @@
+"""One hub among others, case by case: coming, going, being passed over, and whom it obeys."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from equipoise.access import parse_users
+from equipoise.errors import SettingsError
+from equipoise.hub.cluster import Cluster, Routing
+from equipoise.hub.membership.rules import Rules, first_rules
+from equipoise.model import Member, Plan, PlanChange
+from equipoise.model.change import ASKED_FOR
+from equipoise.simulation import Simulation
+from equipoise.store import (
+    LeaderFacts,
+    LeaderStore,
+    MemoryStore,
+    PlanStore,
+    StoreSettings,
+    UsersStore,
+    publish_users,
+)
+from equipoise.store.operating import drain
+
+from .store_worlds import SESSION_S, STORE, TREE, StoreNode, StoreTrouble, StoreWorld
+
+NAMES = [b"t%d" % i for i in range(400)]
+# The way of news: a store's watch, a read or two, at most a look that comes late.
+NEWS_S = 0.5
+USERS = '[users.default]\nnopass = true\npublish = ["*"]\n'
+Script = Callable[[StoreWorld], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("equipoise")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(level)
+
+
+def play(script: Script, hubs: tuple[str, ...] = ("h1", "h2", "h3")) -> None:
+    with Simulation(seed=1, time_s_max=600.0) as sim:
+        world = StoreWorld(sim, StoreTrouble(), (), hubs)
+
+        async def main() -> None:
+            await world.directory.begin()
+            for node in world.nodes.values():
+                node.start()
+            await until(world.is_settled)
+            await script(world)
+
+        sim.run(main())
+
+
+async def until(is_so: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not is_so():  # noqa: ASYNC110  # virtual time is free, and what changes is another host's state
+            await asyncio.sleep(0.01)
+
+
+async def beside(world: StoreWorld) -> MemoryStore:
+    """Somebody else's session, on the store's own host."""
+    return await MemoryStore(world.directory.tree, StoreSettings(session_timeout_s=1e6)).open()
+
+
+def cluster_of(node: StoreNode) -> Cluster:
+    assert node.hub is not None
+    assert node.hub.core.cluster is not None
+    return node.hub.core.cluster
+
+
+def share(world: StoreWorld, observer: str, hub: str) -> float:
+    router = cluster_of(world.store_nodes[observer]).router
+    return sum(router.home(name) == hub for name in NAMES) / len(NAMES)
+
+
+def test_the_first_hub_makes_the_plan_and_a_new_one_gets_its_share() -> None:
+    async def script(world: StoreWorld) -> None:
+        assert share(world, "h1", "h1") == 1.0
+        world.nodes["h2"] = StoreNode(world, "h2")
+        world.nodes["h2"].start()
+        await until(world.is_settled)
+        assert world.directory.plan.version == 2
+        for observer in ("h1", "h2"):
+            assert 0.35 < share(world, observer, "h2") < 0.65
+
+    play(script, hubs=("h1",))
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_dead_hub_is_passed_over_within_the_time_out_of_its_session(is_silent: bool) -> None:
+    async def script(world: StoreWorld) -> None:
+        died_at = world.sim.now
+        world.nodes["h2"].crash(silent=is_silent)
+        left = [world.store_nodes[name] for name in ("h1", "h3")]
+        await until(lambda: all(share(world, node.name, "h2") == 0.0 for node in left))
+        assert world.sim.now - died_at < SESSION_S + NEWS_S
+        assert world.directory.plan.version == 3, "nobody had to change the plan"
+        # And it takes nothing until a plan gives it something: its own coming back is such a plan.
+        world.nodes["h2"].start()
+        await until(world.is_settled)
+        assert world.directory.plan.version == 4
+        assert share(world, "h1", "h2") > 0.2
+
+    play(script)
+
+
+def test_a_hub_that_leaves_in_good_order_is_passed_over_at_once() -> None:
+    async def script(world: StoreWorld) -> None:
+        node = world.store_nodes["h2"]
+        assert node.store is not None
+        left_at = world.sim.now
+        await node.host.spawn(node.store.close())
+        await until(lambda: share(world, "h1", "h2") == 0.0)
+        assert world.sim.now - left_at < 0.1
+
+    play(script)
+
+
+def test_a_hub_that_thaws_after_its_session_begins_another_life() -> None:
+    async def script(world: StoreWorld) -> None:
+        node = world.store_nodes["h3"]
+        node.host.pause()
+        await until(lambda: share(world, "h1", "h3") == 0.0)
+        node.host.thaw()
+        thawed_at = world.sim.now
+        await until(lambda: node.lives == 2 and world.is_settled())
+        assert world.sim.now - thawed_at < SESSION_S + NEWS_S
+
+    play(script)
+
+
+def test_a_hub_whose_node_was_taken_away_announces_itself_again() -> None:
+    async def script(world: StoreWorld) -> None:
+        store = await beside(world)
+        await store.delete(TREE.alive("h2"))
+        await until(lambda: world.store_nodes["h2"].lives == 2 and world.is_settled())
+
+    play(script)
+
+
+def test_a_hub_that_is_cut_off_from_the_store_goes_on_serving_under_the_last_plan() -> None:
+    async def script(world: StoreWorld) -> None:
+        for name in world.nodes:
+            world.sim.cut(name, STORE)
+        await asyncio.sleep(20 * SESSION_S)
+        for name in world.nodes:
+            assert share(world, name, "h1") > 0.2
+            assert world.store_nodes[name].lives == 1
+        for name in world.nodes:
+            world.sim.heal(name, STORE)
+        await asyncio.sleep(5 * SESSION_S)
+        assert world.is_settled()
+        assert [node.lives for node in world.store_nodes.values()] == [1, 1, 1]
+
+    play(script)
+
+
+def test_a_second_hub_of_a_name_is_refused() -> None:
+    async def script(world: StoreWorld) -> None:
+        other = StoreNode(world, "h1", host="elsewhere")
+        with pytest.raises(SettingsError, match="another hub called h1 is alive at h1:6399"):
+            await other.host.spawn(other._serve())
+        assert world.is_settled()
+
+    play(script)
+
+
+def test_a_drained_hub_that_comes_back_stays_drained() -> None:
+    async def script(world: StoreWorld) -> None:
+        await drain(PlanStore(await beside(world), TREE), "h2")
+        await until(lambda: world.directory.plan.version == 4 and world.is_settled())
+        assert share(world, "h1", "h2") == 0.0
+        world.nodes["h2"].crash(silent=False)
+        world.nodes["h2"].start()
+        await until(lambda: world.directory.plan.version == 5 and world.is_settled())
+        assert share(world, "h1", "h2") == 0.0
+
+    play(script)
+
+
+def test_where_a_controller_leads_a_hub_waits_and_is_ready() -> None:
+    async def script(world: StoreWorld) -> None:
+        controller = await beside(world)
+        await LeaderStore(controller, TREE).claim(LeaderFacts(name="c1"))
+        node = world.nodes["h4"] = StoreNode(world, "h4")
+        node.start()
+        await until(lambda: node.membership is not None and node.membership.ready.is_set())
+        await asyncio.sleep(3 * SESSION_S)
+        assert world.directory.plan.version == 3
+        assert "h4" in cluster_of(world.store_nodes["h1"]).router.peers
+        # The controller goes without a word about it.
+        await controller.close()
+        await until(world.is_settled)
+        assert share(world, "h1", "h4") > 0.1
+
+    play(script)
+
+
+def test_a_controller_gives_a_hub_its_place() -> None:
+    async def script(world: StoreWorld) -> None:
+        controller = await beside(world)
+        await LeaderStore(controller, TREE).claim(LeaderFacts(name="c1"))
+        node = world.nodes["h4"] = StoreNode(world, "h4")
+        node.start()
+        await until(lambda: node.membership is not None and node.membership.ready.is_set())
+        plans = PlanStore(controller, TREE, writer="c1")
+        plan = await plans.load()
+        await plans.commit(PlanChange.on(plan, ASKED_FOR, set_members=[Member("h4", 32)]))
+        await until(world.is_settled)
+        assert world.directory.plan.version == 4
+        assert share(world, "h1", "h4") > 0.25
+
+    play(script)
+
+
+def test_no_plan_is_applied_before_the_rules_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """News of the plan may come before news of the users: then it is the plan that waits."""
+    applied: list[tuple[int, int, str]] = []
+    apply = Cluster.apply
+
+    def observed(cluster: Cluster, routing: Routing) -> None:
+        plan: Plan = routing.plan
+        applied.append((plan.version, plan.access_version, cluster.core.users.version))
+        apply(cluster, routing)
+
+    async def deaf(rules: Rules) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Cluster, "apply", observed)
+    monkeypatch.setattr(Rules, "follow", deaf)
+
+    async def script(world: StoreWorld) -> None:
+        store, users = await beside(world), parse_users(USERS)
+        await publish_users(UsersStore(store, TREE), PlanStore(store, TREE), users, access_version=0)
+        await until(lambda: world.directory.plan.version == 4 and world.is_settled())
+        newest = [rules for _, access_version, rules in applied if access_version == 1]
+        assert len(newest) >= 3
+        assert set(newest) == {users.version}
+
+    play(script)
+
+
+def test_new_rules_are_in_force_without_a_new_plan() -> None:
+    async def script(world: StoreWorld) -> None:
+        store, users = await beside(world), parse_users(USERS)
+        await UsersStore(store, TREE).replace(users, access_version=0)
+        await until(lambda: all(_rules_of(node) == users.version for node in world.store_nodes.values()))
+        assert world.directory.plan.version == 3
+
+    play(script)
+
+
+def _rules_of(node: StoreNode) -> Any:
+    assert node.hub is not None
+    return node.hub.core.users.version
+
+
+def test_a_users_file_seeds_an_empty_store_and_no_other() -> None:
+    async def script(world: StoreWorld) -> None:
+        store, users = await beside(world), parse_users(USERS)
+        first = await first_rules(store, TREE, users)
+        assert (first.access_version, first.users.version) == (1, users.version)
+        other = parse_users(USERS.replace("publish", "subscribe"))
+        second = await first_rules(store, TREE, other)
+        assert (second.access_version, second.users.version) == (1, users.version)
+
+    play(script, hubs=("h1",))

@@ -1,0 +1,79 @@
+"""Sums of telemetry over hubs count everything once, wherever messages went and however often topics moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+
+import pytest
+
+from equipoise.model import Mode
+from equipoise.simulation import Simulation
+from equipoise.simulation.link import LinkSpec
+from equipoise.simulation.topology import Lan
+from equipoise.telemetry import Kind
+from equipoise.telemetry.arrow import END, batch, schema_message
+from equipoise.workload.history import Outcome, Received
+from simulation.cluster.worlds import CROWD, TOPICS, Trouble, World
+from telemetry.records import read_stream
+
+SEEDS = range(6)
+
+
+async def play_and_settle(world: World) -> None:
+    """Then all clients are gone, and all that was counted is recorded."""
+    await world.play()
+    for client in world.clients:
+        world.sim.host(client.name).crash()
+    await asyncio.sleep(5.0)
+    for node in world.nodes.values():
+        assert node.hub is not None and node.hub.core.metering.topics_active == 0
+
+
+def sums_of(world: World) -> dict[bytes, Counter[str]]:
+    """Over all hubs and windows, by topic."""
+    sums: dict[bytes, Counter[str]] = {}
+    for node in world.nodes.values():
+        assert node.hub is not None
+        ring = node.hub.core.metering.ring
+        parts = [block.part(start, block.count) for block, start in ring.read(0) if block.kind is Kind.TOPIC]
+        stream = b"".join((schema_message(), batch(node.name, ring.incarnation, parts), END))
+        for record in read_stream(stream):
+            sums.setdefault(record["topic"], Counter()).update(
+                {name: value for name, value in record.items() if isinstance(value, int)}
+            )
+    return sums
+
+
+@pytest.mark.parametrize("mode", [None, Mode.ALL_PUBLISHERS])
+def test_publications_are_counted_once_and_deliveries_where_they_are_made(mode: Mode | None) -> None:
+    trouble = Trouble(
+        moves=(2, 4), replications=(0, 0) if mode is None else (2, 3), modes=() if mode is None else (mode,)
+    )
+    between_hubs: Counter[str] = Counter()
+    for seed in SEEDS:
+        draw = Random(f"network {seed}")
+        topology = Lan(LinkSpec(latency_s=0.000_2 + draw.random() * 0.01))
+        with Simulation(seed=seed, topology=topology, time_s_max=1_000.0) as sim:
+            world = World(sim, trouble, CROWD, ("h1", "h2", "h3"))
+            sim.run(play_and_settle(world))
+            sums = sums_of(world)
+        for topic in TOPICS:
+            sent = [
+                m for (_, name), messages in world.history.sent.items() if name == topic for m in messages
+            ]
+            acknowledged = sum(message.outcome is Outcome.ACKNOWLEDGED for message in sent)
+            received = sum(
+                isinstance(event, Received) and event.topic == topic
+                for track in world.history.tracks
+                for event in track.events
+            )
+            found = sums[topic.encode()]
+            assert 5 < acknowledged <= found["publications"] <= len(sent), f"seed {seed} {topic}"
+            assert 10 < received <= found["deliveries"], f"seed {seed} {topic}"
+            # A client that changed hubs may have been sent a message by both, and told it apart by its position.
+            assert found["deliveries"] <= 1.2 * received, f"seed {seed} {topic}"
+            assert found["drops"] == found["cuts"] == 0
+            between_hubs.update({name: found[name] for name in ("ingress_messages", "egress_messages")})
+    assert between_hubs["ingress_messages"] > 100 and between_hubs["egress_messages"] > 100
