@@ -89,8 +89,10 @@ class Metering:
 
     def touch(self, topic: Topic) -> TopicMeter | None:
         """Something is about to happen to the topic: from now on its window is looked at. None while off."""
-        meter = topic.meter
+        meter = topic.trunk.meter
         if meter is None and self._gauges is not None:
+            # A lane has no record of its own: what it does counts for its topic.
+            topic = topic.trunk
             meter = topic.meter = TopicMeter(topic)
             self._active.append(topic)
         return meter

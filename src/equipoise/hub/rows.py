@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from equipoise.hub.audience import Audience
     from equipoise.hub.topics import Topic
 
-__all__ = ["Slice", "Sums", "counters", "rows_of"]
+__all__ = ["Slice", "Sums", "counters", "gather_lanes", "rows_of"]
 
 # By schema column, the counter on the topic that it is the growth of.
 COUNTED = {
@@ -67,6 +67,9 @@ def rows_of(
     subscribers: list[int] = []
     relays: list[int] = []
     backlogs: list[tuple[int, int]] | None = None
+    for topic in topics:
+        if topic.beside is not None:
+            gather_lanes(topic)
     for topic, meter, numbers in zip(topics, map(_meter, topics), map(counters, topics), strict=True):
         topic.publisher = None
         if numbers == meter.counted and not meter.is_changed:
@@ -107,6 +110,14 @@ def rows_of(
     return made
 
 
+def gather_lanes(topic: Topic) -> None:
+    """What a topic's lanes have counted since is the topic's."""
+    for lane in () if topic.beside is None else topic.beside.lanes.values():
+        for counter in COUNTED.values():
+            setattr(topic, counter, getattr(topic, counter) + getattr(lane, counter))
+            setattr(lane, counter, 0)
+
+
 def _add(
     sums: Sums, counted: Sequence[tuple[int, ...]], before: Sequence[tuple[int, ...]]
 ) -> dict[str, Values]:
@@ -137,8 +148,10 @@ def _greatest(sums: Sums, backlogs: Sequence[tuple[int, int]] | None, count: int
 
 def _let_rest(topic: Topic) -> None:
     topic.meter = None
-    if topic.audience is not None:
-        topic.audience.rest()
+    lanes = () if topic.beside is None else topic.beside.lanes.values()
+    for stream in (topic, *lanes):
+        if stream.audience is not None:
+            stream.audience.rest()
 
 
 def _narrow(column: Sequence[int]) -> Values:
@@ -152,5 +165,7 @@ def _roles(topics: Sequence[Topic]) -> Values:
 
 
 def _role(topic: Topic) -> Role:
-    is_home = topic.stream is None or topic.stream.state.is_home
+    lanes = () if topic.beside is None else topic.beside.lanes.values()
+    streams = [one.stream for one in (topic, *lanes)]
+    is_home = any(stream is None or stream.state.is_home for stream in streams)
     return Role.HOME if is_home else Role.RELAY

@@ -82,6 +82,7 @@ class Session:
         "proto",
         "reply_mode",
         "subscriptions",
+        "tags",
         "timer",
         "user",
         "wire",
@@ -99,6 +100,8 @@ class Session:
         self.lib_version = b""
         # The client's own name for the link that this connection is the latest of; see HubCore.follow.
         self.link: bytes | None = None
+        # By topic, what its next message with a receipt comes after: by stream, epoch and n.
+        self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
         # The other hub's end, where this is the connection of a link between hubs.
         self.peer: LinkSession | None = None
         # Common names in the client's certificate, and whether the user was found by one of them.

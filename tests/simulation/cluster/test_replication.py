@@ -86,7 +86,13 @@ LANES_SKEW = Trouble(
     lag_s=0.3,
 )
 LANES_BULK = Trouble(
-    replications=(2, 8), modes=BOTH, moves=(0, 2), reweighs=(0, 2), joins=(0, 2), link_resets=(0, 3), lag_s=0.3
+    replications=(2, 8),
+    modes=BOTH,
+    moves=(0, 2),
+    reweighs=(0, 2),
+    joins=(0, 2),
+    link_resets=(0, 3),
+    lag_s=0.3,
 )
 LANES_CRASH = Trouble(replications=(2, 6), modes=BOTH, crashes=(1, 2), is_gap_allowed=True)
 LANES_CLIENTS = Trouble(

@@ -459,7 +459,9 @@ def run(
     """Play one seed and judge it."""
     draw = Random(f"network {seed}")
     spec = LinkSpec(latency_s=0.000_2 + draw.random() * 0.01, jitter_s=max(0.0, draw.random() - 0.5) * 0.02)
-    with Simulation(seed=seed, topology=topology or Lan(spec), split=draw.random() * 0.2, time_s_max=1_000.0) as sim:
+    with Simulation(
+        seed=seed, topology=topology or Lan(spec), split=draw.random() * 0.2, time_s_max=1_000.0
+    ) as sim:
         world = World(sim, trouble, clients, hubs)
         if prepare is not None:
             prepare(world)

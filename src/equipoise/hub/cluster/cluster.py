@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.asking import Asking
 from equipoise.hub.cluster.frames import Field, Verb, decode, encode
 from equipoise.hub.cluster.handover import Handover
 from equipoise.hub.cluster.hearing import Hearing
@@ -78,6 +79,7 @@ class Cluster:
         self.patterns = Patterns(self)
         self.lanes = Lanes(self)
         self.tags = Tags(self)
+        self.asking = Asking(self)
         self.ways = Ways(self)
         self.listening = Listening(self)
         self._settings = settings
@@ -224,6 +226,7 @@ class Cluster:
         self.done.pop(name, None)
         self.patterns.peer_gone(name, link)
         self.lanes.link_gone(link)
+        self.asking.peer_gone(name)
         for topic in self._streams():
             if topic.relays and link in topic.relays:
                 self.core.index.remove_relay(topic, link)
@@ -252,6 +255,7 @@ class Cluster:
             link.write(encode(Verb.DEAD, hub.encode(), incarnation))
         self.patterns.introduce(link)
         self.lanes.introduce(link)
+        self.asking.introduce(link)
         for topic in self._streams():
             stream = topic.stream
             if stream is None:

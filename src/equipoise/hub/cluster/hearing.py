@@ -43,6 +43,10 @@ class Hearing:
             Verb.OPENED: self._on_opened,
             Verb.AFTER: self._on_after,
             Verb.SETTLED: lambda peer, f, _: self._cluster.lanes.heard_settled(peer, _number(f[0])),
+            Verb.ASK: lambda peer, f, _: self._cluster.asking.asked(
+                peer, _name(f[0]), self._find(_name(f[0]))
+            ),
+            Verb.AT: self._on_at,
             Verb.FOLLOW: self._on_follow,
             Verb.OVER: self._on_over,
             Verb.LANE: lambda peer, f, _: self._cluster.lanes.heard_lane(peer, _name(f[0])),
@@ -155,6 +159,10 @@ class Hearing:
         if stream is not None and not stream.state.is_home:
             mark = Tag(_name(fields[2]), _number(fields[3]), _number(fields[4]))
             self._cluster.merging.marked(stream, peer, _number(fields[1]), mark)
+
+    def _on_at(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        at = (_number(fields[1]), _number(fields[2]))
+        self._cluster.asking.answered(peer, _name(fields[0]), at, is_there=bool(fields[3]))
 
     def _on_follow(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         link = self._cluster.out.get(peer)

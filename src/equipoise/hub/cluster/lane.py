@@ -69,12 +69,14 @@ class Beside:
 class Lane(Topic):
     """One lane at one hub, its own or another's. Made and ended by `lanes`."""
 
-    __slots__ = ("_trunk", "asked", "facts", "hub", "told_epoch")
+    __slots__ = ("_trunk", "asked", "facts", "hub", "named", "told_epoch")
 
     def __init__(self, trunk: Topic, hub: str, facts: Facts, *, epoch: int) -> None:
         super().__init__(trunk.name, epoch, is_shard=False)
         self.hub = hub
         self.facts = facts
+        # The plan that began it, as far as this hub knows.
+        self.named = facts.since
         self._trunk = trunk
         # Another hub's: the plan under which we have asked to follow it, and the epoch that subscribers were told.
         self.asked = 0

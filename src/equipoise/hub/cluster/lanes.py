@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from equipoise.hub.cluster.frames import Verb, encode
 from equipoise.hub.cluster.lane import TRUNK, Beside, Facts, Lane, lane_key, parse_lane_key
 from equipoise.hub.cluster.streams import State, Stream
+from equipoise.hub.rows import gather_lanes
 from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
@@ -99,11 +100,23 @@ class Lanes:
         self.adopt(topic)
         for lane in self.of(topic):
             stream = lane.stream
+            if lane.named != lane.facts.since:
+                self._begin_anew(lane)
             if stream is not None and lane.hub != self._cluster.name:
                 stream.peer = lane.hub if lane.hub in self._cluster.out else None
                 self.follow(lane)
                 self._cluster.ingress.drain(stream)
         self._cluster.ways.retarget(topic)
+
+    def _begin_anew(self, lane: Lane) -> None:
+        """The plan names a lane that another one had ended: who gets it elsewhere may not get this one there."""
+        lane.named = lane.facts.since
+        if lane.beside is not None and lane.beside.absent:
+            lane.beside.absent.clear()
+            lane.audience = None
+            lane.told_epoch = 0
+            if lane.hub == self._cluster.name:
+                self._tell_begun(lane)
 
     def of(self, topic: Topic) -> list[Lane]:
         return [] if topic.beside is None else list(topic.beside.lanes.values())
@@ -159,6 +172,7 @@ class Lanes:
     def _remove(self, lane: Lane, epoch: int, n: int) -> None:
         """There is nothing more of the lane; whoever waits for it goes on without."""
         trunk, stream = lane.trunk, lane.stream
+        gather_lanes(trunk)
         self._cluster.core.index.lanes.pop(lane.key, None)
         if trunk.beside is not None:
             trunk.beside.lanes.pop(lane.hub, None)

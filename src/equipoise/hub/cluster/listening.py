@@ -7,14 +7,16 @@ as if by name. A hub that has just joined waits until all others have told it th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.lane import Lane
+from equipoise.hub.cluster.lane import TRUNK, Beside, Lane
 from equipoise.hub.cluster.lanes import lane_push
+from equipoise.hub.cluster.streams import State
 from equipoise.hub.cluster.waiting import Wait
 from equipoise.hub.kinds import Kind
 from equipoise.model import Glob
+from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -36,9 +38,14 @@ class Listening:
         self._strangers: list[Callable[[], None]] = []
 
     def prepare(
-        self, session: Session, kind: Kind, names: Sequence[bytes], proceed: Callable[[], None]
+        self,
+        session: Session,
+        kind: Kind,
+        names: Sequence[bytes],
+        proceed: Callable[[], None],
+        left_out: Callable[[Topic], Container[bytes] | None] = lambda topic: (),
     ) -> bool:
-        """See that whoever subscribes to these now misses nothing from now on.
+        """See that whoever subscribes to these now misses nothing from now on, but for the streams that are left out.
 
         False if that takes a while; then `proceed` is called when it is so.
         """
@@ -47,7 +54,7 @@ class Listening:
             # What was so first may not be so any more.
             if session.is_closing:
                 self._claims.pop(session, None)
-            elif self.prepare(session, kind, names, proceed):
+            elif self.prepare(session, kind, names, proceed, left_out):
                 proceed()
 
         # In a turn of its own: the client's next commands must not run in the middle of what made it so.
@@ -65,7 +72,7 @@ class Listening:
                 found = core.index.topics.get(name) or core.new_topic(session, name)
                 # What may not be, the subscription itself is refused for.
                 if not isinstance(found, str):
-                    self._stand(found, wait)
+                    self._stand(found, wait, left_out(found) or ())
         is_over = wait.is_over_at_once()
         if is_over:
             self._claims.pop(session, None)
@@ -73,14 +80,14 @@ class Listening:
             self._claims[session] = (kind, names)
         return is_over
 
-    def _stand(self, topic: Topic, wait: Wait) -> None:
-        """Follow all streams of the topic, and wait for those that do not stand here yet."""
+    def _stand(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
+        """Follow the streams of the topic, and wait for those that do not stand here yet."""
         stream = topic.stream
-        if stream is not None and not stream.is_ready:
+        if TRUNK not in left_out and stream is not None and not stream.is_ready:
             stream.waiters.append(wait.add())
             self._cluster.merging.follow(stream)
         for lane in self._cluster.lanes.of(topic):
-            if lane.stream is not None and not lane.stream.is_ready:
+            if lane.lane not in left_out and lane.stream is not None and not lane.stream.is_ready:
                 lane.stream.waiters.append(wait.add())
                 self._cluster.lanes.follow(lane)
 
@@ -124,15 +131,49 @@ class Listening:
             return True
         return bool(topic.lane or name in self._cluster.lanes.known) and self.hears(name)
 
+    # Subscribers that get some of a topic's streams elsewhere.
+
+    def own(self, topic: Topic) -> list[Topic]:
+        """The streams of the topic that this hub numbers, or is to."""
+        lanes = [lane for lane in self._cluster.lanes.of(topic) if lane.hub == self._cluster.name]
+        is_home = topic.stream is None or topic.stream.state is not State.REMOTE
+        return [topic, *lanes] if is_home else [*lanes]
+
+    def not_own(self, topic: Topic) -> list[bytes] | None:
+        """The others; None if there are no others than others."""
+        own = self.own(topic)
+        streams = (topic, *self._cluster.lanes.of(topic))
+        return [stream.lane for stream in streams if stream not in own] if own else None
+
+    def leave_out(self, session: Session, topic: Topic, names: Collection[bytes]) -> None:
+        """From now on the session gets these streams elsewhere, and no others."""
+        for stream in (topic, *self._cluster.lanes.of(topic)):
+            beside = stream.beside = stream.beside or Beside()
+            if stream.lane in names:
+                beside.absent.add(session)
+            else:
+                beside.absent.discard(session)
+            stream.audience = None
+
     # What subscribers with positions are told of streams.
 
-    def greet(self, session: Session, topic: Topic) -> None:
-        """Behind the answer to a subscription by name: the lanes, and what the streams come after."""
+    def greet(self, session: Session, topic: Topic, kind: Kind) -> None:
+        """Behind the answer to a subscription by name: the other streams, and what each of them comes after."""
+        own = self.own(topic)[:1] if kind is Kind.OWN else [topic]
         for stream in (topic, *self._cluster.lanes.of(topic)):
-            if stream.beside is not None and session in stream.beside.absent:
+            if kind is Kind.OWN and stream.beside is not None and session in stream.beside.absent:
                 continue
-            if isinstance(stream, Lane) and stream.epoch:
-                session.push(lane_push(stream))
+            if stream not in own:
+                if isinstance(stream, Lane):
+                    if stream.epoch:
+                        session.push(lane_push(stream))
+                else:
+                    words = (bulk(b"eq.trunk"), bulk(stream.name))
+                    session.push(push((*words, integer(stream.epoch), integer(stream.n)), 3))
+            elif kind is Kind.OWN and stream.beside is not None and stream.beside.opened is not None:
+                session.push(
+                    push((bulk(b"eq.opened"), bulk(topic.name), *map(integer, stream.beside.opened)), 3)
+                )
             self._cluster.tags.greet_session(stream, session)
 
     def push(self, topic: Topic, frame: bytes) -> None:

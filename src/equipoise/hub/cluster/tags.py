@@ -78,7 +78,7 @@ class Tags:
 
     def is_passed(self, trunk: Topic, tag: Tag) -> bool:
         """Whether nobody here can get anything up to that position any more."""
-        other = self._find(trunk, tag.stream)
+        other = self.find(trunk, tag.stream)
         if other is None or (other.epoch, other.n) >= tag[1:]:
             return True
         stream = other.stream
@@ -116,7 +116,7 @@ class Tags:
         waiting = [item.mark for item in stream.pending if item.mark is not None]
         tags = [tag for tag in waiting if not self.is_passed(stream.topic.trunk, tag)]
         for tag in tags:
-            other = self._find(stream.topic.trunk, tag.stream)
+            other = self.find(stream.topic.trunk, tag.stream)
             if other is not None and other.stream is not None:
                 self._cluster.merging.jump(other.stream, tag.epoch, tag.n)
         return bool(tags)
@@ -162,7 +162,7 @@ class Tags:
                 for stream in set(topic.beside.after).difference(known):
                     del topic.beside.after[stream]
 
-    def _find(self, trunk: Topic, stream: bytes) -> Topic | None:
+    def find(self, trunk: Topic, stream: bytes) -> Topic | None:
         """One of the topic's streams as it is here; None if it is over."""
         if not stream:
             return trunk
