@@ -118,7 +118,7 @@ class Metering:
         """Somebody subscribes to the topic, or no longer does."""
         meter = self.touch(topic)
         if meter is not None:
-            meter.is_noted = meter.is_changed = True
+            meter.is_noted = True
 
     # --- windows
 

@@ -140,12 +140,14 @@ class Ingress:
         link, version = cluster.out[stream.peer], cluster.router.version
         way = (stream.peer, stream.term)
         stream.owed.setdefault(way, deque()).append((origin, len(payloads)))
-        cluster.core.metering.touch(topic)
-        topic.ingress_messages += len(payloads)
+        size = 0
         for _, part in runs(payloads, cluster.core.limits.payload_bytes_max):
             frame = encode(Verb.INGRESS, topic.name, version, item.hops, payloads=part)
-            topic.ingress_bytes += len(frame)
+            size += len(frame)
             link.write(frame)
+        meter = cluster.core.metering.touch(topic)
+        if meter is not None:
+            meter.note_ingress(len(payloads), size)
 
     def _settle(self, stream: Stream, origin: str | None, count: int, at: Where) -> None:
         """So many more messages of an origin have been dealt with, the last at `at`."""
