@@ -250,15 +250,18 @@ class HubCore:
         """The topic, made if need be, or why the session may not publish to it."""
         topic = self.index.topics.get(name)
         if self.users.is_open:
-            if topic is not None:
+            if topic is not None and session.told is None:
                 if topic.publisher != session.id:
                     self.metering.published_by(topic, session)
                 return topic
         elif len(name) <= self.limits.topic_bytes_max and not session.may(Action.PUBLISH, name):
             return denial(session, Action.PUBLISH, name)
         found = topic or self.new_topic(session, name)
-        if isinstance(found, Topic) and found.publisher != session.id:
-            self.metering.published_by(found, session)
+        if isinstance(found, Topic):
+            if found.publisher != session.id:
+                self.metering.published_by(found, session)
+            if session.told is not None and self.cluster is not None:
+                self.cluster.telling.published(session, found)
         return found
 
     def new_topic(self, session: Session, name: bytes, *, is_shard: bool = False) -> Topic | str:

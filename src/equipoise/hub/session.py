@@ -22,6 +22,7 @@ from equipoise.resp.replies import error
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
     from equipoise.hub.cluster.greeting import LinkSession
+    from equipoise.hub.cluster.telling import Told
     from equipoise.hub.core import HubCore
     from equipoise.hub.patterns import Pattern
     from equipoise.hub.topics import Topic
@@ -84,6 +85,7 @@ class Session:
         "subscriptions",
         "tags",
         "timer",
+        "told",
         "user",
         "wire",
         "write",
@@ -95,13 +97,13 @@ class Session:
         # None until the client has said who it is, where it must.
         self.user = user
         self.proto = 2
-        self.name = b""
-        self.lib_name = b""
-        self.lib_version = b""
+        self.name = self.lib_name = self.lib_version = b""
         # The client's own name for the link that this connection is the latest of; see HubCore.follow.
         self.link: bytes | None = None
         # By topic, what its next message with a receipt comes after: by stream, epoch and n.
         self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
+        # By topic, what a smart client was told about where it lives; None: it has not asked to be told.
+        self.told: dict[bytes, Told] | None = None
         # The other hub's end, where this is the connection of a link between hubs.
         self.peer: LinkSession | None = None
         # Common names in the client's certificate, and whether the user was found by one of them.
@@ -109,12 +111,10 @@ class Session:
         self.is_certified = False
         # Runs while the client has to log in, and while it reads what it is owed before it goes.
         self.timer: Timer | None = None
-        self.address = self.local_address = ""
+        self.address = self.local_address = self.command = ""
         self.created_at = self.last_at = core.now()
-        self.command = ""
         self.reply_mode = Replies.ON
-        self.is_closing = False
-        self.is_never_evicted = False
+        self.is_closing = self.is_never_evicted = False
         self.input_bytes = 0
         # By kind and name; None until the first, since most connections of a fleet only publish.
         self.subscriptions: dict[Kind, dict[bytes, Topic | Pattern]] | None = None

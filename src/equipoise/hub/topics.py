@@ -45,11 +45,7 @@ class Topic:
         "cuts",
         "delivered",
         "drops",
-        "egress_bytes",
-        "egress_messages",
         "epoch",
-        "ingress_bytes",
-        "ingress_messages",
         "is_queued",
         "is_shard",
         "is_watched",
@@ -79,11 +75,6 @@ class Topic:
         self.bytes_in = 0
         self.delivered = 0
         self.bytes_out = 0
-        # Messages and bytes passed on to where they get their positions; and to hubs that follow, once for each.
-        self.ingress_messages = 0
-        self.ingress_bytes = 0
-        self.egress_messages = 0
-        self.egress_bytes = 0
         # Subscribers cut for being too slow while messages of this topic waited for them, and those messages.
         self.cuts = 0
         self.drops = 0

@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
         self, name: Name, epoch: int, n: int, payloads: tuple[bytes, ...], *, is_followed: bool = True
     ) -> None:
         skip, missed = self.cursors.take(name, epoch, n, len(payloads))
-        if missed and is_followed or missed is None and is_followed:
+        if (missed and is_followed) or (missed is None and is_followed):
             self._miss(name[0], missed)
         now = asyncio.get_running_loop().time()
         for payload in payloads[skip:]:

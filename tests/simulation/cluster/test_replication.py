@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from equipoise.model import Mode
-
 from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
 from equipoise.simulation.link import LinkSpec
 from equipoise.workload import Driven, History, Place, Stage, cast_client

@@ -63,6 +63,8 @@ class Trouble:
     link_resets: tuple[int, int] = (0, 0)
     link_cuts: tuple[int, int] = (0, 0)
     client_resets: tuple[int, int] = (0, 0)
+    # A client and one hub, or all of them, do not hear each other, or one of them does not.
+    client_cuts: tuple[int, int] = (0, 0)
     pauses: tuple[int, int] = (0, 0)
     # Longer than anybody waits: the hub is taken for dead, and wakes up.
     long_pauses: tuple[int, int] = (0, 0)
@@ -74,6 +76,8 @@ class Trouble:
     settings: ClusterSettings = SETTINGS
     limits: Limits = LIMITS
     is_gap_allowed: bool = False
+    # Whether smart clients go where topics live.
+    is_routing: bool = False
 
 
 class HubNode:
@@ -220,7 +224,9 @@ class World:
     def _seat(self, client: Client, stage: Stage) -> Driven:
         host = self.sim.host(client.name)
         at = client.place or self.draw(sorted(self.nodes))
-        place = Place(at, PORT, hurried(), host.random)
+        others = tuple(name for name in self.nodes if name != at) if self.trouble.is_routing else ()
+        settings = hurried(routing=self.trouble.is_routing)
+        place = Place(at, PORT, settings, host.random, others=others)
         made = self.cast(client, place, stage, self.history)
         host.spawn(made.run(), name=client.name)
         return made
@@ -249,6 +255,7 @@ class World:
             (self._reset_link, trouble.link_resets),
             (self._cut_link, trouble.link_cuts),
             (self._reset_client, trouble.client_resets),
+            (self._cut_client, trouble.client_cuts),
             (self._pause, trouble.pauses),
             (self._pause_long, trouble.long_pauses),
             (self._crash, trouble.crashes),
@@ -315,6 +322,18 @@ class World:
         client = self.draw([client.name for client in self.clients])
         for node in self.nodes:
             self.sim.reset_connections(node, client)
+
+    async def _cut_client(self) -> None:
+        client, hub = self.draw([client.name for client in self.clients]), self.draw(sorted(self.nodes))
+        hubs = [hub] if self.random.random() < 0.7 else sorted(self.nodes)
+        kind = self.random.random()
+        for name in hubs:
+            pair = (client, name) if kind < 0.5 else (name, client)
+            self.sim.cut(*pair, one_way=kind > 0.3)
+        # Mostly longer than a client waits for a sign of life.
+        await asyncio.sleep(0.1 + self.random.random() * 4.0)
+        for name in hubs:
+            self.sim.heal(client, name)
 
     async def _pause(self) -> None:
         host = self.nodes[self.draw(sorted(self.nodes))].host

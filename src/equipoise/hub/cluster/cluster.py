@@ -26,9 +26,11 @@ from equipoise.hub.cluster.links import InLink, LinkId, OutLink
 from equipoise.hub.cluster.listening import Listening
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
+from equipoise.hub.cluster.receipts import Receipts
 from equipoise.hub.cluster.router import HubFacts, Life, Router, Routing, Stamp
 from equipoise.hub.cluster.streams import Held, State, Stream
 from equipoise.hub.cluster.tags import Tag, Tags
+from equipoise.hub.cluster.telling import Telling
 from equipoise.hub.cluster.ways import Ways
 from equipoise.resp import Command, RequestReader
 from equipoise.resp.replies import bulk, error, integer, push
@@ -82,6 +84,8 @@ class Cluster:
         self.asking = Asking(self)
         self.ways = Ways(self)
         self.listening = Listening(self)
+        self.receipts = Receipts(self)
+        self.telling = Telling(self, core.settings.cluster)
         self._settings = settings
         self._dials = dials
         # What each peer has said DONE of, in its present life.
@@ -227,6 +231,7 @@ class Cluster:
         self.patterns.peer_gone(name, link)
         self.lanes.link_gone(link)
         self.asking.peer_gone(name)
+        self.receipts.peer_gone(name)
         for topic in self._streams():
             if topic.relays and link in topic.relays:
                 self.core.index.remove_relay(topic, link)
@@ -256,6 +261,7 @@ class Cluster:
         self.patterns.introduce(link)
         self.lanes.introduce(link)
         self.asking.introduce(link)
+        self.receipts.introduce(link.hub)
         for topic in self._streams():
             stream = topic.stream
             if stream is None:
@@ -324,11 +330,13 @@ class Cluster:
         """
         stream = topic.stream
         item = Held(None, 0, 0, payloads, tags)
+        self.receipts.take(topic, len(payloads))
         if stream is None or stream.way is None:
             is_taken = self.ingress.give(topic, item)
         else:
             is_taken = self.ways.submit(stream, stream.way, item)
         if not is_taken:
+            self.receipts.take(topic, -len(payloads))
             return error(NO_ROOM)
         return integer(self.core.audience_of(topic).receivers)
 
@@ -359,6 +367,7 @@ class Cluster:
     def close(self) -> None:
         self._is_over = True
         self._tidy_timer.cancel()
+        self.telling.close()
         for link in list(self.out.values()):
             link.end_for_good()
             self._dials.hang_up(link)

@@ -73,6 +73,9 @@ class Verb(Enum):
     # I have heard that this epoch of yours is closed: say ENDED, behind all that you have written of it.
     FLUSH = (b"EQ.L.FLUSH", ("name", "number"), False)
     ENDED = (b"EQ.L.ENDED", ("name", "number"), False)
+    # End the connection of this client's link, and tell me when all that you took from clients has its position.
+    SEVER = (b"EQ.L.SEVER", ("name",), False)
+    SEVERED = (b"EQ.L.SEVERED", ("name",), False)
     # The topic's stream goes on in this epoch, after (epoch, n) of that hub; epoch 0 if nobody can say.
     OPENED = (b"EQ.L.OPENED", ("name", "number", "name", "number", "number"), False)
 

@@ -68,6 +68,7 @@ class Handover:
             self.happen(stream, Event.HOME_ELSEWHERE, home)
         if topic.stream is not None:
             self._settle(topic.stream)
+        cluster.telling.look(topic)
 
     def happen(self, stream: Stream, event: Event, peer: str | None) -> None:
         """The one function that applies the table."""
@@ -233,6 +234,7 @@ class Handover:
             self.opening[stream] = None
         # Patterns are served by the home only.
         stream.topic.audience = None
+        self._cluster.telling.look(stream.topic)
 
     def _settle(self, stream: Stream) -> None:
         """Whatever the present state allows: answer who waits, pass on what is held, forget what is over."""

@@ -50,6 +50,8 @@ class Hearing:
             Verb.FOLLOW: self._on_follow,
             Verb.OVER: self._on_over,
             Verb.LANE: lambda peer, f, _: self._cluster.lanes.heard_lane(peer, _name(f[0])),
+            Verb.SEVER: lambda peer, f, _: self._cluster.receipts.asked_to_sever(peer, _name(f[0])),
+            Verb.SEVERED: lambda peer, f, _: self._cluster.receipts.severed(peer, _name(f[0])),
         }
 
     def hear(self, peer: str, verb: Verb, fields: list[Field], payloads: list[bytes]) -> None:

@@ -174,27 +174,30 @@ class Ingress:
         link, version = cluster.out[stream.peer], cluster.router.version
         way = (stream.peer, stream.term)
         stream.owed.setdefault(way, deque()).append((origin, len(payloads)))
-        cluster.core.metering.touch(topic)
-        topic.ingress_messages += len(payloads)
-        tags = spell_tags(item.tags)
+        tags, size = spell_tags(item.tags), 0
         for _, part in runs(payloads, cluster.core.limits.payload_bytes_max):
             frame = encode(Verb.INGRESS, topic.key, version, item.hops, tags, payloads=part)
-            topic.ingress_bytes += len(frame)
+            size += len(frame)
             link.write(frame)
             tags = b""
+        meter = cluster.core.metering.touch(topic)
+        if meter is not None:
+            meter.note_ingress(len(payloads), size)
 
     def _number(self, topic: Topic, item: Held) -> None:
         if item.tags:
             self._cluster.tags.mark(topic, item.tags)
+        if item.origin is not None:
+            self._cluster.core.metering.published_elsewhere(topic.trunk)
         self._cluster.core.publish(topic, item.payloads)
         self._settle(topic, item.origin, len(item.payloads), (topic.epoch, topic.n))
 
     def _settle(self, topic: Topic, origin: str | None, count: int, at: Where) -> None:
         """So many more messages of an origin have been dealt with, the last at `at`."""
-        if origin is not None:
+        if origin is None:
+            self._cluster.receipts.settle(topic, count, at)
+        else:
             self._cluster.tell(origin, Verb.NUMBERED, topic.key, count, *at)
-        elif topic.stream is not None and at != NOWHERE:
-            topic.stream.numbered_at = at
 
 
 def fresh_messages(pieces: Iterable[bytes], reader: RequestReader) -> Fresh:

@@ -120,6 +120,19 @@ class Router:
             if entry.mode is Mode.ALL_SUBSCRIBERS
         }
 
+    def address(self, hub: str) -> bytes | None:
+        """Where clients reach a hub; None if it is not known."""
+        facts = self.routing.hubs.get(hub)
+        if facts is None:
+            return None
+        host = f"[{facts.host}]" if ":" in facts.host else facts.host
+        return f"{host}:{facts.port}".encode()
+
+    def hub_at(self, address: bytes) -> str | None:
+        """The hub that clients reach there; None if it is not known, or dead."""
+        hubs = (self.name, *self.peers)
+        return next((hub for hub in hubs if self.address(hub) == address), None)
+
     def is_follower(self, topic: bytes) -> bool:
         """Whether this hub follows the topic's trunk though nobody may listen here: subscribers are sent to it."""
         placement = self.placement(topic)

@@ -117,6 +117,14 @@ class Ways:
         if way is not None and way.now == topic.lane:
             way.is_due = bool(way.tags)
 
+    def position(self, trunk: Topic) -> Tag:
+        """How far the messages of our clients have come, in the stream that they go to."""
+        way = None if trunk.stream is None else trunk.stream.way
+        found = None if way is None else self._find(trunk, way.now)
+        if found is None:
+            found = trunk
+        return Tag(found.lane, *self._reached(found))
+
     def tags_of(self, trunk: Topic) -> tuple[Tag, ...]:
         """What the messages of our clients come after, as far as they have changed streams."""
         way = None if trunk.stream is None else trunk.stream.way
@@ -162,9 +170,8 @@ class Ways:
         found = self._find(trunk, way.now)
         if found is None:
             return
-        stream = found.stream
-        is_here = stream is None or stream.state.is_home
-        at = (found.epoch, found.n) if stream is None or is_here else stream.numbered_at
+        at = self._reached(found)
+        is_here = found.stream is None or found.stream.state.is_home
         for tag in self._cluster.tags.marks_of(found) if is_here else ():
             way.tags[tag.stream] = max(tag[1:], way.tags.get(tag.stream, (0, 0)))
         way.tags.pop(way.now, None)
@@ -172,3 +179,10 @@ class Ways:
             way.tags[way.now] = at
         while len(way.tags) > TAGS_MAX:
             del way.tags[next(iter(way.tags))]
+
+    def _reached(self, topic: Topic) -> tuple[int, int]:
+        """The position of the last message of our clients in a stream: one that it has if it is numbered here."""
+        stream = topic.stream
+        if stream is None or stream.state.is_home:
+            return topic.epoch, topic.n
+        return stream.numbered_at

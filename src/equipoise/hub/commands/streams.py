@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from equipoise.hub.commands.connection import NEEDS_RESP3
 from equipoise.hub.commands.spec import parse_integer
 from equipoise.hub.kinds import Kind
 from equipoise.hub.session import DEFERRED, Deferred
@@ -19,14 +20,13 @@ if TYPE_CHECKING:
 
 # Topics that the next messages of one connection may be tagged for: as many as it may well have open.
 TAGGED_MAX = 1_000
-_NEEDS_RESP3 = "ERR EQ commands need RESP3: send HELLO 3 first"
 _USAGE = "ERR syntax error: EQ.OWN topic [ELSEWHERE stream [stream ...]]"
 
 
 def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
     """Subscribe to a topic but for the streams that the client gets elsewhere; without a word, all but our own."""
     if session.proto != 3:
-        return _NEEDS_RESP3
+        return NEEDS_RESP3
     name, elsewhere = command[1], _elsewhere(command[2:])
     if isinstance(elsewhere, str):
         return elsewhere
