@@ -2,111 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
-from random import Random
 
 import pytest
 
+from equipoise.hub.cluster.lane import lane_key
+from equipoise.hub.cluster.lanes import Lanes
+from equipoise.hub.cluster.tags import Tags
 from equipoise.model import Mode
-from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
-from equipoise.simulation.link import LinkSpec
-from equipoise.workload import Driven, History, Place, Stage, cast_client
+from equipoise.scenarios import Client
 
-from .positioned import Positioned
-from .worlds import Outcomes, Trouble, World, run
-
-SEEDS = range(20)
-HUBS = ("h1", "h2", "h3", "h4")
-BOTH = (Mode.ALL_SUBSCRIBERS, Mode.ALL_PUBLISHERS)
-
-
-def _talk(*topics: str) -> tuple[Publishing, ...]:
-    return (Publishing(topics=topics, count=400, burst=(1, 4), interval_s=0.015, receipts=0.1),)
-
-
-def _hear(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
-    return (Subscribing(names=names, is_pattern=is_pattern),)
-
-
-# Publishers of the same topics at any hub, and listeners of every kind.
-CROWD = (
-    Client(name="ann", publishes=_talk("a", "b", "c")),
-    Client(name="bob", publishes=_talk("a", "b")),
-    Client(name="ida", publishes=_talk("a", "c")),
-    Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "b", "c")),
-    Client(name="eve", dialect=Dialect.RESP2, subscribes=_hear("a", "b")),
-    Client(name="fay", dialect=Dialect.RESP2, subscribes=_hear("*", is_pattern=True)),
-    Client(name="dan", subscribes=_hear("a", "b", "c")),
-    Client(name="gus", subscribes=_hear("a", "c")),
-    Client(name="hal", subscribes=_hear("[ab]", is_pattern=True)),
+from .replicated import (
+    FOLLOWERS,
+    FOLLOWERS_CRASH,
+    FOLLOWERS_SKEW,
+    HUBS,
+    LANES,
+    LANES_BULK,
+    LANES_CLIENTS,
+    LANES_CRASH,
+    LANES_SKEW,
+    PLAIN,
+    play,
+    talk,
 )
+from .worlds import Trouble, World
 
-
-def _cast(client: Client, place: Place, stage: Stage, history: History) -> Driven:
-    if client.dialect is Dialect.SMART and client.subscribes:
-        return Positioned(client, place, stage, history)  # type: ignore[return-value]  # driven like the others
-    return cast_client(client, place, stage, history)
-
-
-def _recast(world: World) -> None:
-    world.cast = _cast
-
-
-class Uneven:
-    """Every way between two hubs has a latency of its own, up to 100 times that of another."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._known: dict[tuple[str, str], LinkSpec] = {}
-
-    def link(self, source: str, target: str) -> LinkSpec:
-        spec = self._known.get((source, target))
-        if spec is None:
-            is_between = source in HUBS and target in HUBS
-            drawn = Random(f"{self._seed} {source} {target}").random() if is_between else 0.0
-            spec = self._known[source, target] = LinkSpec(latency_s=0.001 * 100**drawn)
-        return spec
-
-
-def play(seed: int, trouble: Trouble) -> Outcomes:
-    return run(seed, trouble, clients=CROWD, hubs=HUBS, prepare=_recast, topology=Uneven(seed))
-
-
-LANES = Trouble(replications=(2, 7), modes=(Mode.ALL_SUBSCRIBERS,))
-LANES_STILL = Trouble(replications=(1, 1), modes=(Mode.ALL_SUBSCRIBERS,))
-LANES_SKEW = Trouble(
-    replications=(2, 8),
-    modes=BOTH,
-    moves=(0, 3),
-    link_resets=(0, 5),
-    link_cuts=(0, 3),
-    pauses=(0, 2),
-    lag_s=0.3,
-)
-LANES_BULK = Trouble(
-    replications=(2, 8),
-    modes=BOTH,
-    moves=(0, 2),
-    reweighs=(0, 2),
-    joins=(0, 2),
-    link_resets=(0, 3),
-    lag_s=0.3,
-)
-LANES_CRASH = Trouble(replications=(2, 6), modes=BOTH, crashes=(1, 2), is_gap_allowed=True)
-LANES_CLIENTS = Trouble(
-    replications=(2, 8), modes=BOTH, client_resets=(1, 8), link_resets=(0, 3), lag_s=0.3, is_gap_allowed=True
-)
-FOLLOWERS = Trouble(replications=(2, 7), modes=(Mode.ALL_PUBLISHERS,))
-FOLLOWERS_SKEW = Trouble(
-    replications=(2, 8),
-    moves=(0, 3),
-    link_resets=(0, 5),
-    link_cuts=(0, 3),
-    pauses=(0, 2),
-    lag_s=0.3,
-)
-FOLLOWERS_CRASH = Trouble(replications=(2, 5), crashes=(1, 2), is_gap_allowed=True)
+SEEDS = range(15)
 
 
 @pytest.fixture(autouse=True)
@@ -139,12 +63,89 @@ def test_subscribers_of_a_replicated_topic_get_every_message_once_and_in_order(t
         assert outcomes.history.messages > 50, f"seed {seed}: too little happened"
 
 
+# What would be missed if it were not there.
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "ablation", "broken"),
+    [
+        pytest.param(Tags, "must_wait", lambda tags, stream, marks: False, "order", id="without-tags"),
+        pytest.param(
+            Lanes,
+            "is_barrier_passed",
+            property(lambda lanes: True),
+            "once",
+            id="without-the-barrier-for-lanes",
+        ),
+    ],
+)
+def test_the_checkers_notice_what_is_left_out_of_lanes(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, ablation: object, broken: str
+) -> None:
+    monkeypatch.setattr(owner, name, ablation)
+    assert any(
+        violation.property == broken
+        for seed in range(40)
+        for violation in play(seed, LANES, clients=PLAIN).violations
+    )
+
+
+def _lanes(world: World, topic: bytes) -> dict[str, int]:
+    """By hub, the messages that its lane of the topic has so far."""
+    found = {}
+    for name, node in world.nodes.items():
+        lane = None if node.hub is None else node.hub.core.index.lanes.get(lane_key(name, topic))
+        if lane is not None:
+            found[name] = lane.n
+    return found
+
+
+def test_messages_are_spread_over_the_homes_of_all_subscribers() -> None:
+    seen: list[dict[str, int]] = []
+
+    async def story(world: World) -> None:
+        await world.until(lambda: world.directory.plan.version > 0, 5.0)
+        world.replicate("a", HUBS, Mode.ALL_SUBSCRIBERS)
+        await world.until(lambda: sum(map(bool, _lanes(world, b"a").values())) == 3, 3.0)
+        seen.append(_lanes(world, b"a"))
+
+    everywhere = tuple(Client(name=f"at-{hub}", place=hub, publishes=talk("a")) for hub in HUBS)
+    outcomes = play(1, Trouble(), clients=(*everywhere, *PLAIN), story=story)
+    assert not outcomes.violations
+    assert seen[0].keys() == {"h2", "h3", "h4"}
+    assert all(seen[0].values())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_mode_change_between_the_two_replications_is_not_noticed(seed: int) -> None:
+    """
+    1. a is replicated over three hubs, by turns in the one mode and the other, then in another order of homes;
+    2. each change comes while publishers at all hubs go on, and while the change before may be unfinished;
+    3. everybody gets everything once, in order.
+    """
+    used: list[int] = []
+
+    async def story(world: World) -> None:
+        await world.until(lambda: world.directory.plan.version > 0, 5.0)
+        await asyncio.sleep(0.3)
+        modes = (Mode.ALL_PUBLISHERS, Mode.ALL_SUBSCRIBERS)
+        for number in range(6):
+            homes = HUBS[:3] if number < 4 else (HUBS[2], HUBS[0], HUBS[3])
+            world.replicate("a", homes, modes[number % 2])
+            await asyncio.sleep(0.1 + world.random.random() * 0.5)
+            used.append(sum(_lanes(world, b"a").values()))
+
+    outcomes = play(seed, Trouble(lag_s=0.2), story=story)
+    assert not outcomes.violations, [str(violation) for violation in outcomes.violations[:5]]
+    assert any(used), "the lanes were not used"
+
+
 def test_a_further_home_follows_the_first_whether_or_not_anybody_listens_there() -> None:
     seen: list[tuple[str | None, ...]] = []
 
     def sources(world: World) -> tuple[str | None, ...]:
         found: list[str | None] = []
-        for name in ("h1", "h2", "h3"):
+        for name in HUBS:
             hub = world.nodes[name].hub
             topic = None if hub is None else hub.core.index.topics.get(b"unheard")
             found.append(None if topic is None or topic.stream is None else topic.stream.source)
@@ -159,8 +160,5 @@ def test_a_further_home_follows_the_first_whether_or_not_anybody_listens_there()
         await world.until(lambda: not any(sources(world)), 5.0)
         seen.append(sources(world))
 
-    def prepare(world: World) -> None:
-        world.keep(story(world))
-
-    assert not run(1, Trouble(), prepare=prepare).violations
-    assert seen == [(None, "h1", None), (None, None, None)]
+    assert not play(1, Trouble(), story=story).violations
+    assert seen == [(None, "h1", None, None), (None, None, None, None)]

@@ -191,7 +191,7 @@ class Lanes:
     def settle(self) -> None:
         """All have said DONE about the present plan: our lanes that it names are open, the others end."""
         version, own = self._cluster.router.version, self._cluster.name
-        if self.settled.get(own, 0) == version or not self._is_barrier_passed:
+        if self.settled.get(own, 0) == version or not self.is_barrier_passed:
             return
         for name, known in list(self.known.items()):
             facts = known.get(own)
@@ -203,7 +203,8 @@ class Lanes:
         self.heard_settled(own, version)
 
     @property
-    def _is_barrier_passed(self) -> bool:
+    def is_barrier_passed(self) -> bool:
+        """Whether everybody has said what the present plan makes them say about lanes."""
         return self._cluster.is_barrier_passed
 
     def _end_own(self, name: bytes) -> bool:
