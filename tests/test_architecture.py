@@ -21,7 +21,7 @@ ROOT = SRC / "equipoise"
 
 # From the top down. A folder that is not here has to be given its place.
 LAYERS: list[frozenset[str]] = [
-    frozenset({"cli", "web"}),
+    frozenset({"cli"}),
     # Puts hubs, pipeline and policies together in one simulation.
     frozenset({"experiments"}),
     frozenset({"simulation", "bench", "pipeline", "demo"}),
