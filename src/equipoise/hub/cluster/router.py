@@ -79,7 +79,7 @@ class Router:
         plan = self.routing.plan
         if routing.plan.version >= self.version:
             plan = routing.plan
-            self.replicated = tuple(entry for entry in plan.entries.values() if len(entry.homes) > 1)
+            self.replicated = plan.replicated
         self.routing = Routing(plan, routing.hubs)
         for life in ended:
             self._remember(life)
