@@ -56,7 +56,9 @@ WORLD = frozenset(
 )
 CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 # The hub's shell: the only files of it that meet the loop.
-HUB_SHELL = frozenset({"server.py", "logins.py", "dialer.py", "membership.py", "running.py", "load.py"})
+HUB_SHELL = frozenset(
+    {"server.py", "logins.py", "dialer.py", "membership.py", "presence.py", "running.py", "load.py"}
+)
 ENTRY_POINTS = frozenset({"equipoise.cli.main"})
 
 LINES_MAX = 400

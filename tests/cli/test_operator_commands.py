@@ -127,8 +127,8 @@ def test_topics_are_listed_once_with_all_hubs_added_up(system: System) -> None:
         "mode": "single",
     }
     assert system.json("topics", "ls", "--match", "listed", "--hub", "h1") == []
-    subscriber.close()
     assert "listed" in system.run("topics", "ls", "--limit", "1")
+    subscriber.close()
 
 
 def test_the_history_tells_who_did_what_and_why(system: System) -> None:

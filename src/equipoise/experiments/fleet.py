@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster import HubFacts, Routing
 from equipoise.hub.settings import ClusterSettings
+from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.model import Member, Plan
 from equipoise.simulation import CpuSpec, Simulation
 from equipoise.simulation.legs import CLOUD
+from equipoise.simulation.process import HostProcess
 
 __all__ = ["PORT", "Fleet", "Machine", "Server"]
 
@@ -55,11 +57,13 @@ class Server:
             # A crowd that joins at once is part of the experiment, the pacing of strangers is not.
             limits=Limits(accepts_per_s=10_000),
             cluster=ClusterSettings(unwanted_s=2.0),
+            telemetry=TelemetrySettings(out_bytes_per_s_max=machine.out_bytes_per_s),
         )
 
     async def serve(self) -> None:
         """Run on the machine itself."""
-        hub = Hub(self._settings, wall_clock=self.host.clock.time, rng=self.host.random)
+        host = self.host
+        hub = Hub(self._settings, wall_clock=host.clock.time, rng=host.random, process=HostProcess(host))
         await hub.start()
         self.hub = hub
         hub.on_renewed = self.register

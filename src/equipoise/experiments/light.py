@@ -117,6 +117,8 @@ class LightClient:
             self._sent_home(topic, push[2], push[3], push[4:])
         elif kind == b"eq.settled":
             self._settled(topic, link)
+        elif link.asked and not link.counts(kind, topic):
+            return
         elif heard is not None:
             left = heard.take(link.hub, kind, push)
             if left is not None:
@@ -204,19 +206,19 @@ class LightClient:
             hubs = (self._entry(),)
         heard = self._heard[topic] = Hearing(topic, self.meter, self.receive)
         for hub in heard.go_to(hubs):
-            self._link(hub).tell(encode_request(b"EQ.SUBSCRIBE", topic))
+            self._link(hub).subscribe(topic)
 
     def _move(self, topic: bytes, heard: Hearing, route: _Route) -> None:
         before = set(heard.hubs)
         for hub in heard.go_to(self._listen_at(route, tuple(before))):
-            self._link(hub).tell(encode_request(b"EQ.SUBSCRIBE", topic))
+            self._link(hub).subscribe(topic)
         for hub in before.difference(heard.hubs):
             self._leave(topic, hub)
 
     def _leave(self, topic: bytes, hub: str) -> None:
         link = self._links.get(hub)
         if link is not None:
-            link.tell(encode_request(b"EQ.UNSUBSCRIBE", topic))
+            link.unsubscribe(topic)
 
     def _recover(self, hub: str) -> None:
         if self._is_closed:
@@ -225,7 +227,7 @@ class LightClient:
             if hub in heard.hubs:
                 target = hub if hub in self._links else self._entry()
                 heard.lost(hub, target)
-                self._link(target).tell(encode_request(b"EQ.SUBSCRIBE", topic))
+                self._link(target).subscribe(topic)
         for topic, route in self._routes.items():
             if route.hub is None:
                 route.hub = self._entry()

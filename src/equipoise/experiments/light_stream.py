@@ -69,10 +69,16 @@ class Hearing:
             if self._join_at is None:
                 return None
         elif hub == self._joining:
-            if kind == b"eq.subscribe":
+            if kind != b"eq.subscribe":
+                self._held.append((kind, push))
+            elif self.is_live:
                 self._join_at = (push[3], push[4])
             else:
-                self._held.append((kind, push))
+                # The first hub has not answered yet, and need not any more.
+                former, self._source = self._source, hub
+                self._forget_joining()
+                self._apply(kind, push)
+                return former
         return self._change()
 
     def lost(self, hub: str, target: str) -> None:

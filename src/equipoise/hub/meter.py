@@ -58,8 +58,8 @@ class TopicMeter:
 
     def note_publisher(self, topic: Topic, session_id: int | None) -> None:
         """Another client than the last is about to publish; None for other hubs, whose clients are counted there."""
-        self.is_noted = True
         if self.seen is None:
+            self.is_noted = True
             has_come = topic.published != self.counted[PUBLISHED] or self.ingress_messages > 0
             self.seen = {topic.publisher} if has_come and topic.publisher is not None else set()
         if session_id is not None and len(self.seen) < PUBLISHERS_MAX:

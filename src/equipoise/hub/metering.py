@@ -103,10 +103,12 @@ class Metering:
 
     def published_by(self, topic: Topic, session: Session) -> None:
         """Another client than the last is about to publish to the topic."""
-        meter = self.touch(topic)
+        meter = topic.meter
+        if meter is None or meter.seen is None:
+            meter = self.touch(topic)
+            self.arrivals.adopt(topic)
         if meter is not None:
             meter.note_publisher(topic, session.id)
-            self.arrivals.adopt(topic)
         topic.publisher = session.id
 
     def published_elsewhere(self, topic: Topic) -> None:

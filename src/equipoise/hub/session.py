@@ -259,15 +259,14 @@ class Session:
     # --- inside
 
     def _publish(self, batch: Publishes) -> None:
-        core, rest = self._core, None
+        core = self._core
         self.command = "publish"
         if len(batch.topics) == 1:
-            replies = publish_run(core, self, batch.topics[0], batch.payloads)
-        else:
-            replies, rest = publish_batch(core, self, batch, self.last_at + TURN_S)
-        stats = core.stats
-        stats.commands += len(batch.topics) - (0 if rest is None else len(rest.topics))
-        stats.reply_bytes += len(replies)
+            core.stats.commands += 1
+            self.write(publish_run(core, self, batch.topics[0], batch.payloads))
+            return
+        replies, rest = publish_batch(core, self, batch, self.last_at + TURN_S)
+        core.stats.commands += len(batch.topics) - (len(rest.topics) if rest is not None else 0)
         self.write(replies)
         if rest is not None and not self.is_closing:
             self._wait_for_turn(rest)
