@@ -81,6 +81,7 @@ class Subject:
         self._pinged_ns = 0
         self.waits_us: list[float] = []
         self._incarnation = self._next = 0
+        self._is_asking = False
         self._replies = hiredis.Reader()
         # Of the reading.
         self.records = self.reply_bytes = 0
@@ -109,6 +110,9 @@ class Subject:
         self._publisher.send(b"".join(frames))
 
     def ask(self) -> None:
+        if self._is_asking:
+            return
+        self._is_asking = True
         words = [b"EQ.TELEMETRY", *(b"%d" % n for n in (self._incarnation, self._next, ASKED_BYTES))]
         self._reader.send(spell(words))
 
@@ -123,6 +127,7 @@ class Subject:
                 self._take(reply)
 
     def _take(self, reply: list[int]) -> None:
+        self._is_asking = False
         incarnation, first, following, stream, end = reply
         if incarnation == self._incarnation:
             self.records += following - first

@@ -9,6 +9,7 @@ import typer
 from equipoise import __version__
 from equipoise.cli import (
     bench,
+    controller,
     demo,
     hub,
     hubs,
@@ -55,6 +56,7 @@ app.command("sub")(sub.command)
 app.command("demo")(demo.command)
 app.command("simulate")(simulate.command)
 app.command("reproduce")(reproduce.command)
+app.command("controller")(controller.command)
 app.command("store")(store.command)
 app.command("up")(up.command)
 app.command("move")(move.command)

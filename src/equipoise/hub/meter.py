@@ -1,14 +1,14 @@
 """What is known of one topic's present window beside its counters.
 
-Publishers are told apart by their connections. Most topics have one, and it costs nothing: only a change of
-publisher is noted, and what came before the first change came from the last publisher there was.
+Most topics have one publisher and nothing else to tell, and that costs nothing: only a change of publisher is noted,
+and what came before the first change came from the last publisher there was.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.hub.rows import INGRESS, PUBLISHED, counters
+from equipoise.hub.rows import PUBLISHED, counters
 
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Backlog
@@ -21,39 +21,61 @@ PUBLISHERS_MAX = 1_000
 
 
 class TopicMeter:
-    """Lives while its topic has something to record. Owned by Metering; backlogs write to it as well."""
+    """Lives while its topic has something to record. Owned by Metering; whoever counts here sets `is_noted`."""
 
-    __slots__ = ("backlog", "backlog_bytes_max", "counted", "is_changed", "is_noted", "seen")
+    __slots__ = (
+        "backlog",
+        "backlog_bytes_max",
+        "counted",
+        "cuts",
+        "drops",
+        "egress_bytes",
+        "egress_messages",
+        "ingress_bytes",
+        "ingress_messages",
+        "is_noted",
+        "seen",
+    )
 
     def __init__(self, topic: Topic) -> None:
         # The topic's counters when the window began.
         self.counted = counters(topic)
-        # Whether there is anything beside counters.
+        self.forget_notes()
+
+    def forget_notes(self) -> None:
+        """The window is over."""
+        # Whether anything below is other than here, or somebody has come or gone.
         self.is_noted = False
         # Whoever published in the window, where it was not only the topic's last publisher.
         self.seen: set[int] | None = None
-        # Whether somebody subscribed or unsubscribed.
-        self.is_changed = False
+        # Messages and bytes passed on to where they get their positions; and to hubs that follow, once for each.
+        self.ingress_messages = self.ingress_bytes = 0
+        self.egress_messages = self.egress_bytes = 0
+        self.cuts = self.drops = 0
         # The largest that a message of this topic was added to, and how large it was then.
         self.backlog: Backlog | None = None
         self.backlog_bytes_max = 0
 
     def note_publisher(self, topic: Topic, session_id: int | None) -> None:
         """Another client than the last is about to publish; None for other hubs, whose clients are counted there."""
-        self.is_noted = True
         if self.seen is None:
-            # Whatever has come in this window came from the last one.
-            self.seen = set() if topic.publisher is None or not self.has_come(topic) else {topic.publisher}
+            self.is_noted = True
+            has_come = topic.published != self.counted[PUBLISHED] or self.ingress_messages > 0
+            self.seen = {topic.publisher} if has_come and topic.publisher is not None else set()
         if session_id is not None and len(self.seen) < PUBLISHERS_MAX:
             self.seen.add(session_id)
 
-    def has_come(self, topic: Topic) -> bool:
-        """Whether anything was published in this window."""
-        return (topic.published, topic.ingress_messages) != (self.counted[PUBLISHED], self.counted[INGRESS])
+    def note_ingress(self, messages: int, size_bytes: int) -> None:
+        self.is_noted = True
+        self.ingress_messages += messages
+        self.ingress_bytes += size_bytes
 
-    def forget_notes(self) -> None:
-        """The window is over."""
-        self.is_noted = self.is_changed = False
-        self.seen = None
-        self.backlog = None
-        self.backlog_bytes_max = 0
+    def note_egress(self, messages: int, size_bytes: int) -> None:
+        self.is_noted = True
+        self.egress_messages += messages
+        self.egress_bytes += size_bytes
+
+    def note_loss(self, *, cuts: int, drops: int) -> None:
+        self.is_noted = True
+        self.cuts += cuts
+        self.drops += drops

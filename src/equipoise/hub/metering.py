@@ -92,8 +92,10 @@ class Metering:
 
     def touch(self, topic: Topic) -> TopicMeter | None:
         """Something is about to happen to the topic: from now on its window is looked at. None while off."""
-        meter = topic.meter
+        meter = topic.trunk.meter
         if meter is None and self._gauges is not None:
+            # A lane has no record of its own: what it does counts for its topic.
+            topic = topic.trunk
             meter = topic.meter = TopicMeter(topic)
             is_hidden = topic.is_shard or topic.name.startswith(_SYSTEM)
             (self._hidden if is_hidden else self._active).append(topic)
@@ -101,10 +103,12 @@ class Metering:
 
     def published_by(self, topic: Topic, session: Session) -> None:
         """Another client than the last is about to publish to the topic."""
-        meter = self.touch(topic)
+        meter = topic.meter
+        if meter is None or meter.seen is None:
+            meter = self.touch(topic)
+            self.arrivals.adopt(topic)
         if meter is not None:
             meter.note_publisher(topic, session.id)
-            self.arrivals.adopt(topic)
         topic.publisher = session.id
 
     def published_elsewhere(self, topic: Topic) -> None:
@@ -118,7 +122,7 @@ class Metering:
         """Somebody subscribes to the topic, or no longer does."""
         meter = self.touch(topic)
         if meter is not None:
-            meter.is_noted = meter.is_changed = True
+            meter.is_noted = True
 
     # --- windows
 

@@ -5,9 +5,9 @@ Column by column as far as may be, since that is done in C: a topic takes some 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import add, attrgetter, ne, sub
+from operator import attrgetter, ne, sub
 from typing import TYPE_CHECKING
 
 from equipoise.telemetry import Names, Role, Values, narrow
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from equipoise.hub.meter import TopicMeter
     from equipoise.hub.topics import Topic
 
-__all__ = ["INGRESS", "PUBLISHED", "Rows", "Sums", "add_hidden", "counters", "rows_of"]
+__all__ = ["PUBLISHED", "Rows", "Sums", "add_hidden", "counters", "gather_lanes", "rows_of"]
 
 # By schema column, the counter on the topic that it is the growth of.
 COUNTED = {
@@ -25,27 +25,25 @@ COUNTED = {
     "deliveries": "delivered",
     "bytes_in": "bytes_in",
     "bytes_out": "bytes_out",
-    "ingress_messages": "ingress_messages",
-    "ingress_bytes": "ingress_bytes",
-    "egress_messages": "egress_messages",
-    "egress_bytes": "egress_bytes",
-    "cuts": "cuts",
-    "drops": "drops",
 }
-# Where in a row of counters those are that only grow when somebody publishes here.
-PUBLISHED, INGRESS = (list(COUNTED).index(name) for name in ("publications", "ingress_messages"))
+# Where in a row of counters the first of them is.
+PUBLISHED = 0
+# Columns that are counted on the meter, since few topics have them.
+NOTED = ("ingress_messages", "ingress_bytes", "egress_messages", "egress_bytes", "cuts", "drops")
 _GREATEST = ("backlog_bytes_max", "queue_us_max")
 
 counters: Callable[[Topic], tuple[int, ...]] = attrgetter(*COUNTED.values())
+_notes: Callable[[TopicMeter], tuple[int, ...]] = attrgetter(*NOTED)
 _meter: Callable[[Topic], TopicMeter] = attrgetter("meter")
 _stream = attrgetter("stream")
+_beside = attrgetter("beside")
 
 
 class Sums(dict[str, int]):
     """Over all topics of a window, by column; of the two that name a greatest, the greatest."""
 
     def __init__(self) -> None:
-        super().__init__(dict.fromkeys((*COUNTED, *_GREATEST), 0))
+        super().__init__(dict.fromkeys((*COUNTED, *NOTED, *_GREATEST), 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,9 @@ class Rows:
 
 def rows_of(topics: list[Topic], sums: Sums, now: float, audience_of: Callable[[Topic], Audience]) -> Rows:
     """Read the meters and begin their next window. Topics that did nothing have none any more."""
+    if any(map(_beside, topics)):
+        for topic in topics:
+            gather_lanes(topic)
     meters, counted, before = _read(topics)
     if not all(map(ne, counted, before)):
         topics = _awake(topics)
@@ -73,7 +74,8 @@ def rows_of(topics: list[Topic], sums: Sums, now: float, audience_of: Callable[[
         "topic": Names.of([topic.name for topic in topics]),
         "role": _roles(topics),
         **{name: 0 if growth is None else narrow(growth) for name, growth in grown.items()},
-        "publishers": _narrow(_publishers(topics, meters, grown, noted)),
+        **_counted_notes(sums, meters, noted),
+        "publishers": _narrow(_publishers(topics, meters, grown["publications"], noted)),
         "subscribers": _narrow([audience.clients for audience in audiences]),
         "relays": _relays(audiences),
         **_greatest(sums, meters, noted, now),
@@ -82,12 +84,21 @@ def rows_of(topics: list[Topic], sums: Sums, now: float, audience_of: Callable[[
     return Rows(topics, values)
 
 
+def gather_lanes(topic: Topic) -> None:
+    """What a topic's lanes have counted since is the topic's."""
+    for lane in () if topic.beside is None else topic.beside.lanes.values():
+        for counter in COUNTED.values():
+            setattr(topic, counter, getattr(topic, counter) + getattr(lane, counter))
+            setattr(lane, counter, 0)
+
+
 def add_hidden(topics: Sequence[Topic], sums: Sums) -> list[Topic]:
     """As `rows_of`, of topics that have no records of their own."""
     awake = _awake(topics)
     if awake:
         meters, counted, before = _read(awake)
         _growth(sums, counted, before)
+        _counted_notes(sums, meters, range(len(meters)))
         _begin_windows(meters, counted, range(len(meters)))
     return awake
 
@@ -103,12 +114,13 @@ def _awake(topics: Sequence[Topic]) -> list[Topic]:
     awake = []
     for topic in topics:
         meter = _meter(topic)
-        if meter.is_changed or counters(topic) != meter.counted:
+        if meter.is_noted or counters(topic) != meter.counted:
             awake.append(topic)
             continue
         topic.meter = topic.publisher = None
-        if topic.audience is not None:
-            topic.audience.rest()
+        for stream in (topic, *(() if topic.beside is None else topic.beside.lanes.values())):
+            if stream.audience is not None:
+                stream.audience.rest()
     return awake
 
 
@@ -137,24 +149,36 @@ def _growth(
     return grown
 
 
+def _counted_notes(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int]) -> dict[str, Values]:
+    values: dict[str, Values] = dict.fromkeys(NOTED, 0)
+    found = [(i, notes) for i in noted if any(notes := _notes(meters[i]))]
+    if found:
+        columns = [[0] * len(meters) for _ in NOTED]
+        for i, notes in found:
+            for column, number in zip(columns, notes, strict=True):
+                column[i] = number
+        for name, column in zip(NOTED, columns, strict=True):
+            sums[name] += sum(column)
+            values[name] = _narrow(column)
+    return values
+
+
 def _publishers(
-    topics: Sequence[Topic],
-    meters: Sequence[TopicMeter],
-    grown: Mapping[str, list[int] | None],
-    noted: Sequence[int],
+    topics: Sequence[Topic], meters: Sequence[TopicMeter], published: list[int] | None, noted: Sequence[int]
 ) -> list[int]:
     """One where the last publisher has published and no other did; where others did, they are noted."""
-    publishers = [topic.publisher is not None for topic in topics]
-    published, passed_on = grown["publications"], grown["ingress_messages"]
-    came: Iterable[int] = (
-        map(add, published, passed_on) if published and passed_on else published or passed_on or ()
-    )
-    counts = [int(is_known and count > 0) for is_known, count in zip(publishers, came, strict=False)]
-    counts += [0] * (len(topics) - len(counts))
+    counts = [0] * len(topics)
+    if published is not None:
+        counts = [
+            int(count > 0 and topic.publisher is not None)
+            for topic, count in zip(topics, published, strict=True)
+        ]
     for i in noted:
-        seen = meters[i].seen
-        if seen is not None:
-            counts[i] = len(seen)
+        meter = meters[i]
+        if meter.seen is not None:
+            counts[i] = len(meter.seen)
+        elif meter.ingress_messages and topics[i].publisher is not None:
+            counts[i] = 1
     return counts
 
 
@@ -192,5 +216,6 @@ def _roles(topics: Sequence[Topic]) -> Values:
 
 
 def _role(topic: Topic) -> Role:
-    is_home = topic.stream is None or topic.stream.state.is_home
-    return Role.HOME if is_home else Role.RELAY
+    lanes = () if topic.beside is None else topic.beside.lanes.values()
+    streams = map(_stream, (topic, *lanes))
+    return Role.HOME if any(stream is None or stream.state.is_home for stream in streams) else Role.RELAY

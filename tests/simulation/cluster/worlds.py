@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from equipoise.hub import Hub, HubSettings, Limits
-from equipoise.hub.cluster import HubFacts, Routing
+from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.settings import ClusterSettings
 from equipoise.model import Entry, Member, Mode, Plan
 from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
@@ -20,7 +20,7 @@ from equipoise.simulation import Simulation
 from equipoise.simulation.checkers import CHECKERS, Violation
 from equipoise.simulation.host import Host
 from equipoise.simulation.link import LinkSpec
-from equipoise.simulation.topology import Lan
+from equipoise.simulation.topology import Lan, Topology
 from equipoise.workload import Driven, History, Place, Stage, cast_client, hurried
 from equipoise.workload.history import Marker, Missed, Outcome, Received, Sent
 
@@ -113,7 +113,7 @@ class HubNode:
     def _register(self) -> None:
         assert self.hub is not None
         directory = self.world.directory
-        facts = HubFacts(self.hub.core.incarnation, self.name, PORT, directory.plan.version)
+        facts = LiveHub(self.hub.core.incarnation, self.name, PORT, directory.plan.version)
         directory.register(self.name, facts)
 
     def hear(self, routing: Routing) -> None:
@@ -136,10 +136,10 @@ class Directory:
     def __init__(self, world: World) -> None:
         self._world = world
         self.plan = Plan()
-        self.alive: dict[str, HubFacts] = {}
+        self.alive: dict[str, LiveHub] = {}
         self._heard_at: dict[str, float] = {}
 
-    def register(self, name: str, facts: HubFacts) -> None:
+    def register(self, name: str, facts: LiveHub) -> None:
         """A hub is alive. Sooner or later somebody sees to it that a plan gives it something."""
         self.alive[name] = facts
         is_member = any(member.hub == name for member in self.plan.members)
@@ -200,6 +200,8 @@ class World:
         self.excused: list[tuple[float, float]] = []
         self.under_way: list[Sent] = []
         self.is_healed = False
+        # Who plays a client.
+        self.cast: Callable[[Client, Place, Stage, History], Driven] = cast_client
         self._tasks: list[asyncio.Task[None]] = []
         self._spare = 0
 
@@ -225,7 +227,7 @@ class World:
         others = tuple(name for name in self.nodes if name != at) if self.trouble.is_routing else ()
         settings = hurried(routing=self.trouble.is_routing)
         place = Place(at, PORT, settings, host.random, others=others)
-        made = cast_client(client, place, stage, self.history)
+        made = self.cast(client, place, stage, self.history)
         host.spawn(made.run(), name=client.name)
         return made
 
@@ -471,11 +473,14 @@ def run(
     hubs: tuple[str, ...] = ("h1", "h2", "h3"),
     script: Callable[[World], object] | None = None,
     prepare: Callable[[World], None] | None = None,
+    topology: Topology | None = None,
 ) -> Outcomes:
     """Play one seed and judge it."""
     draw = Random(f"network {seed}")
     spec = LinkSpec(latency_s=0.000_2 + draw.random() * 0.01, jitter_s=max(0.0, draw.random() - 0.5) * 0.02)
-    with Simulation(seed=seed, topology=Lan(spec), split=draw.random() * 0.2, time_s_max=1_000.0) as sim:
+    with Simulation(
+        seed=seed, topology=topology or Lan(spec), split=draw.random() * 0.2, time_s_max=1_000.0
+    ) as sim:
         world = World(sim, trouble, clients, hubs)
         if prepare is not None:
             prepare(world)

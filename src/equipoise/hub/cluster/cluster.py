@@ -11,31 +11,33 @@ Always true:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.asking import Asking
 from equipoise.hub.cluster.frames import Field, Verb, decode, encode
 from equipoise.hub.cluster.handover import Handover
 from equipoise.hub.cluster.hearing import Hearing
-from equipoise.hub.cluster.ingress import Ingress, fresh_messages
+from equipoise.hub.cluster.ingress import Fresh, Ingress, fresh_messages
+from equipoise.hub.cluster.lanes import Lanes, attach_frame
 from equipoise.hub.cluster.links import InLink, LinkId, OutLink
+from equipoise.hub.cluster.listening import Listening
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
 from equipoise.hub.cluster.receipts import Receipts
-from equipoise.hub.cluster.router import HubFacts, Life, Router, Routing, Stamp
+from equipoise.hub.cluster.router import Life, LiveHub, Router, Routing, Stamp
 from equipoise.hub.cluster.streams import Held, State, Stream
+from equipoise.hub.cluster.tags import Tag, Tags
 from equipoise.hub.cluster.telling import Telling
-from equipoise.hub.cluster.waiting import Wait
-from equipoise.hub.kinds import Kind
+from equipoise.hub.cluster.ways import Ways
 from equipoise.resp import Command, RequestReader
 from equipoise.resp.replies import bulk, error, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
     from equipoise.hub.topics import Topic
 
 __all__ = ["Cluster", "Dials"]
@@ -50,7 +52,7 @@ NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cl
 class Dials(Protocol):
     """What a cluster needs of the world."""
 
-    def dial(self, link: OutLink, facts: HubFacts) -> None:
+    def dial(self, link: OutLink, facts: LiveHub) -> None:
         """Keep a connection for the link until it is over."""
 
     def redial(self, link: OutLink) -> None:
@@ -77,6 +79,11 @@ class Cluster:
         self.merging = Merging(self, settings.held_bytes_max)
         self.handover = Handover(self)
         self.patterns = Patterns(self)
+        self.lanes = Lanes(self)
+        self.tags = Tags(self)
+        self.asking = Asking(self)
+        self.ways = Ways(self)
+        self.listening = Listening(self)
         self.receipts = Receipts(self)
         self.telling = Telling(self, core.settings.cluster)
         self._settings = settings
@@ -89,8 +96,6 @@ class Cluster:
         self._was_seen = False
         self._is_over = False
         self._evaluating: Iterator[Topic] | None = None
-        # What clients wait to be subscribed to; a client that waits sends nothing more.
-        self._claims: dict[Session, tuple[Kind, Sequence[bytes]]] = {}
         self._tidy_timer: Timer = core.shell.call_later(settings.unwanted_s, self._tidy)
         self._hearing = Hearing(self)
 
@@ -143,6 +148,7 @@ class Cluster:
         for entry in self.router.replicated:
             if self.router.is_follower(entry.topic):
                 self.core.make_topic(entry.topic)
+        self.lanes.apply()
         self._evaluate_all()
 
     @property
@@ -174,6 +180,7 @@ class Cluster:
         for topic in part:
             if topics.get(topic.name) is topic:
                 self.handover.evaluate(topic)
+                self.lanes.evaluate(topic)
         if len(part) == EVALUATE_SLICE:
             self.core.shell.call_later(0, self._evaluate_some)
             return
@@ -198,7 +205,10 @@ class Cluster:
 
     def check_barrier(self) -> None:
         if self.is_introduced:
+            if self._was_seen:
+                self.listening.introduced()
             self.handover.settle_opening()
+            self.lanes.settle()
 
     def _bury(self, name: str) -> None:
         """A hub is dead, or has begun another life."""
@@ -207,14 +217,22 @@ class Cluster:
         fresh = fresh_messages(link.end_for_good(), reader)
         self._dials.hang_up(link)
         self._forget_told(name, link, fresh)
+        self.lanes.hub_died(name)
 
-    def _forget_told(self, name: str, link: OutLink, fresh: dict[bytes, list[Sequence[bytes]]]) -> None:
+    def _streams(self) -> list[Topic]:
+        """All topics and lanes."""
+        index = self.core.index
+        return [*index.topics.values(), *index.lanes.values()]
+
+    def _forget_told(self, name: str, link: OutLink, fresh: Fresh) -> None:
         """What a hub has told us, or we were to be told, counts no more."""
         self.incoming.pop(name, None)
         self.done.pop(name, None)
         self.patterns.peer_gone(name, link)
+        self.lanes.link_gone(link)
+        self.asking.peer_gone(name)
         self.receipts.peer_gone(name)
-        for topic in list(self.core.index.topics.values()):
+        for topic in self._streams():
             if topic.relays and link in topic.relays:
                 self.core.index.remove_relay(topic, link)
             stream = topic.stream
@@ -222,7 +240,9 @@ class Cluster:
                 continue
             stream.relays_waiting.pop(link, None)
             if stream.is_owed_by(name):
-                self.ingress.target_died(stream, name, fresh.get(topic.name, []))
+                self.ingress.target_died(stream, name, fresh.get(topic.key, []))
+            if stream.peer == name:
+                self.ways.unsure(topic)
             self.handover.peer_died(stream, name)
             self.merging.peer_gone(stream, name)
 
@@ -239,13 +259,15 @@ class Cluster:
         for hub, incarnation in self.router.dead:
             link.write(encode(Verb.DEAD, hub.encode(), incarnation))
         self.patterns.introduce(link)
+        self.lanes.introduce(link)
+        self.asking.introduce(link)
         self.receipts.introduce(link.hub)
-        for topic in self.core.index.topics.values():
+        for topic in self._streams():
             stream = topic.stream
             if stream is None:
                 continue
             if link.hub in (stream.source, stream.joining):
-                link.write(encode(Verb.ATTACH, topic.name))
+                link.write(attach_frame(topic))
             for hub, epoch in stream.flushes:
                 if hub == link.hub:
                     link.write(encode(Verb.FLUSH, topic.name, epoch))
@@ -259,7 +281,7 @@ class Cluster:
         log.warning(
             "link to %s began anew: more than %d bytes unsent", link.hub, self._settings.link_bytes_max
         )
-        for topic in self.core.index.topics.values():
+        for topic in self._streams():
             if topic.stream is not None and topic.stream.is_owed_by(link.hub):
                 self.ingress.target_died(topic.stream, link.hub, [])
         self._introduce(link)
@@ -298,60 +320,32 @@ class Cluster:
 
     def adopt(self, topic: Topic) -> None:
         self.handover.adopt(topic)
+        self.lanes.adopt(topic)
+        self.ways.retarget(topic)
 
-    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
+    def submit(self, topic: Topic, payloads: Sequence[bytes], tags: Sequence[Tag] = ()) -> bytes:
         """Publish for a client of this hub; the reply to each message.
 
         Where the topic lives elsewhere it is answered with the receivers at this hub, as in a Redis cluster.
         """
         stream = topic.stream
-        if stream is None:
-            return integer(self.core.publish(topic, payloads))
-        if not self.ingress.submit(stream, Held(None, 0, 0, payloads)):
+        item = Held(None, 0, 0, payloads, tags)
+        self.receipts.take(topic, len(payloads))
+        if stream is None or stream.way is None:
+            is_taken = self.ingress.give(topic, item)
+        else:
+            is_taken = self.ways.submit(stream, stream.way, item)
+        if not is_taken:
+            self.receipts.take(topic, -len(payloads))
             return error(NO_ROOM)
         return integer(self.core.audience_of(topic).receivers)
-
-    def prepare(
-        self, session: Session, kind: Kind, names: Sequence[bytes], proceed: Callable[[], None]
-    ) -> bool:
-        """See that whoever subscribes to these now misses nothing from now on.
-
-        False if that takes a while; then `proceed` is called when it is so.
-        """
-
-        def again() -> None:
-            # What was so first may not be so any more.
-            if session.is_closing:
-                self._claims.pop(session, None)
-            elif self.prepare(session, kind, names, proceed):
-                proceed()
-
-        # In a turn of its own: the client's next commands must not run in the middle of what made it so.
-        wait = Wait(lambda: self.core.shell.call_later(0, again))
-        if kind.is_pattern:
-            for pattern in names:
-                self.patterns.want(pattern, wait)
-        else:
-            for name in names:
-                topic = self.core.index.topics.get(name) or self.core.new_topic(session, name)
-                # What may not be, the subscription itself is refused for.
-                if not isinstance(topic, str) and topic.stream is not None and not topic.stream.is_ready:
-                    topic.stream.waiters.append(wait.add())
-                    self.merging.follow(topic.stream)
-        if wait.is_over_at_once():
-            self._claims.pop(session, None)
-            return True
-        self._claims[session] = (kind, names)
-        return False
 
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None:
         """Tell smart clients that the stream goes on in another epoch."""
         if not after_epoch:
             return
         frame = push((bulk(b"eq.opened"), bulk(topic.name), *map(integer, (epoch, after_epoch, after_n))), 3)
-        for session, kinds in topic.members.items():
-            if Kind.POSITIONED_NAME in kinds:
-                session.write(frame)
+        self.listening.push(topic, frame)
 
     def pattern_links(self, topic: Topic) -> list[OutLink]:
         """The hubs that hear the topic by pattern."""
@@ -383,18 +377,19 @@ class Cluster:
 
     def take_in(self, topic: Topic, link: OutLink) -> None:
         self.core.index.add_relay(topic, link)
-        link.write(encode(Verb.ATTACHED, topic.name, topic.epoch, topic.n))
+        link.write(encode(Verb.ATTACHED, topic.key, topic.epoch, topic.n))
+        self.tags.greet(topic, link)
 
     def _tidy(self) -> None:
         """Leave the streams and patterns that nobody here wants any more."""
-        self._claims = {session: claim for session, claim in self._claims.items() if not session.is_closing}
-        claims = list(self._claims.values())
-        claimed = {name for kind, names in claims if not kind.is_pattern for name in names}
-        for topic in self.core.index.topics.values():
+        topics, patterns = self.listening.claimed()
+        for topic in self._streams():
             stream = topic.stream
-            if stream is None or stream.state is not State.REMOTE or topic.name in claimed:
+            if stream is None or stream.state is not State.REMOTE or topic.name in topics:
                 continue
+            stream.is_kept = self.listening.is_kept(topic)
             if not stream.is_wanted:
                 self.merging.unfollow(stream)
-        self.patterns.tidy({name for kind, names in claims if kind.is_pattern for name in names})
+        self.lanes.tidy()
+        self.patterns.tidy(patterns)
         self._tidy_timer = self.core.shell.call_later(self._settings.unwanted_s, self._tidy)

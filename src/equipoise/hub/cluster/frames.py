@@ -42,7 +42,8 @@ class Verb(Enum):
     """Value: the word; the fields, `name` for bytes and `number` for an integer; whether payloads follow."""
 
     # Number these messages, or pass them on. version: the sender's plan; hops: how often they were passed on.
-    INGRESS = (b"EQ.L.INGRESS", ("name", "number", "number"), True)
+    # tags: positions of other streams of the topic that the first of them comes after, as `tags` spells them.
+    INGRESS = (b"EQ.L.INGRESS", ("name", "number", "number", "name"), True)
     # So many more of the messages you sent me for the topic have their positions, the last (epoch, n); epoch 0: they
     # never will.
     NUMBERED = (b"EQ.L.NUMBERED", ("name", "number", "number", "number"), False)
@@ -77,6 +78,21 @@ class Verb(Enum):
     SEVERED = (b"EQ.L.SEVERED", ("name",), False)
     # The topic's stream goes on in this epoch, after (epoch, n) of that hub; epoch 0 if nobody can say.
     OPENED = (b"EQ.L.OPENED", ("name", "number", "name", "number", "number"), False)
+
+    # What follows in this stream, in its epoch, comes after (epoch, n) of another stream of the topic: the lane of that
+    # hub, or the trunk if it is none.
+    AFTER = (b"EQ.L.AFTER", ("name", "number", "name", "number", "number"), False)
+    # All have said DONE about this version: my lanes that it names are open, those that it does not name have ended.
+    SETTLED = (b"EQ.L.SETTLED", ("number",), False)
+    # To a hub that I meet: I have this lane.
+    LANE = (b"EQ.L.LANE", ("name",), False)
+    # Send me your lane that the plan of this version names, or named: answered with ATTACHED, or OVER.
+    FOLLOW = (b"EQ.L.FOLLOW", ("name", "number"), False)
+    # The lane that you follow ended at n; epoch 0: there is none.
+    OVER = (b"EQ.L.OVER", ("name", "number", "number"), False)
+    # How far is this stream with you? It is at (epoch, n), and lives with me: 1, or not: 0.
+    ASK = (b"EQ.L.ASK", ("name",), False)
+    AT = (b"EQ.L.AT", ("name", "number", "number", "number"), False)
 
     def __init__(self, word: bytes, fields: tuple[str, ...], has_payloads: bool) -> None:
         self.word = word

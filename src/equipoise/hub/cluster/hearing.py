@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.frames import Field, Verb
 from equipoise.hub.cluster.streams import Held, Stream
+from equipoise.hub.cluster.tags import Tag, parse_tags
+from equipoise.hub.topics import LANE_PREFIX
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.topics import Topic
 
 __all__ = ["Hearing"]
 
@@ -38,6 +41,15 @@ class Hearing:
             Verb.FLUSH: self._on_flush,
             Verb.ENDED: self._on_ended,
             Verb.OPENED: self._on_opened,
+            Verb.AFTER: self._on_after,
+            Verb.SETTLED: lambda peer, f, _: self._cluster.lanes.heard_settled(peer, _number(f[0])),
+            Verb.ASK: lambda peer, f, _: self._cluster.asking.asked(
+                peer, _name(f[0]), self._find(_name(f[0]))
+            ),
+            Verb.AT: self._on_at,
+            Verb.FOLLOW: self._on_follow,
+            Verb.OVER: self._on_over,
+            Verb.LANE: lambda peer, f, _: self._cluster.lanes.heard_lane(peer, _name(f[0])),
             Verb.SEVER: lambda peer, f, _: self._cluster.receipts.asked_to_sever(peer, _name(f[0])),
             Verb.SEVERED: lambda peer, f, _: self._cluster.receipts.severed(peer, _name(f[0])),
         }
@@ -48,16 +60,13 @@ class Hearing:
 
     def _on_ingress(self, peer: str, fields: list[Field], payloads: list[bytes]) -> None:
         name, version, hops = _name(fields[0]), _number(fields[1]), _number(fields[2])
-        topic = self._cluster.core.make_topic(name)
+        topic = self._find(name, is_made=True)
         if topic is None:
             self._cluster.ingress.dropped += len(payloads)
             self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads), 0, 0)
-        elif topic.stream is None:
-            self._cluster.core.metering.published_elsewhere(topic)
-            self._cluster.core.publish(topic, payloads)
-            self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads), topic.epoch, topic.n)
         else:
-            self._cluster.ingress.submit(topic.stream, Held(peer, version, hops + 1, payloads))
+            tags = parse_tags(_name(fields[3]))
+            self._cluster.ingress.give(topic, Held(peer, version, hops + 1, payloads, tags))
 
     def _on_numbered(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         stream = self._stream(fields)
@@ -77,7 +86,7 @@ class Hearing:
             stream.relays_waiting[link] = None
 
     def _on_detach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        topic, link = self._cluster.core.index.topics.get(_name(fields[0])), self._cluster.out.get(peer)
+        topic, link = self._find(_name(fields[0])), self._cluster.out.get(peer)
         if topic is None or link is None:
             return
         if topic.relays and link in topic.relays:
@@ -147,15 +156,44 @@ class Hearing:
         self._cluster.core.note_epoch(epoch)
         return epoch
 
+    def _on_after(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._heard(_name(fields[0]))
+        if stream is not None and not stream.state.is_home:
+            mark = Tag(_name(fields[2]), _number(fields[3]), _number(fields[4]))
+            self._cluster.merging.marked(stream, peer, _number(fields[1]), mark)
+
+    def _on_at(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        at = (_number(fields[1]), _number(fields[2]))
+        self._cluster.asking.answered(peer, _name(fields[0]), at, is_there=bool(fields[3]))
+
+    def _on_follow(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        link = self._cluster.out.get(peer)
+        if link is not None:
+            self._cluster.lanes.heard_follow(link, _name(fields[0]), _number(fields[1]))
+
+    def _on_over(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        if stream is not None and not stream.state.is_home:
+            self._cluster.merging.over(stream, peer, _number(fields[1]), _number(fields[2]))
+
     def _stream(self, fields: list[Field]) -> Stream | None:
-        topic = self._cluster.core.index.topics.get(_name(fields[0]))
+        topic = self._find(_name(fields[0]))
         return None if topic is None else topic.stream
+
+    def _find(self, key: bytes, *, is_made: bool = False) -> Topic | None:
+        """A topic, made if need be, or a lane that there is."""
+        if key.startswith(LANE_PREFIX):
+            return self._cluster.core.index.lanes.get(key)
+        return self._cluster.core.make_topic(key) if is_made else self._cluster.core.index.topics.get(key)
 
     def _heard(self, name: bytes) -> Stream | None:
         """The stream of a topic that is told to us; made if it is by a pattern of our clients that we hear it."""
-        topic = self._cluster.core.index.topics.get(name)
-        index = self._cluster.core.index
-        if topic is None and next(index.patterns.matching(name), None) is not None:
+        topic, index = self._find(name), self._cluster.core.index
+        if (
+            topic is None
+            and not name.startswith(LANE_PREFIX)
+            and next(index.patterns.matching(name), None) is not None
+        ):
             topic = self._cluster.core.make_topic(name)
         return None if topic is None else topic.stream
 

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.frames import Verb, decode, encode, runs
 from equipoise.hub.cluster.streams import Held, State, Stream
+from equipoise.hub.cluster.tags import Tag, parse_tags, spell_tags
 from equipoise.resp import RequestReader
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.topics import Topic
 
 __all__ = ["HOPS_MAX", "Ingress"]
 
@@ -30,6 +32,8 @@ HOPS_MAX = 16
 # Epoch and n; of a message that was lost, or dropped, nowhere.
 Where = tuple[int, int]
 NOWHERE: Where = (0, 0)
+# Messages that were never sent, by the key of the stream they were for: runs, with their tags.
+Fresh = dict[bytes, list[tuple[Sequence[Tag], Sequence[bytes]]]]
 
 
 class Ingress:
@@ -43,18 +47,39 @@ class Ingress:
         self.lost = 0
         self.dropped = 0
 
+    def give(self, topic: Topic, item: Held) -> bool:
+        """Take messages for one stream of a topic, whether or not it is simply open here."""
+        stream = topic.stream
+        if stream is None:
+            if not item.tags:
+                self._number(topic, item)
+                return True
+            # What it comes after may have to come here first.
+            stream = self._cluster.handover.new_stream(topic)
+            is_taken = self.submit(stream, item)
+            if not stream.held:
+                topic.stream = None
+            return is_taken
+        return self.submit(stream, item)
+
+    def reserve(self, size: int) -> bool:
+        """Make room for so many bytes that are to be held elsewhere than in a stream; False if there is none."""
+        if self.held_bytes + size > self._held_bytes_max:
+            return False
+        self.held_bytes += size
+        return True
+
+    def release(self, size: int) -> None:
+        self.held_bytes -= size
+
     def submit(self, stream: Stream, item: Held) -> bool:
         """Take messages on their way in; False if there is no room for them."""
         origin = item.origin
-        if origin is None:
-            self._cluster.receipts.take(stream, len(item.payloads))
         if origin in stream.held or self._must_wait(stream, item):
             if self.held_bytes + item.size > self._held_bytes_max:
-                if origin is None:
-                    self._cluster.receipts.take(stream, -len(item.payloads))
-                else:
+                if origin is not None:
                     self.dropped += len(item.payloads)
-                    self._settle(stream, origin, len(item.payloads), NOWHERE)
+                    self._settle(stream.topic, origin, len(item.payloads), NOWHERE)
                 return False
             stream.held.setdefault(origin, deque()).append(item)
             self.held_bytes += item.size
@@ -78,7 +103,7 @@ class Ingress:
             if part < waiting:
                 owed.appendleft((origin, waiting - part))
             epoch, n = at
-            self._settle(stream, origin, part, (epoch, n - count) if epoch else NOWHERE)
+            self._settle(stream.topic, origin, part, (epoch, n - count) if epoch else NOWHERE)
         if not owed:
             del stream.owed[key]
         return count
@@ -93,17 +118,27 @@ class Ingress:
             if not items:
                 stream.held.pop(origin, None)
 
-    def target_died(self, stream: Stream, peer: str, fresh: list[Sequence[bytes]]) -> None:
+    def target_died(
+        self, stream: Stream, peer: str, fresh: Sequence[tuple[Sequence[Tag], Sequence[bytes]]]
+    ) -> None:
         """A hub that messages went to is dead. `fresh` are those that it cannot have seen: they wait again."""
         keys = [key for key in stream.owed if key[0] == peer]
         entries = [entry for key in keys for entry in stream.owed.pop(key)]
         origins = [origin for origin, count in entries for _ in range(count)]
-        messages = [payload for run in fresh for payload in run]
+        messages = [
+            ((payload,), () if number else tags) for tags, run in fresh for number, payload in enumerate(run)
+        ]
         lost = len(origins) - len(messages)
         self.lost += lost
         for origin in origins[:lost]:
-            self._settle(stream, origin, 1, NOWHERE)
-        again = [Held(origin, 0, 0, (m,)) for origin, m in zip(origins[lost:], messages, strict=True)]
+            self._settle(stream.topic, origin, 1, NOWHERE)
+        again = [
+            Held(origin, 0, 0, *message) for origin, message in zip(origins[lost:], messages, strict=True)
+        ]
+        # The tags of messages that were lost hold for those that follow.
+        first = next((number for number, origin in enumerate(origins[lost:]) if origin is None), None)
+        if first is not None:
+            again[first] = again[first]._replace(tags=self._cluster.ways.tags_of(stream.topic.trunk))
         for item in reversed(again):
             stream.held.setdefault(item.origin, deque()).appendleft(item)
             self.held_bytes += item.size
@@ -111,6 +146,8 @@ class Ingress:
     def _must_wait(self, stream: Stream, item: Held) -> bool:
         """Whether the home is not certain, or messages of the same origin are still on another way."""
         state = stream.state
+        if state.is_home and item.tags and self._cluster.tags.must_wait(stream, item.tags):
+            return True
         if state is State.OPENING or (state is State.REMOTE and stream.peer not in self._cluster.out):
             return True
         if state is State.REMOTE and item.version > self._cluster.router.version:
@@ -127,40 +164,48 @@ class Ingress:
         cluster, topic = self._cluster, stream.topic
         origin, payloads = item.origin, item.payloads
         if stream.state.is_home:
-            if origin is not None:
-                cluster.core.metering.published_elsewhere(topic)
-            cluster.core.publish(topic, payloads)
-            self._settle(stream, origin, len(payloads), (topic.epoch, topic.n))
+            self._number(topic, item)
             return
         if item.hops >= HOPS_MAX:
             self.dropped += len(payloads)
-            self._settle(stream, origin, len(payloads), NOWHERE)
+            self._settle(topic, origin, len(payloads), NOWHERE)
             return
         assert stream.peer is not None, "a remote stream without a home waits"
         link, version = cluster.out[stream.peer], cluster.router.version
         way = (stream.peer, stream.term)
         stream.owed.setdefault(way, deque()).append((origin, len(payloads)))
-        cluster.core.metering.touch(topic)
-        topic.ingress_messages += len(payloads)
+        tags, size = spell_tags(item.tags), 0
         for _, part in runs(payloads, cluster.core.limits.payload_bytes_max):
-            frame = encode(Verb.INGRESS, topic.name, version, item.hops, payloads=part)
-            topic.ingress_bytes += len(frame)
+            frame = encode(Verb.INGRESS, topic.key, version, item.hops, tags, payloads=part)
+            size += len(frame)
             link.write(frame)
+            tags = b""
+        meter = cluster.core.metering.touch(topic)
+        if meter is not None:
+            meter.note_ingress(len(payloads), size)
 
-    def _settle(self, stream: Stream, origin: str | None, count: int, at: Where) -> None:
+    def _number(self, topic: Topic, item: Held) -> None:
+        if item.tags:
+            self._cluster.tags.mark(topic, item.tags)
+        if item.origin is not None:
+            self._cluster.core.metering.published_elsewhere(topic.trunk)
+        self._cluster.core.publish(topic, item.payloads)
+        self._settle(topic, item.origin, len(item.payloads), (topic.epoch, topic.n))
+
+    def _settle(self, topic: Topic, origin: str | None, count: int, at: Where) -> None:
         """So many more messages of an origin have been dealt with, the last at `at`."""
         if origin is None:
-            self._cluster.receipts.settle(stream, count, at)
+            self._cluster.receipts.settle(topic, count, at)
         else:
-            self._cluster.tell(origin, Verb.NUMBERED, stream.topic.name, count, *at)
+            self._cluster.tell(origin, Verb.NUMBERED, topic.key, count, *at)
 
 
-def fresh_messages(pieces: Iterable[bytes], reader: RequestReader) -> dict[bytes, list[Sequence[bytes]]]:
-    """The messages in frames that were never sent, by topic."""
-    found: dict[bytes, list[Sequence[bytes]]] = {}
+def fresh_messages(pieces: Iterable[bytes], reader: RequestReader) -> Fresh:
+    """The messages in frames that were never sent."""
+    found: Fresh = {}
     for piece in pieces:
         for command in reader.feed(piece):
             verb, fields, payloads = decode(command)
             if verb is Verb.INGRESS:
-                found.setdefault(bytes(fields[0]), []).append(payloads)
+                found.setdefault(bytes(fields[0]), []).append((parse_tags(bytes(fields[3])), payloads))
     return found

@@ -5,9 +5,10 @@ position before the second sees anything. So it asks to be told (EQ.SETTLE, EQ.P
 its reach, has that one asked by the second (SEVER): that ends the publisher's old connection there, so that nothing
 more can come over it, and answers when all that came has its position.
 
-Messages of one hub's clients to one topic are settled in the order in which they were taken, so two counts say all.
+Messages of one hub's clients to one topic are settled in the order in which they were taken, whichever of its streams
+they go to, so two counts say all.
 
-Always true: a stream has an account exactly while messages of clients wait in it, or somebody waits for them.
+Always true: a topic has an account exactly while messages of clients wait in it, or somebody waits for them.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.frames import Verb
+from equipoise.hub.cluster.tags import Tag
 from equipoise.hub.cluster.waiting import Wait
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
-    from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.session import Session
     from equipoise.hub.topics import Topic
 
@@ -46,15 +47,15 @@ class Settled:
 
 
 # Told the position of the last message that has one, and whether any of those waited for has none.
-Tell = Callable[[int, int, bool], object]
+Tell = Callable[[Tag, bool], object]
 
 
 class Account:
-    """One stream's part of it."""
+    """One topic's part of it."""
 
     __slots__ = ("at", "settled", "taken", "waiting")
 
-    def __init__(self, at: tuple[int, int]) -> None:
+    def __init__(self, at: Tag) -> None:
         self.taken = 0
         self.settled = 0
         # The position of the last message that has one.
@@ -67,7 +68,7 @@ class Receipts:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._accounts: dict[Stream, Account] = {}
+        self._accounts: dict[Topic, Account] = {}
         # Links of clients that other hubs were asked to end: by the hub and the link, who waits for the answer.
         self._severing: dict[tuple[str, bytes], list[Callable[[], object]]] = {}
         # By session, its questions that wait for an answer; none is there without any.
@@ -77,40 +78,41 @@ class Receipts:
 
     # What the way in tells.
 
-    def take(self, stream: Stream, count: int) -> None:
-        """So many messages of clients are about to be given to the stream; or, if negative, were not after all."""
-        account = self._accounts.get(stream)
+    def take(self, topic: Topic, count: int) -> None:
+        """So many messages of clients are about to be given to the topic; or, if negative, were not after all."""
+        account = self._accounts.get(topic)
         if account is None:
-            account = self._accounts[stream] = Account(stream.numbered_at)
+            account = self._accounts[topic] = Account(self._cluster.ways.position(topic))
         account.taken += count
-        self._close_if_empty(stream, account)
+        self._close_if_empty(topic, account)
 
-    def settle(self, stream: Stream, count: int, at: tuple[int, int]) -> None:
-        """So many more have been dealt with, the last at `at`; epoch 0 if they never get a position."""
-        account = self._accounts.get(stream)
+    def settle(self, topic: Topic, count: int, at: tuple[int, int]) -> None:
+        """So many more in one of a topic's streams have been dealt with, the last at `at`; epoch 0 if they never get
+        a position."""
+        if at[0] and topic.stream is not None:
+            topic.stream.numbered_at = at
+        account = self._accounts.get(topic.trunk)
         if account is None:
             return
         before = account.settled
         account.settled += count
         if at[0]:
-            stream.numbered_at = account.at = at
+            account.at = Tag(topic.lane, *at)
         else:
             for one in account.waiting:
                 one.is_lost = one.is_lost or (one.since < account.settled and one.until > before)
         while account.waiting and account.waiting[0].until <= account.settled:
             one = account.waiting.popleft()
-            one.tell(*account.at, one.is_lost)
-        self._close_if_empty(stream, account)
+            one.tell(account.at, one.is_lost)
+        self._close_if_empty(topic.trunk, account)
 
     # Who waits.
 
     def when_settled(self, topic: Topic, count: int | None, tell: Tell) -> None:
         """Tell when the last `count` messages of clients to the topic are settled, or all of them: at once, if so."""
-        stream = topic.stream
-        account = None if stream is None else self._accounts.get(stream)
-        if stream is None or account is None:
-            is_here = stream is None or stream.state.is_home
-            tell(*((topic.epoch, topic.n) if is_here or stream is None else stream.numbered_at), False)
+        account = self._accounts.get(topic)
+        if account is None:
+            tell(self._cluster.ways.position(topic), False)
             return
         since = 0 if count is None else account.taken - count
         account.waiting.append(Settled(since, account.taken, tell))
@@ -176,11 +178,11 @@ class Receipts:
             core.cut(session, "its client goes on at another hub")
         self.when_all_settled(tell)
 
-    def _close_if_empty(self, stream: Stream, account: Account) -> None:
+    def _close_if_empty(self, topic: Topic, account: Account) -> None:
         if account.settled >= account.taken and not account.waiting:
-            self._accounts.pop(stream, None)
+            self._accounts.pop(topic, None)
 
 
 def _whatever(done: Callable[[], None]) -> Tell:
     """For who only wants to know that it is over."""
-    return lambda epoch, n, is_lost: done()
+    return lambda at, is_lost: done()

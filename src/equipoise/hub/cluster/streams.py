@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.links import OutLink
+    from equipoise.hub.cluster.tags import Tag
+    from equipoise.hub.cluster.ways import Way
     from equipoise.hub.topics import Topic
 
 __all__ = ["TABLE", "Action", "Event", "Held", "Pending", "State", "Stream"]
@@ -105,6 +107,8 @@ class Held(NamedTuple):
     version: int
     hops: int
     payloads: Sequence[bytes]
+    # What the first of them comes after, in other streams of the topic.
+    tags: Sequence[Tag] = ()
 
     @property
     def size(self) -> int:
@@ -112,7 +116,8 @@ class Held(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A part of the stream that came before what precedes it. No payloads: the opening of an epoch."""
+    """A part of the stream that came before what precedes it: payloads; else a mark, the beginning or the end of a
+    lane, or the opening of an epoch."""
 
     origin: str
     epoch: int
@@ -120,6 +125,9 @@ class Pending(NamedTuple):
     payloads: Sequence[bytes]
     # Of an opening: whose end it follows.
     after: tuple[str, int, int] = ("", 0, 0)
+    mark: Tag | None = None
+    is_start: bool = False
+    is_end: bool = False
 
     @property
     def size(self) -> int:
@@ -150,6 +158,7 @@ class Stream:
         "term",
         "topic",
         "waiters",
+        "way",
     )
 
     def __init__(self, topic: Topic, state: State, peer: str | None) -> None:
@@ -183,8 +192,11 @@ class Stream:
         self.pending: deque[Pending] = deque()
         # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
         self.flushes: dict[tuple[str, int], bool] = {}
-        # Whether it is followed though nobody may listen here: see Router.is_follower.
+        # Whether it is followed though nobody may listen here by name: see Listening.is_kept.
         self.is_kept = False
+        # Which stream of the topic this hub's own clients publish to; None: this one, the trunk, as long as there was
+        # no other.
+        self.way: Way | None = None
         # Who waits until the stream stands here: clients' subscriptions, other hubs.
         self.waiters: list[Callable[[], None]] = []
         self.relays_waiting: dict[OutLink, None] = {}
@@ -192,7 +204,10 @@ class Stream:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is under way, so that an open topic needs no Stream."""
-        return not (self.held or self.owed or self.waiters or self.relays_waiting or self.suitor)
+        is_on_its_way = self.way is not None and not self.way.is_plain
+        return not (
+            self.held or self.owed or self.waiters or self.relays_waiting or self.suitor or is_on_its_way
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -204,7 +219,7 @@ class Stream:
     def is_wanted(self) -> bool:
         """Whether anybody here, or behind this hub, listens to the topic by name."""
         topic = self.topic
-        return bool(self.is_kept or topic.members or topic.relays or self.waiters)
+        return bool(self.is_kept or topic.is_heard or topic.relays or self.waiters)
 
     def is_owed_by(self, hub: str) -> bool:
         return any(target == hub for target, _ in self.owed)

@@ -150,7 +150,7 @@ def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     session.proto = 2
     session.name = b""
     session.is_never_evicted = False
-    session.told = None
+    session.tags = session.told = None
     session.reply_mode = Replies.ON
     core.greet(session)
     session.push(simple("RESET"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
+from equipoise.hub.cluster.lane import TRUNK
+from equipoise.hub.cluster.tags import Tag
 from equipoise.hub.commands.connection import LINK_BYTES_MAX, NEEDS_RESP3
 from equipoise.hub.denial import denial
 from equipoise.hub.session import DEFERRED, Deferred
@@ -19,8 +21,6 @@ ADDRESS_BYTES_MAX = 300
 # Questions of one session that wait for an answer, at some 200 B each: as many as it may have topics to move at once.
 ASKED_MAX = 10_000
 _TOO_MANY = f"ERR {ASKED_MAX} questions of this connection wait for an answer already"
-# The name of a topic's trunk.
-TRUNK = b""
 _LOST = (
     "UNCERTAIN the hub where the topic lived died with messages under way; they may or may not have been delivered: "
     "publish them again only if duplicates do no harm"
@@ -37,18 +37,19 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
         # The client may be its own audience: what it was answered before comes first.
         session.flush()
     cluster = core.cluster
-    if topic.stream is None or cluster is None:
+    tags = None if session.tags is None else session.tags.pop(topic.name, None)
+    if cluster is None or (topic.stream is None and not tags):
         receivers = core.publish(topic, payloads)
-        return _receipt(topic.epoch, topic.n, receivers)
-    reply = cluster.submit(topic, payloads)
+        return _receipt(Tag(TRUNK, topic.epoch, topic.n), receivers)
+    reply = cluster.submit(topic, payloads, [Tag(stream, *at) for stream, at in (tags or {}).items()])
     if reply.startswith(b"-"):
         return reply
     receivers = int(reply[1:])
     is_over: list[bytes] = []
     is_waiting = False
 
-    def settled(epoch: int, n: int, is_lost: bool) -> None:
-        receipt = error(_LOST) if is_lost else _receipt(epoch, n, receivers)
+    def settled(at: Tag, is_lost: bool) -> None:
+        receipt = error(_LOST) if is_lost else _receipt(at, receivers)
         if not is_waiting:
             is_over.append(receipt)
         elif not session.is_closing:
@@ -69,17 +70,16 @@ def settle(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
         return denial(session, Action.PUBLISH, name)
     topic = core.index.topics.get(name)
 
-    def settled(epoch: int, n: int, is_lost: bool) -> None:
-        _tell(
-            core, session, push((bulk(b"eq.settled"), bulk(name), bulk(TRUNK), integer(epoch), integer(n)), 3)
-        )
+    def settled(at: Tag, is_lost: bool) -> None:
+        words = (bulk(b"eq.settled"), bulk(name), bulk(at.stream))
+        _tell(core, session, push((*words, integer(at.epoch), integer(at.n)), 3))
 
     if not _may_ask(core, session):
         return _TOO_MANY
     if topic is None:
-        settled(0, 0, False)
+        settled(Tag(TRUNK, 0, 0), False)
     elif core.cluster is None:
-        settled(topic.epoch, topic.n, False)
+        settled(Tag(TRUNK, topic.epoch, topic.n), False)
     else:
         core.cluster.receipts.when_settled(topic, None, settled)
     return OK
@@ -131,5 +131,5 @@ def _answer(session: Session, receipt: bytes) -> None:
         session.settle(receipt)
 
 
-def _receipt(epoch: int, n: int, receivers: int) -> bytes:
-    return array((bulk(TRUNK), integer(epoch), integer(n), integer(receivers)))
+def _receipt(at: Tag, receivers: int) -> bytes:
+    return array((bulk(at.stream), integer(at.epoch), integer(at.n), integer(receivers)))

@@ -61,7 +61,7 @@ def _subscribe_everywhere(
             problem = _subscribe_and_tell(cluster, session, kind, names, globs)
             session.settle(b"" if problem is None else error(problem))
 
-    if not cluster.prepare(session, kind, names, proceed):
+    if not cluster.listening.prepare(session, kind, names, proceed):
         return DEFERRED
     return _subscribe_and_tell(cluster, session, kind, names, globs) or b""
 

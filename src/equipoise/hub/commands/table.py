@@ -11,6 +11,7 @@ from equipoise.hub.commands import (
     introspection,
     positioned,
     pubsub,
+    streams,
     telemetry,
     topics,
 )
@@ -106,6 +107,35 @@ def _subscriptions(kind: Kind, since: str, what: str) -> list[CommandSpec]:
             shard_names_to=shard_names_to,
             runs_while_subscribed=True,
             **common,  # type: ignore[arg-type]  # the four facts above
+        ),
+    ]
+
+
+def _streams() -> list[CommandSpec]:
+    facts = {"group": "pubsub", "since": "0.1.0", "flags": _PUBSUB, "categories": ("@pubsub", "@slow")}
+    return [
+        CommandSpec(
+            name="eq.own",
+            arity=-2,
+            run=streams.own,
+            summary="Subscribes to those streams of a topic that the client does not get from other hubs.",
+            runs_while_subscribed=True,
+            **facts,  # type: ignore[arg-type]  # the four facts above
+        ),
+        CommandSpec(
+            name="eq.notown",
+            arity=-1,
+            run=pubsub.unsubscriber(Kind.OWN),
+            summary="Ends subscriptions made by EQ.OWN, all of them without names.",
+            runs_while_subscribed=True,
+            **facts,  # type: ignore[arg-type]  # the four facts above
+        ),
+        CommandSpec(
+            name="eq.after",
+            arity=5,
+            run=streams.after,
+            summary="Lets the next EQ.PUBLISH to a topic come after a position of another of its streams.",
+            **facts,  # type: ignore[arg-type]  # the four facts above
         ),
     ]
 
@@ -342,6 +372,7 @@ for _spec in (
     *_subscriptions(Kind.SHARD, "7.0.0", "shard channels"),
     *_subscriptions(Kind.POSITIONED_NAME, "0.1.0", "topics, with positions"),
     *_subscriptions(Kind.POSITIONED_PATTERN, "0.1.0", "topics whose names match patterns, with positions"),
+    *_streams(),
     *_publishing(),
     _client(),
     _pubsub(),
