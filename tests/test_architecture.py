@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -19,10 +21,10 @@ ROOT = SRC / "equipoise"
 
 # From the top down. A folder that is not here has to be given its place.
 LAYERS: list[frozenset[str]] = [
-    frozenset({"cli", "web"}),
+    frozenset({"cli"}),
     # Puts hubs, pipeline and policies together in one simulation.
     frozenset({"experiments"}),
-    frozenset({"simulation", "bench", "pipeline", "demo"}),
+    frozenset({"simulation", "bench", "pipeline", "demo", "local", "web"}),
     frozenset({"workload"}),
     frozenset({"hub", "client", "control", "ledger"}),
     frozenset({"store", "disk"}),
@@ -54,7 +56,9 @@ WORLD = frozenset(
 )
 CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 # The hub's shell: the only files of it that meet the loop.
-HUB_SHELL = frozenset({"server.py", "logins.py", "dialer.py", "membership.py", "running.py", "load.py"})
+HUB_SHELL = frozenset(
+    {"server.py", "logins.py", "dialer.py", "membership.py", "presence.py", "running.py", "load.py"}
+)
 ENTRY_POINTS = frozenset({"equipoise.cli.main"})
 
 LINES_MAX = 400
@@ -258,3 +262,13 @@ def test_files_and_functions_tell_one_story_each() -> None:
         and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
     }
     assert long_functions == {}
+
+
+def test_commands_load_only_what_they_need() -> None:
+    """A hub's memory and start are promises: nothing of planning, pages or Spark is loaded along."""
+    heavy = ("numpy", "pyarrow", "pyspark", "starlette", "uvicorn", "matplotlib", "kazoo")
+    text = f"import sys, equipoise.cli.main; print([name for name in {heavy!r} if name in sys.modules])"
+    shown = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert shown.stdout.strip() == "[]"

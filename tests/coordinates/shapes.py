@@ -62,7 +62,7 @@ def converge(
     """Everybody asks one other, drawn at random, in each cycle."""
     settings = settings or CoordinateSettings()
     rng = random.Random(seed)
-    nodes = [Estimator(settings, random.Random(rng.random())) for _ in truth]
+    nodes = [Estimator(settings, random.Random(rng.random()).random) for _ in truth]
     go_on(nodes, truth, cycles, seed)
     return nodes
 

@@ -70,7 +70,7 @@ def test_all_together_stay_near_the_origin() -> None:
 
 @pytest.mark.parametrize("rtt_s", [math.nan, math.inf, -1e-9, 10.1, -math.inf])
 def test_a_round_trip_that_cannot_be_changes_nothing(rtt_s: float) -> None:
-    node = Estimator(SETTINGS, random.Random(1))
+    node = Estimator(SETTINGS, random.Random(1).random)
     before = node.coordinate
     with pytest.raises(CoordinateError):
         node.observe("peer", Coordinate.unknown(SETTINGS), rtt_s)
@@ -78,7 +78,7 @@ def test_a_round_trip_that_cannot_be_changes_nothing(rtt_s: float) -> None:
 
 
 def test_a_place_that_cannot_be_changes_nothing() -> None:
-    node = Estimator(SETTINGS, random.Random(1))
+    node = Estimator(SETTINGS, random.Random(1).random)
     with pytest.raises(CoordinateError):
         node.observe("peer", Coordinate((0.0,) * 3, 1.0, 1e-5), 0.01)
     with pytest.raises(CoordinateError):
@@ -103,7 +103,7 @@ def test_a_told_coordinate_that_is_none_is_refused(numbers: list[float]) -> None
 def test_whatever_is_told_and_measured_the_own_place_stays_finite(
     point: list[float], error: float, height_s: float, adjustment_s: float, rtt_s: float
 ) -> None:
-    node = Estimator(SETTINGS, random.Random(1))
+    node = Estimator(SETTINGS, random.Random(1).random)
     told = Coordinate.of([*point, error, height_s, adjustment_s], SETTINGS)
     for _ in range(5):
         node.observe("peer", told, rtt_s)
@@ -113,7 +113,7 @@ def test_whatever_is_told_and_measured_the_own_place_stays_finite(
 
 
 def test_one_slow_sample_among_good_ones_is_passed_over() -> None:
-    steady, disturbed = (Estimator(SETTINGS, random.Random(1)) for _ in range(2))
+    steady, disturbed = (Estimator(SETTINGS, random.Random(1).random) for _ in range(2))
     other = Coordinate((0.05,) + (0.0,) * 7, 0.1, 1e-5)
     for _ in range(3):
         steady.observe("peer", other, 0.05)
@@ -144,7 +144,7 @@ def test_a_network_that_changes_is_followed() -> None:
 
 
 def test_peers_are_remembered_within_a_bound_and_forgotten_when_gone() -> None:
-    node = Estimator(CoordinateSettings(peers_max=4), random.Random(1))
+    node = Estimator(CoordinateSettings(peers_max=4), random.Random(1).random)
     other = Coordinate.unknown(SETTINGS)
     for i in range(100):
         node.observe(f"peer-{i}", other, 0.01)

@@ -20,6 +20,7 @@ import uvloop
 
 from equipoise.access import Cost, Users, hash_secret, parse_users
 from equipoise.hub import Hub, HubSettings, Limits, Tls
+from equipoise.hub.telemetry_settings import TelemetrySettings
 from hub.world import decoded, request
 
 TIMEOUT_S = 10.0
@@ -66,9 +67,15 @@ def run_on(loop_name: str, main: Callable[[], Awaitable[None]]) -> None:
 
 @asynccontextmanager
 async def live_hub(
-    limits: Limits | None = None, users: Users | None = None, *, tls: Tls | None = None
+    limits: Limits | None = None,
+    users: Users | None = None,
+    *,
+    tls: Tls | None = None,
+    telemetry: TelemetrySettings | None = None,
 ) -> AsyncIterator[Hub]:
-    settings = HubSettings(port=0, limits=limits or Limits(), tls=tls or Tls())
+    settings = HubSettings(
+        port=0, limits=limits or Limits(), tls=tls or Tls(), telemetry=telemetry or TelemetrySettings()
+    )
     hub = Hub(settings, users)
     await hub.start()
     try:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+import typer
+
 from equipoise.access import Users, parse_users, render_users
 from equipoise.access.file import FILE_BYTES_MAX
 from equipoise.cli.on_store import Metadata, run
@@ -20,6 +22,10 @@ from equipoise.store.users import publish_users
 
 __all__ = ["UserList", "user_list"]
 
+_FIRST = (
+    "equipoise users: these are the first users, and hubs that run have to log in at each other from now on: "
+    "start them again with --cluster-user and --cluster-password-file"
+)
 FILE_DEFAULT = Path("users.toml")
 Change = Callable[[Users], Users]
 
@@ -110,6 +116,8 @@ class UsersInStore:
                     await publish_users(
                         metadata.users, metadata.plans, users, access_version=stored.access_version
                     )
+                    if stored.access_version == 0 and await metadata.living():
+                        typer.echo(_FIRST, err=True)
                     return
                 except BadVersionError:
                     # Somebody else has changed them meanwhile: make the change to theirs.

@@ -1,9 +1,9 @@
-"""The client's front door: publish and subscribe over a link that mends itself.
+"""The client's front door: publish and subscribe over links that mend themselves.
 
     async with equipoise.connect("equipoise://localhost") as bus:
         await bus.publish("scores", "3:1")
 
-Which link serves a topic is decided in one place, `Bus._link_for`; today there is one link.
+Which link serves a topic is decided in routing.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Self
 from equipoise.client.codec import Name, Payload, encode_name, encode_payload, encode_publish
 from equipoise.client.events import Receipt
 from equipoise.client.greeting import Dialer, make_tls
-from equipoise.client.link import Link
+from equipoise.client.routing import Routing
 from equipoise.client.settings import ClientSettings, make_settings
 from equipoise.client.subscription import Subscription
 from equipoise.client.url import parse_url
@@ -33,40 +33,42 @@ def connect(
 ) -> Bus:
     """A bus for the hub at `url`; it connects when it is entered with `async with`.
 
+    With several hosts in the URL the first that answers is taken, then and whenever its hub is lost.
+
     `overrides` are fields of ClientSettings, on top of `settings`. `tls` replaces the context that the tls_*
-    settings would give. `rng` decides the jitter of reconnections and the link's name, so no two
+    settings would give. `rng` decides the jitter of reconnections and the names of links, so no two
     buses may draw the same numbers: the hub takes them for one client. Raises AddressError and SettingsError.
     """
     parsed = parse_url(url)
     chosen = make_settings(settings, overrides)
     if tls is not None and not parsed.is_tls:
         raise MisuseError("a TLS context was given for a URL without TLS; write equipoises:// to encrypt")
-    # Not guessable by default: whoever knows a link's name could end its connection.
     rng = rng or random.SystemRandom()
-    dialer = Dialer(parsed, chosen, tls or make_tls(parsed, chosen), link=rng.randbytes(16).hex().encode())
-    return Bus(Link(dialer, rng), chosen)
+    dialer = Dialer(parsed, chosen, tls or make_tls(parsed, chosen))
+    return Bus(Routing(dialer, rng), chosen)
 
 
 class Bus:
     """Made by `connect`. Belongs to one event loop; any of its tasks may use it."""
 
-    def __init__(self, link: Link, settings: ClientSettings) -> None:
-        self._link = link
+    def __init__(self, routing: Routing, settings: ClientSettings) -> None:
+        self._routing = routing
+        self._publishing = routing.publishing
         self._settings = settings
         self._is_entered = False
         self._is_closed = False
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection now. It may be gone the next moment."""
-        return self._link.is_connected
+        """Whether there is a connection to a hub of the URL now. It may be gone the next moment."""
+        return self._routing.base.connection is not None
 
     async def __aenter__(self) -> Self:
         if self._is_entered:
             raise MisuseError("a bus is entered once; call connect() again for another")
         self._is_entered = True
         try:
-            await self._link.open()
+            await self._routing.open()
         except BaseException:
             self._is_closed = True
             raise
@@ -80,7 +82,7 @@ class Bus:
         else:
             # Whoever fails or is cancelled is not kept waiting for receipts; what was sent still leaves.
             self._is_closed = True
-            await self._link.close()
+            await self._routing.close()
 
     async def close(self) -> None:
         """Wait a bounded time for the last receipts, end all subscriptions cleanly, disconnect.
@@ -93,11 +95,11 @@ class Bus:
         failure: EquipoiseError | None = None
         try:
             if self._is_entered:
-                await self._link.outbox.flush(self._settings.close_timeout_s)
+                await self._flush(self._settings.close_timeout_s)
         except EquipoiseError as error:
             failure = error
         finally:
-            await self._link.close()
+            await self._routing.close()
         if failure is not None:
             raise failure
 
@@ -109,8 +111,9 @@ class Bus:
         cancelled, the message may or may not have been sent.
         """
         name, data = encode_name(topic), self._encode(payload)
-        outbox = self._link_for(name).outbox
-        reply = await outbox.submit(encode_publish(name, data), len(data), self._patience_s(timeout_s))
+        self._check_open()
+        frame = encode_publish(name, data)
+        reply = await self._publishing.submit(name, frame, len(data), self._patience_s(timeout_s))
         return Receipt(reply if isinstance(reply, int) else 0)
 
     def publish_nowait(self, topic: Name, payload: Payload) -> None:
@@ -119,15 +122,16 @@ class Bus:
         Raises LimitError, DisconnectedError without a connection, BackloggedError when the window is full.
         """
         name, data = encode_name(topic), self._encode(payload)
-        self._link_for(name).outbox.submit_nowait(encode_publish(name, data), len(data))
+        self._check_open()
+        self._publishing.submit_nowait(name, encode_publish(name, data), len(data))
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
-        """Wait until the hub has acknowledged everything published so far.
+        """Wait until everything published so far has been acknowledged by the hub it went to.
 
         Raises the first failure among publishes without receipt since the last flush.
         """
         self._check_open()
-        await self._link.outbox.flush(self._patience_s(timeout_s))
+        await self._flush(self._patience_s(timeout_s))
 
     def subscribe(self, *topics: Name) -> Subscription:
         """Subscribe to topics by name; see Subscription."""
@@ -141,12 +145,12 @@ class Bus:
         if not names:
             raise MisuseError("name at least one topic or pattern to subscribe to")
         encoded = tuple(encode_name(name) for name in names)
-        channels = self._link_for(encoded[0]).channels
+        self._check_open()
+        channels = self._routing.channels
         return Subscription(channels, encoded, is_pattern=is_pattern, settings=self._settings)
 
-    def _link_for(self, topic: bytes) -> Link:
-        self._check_open()
-        return self._link
+    async def _flush(self, timeout_s: float) -> None:
+        await self._publishing.flush(self._routing.links, timeout_s)
 
     def _check_open(self) -> None:
         if not self._is_entered:

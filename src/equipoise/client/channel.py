@@ -1,9 +1,10 @@
 """One name subscribed on the wire, shared by all local subscriptions to it. Pure.
 
-A channel is *live* while the hub has confirmed it on the present connection; only then does it pass
-messages on. A listener is *ready* once it has seen the channel live; only then is a gap its business.
+A channel is *live* while a hub has confirmed it on a present connection; only then does it pass messages on. A listener
+is *ready* once it has seen the channel live; only then is a gap its business.
 
-Naming what is sent, and when, is left to channels.py.
+A topic may come over several links; merging.py makes one of them. A pattern is subscribed at one hub, which hears all
+others. Which links those are is left to channels.py.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 from typing import Protocol, TypeAlias
 
 from equipoise.client.codec import decode_name
-from equipoise.client.cursor import PatternCursor, TopicCursor
+from equipoise.client.cursor import PatternCursor
 from equipoise.client.events import Gap, GapReason
 from equipoise.client.inbox import Batch
+from equipoise.client.merging import MergedTopic, Seat
 from equipoise.errors import EquipoiseError
 
 
@@ -30,7 +32,7 @@ class Listener(Protocol):
 
 
 class Channel:
-    """Owned by the channels of one link. `listeners` says of each whether it is ready."""
+    """Owned by the channels of one bus. `listeners` says of each whether it is ready."""
 
     __slots__ = ("_text", "is_live", "listeners", "name")
 
@@ -47,9 +49,12 @@ class Channel:
         if self.is_live:
             listener.on_live(self)
 
+    def on_down(self) -> None:
+        self.is_live = False
+
     def _go_live(self, gap: Gap | None) -> None:
         self.is_live = True
-        for listener, is_ready in self.listeners.items():
+        for listener, is_ready in list(self.listeners.items()):
             if is_ready and gap is not None:
                 listener.on_gap(gap)
             self.listeners[listener] = True
@@ -66,42 +71,31 @@ class Channel:
 class TopicChannel(Channel):
     """A topic, subscribed by name."""
 
-    __slots__ = ("_cursor",)
+    __slots__ = ("merge",)
 
-    def __init__(self, name: bytes) -> None:
+    def __init__(self, name: bytes, merge_bytes_max: int) -> None:
         super().__init__(name)
-        self._cursor = TopicCursor()
+        self.merge = MergedTopic(self, merge_bytes_max)
 
-    def confirm(self, epoch: int, last_n: int) -> None:
-        """The hub serves the topic from here on; its stream stands at last_n."""
-        missed = self._cursor.resume(epoch, last_n)
+    def on_live(self, missed: int | None) -> None:
+        """The stream comes from here on."""
         self._go_live(self._gap(missed, GapReason.RECONNECTED))
 
-    def confirm_plain(self) -> None:
-        """A plain Redis does not say where the stream stands."""
-        self._cursor = TopicCursor()
-        self._go_live(self._gap(None, GapReason.RECONNECTED))
-
-    def _gap(self, missed: int | None, reason: GapReason) -> Gap | None:
-        return None if missed == 0 else Gap(self._text, missed, reason)
-
-    def receive(self, epoch: int, n: int, payloads: list[bytes]) -> None:
-        """Messages with positions, the first at n."""
-        skip, missed = self._cursor.accept(epoch, n, len(payloads))
-        if skip:
-            n, payloads = n + skip, payloads[skip:]
+    def on_messages(self, epoch: int, n: int, payloads: list[bytes], missed: int | None) -> None:
+        """Messages in order, the first at n, behind a hole of so many."""
         gap = None if missed == 0 else self._gap(missed, _reason(missed))
         self._pass_on(Batch(self._text, None, epoch, n, payloads), gap)
 
-    def open(self, epoch: int, after_epoch: int, after_n: int) -> None:
-        """The topic has moved, and its stream goes on in this epoch."""
-        missed = self._cursor.open(epoch, after_epoch, after_n)
-        if missed != 0:
-            gap = self._gap(missed, _reason(missed))
-            self._pass_on(Batch(self._text, None, epoch, 1, []), gap)
+    def confirm_plain(self, seat: Seat) -> None:
+        """A plain Redis does not say where the stream stands."""
+        self.merge.begin_plain(seat)
+        self._go_live(self._gap(None, GapReason.RECONNECTED))
 
     def receive_plain(self, payload: bytes) -> None:
         self._pass_on(Batch(self._text, None, 0, 0, [payload]), None)
+
+    def _gap(self, missed: int | None, reason: GapReason) -> Gap | None:
+        return None if missed == 0 else Gap(self._text, missed, reason)
 
 
 class PatternChannel(Channel):
@@ -119,8 +113,8 @@ class PatternChannel(Channel):
         self._cursor.forget()
         self._go_live(Gap(None, None, GapReason.RECONNECTED, self._text))
 
-    def receive(self, topic: bytes, epoch: int, n: int, payloads: list[bytes]) -> None:
-        skip, missed = self._cursor.accept(topic, epoch, n, len(payloads))
+    def receive(self, topic: bytes, stream: bytes, epoch: int, n: int, payloads: list[bytes]) -> None:
+        skip, missed = self._cursor.accept((topic, stream), epoch, n, len(payloads))
         if skip:
             n, payloads = n + skip, payloads[skip:]
         text = decode_name(topic)

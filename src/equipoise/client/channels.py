@@ -1,207 +1,144 @@
-"""Keep the names subscribed on one link the same on both sides: here and on the hub.
+"""Know what the local subscriptions want, and which link serves each of it.
 
-Names are asked for one by one, so that a refusal concerns one name. A name that is wanted is asked for when
-it is first wanted and again on every new connection; a peer that does not know positions is asked in plain
-Redis words instead. A name the hub refuses, or takes away by itself, ends the subscriptions that want it.
+A topic is subscribed to at its home, as far as that is known and can be reached, else at the base; a pattern always at
+the base, whose hub hears all others. A name that the hub which serves it refuses, or takes away by itself, ends the
+subscriptions that want it.
 
-Always true: a name is in the table exactly while some local subscription wants it. The order of requests is
-the order in which names were first wanted.
+Always true: a name is in the table exactly while some local subscription wants it, and then some link serves it, or is
+to serve it once it is up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from equipoise.client.channel import AnyChannel, Listener, PatternChannel, TopicChannel
-from equipoise.client.codec import decode_name, encode_request
-from equipoise.client.connection import Connection
-from equipoise.client.refusals import is_unknown_command
-from equipoise.errors import DeniedError, EquipoiseError, ProtocolError, RefusedError
-
-_SUBSCRIBE = (b"subscribe", b"psubscribe")
-_UNSUBSCRIBE = (b"unsubscribe", b"punsubscribe")
-_POSITIONED = b"eq."
-
-
-class _Ask:
-    """A request under way for one channel. Stale once the table holds another channel under that name."""
-
-    __slots__ = ("channel", "name", "refuse", "verb")
-
-    def __init__(self, verb: bytes, channel: AnyChannel, refuse: Callable[[RefusedError], None]) -> None:
-        self.verb = verb
-        self.channel = channel
-        self.name = channel.name
-        self.refuse = refuse
+from equipoise.client.codec import decode_name
+from equipoise.client.link import Link
+from equipoise.client.names import NameSeat
+from equipoise.client.settings import ClientSettings
+from equipoise.errors import DeniedError, EquipoiseError, RefusedError
 
 
 class Channels:
-    """Owned by one link."""
+    """Owned by one bus. `link_for` says which link is to serve a topic that is wanted for the first time."""
 
-    def __init__(self, pattern_topics_max: int) -> None:
-        self._pattern_topics_max = pattern_topics_max
+    def __init__(self, settings: ClientSettings, link_for: Callable[[bytes], Link], base: Link) -> None:
+        self._pattern_topics_max = settings.pattern_topics_max
+        self._merge_bytes_max = settings.merge_bytes_max
+        self._link_for = link_for
+        self._base = base
         self._topics: dict[bytes, TopicChannel] = {}
         self._patterns: dict[bytes, PatternChannel] = {}
-        self._connection: Connection | None = None
         # Why no name can be wanted any more, once that is so.
         self._end: EquipoiseError | None = None
-        self._handlers: dict[object, Callable[[Connection, list[object]], None]] = {
-            b"eq.message": self._on_message,
-            b"eq.pmessage": self._on_pattern_message,
-            b"eq.opened": self._on_opened,
-            b"message": self._on_plain_message,
-            b"pmessage": self._on_plain_pattern_message,
-        }
-        for verb in _SUBSCRIBE:
-            self._handlers[verb] = self._handlers[_POSITIONED + verb] = self._on_subscribed
-        for verb in _UNSUBSCRIBE:
-            self._handlers[verb] = self._handlers[_POSITIONED + verb] = self._on_unsubscribed
+
+    @property
+    def topics(self) -> dict[bytes, TopicChannel]:
+        return self._topics
 
     # What the local subscriptions want.
 
     def want(self, name: bytes, listener: Listener, *, is_pattern: bool) -> None:
         if self._end is not None:
             raise self._end.with_traceback(None)
-        table = self._table(is_pattern)
-        channel = table.get(name)
+        channel = self._table(is_pattern).get(name)
         if channel is not None:
             channel.add(listener)
-            return
-        channel = PatternChannel(name, self._pattern_topics_max) if is_pattern else TopicChannel(name)
-        table[name] = channel
-        channel.add(listener)
-        if self._connection is not None:
-            self._subscribe(self._connection, channel)
+        elif is_pattern:
+            pattern = self._patterns[name] = PatternChannel(name, self._pattern_topics_max)
+            pattern.add(listener)
+            self._base.names.want(pattern)
+        else:
+            topic = self._topics[name] = TopicChannel(name, self._merge_bytes_max)
+            topic.add(listener)
+            self.seat(topic, [(self._link_for(name), False)])
 
     def leave(self, name: bytes, listener: Listener, *, is_pattern: bool) -> None:
         """Does nothing if the listener has already left or been ended."""
-        table = self._table(is_pattern)
-        channel = table.get(name)
+        channel = self._table(is_pattern).get(name)
         if channel is None or channel.listeners.pop(listener, None) is None or channel.listeners:
             return
-        del table[name]
-        if self._connection is not None:
-            self._request(self._connection, _UNSUBSCRIBE[is_pattern], channel, _ignore)
+        del self._table(is_pattern)[name]
+        self._give_up(channel)
+
+    def _give_up(self, channel: AnyChannel) -> None:
+        """Nobody wants it any more: end it wherever it is subscribed."""
+        if isinstance(channel, PatternChannel):
+            self._base.names.want(channel).leave()
+            return
+        for seat in list(channel.merge.seats):
+            seat.leave()
 
     def _table(self, is_pattern: bool) -> dict[bytes, AnyChannel]:
         return cast("dict[bytes, AnyChannel]", self._patterns if is_pattern else self._topics)
 
-    def _all(self) -> list[AnyChannel]:
-        return [*self._topics.values(), *self._patterns.values()]
+    # What the routing tells.
 
-    # The connection under them.
+    def seat(self, channel: TopicChannel, links: Sequence[tuple[Link, bool]]) -> None:
+        """Take the topic over these links, of each all streams or only those that its hub numbers itself.
 
-    def attach(self, connection: Connection) -> None:
-        self._connection = connection
-        for channel in self._all():
-            self._subscribe(connection, channel)
+        What it was taken over so far is left once these bring everything.
+        """
+        channel.merge.want([link.names.want(channel, is_own=is_own) for link, is_own in links])
 
-    def detach(self) -> None:
-        self._connection = None
-        for channel in self._all():
-            channel.is_live = False
+    def is_seated(self, channel: TopicChannel, links: Sequence[tuple[Link, bool]]) -> bool:
+        """Whether the topic is taken over these links, or is about to be."""
+        wanted = {(seat.names, seat.is_own) for seat in channel.merge.wanted if isinstance(seat, NameSeat)}
+        return wanted == {(link.names, is_own) for link, is_own in links}
+
+    def on_down(self, link: Link) -> None:
+        """The base is down. What it served waits for it, unless it was about to leave it anyway."""
+        for seat in link.names.seats():
+            if not isinstance(seat.channel, TopicChannel):
+                seat.channel.on_down()
+            elif seat in seat.channel.merge.wanted:
+                seat.channel.merge.paused(seat)
+            else:
+                seat.leave()
+                seat.channel.merge.lost(seat)
+
+    def on_over(self, link: Link) -> None:
+        """A home's link is over: the base serves its topics, which other hubs relay."""
+        for seat in link.names.seats():
+            if isinstance(seat.channel, TopicChannel):
+                self._lose(seat, seat.channel)
+
+    def _lose(self, seat: NameSeat, channel: TopicChannel) -> None:
+        was_wanted = seat in channel.merge.wanted
+        channel.merge.lost(seat)
+        if was_wanted:
+            # Whoever brings everything already is as good as the base.
+            rest = [other for other in channel.merge.seats if other.is_live and not other.is_own]
+            if rest:
+                channel.merge.want(rest[:1])
+            else:
+                self.seat(channel, [(self._base, False)])
+
+    def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
+        """A hub does not serve the name, or any more; it may be one of several that were to."""
+        channel = seat.channel
+        if isinstance(channel, TopicChannel) and any(other is not seat for other in channel.merge.seats):
+            self._lose(seat, channel)
+        else:
+            self._end_channel(channel, error or _revoked(channel.name))
 
     def end(self, error: EquipoiseError, *, is_clean: bool) -> None:
         """End every subscription, with the error unless this is clean; refuse new ones with it."""
         self._end = error
-        self._connection = None
-        for channel in self._all():
+        channels: list[AnyChannel] = [*self._topics.values(), *self._patterns.values()]
+        for channel in channels:
             self._end_channel(channel, None if is_clean else error)
 
     def _end_channel(self, channel: AnyChannel, error: EquipoiseError | None) -> None:
         table = self._table(channel.is_pattern)
         if table.get(channel.name) is channel:
             del table[channel.name]
+            self._give_up(channel)
         listeners, channel.listeners = channel.listeners, {}
         for listener in listeners:
             listener.on_end(error)
-
-    def _subscribe(self, connection: Connection, channel: AnyChannel) -> None:
-        def refuse(error: RefusedError) -> None:
-            self._on_refused(connection, channel, error)
-
-        self._request(connection, _SUBSCRIBE[channel.is_pattern], channel, refuse)
-
-    def _request(
-        self, connection: Connection, verb: bytes, channel: AnyChannel, refuse: Callable[[RefusedError], None]
-    ) -> None:
-        if connection.has_positions:
-            verb = _POSITIONED + verb
-        connection.owed.add(_Ask(verb, channel, refuse))
-        connection.send(encode_request(verb.upper(), channel.name))
-
-    def _on_refused(self, connection: Connection, channel: AnyChannel, error: RefusedError) -> None:
-        if self._table(channel.is_pattern).get(channel.name) is not channel:
-            return
-        if is_unknown_command(error) and "EQ." in error.text.upper():
-            connection.has_positions = False
-            self._subscribe(connection, channel)
-            return
-        self._end_channel(channel, error)
-
-    # What the peer pushes.
-
-    def on_push(self, connection: Connection, push: list[object]) -> None:
-        handler = self._handlers.get(push[0])
-        if handler is not None:
-            try:
-                handler(connection, push)
-            except (IndexError, TypeError) as error:
-                raise ProtocolError(f"a push of another shape than it should have: {push[:4]!r}") from error
-
-    def _on_message(self, connection: Connection, push: list[object]) -> None:
-        channel = self._topics.get(cast(bytes, push[1]))
-        if channel is not None and channel.is_live:
-            channel.receive(cast(int, push[2]), cast(int, push[3]), cast("list[bytes]", push[4:]))
-
-    def _on_pattern_message(self, connection: Connection, push: list[object]) -> None:
-        channel = self._patterns.get(cast(bytes, push[1]))
-        if channel is not None and channel.is_live:
-            epoch, n, payloads = cast(int, push[3]), cast(int, push[4]), cast("list[bytes]", push[5:])
-            channel.receive(cast(bytes, push[2]), epoch, n, payloads)
-
-    def _on_opened(self, connection: Connection, push: list[object]) -> None:
-        channel = self._topics.get(cast(bytes, push[1]))
-        if channel is not None and channel.is_live:
-            channel.open(cast(int, push[2]), cast(int, push[3]), cast(int, push[4]))
-
-    def _on_plain_message(self, connection: Connection, push: list[object]) -> None:
-        channel = self._topics.get(cast(bytes, push[1]))
-        if channel is not None and channel.is_live:
-            channel.receive_plain(cast(bytes, push[2]))
-
-    def _on_plain_pattern_message(self, connection: Connection, push: list[object]) -> None:
-        channel = self._patterns.get(cast(bytes, push[1]))
-        if channel is not None and channel.is_live:
-            channel.receive_plain(cast(bytes, push[2]), cast(bytes, push[3]))
-
-    def _on_subscribed(self, connection: Connection, push: list[object]) -> None:
-        ask = connection.owed.confirm(cast(bytes, push[0]), push[1])
-        if not isinstance(ask, _Ask):
-            raise ProtocolError(f"a subscription was confirmed that nobody asked for: {push[1]!r}")
-        channel = ask.channel
-        if self._table(channel.is_pattern).get(channel.name) is not channel:
-            return
-        if isinstance(channel, PatternChannel):
-            channel.confirm()
-        elif push[0] == b"eq.subscribe":
-            channel.confirm(cast(int, push[3]), cast(int, push[4]))
-        else:
-            channel.confirm_plain()
-
-    def _on_unsubscribed(self, connection: Connection, push: list[object]) -> None:
-        verb, name = cast(bytes, push[0]), cast(bytes, push[1])
-        if connection.owed.confirm(verb, name) is not None:
-            return
-        # Nobody asked: the hub has taken the name away.
-        channel = self._table(verb.endswith(_UNSUBSCRIBE[True])).get(name)
-        if channel is not None:
-            self._end_channel(channel, _revoked(name))
-
-
-def _ignore(error: RefusedError) -> None:
-    """A peer that refuses to unsubscribe goes on sending; what comes is for nobody and is dropped."""
 
 
 def _revoked(name: bytes) -> DeniedError:

@@ -3,7 +3,7 @@
 What is sent within one turn of the loop leaves in one write, and nothing on the way of a message awaits. The
 connection never reconnects: when it is lost it fails what is owed, tells its owner once, and is thrown away.
 
-What pushes mean is left to channels.py, when to connect to link.py.
+What pushes mean is left to names.py, when to connect to link.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Protocol, cast
 import hiredis
 
 from equipoise.client.codec import encode_request
-from equipoise.client.owed import IGNORED, NowaitLosses, Owed, Ticket
+from equipoise.client.owed import IGNORED, Owed
 from equipoise.client.refusals import make_refusal
+from equipoise.client.requests import NowaitLosses, Question, Request, Ticket
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError
 
 TURN_BYTES = 64 * 1024
@@ -45,12 +46,21 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         # Bytes read since others last had a turn.
         self._turn_bytes = 0
+        # Asked and not yet answered by a push.
+        self._questions: dict[tuple[bytes, bytes], list[Question]] = {}
         self.owed = Owed(losses)
         self.lost: asyncio.Future[EquipoiseError] = loop.create_future()
         # Whether anything came in since the owner last set it to False.
         self.is_heard = False
         # False once the peer has shown that it does not know positions: a plain Redis.
         self.has_positions = True
+        # What the link is called at the peer, and the peer's address: as it was dialled, or as the peer says.
+        self.link = b""
+        self.hub = b""
+        # Whether the peer has said so: then it is one hub among others.
+        self.is_among = False
+        # Whether nothing that was sent here can be published any more, nor is on its way: another hub has said so.
+        self.is_severed = False
 
     def send(self, frame: bytes) -> None:
         """Queue a frame whose answer is entered in `owed`; it leaves at the end of this turn of the loop."""
@@ -58,10 +68,10 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._write_out)
         self._out.append(frame)
 
-    def submit(self, ticket: Ticket) -> None:
-        ticket.is_sent = True
-        self.owed.add_publish(ticket)
-        self.send(ticket.frame)
+    def submit(self, request: Request) -> None:
+        request.is_sent = True
+        self.owed.add_publish(request)
+        self.send(request.frame)
 
     def ask(self, *words: bytes) -> asyncio.Future[object]:
         """Send a request and return the future of its reply."""
@@ -73,6 +83,16 @@ class Connection(asyncio.Protocol):
         """Send a request whose answer does not matter."""
         self.owed.add(IGNORED)
         self.send(encode_request(*words))
+
+    def expect(self, question: Question) -> None:
+        """The question is about to be submitted: remember who wants its answer."""
+        self._questions.setdefault(question.key, []).append(question)
+
+    def answer(self, push: list[object]) -> None:
+        """A push that answers a question, perhaps of several who asked the same."""
+        key = (cast(bytes, push[0]), cast(bytes, push[1]))
+        for question in self._questions.pop(key, ()):
+            question.answer(push)
 
     def _write_out(self) -> None:
         out, self._out = self._out, []
@@ -133,5 +153,9 @@ class Connection(asyncio.Protocol):
             return
         self.lost.set_result(error)
         self._out.clear()
-        self.owed.fail(str(error))
         self._owner.on_lost(self, error)
+        self.owed.fail(str(error))
+        questions, self._questions = self._questions, {}
+        for asked in questions.values():
+            for question in asked:
+                question.answer(None)

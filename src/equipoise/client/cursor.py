@@ -8,9 +8,9 @@ A cursor holds the position after the last message taken. What arrives is compar
     greater epoch                a gap of unknown size
     smaller epoch                of a stream that is over, skipped
 
-A position once passed is never passed again, except through `resume`, which takes the hub's word for where
-its stream is now. When a topic has moved, `open` tells which end the new epoch follows, and there is no gap. What
-to do about a gap is left to the channel.
+A position once passed is never passed again, except through `resume`, which takes the hub's word for where its stream
+is now; unless it is one hub among others, which may only relay the stream, and lag. When a topic has moved, `open`
+tells which end the new epoch follows, and there is no gap. What to do about a gap is left to the channel.
 """
 
 from __future__ import annotations
@@ -32,15 +32,26 @@ IN_ORDER = Verdict(0, 0)
 class TopicCursor:
     """Where one topic's stream stands. Owned by one channel; changes through `resume` and `accept`."""
 
-    __slots__ = ("epoch", "next_n")
+    __slots__ = ("behind", "epoch", "next_n")
 
     def __init__(self, epoch: int = -1, next_n: int = 0) -> None:
         # Epochs on the wire are never negative, so -1 is before all of them.
         self.epoch = epoch
         self.next_n = next_n
+        # Where a hub's stream stood that seemed to lag by whole epochs, until it has caught up.
+        self.behind: tuple[int, int] | None = None
 
-    def resume(self, epoch: int, last_n: int) -> int | None:
+    @property
+    def position(self) -> tuple[int, int]:
+        """Epoch and n of the last message taken."""
+        return self.epoch, self.next_n - 1
+
+    def resume(self, epoch: int, last_n: int, *, may_lag: bool = False) -> int | None:
         """Follow a subscription whose stream stands at last_n; return how many were missed until then."""
+        self.behind = None
+        if may_lag and (epoch, last_n) < self.position:
+            self.behind = (epoch, last_n) if epoch < self.epoch else None
+            return 0
         if self.epoch < 0:
             missed: int | None = 0
         elif epoch != self.epoch or last_n + 1 < self.next_n:
@@ -54,6 +65,7 @@ class TopicCursor:
         """Take a batch of `count` messages, the first at position n."""
         if epoch == self.epoch:
             expected = self.next_n
+            self.behind = None
             if n == expected:
                 self.next_n = n + count
                 return IN_ORDER
@@ -70,6 +82,8 @@ class TopicCursor:
     def open(self, epoch: int, after_epoch: int, after_n: int) -> int | None:
         """The stream goes on in a new epoch, after (after_epoch, after_n); return how many were missed until there."""
         if epoch <= self.epoch:
+            if epoch == self.epoch:
+                self.behind = None
             return 0
         missed = max(0, after_n + 1 - self.next_n) if after_epoch == self.epoch else None
         self.epoch, self.next_n = epoch, 1
@@ -85,14 +99,15 @@ class PatternCursor:
     __slots__ = ("_topics", "_topics_max")
 
     def __init__(self, topics_max: int) -> None:
-        self._topics: dict[bytes, TopicCursor] = {}
+        self._topics: dict[tuple[bytes, bytes], TopicCursor] = {}
         self._topics_max = topics_max
 
     def forget(self) -> None:
         """After a reconnection: nothing seen before says what was missed."""
         self._topics.clear()
 
-    def accept(self, topic: bytes, epoch: int, n: int, count: int) -> Verdict:
+    def accept(self, topic: tuple[bytes, bytes], epoch: int, n: int, count: int) -> Verdict:
+        """Take a batch of one of a topic's streams: the topic and the stream's name."""
         cursor = self._topics.get(topic)
         if cursor is None:
             if len(self._topics) >= self._topics_max:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass
 
 import equipoise
 from equipoise.client.connection import Connection, ConnectionOwner
-from equipoise.client.owed import NowaitLosses
 from equipoise.client.refusals import explain_greeting
+from equipoise.client.requests import NowaitLosses
 from equipoise.client.settings import ClientSettings
 from equipoise.client.url import BusUrl, Endpoint
 from equipoise.errors import DisconnectedError, RefusedError, SettingsError, UncertainError
@@ -27,13 +28,17 @@ class Dialer:
     url: BusUrl
     settings: ClientSettings
     tls: ssl.SSLContext | None
-    # Names all connections of one link, so that a hub can tell that one has taken another's place.
-    link: bytes
 
-    async def dial(self, endpoint: Endpoint, owner: ConnectionOwner, losses: NowaitLosses) -> Connection:
-        """Raises DisconnectedError if there is nobody, PeerError if whoever is there refuses."""
+    async def dial(
+        self, endpoint: Endpoint, link: bytes, owner: ConnectionOwner, losses: NowaitLosses
+    ) -> Connection:
+        """Raises DisconnectedError if there is nobody, PeerError if whoever is there refuses.
+
+        `link` names all connections of one link, so that a hub can tell that one has taken another's place.
+        """
         loop = asyncio.get_running_loop()
         connection = Connection(loop, owner, losses)
+        connection.link, connection.hub = link, str(endpoint).encode()
         timeout_s = self.settings.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
@@ -56,18 +61,24 @@ class Dialer:
             words += [b"AUTH", self.url.user.encode(), self.url.secret.encode()]
         if self.settings.name:
             words += [b"SETNAME", self.settings.name.encode()]
+        hello = connection.ask(*words)
+        # Whatever a slow network still brings to the hub over a connection given up must not come after this.
+        linked = connection.ask(b"EQ.LINK", connection.link, *([b"ROUTES"] if self.settings.routing else []))
+        # Redis before 7.2 does not know this and says so; it is a courtesy to whoever reads CLIENT LIST.
+        connection.tell(b"CLIENT", b"SETINFO", b"LIB-NAME", LIBRARY)
+        connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", equipoise.__version__.encode())
+        # Looked at by nobody where the greeting itself fails.
+        linked.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         try:
-            await connection.ask(*words)
+            await hello
+            # With its answer the hub has said which one it is. A plain Redis refuses, and is none.
+            with suppress(RefusedError):
+                await linked
         except RefusedError as error:
             raise explain_greeting(error) from None
         except UncertainError:
             lost = connection.lost.result()
             raise type(lost)(f"{endpoint}: {lost}") from None
-        # Whatever a slow network still brings to the hub over a connection given up must not come after this.
-        connection.tell(b"EQ.LINK", self.link)
-        # Redis before 7.2 does not know this and says so; it is a courtesy to whoever reads CLIENT LIST.
-        connection.tell(b"CLIENT", b"SETINFO", b"LIB-NAME", LIBRARY)
-        connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", equipoise.__version__.encode())
 
 
 def make_tls(url: BusUrl, settings: ClientSettings) -> ssl.SSLContext | None:

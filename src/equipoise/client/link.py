@@ -1,11 +1,15 @@
-"""Keep one connection to a hub: connect, notice when it is lost, connect again.
+"""Keep one connection to a hub: connect, notice when it is lost; and connect again, if it is the link of the URL.
 
-    open    ──lost──►  away  ──connected──►  open
+    open    ──lost──►  away  ──connected──►  open            the link of the URL: the base
       └───────────────────┴──closed, or refused for good──►  over
 
-While away, attempts follow one another with growing, jittered delays; each round tries every address in
-turn, starting after the one used last. A refusal that waiting does not heal ends the link: its error goes
-to everyone who waits, and to whoever comes later.
+    new     ──connected──►  open  ──lost, closed──►  over     a link to a topic's home
+      └──────────not connected─────────────────────►  over
+
+While the base is away, attempts follow one another with growing, jittered delays; each round tries every address in
+turn, starting after the one used last, then hubs that were heard of since. A refusal that waiting does not heal ends
+the base: its error goes to everyone who waits, and to whoever comes later. A home's link that is over is replaced by a
+new one when somebody wants to go there again; its topics fall back to the base meanwhile.
 
 A silent peer is noticed by pings. All time is the running loop's.
 """
@@ -15,41 +19,75 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from typing import Protocol, cast
 
 from equipoise.client.backoff import Backoff
-from equipoise.client.channels import Channels
 from equipoise.client.connection import Connection
 from equipoise.client.greeting import Dialer
+from equipoise.client.names import Names, NamesOwner
 from equipoise.client.outbox import Outbox
 from equipoise.client.refusals import is_permanent
+from equipoise.client.requests import NowaitLosses, Request
 from equipoise.client.url import Endpoint
-from equipoise.errors import ClosedError, DisconnectedError, EquipoiseError, PeerError
+from equipoise.errors import DisconnectedError, EquipoiseError, PeerError
 
 log = logging.getLogger("equipoise.client")
 
 
-class Link:
-    """Owned by one bus, which calls `open` and `close` once each, in this order."""
+class LinkOwner(NamesOwner, Protocol):
+    """Whoever decides what goes over which link."""
 
-    def __init__(self, dialer: Dialer, rng: random.Random) -> None:
+    losses: NowaitLosses
+
+    def known_hubs(self) -> list[Endpoint]:
+        """Where to try when no address of the URL answers."""
+
+    def on_up(self, link: Link) -> None: ...
+
+    def on_down(self, link: Link, unsent: list[Request]) -> None:
+        """The connection is lost; of the base, for now. `unsent` was waiting for room."""
+
+    def on_over(self, link: Link, error: EquipoiseError | None) -> None:
+        """There will be no connection any more. None: its owner has closed it."""
+
+
+class Link:
+    """Owned by one bus. The base is opened, a home's link started; both are hung up once."""
+
+    def __init__(
+        self, dialer: Dialer, owner: LinkOwner, rng: random.Random, endpoint: Endpoint | None = None
+    ) -> None:
         settings = dialer.settings
         self._dialer = dialer
+        self._owner = owner
+        self._rng = rng
         self._settings = settings
         self._backoff = Backoff(settings.reconnect_first_s, settings.reconnect_max_s, rng)
-        self._endpoints = dialer.url.endpoints
-        self._connection: Connection | None = None
+        self._endpoints = dialer.url.endpoints if endpoint is None else (endpoint,)
         self._task: asyncio.Task[None] | None = None
+        # The connection that was hung up.
+        self._left: Connection | None = None
+        # Where this link leads; None for the base, which leads wherever the URL does.
+        self.endpoint = endpoint
+        # Under this name a hub knows which connection has taken another's place.
+        self.name = b""
+        self.rename()
         self.outbox = Outbox(settings)
-        self.channels = Channels(settings.pattern_topics_max)
+        self.names = Names(owner)
         # Straight through: this runs once per push.
-        self.on_push = self.channels.on_push
+        self.on_push = self.names.on_push
 
     @property
-    def is_connected(self) -> bool:
-        return self._connection is not None
+    def connection(self) -> Connection | None:
+        return self.outbox.connection
+
+    def rename(self) -> None:
+        """A hub has been told that nothing comes under the former name any more."""
+        # Not guessable by default: whoever knows a link's name could end its connection.
+        self.name = self._rng.randbytes(16).hex().encode()
 
     async def open(self) -> None:
-        """Connect for the first time. Raises what went wrong last if patience runs out."""
+        """Connect the base for the first time. Raises what went wrong last if patience runs out."""
         loop = asyncio.get_running_loop()
         patient_until = loop.time() + self._settings.first_connect_patience_s
         while True:
@@ -62,24 +100,33 @@ class Link:
                     raise
             await asyncio.sleep(delay_s)
         self._adopt(connection)
-        self._task = loop.create_task(self._run(connection), name="equipoise-link")
+        self._task = loop.create_task(self._keep(connection), name="equipoise-link")
 
-    async def close(self) -> None:
-        """Stop at once, within the close time-out at most."""
-        self._end(ClosedError("the bus is closed; connect again for another"), is_clean=True)
-        connection, self._connection = self._connection, None
-        try:
-            if self._task is not None:
-                self._task.cancel()
-                await asyncio.wait([self._task])
-            if connection is not None:
-                connection.close()
-                await asyncio.wait([connection.lost], timeout=self._settings.close_timeout_s)
-        finally:
-            if connection is not None and not connection.lost.done():
-                connection.abort(DisconnectedError("closed by its owner"))
+    def start(self) -> None:
+        """Connect to a home, beside what else is going on."""
+        self._task = asyncio.get_running_loop().create_task(self._visit(), name="equipoise-link-home")
 
-    async def _run(self, connection: Connection) -> None:
+    def hang_up(self) -> list[asyncio.Future[object]]:
+        """Stop; what is still to end by itself. Whoever waits has been told by the owner."""
+        self._left = connection = self.outbox.connection
+        self.outbox.detach()
+        self.names.detach()
+        ending: list[asyncio.Future[object]] = []
+        if self._task is not None:
+            self._task.cancel()
+            ending.append(cast("asyncio.Future[object]", self._task))
+        if connection is not None:
+            connection.close()
+            ending.append(cast("asyncio.Future[object]", connection.lost))
+        return ending
+
+    def abort(self) -> None:
+        """Wait no longer for what is still to be sent."""
+        if self._left is not None and not self._left.lost.done():
+            self._left.abort(DisconnectedError("closed by its owner"))
+
+    async def _keep(self, connection: Connection) -> None:
+        """The life of the base."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -91,11 +138,26 @@ class Link:
                 self._adopt(connection)
         except EquipoiseError as error:
             log.error("gave up reconnecting: %s", error)
-            self._end(error, is_clean=False)
+            self._owner.on_over(self, error)
         except Exception as error:
             # A mistake of ours: those who wait must not wait for ever.
             log.exception("the link to the hub failed")
-            self._end(EquipoiseError(f"the client failed: {error!r}; please report this"), is_clean=False)
+            self._owner.on_over(self, EquipoiseError(f"the client failed: {error!r}; please report this"))
+
+    async def _visit(self) -> None:
+        """The life of a home's link."""
+        (endpoint,) = self._endpoints
+        try:
+            connection = await self._dialer.dial(endpoint, self.name, self, self._owner.losses)
+            self._adopt(connection)
+            await self._watch(connection)
+            self._owner.on_over(self, connection.lost.result())
+        except EquipoiseError as error:
+            log.info("cannot reach the hub at %s: %s", endpoint, error)
+            self._owner.on_over(self, error)
+        except Exception as error:
+            log.exception("the link to the hub at %s failed", endpoint)
+            self._owner.on_over(self, EquipoiseError(f"the client failed: {error!r}; please report this"))
 
     async def _watch(self, connection: Connection) -> None:
         """Return when the connection is lost; ping it meanwhile and give it up when it stays silent."""
@@ -125,11 +187,12 @@ class Link:
     async def _dial_round(self) -> Connection:
         """Try every address once. Raises a refusal for good at once, else the last failure."""
         failure: EquipoiseError | None = None
-        for endpoint in self._endpoints:
+        own = self._endpoints
+        for endpoint in (*own, *(hub for hub in self._owner.known_hubs() if hub not in own)):
             try:
-                connection = await self._dialer.dial(endpoint, self, self.outbox.losses)
+                connection = await self._dialer.dial(endpoint, self.name, self, self._owner.losses)
             except (DisconnectedError, PeerError) as error:
-                if is_permanent(error):
+                if is_permanent(error) and endpoint in own:
                     raise
                 failure = error
             else:
@@ -140,31 +203,28 @@ class Link:
 
     def _rotate_past(self, endpoint: Endpoint) -> None:
         """The address in use comes last, so that the next attempt begins with another one."""
-        at = self._endpoints.index(endpoint) + 1
-        self._endpoints = self._endpoints[at:] + self._endpoints[:at]
+        if endpoint in self._endpoints:
+            at = self._endpoints.index(endpoint) + 1
+            self._endpoints = self._endpoints[at:] + self._endpoints[:at]
 
     def _adopt(self, connection: Connection) -> None:
         if connection.lost.done():
             return
-        self._connection = connection
         # Subscriptions first: who publishes to itself expects to hear it.
-        self.channels.attach(connection)
+        self.names.attach(connection)
         self.outbox.attach(connection)
-
-    def _end(self, error: EquipoiseError, *, is_clean: bool) -> None:
-        self.channels.end(error, is_clean=is_clean)
-        self.outbox.end(error)
+        self._owner.on_up(self)
 
     # What the connection tells.
 
     def on_read(self, connection: Connection) -> None:
-        if connection is self._connection:
+        if connection is self.outbox.connection:
             self.outbox.pump()
 
     def on_lost(self, connection: Connection, error: EquipoiseError) -> None:
-        if connection is not self._connection:
+        if connection is not self.outbox.connection:
             return
         log.warning("lost the connection to the hub: %s; reconnecting", error)
-        self._connection = None
-        self.channels.detach()
-        self.outbox.detach()
+        unsent = self.outbox.detach()
+        self.names.detach()
+        self._owner.on_down(self, unsent)

@@ -1,66 +1,51 @@
-"""Admit publishes to the connection: at most a window of them may be without receipt.
+"""Admit requests to one link's connection: at most a window of them may be without a reply.
 
-Beyond the window, and while there is no connection, a publish with receipt waits its turn in order; one
-without is refused at once. Nothing sent is ever sent again: what was under way when a connection is lost is
-uncertain and its publisher is told.
+Beyond the window a request waits its turn in order; a publish without receipt is refused at once. Nothing sent is ever
+sent again: what was under way when a connection is lost is uncertain and its publisher is told. What had not been sent
+goes back to where it came from.
 
-The waiting line needs no bound of its own: each place in it is a caller that waits.
+The waiting line needs no bound of its own: each place in it is a caller that waits, or is counted by publishing.py.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
-
-from equipoise.client.codec import encode_request
 from equipoise.client.connection import Connection
-from equipoise.client.owed import NowaitLosses, Ticket
+from equipoise.client.requests import Request
 from equipoise.client.settings import ClientSettings
-from equipoise.errors import BackloggedError, DisconnectedError, EquipoiseError, UncertainError, WorldError
-
-_PING = encode_request(b"PING")
+from equipoise.errors import BackloggedError
 
 
 class Outbox:
-    """Owned by one link."""
+    """Owned by one link, which attaches and detaches its connections."""
+
+    __slots__ = ("_bytes_max", "_line", "_messages_max", "connection")
 
     def __init__(self, settings: ClientSettings) -> None:
         self._messages_max = settings.window_messages_max
         self._bytes_max = settings.window_bytes_max
-        self._connection: Connection | None = None
-        self._line: OrderedDict[Ticket, None] = OrderedDict()
-        # Why nothing will ever be sent again, once that is so.
-        self._end: EquipoiseError | None = None
-        self.losses = NowaitLosses()
+        # A dict for its order, and for leaving it from anywhere.
+        self._line: dict[Request, None] = {}
+        self.connection: Connection | None = None
 
-    async def submit(self, frame: bytes, size: int, timeout_s: float) -> object:
-        """Send in turn and return the reply. When cancelled, what has been sent stays sent."""
-        if self._end is not None:
-            raise self._end.with_traceback(None)
-        ticket = Ticket(frame, size, asyncio.get_running_loop().create_future())
-        connection = self._connection
-        if connection is not None and not self._line and self._has_room(connection, size):
-            connection.submit(ticket)
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything has no reply yet."""
+        return bool(self._line) or (self.connection is not None and self.connection.owed.messages > 0)
+
+    def put(self, request: Request) -> None:
+        """Send in turn. There has to be a connection."""
+        connection = self.connection
+        assert connection is not None, "only a link that is up is given anything"
+        if not self._line and self._has_room(connection, request.size):
+            connection.submit(request)
         else:
-            self._line[ticket] = None
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await ticket.future
-        except TimeoutError:
-            if ticket.future.cancelled():
-                raise self._late(ticket, timeout_s) from None
-            # After a pause of this program the answer and the time-out may both be there: the answer counts.
-            return ticket.future.result()
-        finally:
-            self._line.pop(ticket, None)
+            self._line[request] = None
 
-    def submit_nowait(self, frame: bytes, size: int) -> None:
-        connection = self._connection
-        if connection is None:
-            raise self._end or DisconnectedError(
-                "there is no connection to a hub now; publish() waits for one, publish_nowait() cannot"
-            )
-        if self._line or not self._has_room(connection, size):
+    def put_nowait(self, frame: bytes, size: int) -> None:
+        """Send at once. Raises BackloggedError if there is no room."""
+        connection = self.connection
+        assert connection is not None, "only a link that is up is given anything"
+        if not self._has_room(connection, size) or self._line:
             raise BackloggedError(
                 f"{connection.owed.messages} publishes ({connection.owed.bytes} bytes) have no receipt yet; "
                 "await flush() or use publish(), which waits by itself"
@@ -68,62 +53,35 @@ class Outbox:
         connection.owed.add_nowait(size)
         connection.send(frame)
 
-    async def flush(self, timeout_s: float) -> None:
-        """Wait until everything submitted so far is answered; raise the first failure without receipt."""
-        if self._line or (self._connection is not None and self._connection.owed.messages):
-            try:
-                # Answers come in order, so the answer to a ping says that all before it have come.
-                await self.submit(_PING, 0, timeout_s)
-            except UncertainError as error:
-                raise self.losses.take() or error from None
-        loss = self.losses.take()
-        if loss is not None:
-            raise loss
+    def withdraw(self, request: Request) -> None:
+        """Nobody waits for it any more. What has been sent stays sent."""
+        self._line.pop(request, None)
 
     def _has_room(self, connection: Connection, size: int) -> bool:
         owed = connection.owed
         return owed.messages < self._messages_max and owed.bytes + size <= self._bytes_max
 
-    def _late(self, ticket: Ticket, timeout_s: float) -> WorldError:
-        if ticket.is_sent:
-            return UncertainError(
-                f"no receipt came within {timeout_s:g} s; the message may or may not have been delivered: "
-                "publish it again only if a duplicate does no harm"
-            )
-        if self._connection is None:
-            return DisconnectedError(
-                f"no connection to a hub for {timeout_s:g} s, so the message was not sent; "
-                "check that the hub runs and can be reached"
-            )
-        return BackloggedError(
-            f"the hub was too slow with receipts for {timeout_s:g} s, so the message was not sent; "
-            "publish less at a time"
-        )
-
     # What the link tells.
 
     def attach(self, connection: Connection) -> None:
-        self._connection = connection
-        self.pump()
+        self.connection = connection
 
-    def detach(self) -> None:
-        self._connection = None
+    def detach(self) -> list[Request]:
+        """The connection is gone: what had not been sent, in order."""
+        self.connection = None
+        return self.take_unsent()
+
+    def take_unsent(self) -> list[Request]:
+        line, self._line = list(self._line), {}
+        return line
 
     def pump(self) -> None:
         """Send from the line what the window has room for."""
-        connection = self._connection
+        connection = self.connection
         while self._line and connection is not None:
-            ticket = next(iter(self._line))
-            if not self._has_room(connection, ticket.size):
+            request = next(iter(self._line))
+            if not self._has_room(connection, request.size):
                 return
-            del self._line[ticket]
-            if not ticket.future.done():
-                connection.submit(ticket)
-
-    def end(self, error: EquipoiseError) -> None:
-        """Nothing will be sent any more: tell those who wait, and whoever comes."""
-        self._end = error
-        self._connection = None
-        for ticket in self._line:
-            ticket.fail(error)
-        self._line.clear()
+            del self._line[request]
+            if not request.is_over:
+                connection.submit(request)

@@ -9,35 +9,11 @@ Always true: `messages` and `bytes` are those of the publishes in the queue.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import Protocol, TypeAlias
 
+from equipoise.client.requests import NowaitLosses, Request
 from equipoise.errors import EquipoiseError, ProtocolError, RefusedError, UncertainError
-
-
-class Ticket:
-    """A request whose answer somebody awaits: a publish with its size, or anything else with size 0."""
-
-    __slots__ = ("frame", "future", "is_sent", "size")
-
-    def __init__(self, frame: bytes, size: int, future: asyncio.Future[object]) -> None:
-        self.frame = frame
-        self.size = size
-        self.future = future
-        self.is_sent = False
-
-    def settle(self, reply: object) -> None:
-        if self.future.done():
-            return
-        if isinstance(reply, Exception):
-            self.future.set_exception(reply)
-        else:
-            self.future.set_result(reply)
-
-    def fail(self, error: EquipoiseError) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
 
 
 class NameRequest(Protocol):
@@ -59,28 +35,7 @@ class _Ignored:
 
 IGNORED = _Ignored()
 
-_Entry: TypeAlias = int | Ticket | NameRequest | _Ignored
-
-
-class NowaitLosses:
-    """What became of publishes without receipt that did not go well. Told by the next flush."""
-
-    __slots__ = ("count", "first")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: EquipoiseError | None = None
-
-    def add(self, error: EquipoiseError, count: int = 1) -> None:
-        self.first = self.first or error
-        self.count += count
-
-    def take(self) -> EquipoiseError | None:
-        error, count = self.first, self.count
-        self.first, self.count = None, 0
-        if error is not None and count > 1:
-            error.add_note(f"the first of {count} publishes without receipt that failed since the last flush")
-        return error
+_Entry: TypeAlias = int | Request | NameRequest | _Ignored
 
 
 class Owed:
@@ -100,10 +55,10 @@ class Owed:
         self.messages += 1
         self.bytes += size
 
-    def add_publish(self, ticket: Ticket) -> None:
-        self._entries.append(ticket)
+    def add_publish(self, request: Request) -> None:
+        self._entries.append(request)
         self.messages += 1
-        self.bytes += ticket.size
+        self.bytes += request.size
 
     def add(self, entry: NameRequest | _Ignored) -> None:
         self._entries.append(entry)
@@ -118,7 +73,7 @@ class Owed:
             self.bytes -= entry
             if isinstance(reply, EquipoiseError):
                 self._losses.add(reply)
-        elif isinstance(entry, Ticket):
+        elif isinstance(entry, Request):
             self.messages -= 1
             self.bytes -= entry.size
             entry.settle(reply)
@@ -130,7 +85,7 @@ class Owed:
     def confirm(self, verb: bytes, name: object) -> NameRequest | None:
         """The request that this push confirms, now off the queue; None if the peer pushed it by itself."""
         head = self._entries[0] if self._entries else None
-        if head is None or isinstance(head, int | Ticket | _Ignored):
+        if head is None or isinstance(head, int | Request | _Ignored):
             return None
         if head.verb != verb or head.name != name:
             return None
@@ -145,7 +100,7 @@ class Owed:
         for entry in entries:
             if isinstance(entry, int):
                 nowait += 1
-            elif isinstance(entry, Ticket):
+            elif isinstance(entry, Request):
                 entry.fail(_uncertain(reason))
         if nowait:
             self._losses.add(_uncertain(reason), nowait)

@@ -116,6 +116,47 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             "forgotten first. Some 200 B each.",
         ),
     ] = 10_000
+    routing: Annotated[
+        bool,
+        Meta(
+            description="Whether to go where topics live when a hub says so. False: stay with the hub of the URL, "
+            "which relays; for clients that cannot reach the others."
+        ),
+    ] = True
+    route_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="A topic neither published to nor subscribed to for this long is forgotten with the way to "
+            "it. Some minutes of silence would cost more to remember than being told anew.",
+        ),
+    ] = 60.0
+    routes_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Topics remembered with the way to them; the first is forgotten first. 500 B each.",
+        ),
+    ] = 50_000
+    links_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Hubs connected to at once, the one of the URL aside. Beyond it topics are served by relays.",
+        ),
+    ] = 64
+    merge_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=KIB,
+            description="What a topic's new home has sent while its old one has not got as far; a round trip's worth "
+            "is usual. Beyond it the old one is given up, and a gap tells what that cost.",
+        ),
+    ] = 8 * MIB
+    merge_s: Annotated[
+        float,
+        Meta(gt=0, description="How long the old home has to get as far; then it is given up likewise."),
+    ] = 10.0
     tls_ca_file: Annotated[
         str, Meta(description="Authorities trusted to sign the hub's certificate, PEM. Empty: the system's.")
     ] = ""

@@ -18,6 +18,7 @@ PORT_DEFAULT = 6_399
 
 _SCHEMES = {"equipoise": False, "redis": False, "equipoises": True, "rediss": True}
 _EXAMPLE = "write it like equipoise://user:secret@host:6399"
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]{1,253}):[0-9]{1,5}").fullmatch
 _HOST = re.compile(r"(?P<host>\[[^\[\]]+\]|[^\[\]:]*)(:(?P<port>[^:]*))?")
 
 
@@ -65,6 +66,17 @@ def parse_url(url: str) -> BusUrl:
         user=user,
         secret=secret,
     )
+
+
+def parse_address(address: object) -> Endpoint | None:
+    """Where a hub says that another one is: `host:port`; None if that cannot be read."""
+    if not isinstance(address, bytes):
+        return None
+    try:
+        text = address.decode("ascii")
+        return _parse_endpoint(text) if _HOST_AND_PORT(text) else None
+    except (UnicodeDecodeError, AddressError):
+        return None
 
 
 def _parse_login(login: str) -> tuple[str, str]:

@@ -11,8 +11,8 @@ has changed but the network or this node. So a peer that lies about its place, o
 from __future__ import annotations
 
 import math
-import random
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import replace
 
 from equipoise.coordinates.coordinate import Coordinate
@@ -38,9 +38,10 @@ _UNUSUAL_SHARE_MAX = 0.45
 class Estimator:
     """One node's view of its own place. Owned by that node; changes through `observe`."""
 
-    def __init__(self, settings: CoordinateSettings, rng: random.Random) -> None:
+    def __init__(self, settings: CoordinateSettings, draw: Callable[[], float]) -> None:
+        """`draw` gives random numbers between 0 and 1: two nodes in one place must not choose one direction."""
         self._settings = settings
-        self._rng = rng
+        self._draw = draw
         self.coordinate = Coordinate.unknown(settings)
         # By peer, its last round trips; the peer asked latest comes last.
         self._samples: OrderedDict[str, deque[float]] = OrderedDict()
@@ -142,7 +143,7 @@ class Estimator:
         return replace(own, point_s=point, height_s=height_s)
 
     def _any_direction(self) -> list[float]:
-        parts = [self._rng.random() - 0.5 for _ in range(self._settings.dimensions)]
+        parts = [self._draw() - 0.5 for _ in range(self._settings.dimensions)]
         length = math.hypot(*parts)
         if length <= _NOWHERE:
             return [1.0, *[0.0] * (self._settings.dimensions - 1)]

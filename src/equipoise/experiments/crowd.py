@@ -19,6 +19,8 @@ from equipoise.simulation.host import Host
 
 __all__ = ["Crowd", "Player", "Schedule"]
 
+# To find a tile's home, connect and subscribe takes five legs; whoever needs longer than this is not served.
+DEAF_S = 1.0
 # Sequence numbers in payloads: enough for a year of updates.
 _SEQUENCE_DIGITS = 9
 
@@ -59,6 +61,7 @@ class Player:
         # When each own update left that has not come back, and whether it has to.
         self._under_way: dict[int, tuple[float, bool]] = {}
         self._topic = b""
+        self._arrived_at = 0.0
         self._client: LightClient | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -82,6 +85,14 @@ class Player:
             self._timer.cancel()
 
     @property
+    def is_deaf(self) -> bool:
+        """Whether the player has been on its tile for a while and still hears nothing of it."""
+        client = self._client
+        if client is None or client.is_live(self._topic):
+            return False
+        return self._loop.time() - self._arrived_at > DEAF_S
+
+    @property
     def unanswered(self) -> int:
         """Own updates that have to come back and have not."""
         return sum(is_owed for _, is_owed in self._under_way.values())
@@ -93,15 +104,22 @@ class Player:
         topic = self._walker.advance(self._game.interval_s)
         if topic != self._topic and self._topic:
             client.unsubscribe(self._topic)
-            # What is under way may come after we have left.
-            self._under_way.clear()
+            self._give_up()
         self._sequence += 1
         self._under_way[self._sequence] = (self._loop.time(), client.is_live(topic))
         client.publish(topic, b"%b%09d%b" % (self._tag, self._sequence, self._padding))
         if topic != self._topic:
-            self._topic = topic
+            self._topic, self._arrived_at = topic, self._loop.time()
             client.subscribe(topic)
         self._timer = self._loop.call_later(self._game.interval_s, self._act)
+
+    def _give_up(self) -> None:
+        """Expect nothing of the last tile any more. What has not come back took at least until now."""
+        now = self._loop.time()
+        for left_at, is_owed in self._under_way.values():
+            if is_owed:
+                self._meter.respond(now, now - left_at)
+        self._under_way.clear()
 
     def _hear(self, topic: bytes, payload: bytes) -> None:
         if payload.startswith(self._tag):
@@ -129,17 +147,25 @@ class Crowd:
     def unanswered(self) -> int:
         return sum(player.unanswered for player in self.players)
 
+    @property
+    def deaf(self) -> int:
+        return sum(player.is_deaf for player in self.players)
+
     def fall_silent(self) -> None:
         for player in self.players:
             player.fall_silent()
 
-    async def follow(self, schedule: Schedule, each_second: Callable[[float], None]) -> None:
-        """Let players come and go until the schedule is over; `each_second` is told the time since its beginning."""
+    async def follow(self, schedule: Schedule, each_second: Callable[[float], bool]) -> None:
+        """Let players come and go until the schedule is over, or `each_second` says that it has seen enough.
+
+        That is told the seconds since the beginning.
+        """
         began = self._sim.now
         for second in range(int(schedule.duration_s)):
             self._adjust(schedule.at(second))
             await asyncio.sleep(began + second + 1 - self._sim.now)
-            each_second(second + 1.0)
+            if each_second(second + 1.0):
+                return
 
     def _adjust(self, wanted: int) -> None:
         """Come and go within the second that begins, each at a moment of its own."""

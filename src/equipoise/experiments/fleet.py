@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from equipoise.hub import Hub, HubSettings, Limits
-from equipoise.hub.cluster import HubFacts, Routing
+from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.settings import ClusterSettings
+from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.model import Member, Plan
 from equipoise.simulation import CpuSpec, Simulation
 from equipoise.simulation.legs import CLOUD
+from equipoise.simulation.process import HostProcess
 
 __all__ = ["PORT", "Fleet", "Machine", "Server"]
 
@@ -55,11 +57,13 @@ class Server:
             # A crowd that joins at once is part of the experiment, the pacing of strangers is not.
             limits=Limits(accepts_per_s=10_000),
             cluster=ClusterSettings(unwanted_s=2.0),
+            telemetry=TelemetrySettings(out_bytes_per_s_max=machine.out_bytes_per_s),
         )
 
     async def serve(self) -> None:
         """Run on the machine itself."""
-        hub = Hub(self._settings, wall_clock=self.host.clock.time, rng=self.host.random)
+        host = self.host
+        hub = Hub(self._settings, wall_clock=host.clock.time, rng=host.random, process=HostProcess(host))
         await hub.start()
         self.hub = hub
         hub.on_renewed = self.register
@@ -68,7 +72,7 @@ class Server:
 
     def register(self) -> None:
         assert self.hub is not None
-        facts = HubFacts(self.hub.core.incarnation, self.name, PORT, self._fleet.plan.version)
+        facts = LiveHub(self.hub.core.incarnation, self.name, PORT, self._fleet.plan.version)
         self._fleet.register(self.name, facts)
 
     async def hear(self, routing: Routing) -> None:
@@ -95,7 +99,7 @@ class Fleet:
         self.sim = sim
         self.machine = machine
         self.plan = Plan()
-        self.alive: dict[str, HubFacts] = {}
+        self.alive: dict[str, LiveHub] = {}
         self.servers = {name: Server(self, name, machine) for name in names}
         # Topics whose entry has changed, over all plans so far.
         self.moves = 0
@@ -140,7 +144,7 @@ class Fleet:
         self.plan = replace(plan, version=self.plan.version + 1)
         self.tell()
 
-    def register(self, name: str, facts: HubFacts) -> None:
+    def register(self, name: str, facts: LiveHub) -> None:
         self.alive[name] = facts
         self.tell()
 

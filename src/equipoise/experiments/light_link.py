@@ -41,6 +41,8 @@ class LightLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
         self._owed: deque[Reply] = deque((None, None))
+        # Subscriptions not answered yet, by topic: until the last of them is, nothing about the topic counts.
+        self.asked: dict[bytes, int] = {}
         self._early = [encode_request(b"HELLO", b"3"), encode_request(b"EQ.LINK", name, b"ROUTES")]
 
     async def dial(self) -> None:
@@ -61,6 +63,25 @@ class LightLink(asyncio.Protocol):
         """Send a request that has one reply."""
         self._owed.append(reply)
         self.tell(request)
+
+    def subscribe(self, topic: bytes) -> None:
+        self.asked[topic] = self.asked.get(topic, 0) + 1
+        self.tell(encode_request(b"EQ.SUBSCRIBE", topic))
+
+    def leave(self, name: bytes) -> None:
+        """End the subscription to a topic here."""
+        self.tell(encode_request(b"EQ.UNSUBSCRIBE", name))
+
+    def counts(self, kind: bytes, topic: bytes) -> bool:
+        """Whether a push about a topic is of the latest subscription to it."""
+        if topic not in self.asked:
+            return True
+        if kind == b"eq.subscribe":
+            self.asked[topic] -= 1
+            if not self.asked[topic]:
+                del self.asked[topic]
+                return True
+        return False
 
     def close(self) -> None:
         self._is_closed = True

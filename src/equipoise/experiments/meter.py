@@ -24,10 +24,14 @@ class Second:
     at_s: float
     players: int
     servers: int
+    # Players who should hear their tile by now and do not.
+    deaf: int = 0
     # Of this second.
-    deliveries: int
+    deliveries: int = 0
     # Outgoing bandwidth over its maximum, of each server that is in use.
     load_ratios: tuple[float, ...] = ()
+    # All that was known to be missed by then.
+    lost: int = 0
     plan_version: int = 0
 
 
@@ -59,6 +63,10 @@ class Meter:
         """Everything that a client was owed and did not get, or cannot be sure of."""
         return self.missed + self.unknown_gaps + self.unanswered
 
+    def lost_until(self, second: int) -> int:
+        """What was known to be lost at the end of a second, counted from 0."""
+        return self.seconds[second - 1].lost if 0 < second <= len(self.seconds) else self.lost
+
     def respond(self, now: float, response_s: float) -> None:
         """One message came back to its publisher, or reached the subscriber it was sent for."""
         self._taken_at.append(now)
@@ -74,20 +82,24 @@ class Meter:
         values = np.frombuffer(self._responses, np.float64)
         return values[(taken >= from_s) & (taken < to_s)]
 
-    def means(self, width_s: float, until_s: float) -> tuple[list[float], list[float]]:
-        """The mean response of each stretch of this width, by the time of its end; NaN where nothing came back."""
-        if not self._taken_at:
-            return [], []
+    def means(self, width_s: int) -> Floats:
+        """The mean response in the `width_s` seconds up to the end of each second; NaN where nothing came back."""
+        count = len(self.seconds)
         taken = np.frombuffer(self._taken_at, np.float64) - self.began_at
         values = np.frombuffer(self._responses, np.float64)
-        count = int(until_s / width_s)
-        bins = (taken / width_s).astype(np.int64)
-        inside = bins < count
-        sums = np.bincount(bins[inside], values[inside], minlength=count)
-        counts = np.bincount(bins[inside], minlength=count)
+        inside = (taken >= 0) & (taken < count)
+        bins = taken[inside].astype(np.int64)
+        sums = _trailing(np.bincount(bins, values[inside], minlength=count).astype(np.float64), width_s)
+        counts = _trailing(np.bincount(bins, minlength=count).astype(np.float64), width_s)
         with np.errstate(invalid="ignore"):
-            means = sums / counts
-        return [(index + 1) * width_s for index in range(count)], means.tolist()
+            return sums / counts
+
+
+def _trailing(values: Floats, width: int) -> Floats:
+    """Of each value the sum of it and those before it, `width` in all."""
+    totals = np.concatenate(([0.0], np.cumsum(values)))
+    ends = np.arange(1, len(values) + 1)
+    return totals[ends] - totals[np.maximum(0, ends - width)]
 
 
 def percentile(values: Floats, percent: float) -> float:

@@ -11,6 +11,9 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from equipoise.experiments.crowd import Crowd, Schedule
 from equipoise.experiments.experiment import Progress, silent
 from equipoise.experiments.fleet import Fleet, Machine
@@ -20,8 +23,16 @@ from equipoise.simulation import Simulation
 from equipoise.simulation.costs import measured_cpu
 from equipoise.simulation.legs import Legs
 
-__all__ = ["Controls", "Match", "Outcome", "play"]
+__all__ = ["RESPONSE_S_MAX", "Controls", "Match", "Outcome", "play"]
 
+Floats = NDArray[np.float64]
+
+# What the paper's players accept: a mean response below this (V-D).
+RESPONSE_S_MAX = 0.150
+# And not more than so many of them may hear nothing of their tile, which a mean of responses does not show.
+DEAF_SHARE_MAX = 0.02
+# Means are taken over so many seconds.
+SMOOTHING_S = 5
 # After the last second of the schedule: for what is under way to arrive.
 DRAIN_S = 10.0
 
@@ -50,8 +61,8 @@ class Match:
     servers_at_start: int = 1
     # Of each server.
     out_bytes_per_s: float = 10e6
-    # Over all: what goes wrong when players wait for longer than this.
-    response_s_max: float = 0.150
+    # The run ends when it has been lost for this long, see `is_lost`; None: never.
+    give_up_s: int | None = None
     seed: int = 1
 
 
@@ -62,9 +73,29 @@ class Outcome:
     match: Match
     meter: Meter
     plans: int
+    # Topics put elsewhere by an entry; those that moved with a share of the ring are not counted.
     moves: int
-    # Virtual.
-    seconds: float
+
+    @property
+    def responses_s(self) -> Floats:
+        """The mean response over the last few seconds, at the end of each second."""
+        return self.meter.means(SMOOTHING_S)
+
+    @property
+    def is_lost(self) -> NDArray[np.bool_]:
+        """Of each second, whether players are served badly: too slowly on average, or not at all."""
+        deaf = np.array([second.deaf / max(1, second.players) for second in self.meter.seconds])
+        with np.errstate(invalid="ignore"):
+            return (self.responses_s > RESPONSE_S_MAX) | (deaf > DEAF_SHARE_MAX)
+
+    def lost_from(self, lasting_s: int) -> int | None:
+        """The first second from which on players are served badly for so long without a break; None: never."""
+        run = 0
+        for second, is_lost in enumerate(self.is_lost.tolist()):
+            run = run + 1 if is_lost else 0
+            if run >= lasting_s:
+                return second + 1 - lasting_s
+        return None
 
 
 def play(match: Match, controls: MakesControls, progress: Progress = silent) -> Outcome:
@@ -86,20 +117,26 @@ async def _play(sim: Simulation, match: Match, make: MakesControls, progress: Pr
     delivered = 0
     meter.began_at = sim.now
 
-    def each_second(second: float) -> None:
+    def each_second(second: float) -> bool:
         nonlocal delivered
         meter.seconds.append(
             Second(
                 at_s=second,
                 players=len(crowd.players),
                 servers=len(fleet.members),
+                deaf=crowd.deaf,
                 deliveries=meter.deliveries - delivered,
                 load_ratios=controls.load_ratios,
+                lost=meter.lost,
                 plan_version=fleet.plan.version,
             )
         )
         delivered = meter.deliveries
         progress(f"{second:.0f} s, {len(crowd.players)} players", second / match.schedule.duration_s)
+        return match.give_up_s is not None and _is_given_up(outcome(), match.give_up_s)
+
+    def outcome() -> Outcome:
+        return Outcome(match=match, meter=meter, plans=fleet.plan.version, moves=fleet.moves)
 
     await crowd.follow(match.schedule, each_second)
     crowd.fall_silent()
@@ -107,4 +144,10 @@ async def _play(sim: Simulation, match: Match, make: MakesControls, progress: Pr
     meter.unanswered = crowd.unanswered
     controlling.cancel()
     await asyncio.wait([controlling])
-    return Outcome(match=match, meter=meter, plans=fleet.plan.version, moves=fleet.moves, seconds=sim.now)
+    return outcome()
+
+
+def _is_given_up(outcome: Outcome, after_s: int) -> bool:
+    """Looked at every few seconds: it takes a while."""
+    count = len(outcome.meter.seconds)
+    return count % SMOOTHING_S == 0 and count >= after_s and bool(outcome.is_lost[-after_s:].all())

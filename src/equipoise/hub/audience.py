@@ -77,9 +77,7 @@ class Audience:
 
 
 def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
-    forms_of: dict[Session, list[Form]] = {
-        session: [(session.proto, kind, None) for kind in kinds] for session, kinds in topic.members.items()
-    }
+    forms_of = _forms_by_name(topic)
     if not topic.is_shard:
         for pattern in index.patterns.matching(topic.name):
             for session, kinds in pattern.members.items():
@@ -103,12 +101,13 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
     audience.is_exclusive = (
         not mixed
         and not relays
+        and topic.beside is None
         and len(forms_of) == len(topic.members)
         and all(session.has_one_subscription for session in forms_of)
     )
     if relays:
         audience.hubs = relays
-        audience.encode_for_hubs = egress_encoder(topic.name, topic.epoch, index.payload_bytes_max)
+        audience.encode_for_hubs = egress_encoder(topic.key, topic.epoch, index.payload_bytes_max)
     return audience
 
 
@@ -116,9 +115,25 @@ def _nothing(first: int, payloads: Sequence[bytes]) -> bytes:
     return b""
 
 
+def _forms_by_name(topic: Topic) -> dict[Session, list[Form]]:
+    """Who subscribes by name, but those that get this one of the topic's streams elsewhere."""
+    absent = () if topic.beside is None else topic.beside.absent
+    forms_of: dict[Session, list[Form]] = {}
+    for session, kinds in topic.members.items():
+        forms: list[Form] = [
+            (session.proto, kind, None) for kind in kinds if kind is not Kind.OWN or session not in absent
+        ]
+        if forms:
+            forms_of[session] = forms
+    return forms_of
+
+
 def _relays(topic: Topic, index: TopicIndex) -> list[OutLink]:
     """Links to the hubs that follow the topic, or hear it by a pattern: that is for its home to see to."""
     links = dict(topic.relays or {})
+    if topic.lane:
+        # Who hears the topic by a pattern follows its lanes by name.
+        return list(links)
     if topic.stream is None or topic.stream.state.is_home:
         for pattern in () if topic.is_shard else index.relayed.matching(topic.name):
             links.update(pattern.relays)
@@ -133,7 +148,9 @@ def _encoder_cache(topic: Topic) -> Callable[[Form], Encoder]:
         if encoder is None:
             proto, kind, pattern = form
             names = (topic.name,) if pattern is None else (pattern, topic.name)
-            if kind.is_positioned:
+            if kind.is_positioned and topic.lane:
+                encoder = positioned_encoder(topic.epoch, kind.lane_message, *names, topic.lane)
+            elif kind.is_positioned:
                 encoder = positioned_encoder(topic.epoch, kind.message, *names)
             else:
                 encoder = plain_encoder(proto, kind.message, *names)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from equipoise.hub.meter import TopicMeter
     from equipoise.hub.session import Session
     from equipoise.hub.settings import Limits
     from equipoise.hub.topics import Topic
@@ -77,8 +78,12 @@ class Backlog:
         self.pieces.append((piece, topic, keeper.messages))
         self.bytes += len(piece)
         keeper.bytes += len(piece)
-        if topic is not None and (meter := topic.meter) is not None and self.bytes > meter.backlog_bytes_max:
-            meter.backlog, meter.backlog_bytes_max = self, self.bytes
+        if (
+            topic is not None
+            and (meter := topic.trunk.meter) is not None
+            and self.bytes > meter.backlog_bytes_max
+        ):
+            meter.backlog, meter.backlog_bytes_max, meter.is_noted = self, self.bytes, True
         keeper.check(self)
 
 
@@ -93,9 +98,9 @@ class Backlogs:
         now: Callable[[], float],
         call_later: CallLater,
         cut: Callable[[Session, str], None],
-        touch: Callable[[Topic], object],
+        touch: Callable[[Topic], TopicMeter | None],
     ) -> None:
-        """`touch` is called with a topic before anything is counted on it."""
+        """`touch` gives the meter on which telemetry counts what happens to a topic, if anything does."""
         self._limits = limits
         self.now = now
         self._touch = touch
@@ -242,7 +247,9 @@ class Backlogs:
                 return
 
     def _count(self, topic: Topic, *, drops: int, cuts: int = 0) -> None:
-        self._touch(topic)
+        meter = self._touch(topic)
+        if meter is not None:
+            meter.note_loss(cuts=cuts, drops=drops)
         topic.drops += drops
         topic.cuts += cuts
         self.drops += drops

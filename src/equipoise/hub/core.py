@@ -17,7 +17,7 @@ from equipoise.hub.backlog import Backlogs
 from equipoise.hub.commands import COMMANDS, CommandSpec
 from equipoise.hub.commands.spec import full_name
 from equipoise.hub.delivering import deliver_mixed, deliver_to_hubs
-from equipoise.hub.denial import denial, too_long, unknown_command
+from equipoise.hub.denial import RESERVED, denial, too_long, unknown_command
 from equipoise.hub.metering import Metering
 from equipoise.hub.session import LINGER_S, Deferred, Session
 from equipoise.hub.settings import HubSettings
@@ -25,7 +25,7 @@ from equipoise.hub.shell import Shell
 from equipoise.hub.stats import Stats
 from equipoise.hub.subscribing import forget_session, judge_again
 from equipoise.hub.sweeping import Sweeping
-from equipoise.hub.topics import Topic, TopicIndex
+from equipoise.hub.topics import LANE_PREFIX, Topic, TopicIndex
 from equipoise.hub.wire import NO_WIRE, Wire, discard
 from equipoise.resp import Command, RequestLimits
 from equipoise.resp.replies import error, integer
@@ -250,20 +250,25 @@ class HubCore:
         """The topic, made if need be, or why the session may not publish to it."""
         topic = self.index.topics.get(name)
         if self.users.is_open:
-            if topic is not None:
+            if topic is not None and session.told is None:
                 if topic.publisher != session.id:
                     self.metering.published_by(topic, session)
                 return topic
         elif len(name) <= self.limits.topic_bytes_max and not session.may(Action.PUBLISH, name):
             return denial(session, Action.PUBLISH, name)
         found = topic or self.new_topic(session, name)
-        if isinstance(found, Topic) and found.publisher != session.id:
-            self.metering.published_by(found, session)
+        if isinstance(found, Topic):
+            if found.publisher != session.id:
+                self.metering.published_by(found, session)
+            if session.told is not None and self.cluster is not None:
+                self.cluster.telling.published(session, found)
         return found
 
     def new_topic(self, session: Session, name: bytes, *, is_shard: bool = False) -> Topic | str:
         if len(name) > self.limits.topic_bytes_max:
             return too_long(self)
+        if name.startswith(LANE_PREFIX):
+            return RESERVED
         if not session.may(Action.CREATE, name):
             return denial(session, Action.CREATE, name)
         topic = self.index.create(name, is_shard=True) if is_shard else self.make_topic(name)

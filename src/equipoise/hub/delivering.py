@@ -44,7 +44,7 @@ def deliver_to_hubs(topic: Topic, audience: Audience, first: int, payloads: Sequ
     """What goes to other hubs is counted apart: it reaches clients there, and is counted as delivered there."""
     data = audience.encode_for_hubs(first, payloads)
     links = audience.hubs
-    topic.egress_messages += len(payloads) * len(links)
-    topic.egress_bytes += len(data) * len(links)
+    if (meter := topic.trunk.meter) is not None:
+        meter.note_egress(len(payloads) * len(links), len(data) * len(links))
     for link in links:
         link.write(data)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # Of a name, in an error: enough to know it by, as Redis shows of unknown commands.
 SHOWN_BYTES = 128
 
+RESERVED = "ERR names that begin with $lane/ are those of hubs among themselves: choose another"
+
 
 def denial(session: Session, action: Action, name: bytes) -> str:
     """Redis's code, and who may not do what, so that the rule to change is plain."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from equipoise import __version__
 from equipoise.access import Action
 from equipoise.hub.commands.connection import REDIS_VERSION
+from equipoise.hub.gauges import reply_bytes
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -82,7 +83,7 @@ def _stats(core: HubCore, totals: Totals) -> dict[str, object]:
         "total_connections_received": stats.connections,
         "total_commands_processed": stats.commands,
         "total_net_input_bytes": stats.input_bytes,
-        "total_net_output_bytes": totals.bytes_out + stats.reply_bytes,
+        "total_net_output_bytes": totals.bytes_out + reply_bytes(stats),
         "rejected_connections": stats.connections_refused,
         "total_error_replies": stats.errors,
         "acl_access_denied_auth": stats.logins_failed,

@@ -1,4 +1,4 @@
-"""The ways to subscribe, as data: five kinds that differ only in words, namespace and form of delivery."""
+"""The ways to subscribe, as data: six kinds that differ only in words, namespace and form of delivery."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from enum import Enum
 class Kind(Enum):
     """One way to subscribe. Kinds with the same `counted_with` share the count in their replies."""
 
-    def __init__(self, prefix: str, message: str, counted_with: str) -> None:
-        self.subscribed = f"{prefix}subscribe".encode()
-        self.unsubscribed = f"{prefix}unsubscribe".encode()
+    def __init__(self, subscribed: str, unsubscribed: str, message: str, counted_with: str) -> None:
+        self.subscribed = subscribed.encode()
+        self.unsubscribed = unsubscribed.encode()
         self.message = message.encode()
+        # The same, of a lane.
+        self.lane_message = message.replace("eq.", "eq.l").encode()
         self.counted_with = counted_with
 
-    NAME = ("", "message", "plain")
-    PATTERN = ("p", "pmessage", "plain")
-    SHARD = ("s", "smessage", "shard")
-    POSITIONED_NAME = ("eq.", "eq.message", "positioned")
-    POSITIONED_PATTERN = ("eq.p", "eq.pmessage", "positioned")
+    NAME = ("subscribe", "unsubscribe", "message", "plain")
+    PATTERN = ("psubscribe", "punsubscribe", "pmessage", "plain")
+    SHARD = ("ssubscribe", "sunsubscribe", "smessage", "shard")
+    POSITIONED_NAME = ("eq.subscribe", "eq.unsubscribe", "eq.message", "positioned")
+    POSITIONED_PATTERN = ("eq.psubscribe", "eq.punsubscribe", "eq.pmessage", "positioned")
+    # A topic's streams but those that the client gets from other hubs.
+    OWN = ("eq.own", "eq.notown", "eq.message", "positioned")
 
     # Enum would hash by name in Python; identity is the same and free.
     __hash__ = object.__hash__
@@ -29,7 +33,12 @@ class Kind(Enum):
 
     @property
     def is_positioned(self) -> bool:
-        return self in (Kind.POSITIONED_NAME, Kind.POSITIONED_PATTERN)
+        return self in (Kind.POSITIONED_NAME, Kind.POSITIONED_PATTERN, Kind.OWN)
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether it is for one topic, with positions: such subscribers are told how its streams come and go."""
+        return self in (Kind.POSITIONED_NAME, Kind.OWN)
 
     @property
     def is_shard(self) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from equipoise.hub.arrivals import Arrivals
 from equipoise.hub.gauges import PROBE_S, Gauges, Process
 from equipoise.hub.meter import TopicMeter
-from equipoise.hub.rows import Sums, rows_of
+from equipoise.hub.rows import Sums, add_hidden, rows_of
 from equipoise.telemetry import Block, Kind, Ring
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = ["Metering"]
 
 # Topics recorded in one go: a millisecond or less.
 SLICE = 500
+_SYSTEM = b"$"
 
 
 class Metering:
@@ -45,7 +46,9 @@ class Metering:
         self._gauges: Gauges | None = None
         self.randbytes: Callable[[int], bytes] | None = None
         # Exactly the topics that have a meter; those of the window that is being recorded may be in `_work` instead.
+        # Apart, those that have no records of their own and only count for the hub.
         self._active: list[Topic] = []
+        self._hidden: list[Topic] = []
         self._work: Iterator[None] | None = None
         self._timer: Timer | None = None
         self._turn: Timer | None = None
@@ -89,25 +92,37 @@ class Metering:
 
     def touch(self, topic: Topic) -> TopicMeter | None:
         """Something is about to happen to the topic: from now on its window is looked at. None while off."""
-        meter = topic.meter
+        meter = topic.trunk.meter
         if meter is None and self._gauges is not None:
+            # A lane has no record of its own: what it does counts for its topic.
+            topic = topic.trunk
             meter = topic.meter = TopicMeter(topic)
-            self._active.append(topic)
+            is_hidden = topic.is_shard or topic.name.startswith(_SYSTEM)
+            (self._hidden if is_hidden else self._active).append(topic)
         return meter
 
     def published_by(self, topic: Topic, session: Session) -> None:
-        """Another publisher than the last, or the first in this window."""
-        topic.publisher = session.id
-        meter = self.touch(topic)
-        if meter is not None:
-            meter.note_publisher(session.id)
+        """Another client than the last is about to publish to the topic."""
+        meter = topic.meter
+        if meter is None or meter.seen is None:
+            meter = self.touch(topic)
             self.arrivals.adopt(topic)
+        if meter is not None:
+            meter.note_publisher(topic, session.id)
+        topic.publisher = session.id
+
+    def published_elsewhere(self, topic: Topic) -> None:
+        """A client of another hub is about to; it is counted there."""
+        meter = self.touch(topic)
+        if meter is not None and topic.publisher is not None:
+            meter.note_publisher(topic, None)
+        topic.publisher = None
 
     def subscribed(self, topic: Topic) -> None:
         """Somebody subscribes to the topic, or no longer does."""
         meter = self.touch(topic)
         if meter is not None:
-            meter.is_changed = True
+            meter.is_noted = True
 
     # --- windows
 
@@ -140,12 +155,16 @@ class Metering:
         sums = Sums()
         topics_active = slices = 0
         for start in range(0, len(due), SLICE):
-            made = rows_of(due[start : start + SLICE], sums, core.now(), core.audience_of)
-            self._active += made.active
-            self.ring.append(
-                Block.of(Kind.TOPIC, made.count, made.values, time_us=time_us, window_us=window_us)
-            )
-            topics_active += made.count
+            rows = rows_of(due[start : start + SLICE], sums, core.now(), core.audience_of)
+            self._active += rows.topics
+            count = len(rows.topics)
+            self.ring.append(Block.of(Kind.TOPIC, count, rows.values, time_us=time_us, window_us=window_us))
+            topics_active += count
+            slices += 1
+            yield
+        hidden, self._hidden = self._hidden, []
+        for start in range(0, len(hidden), SLICE):
+            self._hidden += add_hidden(hidden[start : start + SLICE], sums)
             slices += 1
             yield
         for block in self.arrivals.take(core.now()):
@@ -167,4 +186,4 @@ class Metering:
         for topics in (self._core.index.topics, self._core.index.shards):
             for topic in topics.values():
                 topic.meter = topic.publisher = None
-        self._active = []
+        self._active, self._hidden = [], []

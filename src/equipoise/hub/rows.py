@@ -6,17 +6,18 @@ Column by column as far as may be, since that is done in C: a topic takes some 1
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter, sub
+from dataclasses import dataclass
+from operator import attrgetter, ne, sub
 from typing import TYPE_CHECKING
 
 from equipoise.telemetry import Names, Role, Values, narrow
 
 if TYPE_CHECKING:
     from equipoise.hub.audience import Audience
+    from equipoise.hub.meter import TopicMeter
     from equipoise.hub.topics import Topic
 
-__all__ = ["Slice", "Sums", "counters", "rows_of"]
+__all__ = ["PUBLISHED", "Rows", "Sums", "add_hidden", "counters", "gather_lanes", "rows_of"]
 
 # By schema column, the counter on the topic that it is the growth of.
 COUNTED = {
@@ -24,121 +25,184 @@ COUNTED = {
     "deliveries": "delivered",
     "bytes_in": "bytes_in",
     "bytes_out": "bytes_out",
-    "ingress_messages": "ingress_messages",
-    "ingress_bytes": "ingress_bytes",
-    "egress_messages": "egress_messages",
-    "egress_bytes": "egress_bytes",
-    "cuts": "cuts",
-    "drops": "drops",
 }
+# Where in a row of counters the first of them is.
+PUBLISHED = 0
+# Columns that are counted on the meter, since few topics have them.
+NOTED = ("ingress_messages", "ingress_bytes", "egress_messages", "egress_bytes", "cuts", "drops")
 _GREATEST = ("backlog_bytes_max", "queue_us_max")
 
 counters: Callable[[Topic], tuple[int, ...]] = attrgetter(*COUNTED.values())
-_meter = attrgetter("meter")
+_notes: Callable[[TopicMeter], tuple[int, ...]] = attrgetter(*NOTED)
+_meter: Callable[[Topic], TopicMeter] = attrgetter("meter")
+_stream = attrgetter("stream")
+_beside = attrgetter("beside")
 
 
 class Sums(dict[str, int]):
     """Over all topics of a window, by column; of the two that name a greatest, the greatest."""
 
     def __init__(self) -> None:
-        super().__init__(dict.fromkeys((*COUNTED, *_GREATEST), 0))
+        super().__init__(dict.fromkeys((*COUNTED, *NOTED, *_GREATEST), 0))
 
 
-@dataclass(slots=True)
-class Slice:
-    """What became of a slice of topics."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records of topics, column by column."""
 
-    # Those that did something, and so are looked at again.
-    active: list[Topic] = field(default_factory=list)
-    # Those among them that have a record, and the records' columns.
-    count: int = 0
-    values: dict[str, Values] = field(default_factory=dict)
+    # Exactly the topics that did something: those to be looked at again.
+    topics: list[Topic]
+    values: dict[str, Values]
 
 
-def rows_of(
-    topics: Sequence[Topic], sums: Sums, now: float, audience_of: Callable[[Topic], Audience]
-) -> Slice:
+def rows_of(topics: list[Topic], sums: Sums, now: float, audience_of: Callable[[Topic], Audience]) -> Rows:
     """Read the meters and begin their next window. Topics that did nothing have none any more."""
-    made = Slice()
-    shown: list[Topic] = []
-    counted: list[tuple[int, ...]] = []
-    before: list[tuple[int, ...]] = []
-    publishers: list[int] = []
-    subscribers: list[int] = []
-    relays: list[int] = []
-    backlogs: list[tuple[int, int]] | None = None
-    for topic, meter, numbers in zip(topics, map(_meter, topics), map(counters, topics), strict=True):
-        topic.publisher = None
-        if numbers == meter.counted and not meter.is_changed:
-            _let_rest(topic)
+    if any(map(_beside, topics)):
+        for topic in topics:
+            gather_lanes(topic)
+    meters, counted, before = _read(topics)
+    if not all(map(ne, counted, before)):
+        topics = _awake(topics)
+        meters, counted, before = _read(topics)
+    if not topics:
+        return Rows([], {})
+    # Without an audience somebody has come or gone since the last message; compiling it now costs nothing more.
+    audiences = [topic.audience or audience_of(topic) for topic in topics]
+    grown = _growth(sums, counted, before)
+    noted = [i for i, meter in enumerate(meters) if meter.is_noted]
+    values: dict[str, Values] = {
+        "topic": Names.of([topic.name for topic in topics]),
+        "role": _roles(topics),
+        **{name: 0 if growth is None else narrow(growth) for name, growth in grown.items()},
+        **_counted_notes(sums, meters, noted),
+        "publishers": _narrow(_publishers(topics, meters, grown["publications"], noted)),
+        "subscribers": _narrow([audience.clients for audience in audiences]),
+        "relays": _relays(audiences),
+        **_greatest(sums, meters, noted, now),
+    }
+    _begin_windows(meters, counted, noted)
+    return Rows(topics, values)
+
+
+def gather_lanes(topic: Topic) -> None:
+    """What a topic's lanes have counted since is the topic's."""
+    for lane in () if topic.beside is None else topic.beside.lanes.values():
+        for counter in COUNTED.values():
+            setattr(topic, counter, getattr(topic, counter) + getattr(lane, counter))
+            setattr(lane, counter, 0)
+
+
+def add_hidden(topics: Sequence[Topic], sums: Sums) -> list[Topic]:
+    """As `rows_of`, of topics that have no records of their own."""
+    awake = _awake(topics)
+    if awake:
+        meters, counted, before = _read(awake)
+        _growth(sums, counted, before)
+        _counted_notes(sums, meters, range(len(meters)))
+        _begin_windows(meters, counted, range(len(meters)))
+    return awake
+
+
+def _read(topics: Sequence[Topic]) -> tuple[list[TopicMeter], list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """The topics' meters, their counters now, and when the window began."""
+    meters = list(map(_meter, topics))
+    return meters, list(map(counters, topics)), [meter.counted for meter in meters]
+
+
+def _awake(topics: Sequence[Topic]) -> list[Topic]:
+    """Those that did something; the others have a meter no longer."""
+    awake = []
+    for topic in topics:
+        meter = _meter(topic)
+        if meter.is_noted or counters(topic) != meter.counted:
+            awake.append(topic)
             continue
-        made.active.append(topic)
-        if meter.is_hidden:
-            _add(sums, [numbers], [meter.counted])
-        else:
-            shown.append(topic)
-            counted.append(numbers)
-            before.append(meter.counted)
-            seen = meter.seen
-            publishers.append(0 if seen is None else 1 if isinstance(seen, int) else len(seen))
-            # Without an audience somebody has come or gone since the last message; compiling it now costs nothing more.
-            audience = topic.audience or audience_of(topic)
-            subscribers.append(audience.clients)
-            relays.append(len(audience.hubs))
-            if meter.backlog is not None:
-                backlogs = backlogs or []
-                backlogs += [(0, 0)] * (len(shown) - 1 - len(backlogs))
-                backlogs.append((meter.backlog_bytes_max, int((now - meter.backlog.since) * 1_000_000)))
-                meter.backlog, meter.backlog_bytes_max = None, 0
+        topic.meter = topic.publisher = None
+        for stream in (topic, *(() if topic.beside is None else topic.beside.lanes.values())):
+            if stream.audience is not None:
+                stream.audience.rest()
+    return awake
+
+
+def _begin_windows(
+    meters: Sequence[TopicMeter], counted: Sequence[tuple[int, ...]], noted: Sequence[int]
+) -> None:
+    for meter, numbers in zip(meters, counted, strict=True):
         meter.counted = numbers
-        meter.seen = None
-        meter.is_changed = False
-    made.count = len(shown)
-    if shown:
-        made.values = {
-            "topic": Names.of([topic.name for topic in shown]),
-            "role": _roles(shown),
-            **_add(sums, counted, before),
-            "publishers": _narrow(publishers),
-            "subscribers": _narrow(subscribers),
-            "relays": _narrow(relays),
-            **_greatest(sums, backlogs, len(shown)),
-        }
-    return made
+    for i in noted:
+        meters[i].forget_notes()
 
 
-def _add(
+def _growth(
     sums: Sums, counted: Sequence[tuple[int, ...]], before: Sequence[tuple[int, ...]]
-) -> dict[str, Values]:
-    """How much the counters of each topic have grown, by column; and that much more in `sums`."""
-    values: dict[str, Values] = {}
-    for name, column, former in zip(
-        COUNTED, zip(*counted, strict=True), zip(*before, strict=True), strict=True
-    ):
-        # Most columns of most slices have not changed at all.
+) -> dict[str, list[int] | None]:
+    """How much the counters of each topic have grown, None if not at all; and that much more in `sums`."""
+    grown: dict[str, list[int] | None] = {}
+    columns = zip(COUNTED, zip(*counted, strict=True), zip(*before, strict=True), strict=True)
+    for name, column, former in columns:
         if column == former:
-            values[name] = 0
-            continue
-        growth = list(map(sub, column, former))
-        sums[name] += sum(growth)
-        values[name] = narrow(growth)
+            # So are most columns of most slices.
+            grown[name] = None
+        else:
+            growth = grown[name] = list(map(sub, column, former))
+            sums[name] += sum(growth)
+    return grown
+
+
+def _counted_notes(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int]) -> dict[str, Values]:
+    values: dict[str, Values] = dict.fromkeys(NOTED, 0)
+    found = [(i, notes) for i in noted if any(notes := _notes(meters[i]))]
+    if found:
+        columns = [[0] * len(meters) for _ in NOTED]
+        for i, notes in found:
+            for column, number in zip(columns, notes, strict=True):
+                column[i] = number
+        for name, column in zip(NOTED, columns, strict=True):
+            sums[name] += sum(column)
+            values[name] = _narrow(column)
     return values
 
 
-def _greatest(sums: Sums, backlogs: Sequence[tuple[int, int]] | None, count: int) -> dict[str, Values]:
-    if backlogs is None:
-        return dict.fromkeys(_GREATEST, 0)
-    values: dict[str, Values] = {}
-    for name, column in zip(_GREATEST, zip(*backlogs, strict=True), strict=True):
-        sums[name] = max(sums[name], *column)
-        values[name] = narrow([*column, *[0] * (count - len(column))])
+def _publishers(
+    topics: Sequence[Topic], meters: Sequence[TopicMeter], published: list[int] | None, noted: Sequence[int]
+) -> list[int]:
+    """One where the last publisher has published and no other did; where others did, they are noted."""
+    counts = [0] * len(topics)
+    if published is not None:
+        counts = [
+            int(count > 0 and topic.publisher is not None)
+            for topic, count in zip(topics, published, strict=True)
+        ]
+    for i in noted:
+        meter = meters[i]
+        if meter.seen is not None:
+            counts[i] = len(meter.seen)
+        elif meter.ingress_messages and topics[i].publisher is not None:
+            counts[i] = 1
+    return counts
+
+
+def _greatest(
+    sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int], now: float
+) -> dict[str, Values]:
+    values: dict[str, Values] = dict.fromkeys(_GREATEST, 0)
+    lagging = [i for i in noted if meters[i].backlog is not None]
+    if lagging:
+        sizes, ages_us = [0] * len(meters), [0] * len(meters)
+        for i in lagging:
+            backlog = meters[i].backlog
+            assert backlog is not None, "see above"
+            sizes[i], ages_us[i] = meters[i].backlog_bytes_max, int((now - backlog.since) * 1e6)
+        for name, column in zip(_GREATEST, (sizes, ages_us), strict=True):
+            sums[name] = max(sums[name], *column)
+            values[name] = narrow(column)
     return values
 
 
-def _let_rest(topic: Topic) -> None:
-    topic.meter = None
-    if topic.audience is not None:
-        topic.audience.rest()
+def _relays(audiences: Sequence[Audience]) -> Values:
+    if not any([audience.hubs for audience in audiences]):  # noqa: C419  # a list is half the time of a generator
+        return 0
+    return narrow([len(audience.hubs) for audience in audiences])
 
 
 def _narrow(column: Sequence[int]) -> Values:
@@ -146,11 +210,12 @@ def _narrow(column: Sequence[int]) -> Values:
 
 
 def _roles(topics: Sequence[Topic]) -> Values:
-    if not any(map(attrgetter("stream"), topics)):
+    if not any(map(_stream, topics)):
         return Role.HOME.value
     return Names.of([_role(topic).value.encode() for topic in topics])
 
 
 def _role(topic: Topic) -> Role:
-    is_home = topic.stream is None or topic.stream.state.is_home
-    return Role.HOME if is_home else Role.RELAY
+    lanes = () if topic.beside is None else topic.beside.lanes.values()
+    streams = map(_stream, (topic, *lanes))
+    return Role.HOME if any(stream is None or stream.state.is_home for stream in streams) else Role.RELAY

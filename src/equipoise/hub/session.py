@@ -22,6 +22,7 @@ from equipoise.resp.replies import error
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
     from equipoise.hub.cluster.greeting import LinkSession
+    from equipoise.hub.cluster.telling import Told
     from equipoise.hub.core import HubCore
     from equipoise.hub.patterns import Pattern
     from equipoise.hub.topics import Topic
@@ -82,7 +83,9 @@ class Session:
         "proto",
         "reply_mode",
         "subscriptions",
+        "tags",
         "timer",
+        "told",
         "user",
         "wire",
         "write",
@@ -94,11 +97,13 @@ class Session:
         # None until the client has said who it is, where it must.
         self.user = user
         self.proto = 2
-        self.name = b""
-        self.lib_name = b""
-        self.lib_version = b""
+        self.name = self.lib_name = self.lib_version = b""
         # The client's own name for the link that this connection is the latest of; see HubCore.follow.
         self.link: bytes | None = None
+        # By topic, what its next message with a receipt comes after: by stream, epoch and n.
+        self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
+        # By topic, what a smart client was told about where it lives; None: it has not asked to be told.
+        self.told: dict[bytes, Told] | None = None
         # The other hub's end, where this is the connection of a link between hubs.
         self.peer: LinkSession | None = None
         # Common names in the client's certificate, and whether the user was found by one of them.
@@ -106,12 +111,10 @@ class Session:
         self.is_certified = False
         # Runs while the client has to log in, and while it reads what it is owed before it goes.
         self.timer: Timer | None = None
-        self.address = self.local_address = ""
+        self.address = self.local_address = self.command = ""
         self.created_at = self.last_at = core.now()
-        self.command = ""
         self.reply_mode = Replies.ON
-        self.is_closing = False
-        self.is_never_evicted = False
+        self.is_closing = self.is_never_evicted = False
         self.input_bytes = 0
         # By kind and name; None until the first, since most connections of a fleet only publish.
         self.subscriptions: dict[Kind, dict[bytes, Topic | Pattern]] | None = None
@@ -256,15 +259,14 @@ class Session:
     # --- inside
 
     def _publish(self, batch: Publishes) -> None:
-        core, rest = self._core, None
+        core = self._core
         self.command = "publish"
         if len(batch.topics) == 1:
-            replies = publish_run(core, self, batch.topics[0], batch.payloads)
-        else:
-            replies, rest = publish_batch(core, self, batch, self.last_at + TURN_S)
-        stats = core.stats
-        stats.commands += len(batch.topics) - (0 if rest is None else len(rest.topics))
-        stats.reply_bytes += len(replies)
+            core.stats.commands += 1
+            self.write(publish_run(core, self, batch.topics[0], batch.payloads))
+            return
+        replies, rest = publish_batch(core, self, batch, self.last_at + TURN_S)
+        core.stats.commands += len(batch.topics) - (len(rest.topics) if rest is not None else 0)
         self.write(replies)
         if rest is not None and not self.is_closing:
             self._wait_for_turn(rest)

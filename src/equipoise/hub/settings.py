@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -277,6 +277,21 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     redial_s: Annotated[
         float, Meta(gt=0, description="Longest pause between two attempts to reach another hub.")
     ] = 1.0
+    telling: Annotated[
+        Literal["eager", "lazy"],
+        Meta(
+            description="When smart subscribers are told that their topic has moved: at once, or with the next "
+            "message of the topic, so that topics that nobody uses move nobody."
+        ),
+    ] = "eager"
+    told_per_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Subscribers told in a second that their topics have moved: each comes to the new home and "
+            "subscribes, which takes that some 50 us.",
+        ),
+    ] = 1_000
 
 
 class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -21,6 +21,6 @@ class Stats:
     denied: int = 0
     logins_failed: int = 0
     input_bytes: int = 0
-    # Replies and what answers subscriptions; what is delivered is counted by topic.
+    # Replies and what answers subscriptions, those to a mere burst of publishes left out.
     reply_bytes: int = 0
     revoked: int = 0

@@ -42,7 +42,11 @@ def subscribe(
         facts = [bulk(kind.subscribed), bulk(name), integer(session.subscription_count(kind.counted_with))]
         if kind is Kind.POSITIONED_NAME and isinstance(target, Topic):
             facts += [integer(target.epoch), integer(target.n)]
+        elif kind is Kind.OWN and isinstance(target, Topic):
+            facts += _own_stream(core, target)
         session.push(push(facts, session.proto))
+        if kind.is_by_name and isinstance(target, Topic) and core.cluster is not None:
+            core.cluster.listening.greet(session, target, kind)
     return None
 
 
@@ -73,7 +77,7 @@ def renew_forms(core: HubCore, session: Session) -> None:
             continue
         for target in held.values():
             if isinstance(target, Topic):
-                target.audience = None
+                target.renew()
 
 
 def judge_again(core: HubCore, session: Session) -> int:
@@ -172,7 +176,7 @@ def _share_audiences(session: Session) -> None:
         for targets in held.values():
             for target in targets.values():
                 if isinstance(target, Topic):
-                    target.audience = None
+                    target.renew()
 
 
 def _detach(core: HubCore, session: Session, kind: Kind, name: bytes) -> None:
@@ -182,6 +186,14 @@ def _detach(core: HubCore, session: Session, kind: Kind, name: bytes) -> None:
     elif target is not None:
         core.metering.subscribed(target)
         core.index.remove_member(target, session, kind)
+
+
+def _own_stream(core: HubCore, topic: Topic) -> list[bytes]:
+    """The stream of the topic that this hub numbers, and how far it is."""
+    streams = [topic] if core.cluster is None else core.cluster.listening.own(topic)
+    if not streams:
+        return [null(3), integer(0), integer(0)]
+    return [bulk(streams[0].lane), integer(streams[0].epoch), integer(streams[0].n)]
 
 
 def _push_unsubscribed(session: Session, kind: Kind, name: bytes) -> None:

@@ -22,11 +22,14 @@ from equipoise.model import Glob
 
 if TYPE_CHECKING:
     from equipoise.hub.audience import Audience
+    from equipoise.hub.cluster.lane import Beside, Lane
     from equipoise.hub.cluster.links import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.meter import TopicMeter
     from equipoise.hub.session import Session
 
+# Names that begin so are those of lanes among hubs: no client may make such a topic.
+LANE_PREFIX = b"$lane/"
 # Topics added up in one go: some 0.2 ms.
 STEP = 1_000
 
@@ -36,16 +39,13 @@ class Topic:
 
     __slots__ = (
         "audience",
+        "beside",
         "bytes_in",
         "bytes_out",
         "cuts",
         "delivered",
         "drops",
-        "egress_bytes",
-        "egress_messages",
         "epoch",
-        "ingress_bytes",
-        "ingress_messages",
         "is_queued",
         "is_shard",
         "is_watched",
@@ -75,17 +75,14 @@ class Topic:
         self.bytes_in = 0
         self.delivered = 0
         self.bytes_out = 0
-        # Messages and bytes passed on to where they get their positions; and to hubs that follow, once for each.
-        self.ingress_messages = 0
-        self.ingress_bytes = 0
-        self.egress_messages = 0
-        self.egress_bytes = 0
         # Subscribers cut for being too slow while messages of this topic waited for them, and those messages.
         self.cuts = 0
         self.drops = 0
         # Links to hubs that follow the stream, and what there is to know of it beside that it is open here.
         self.relays: dict[OutLink, None] | None = None
         self.stream: Stream | None = None
+        # Its lanes and all that comes with them; None for most.
+        self.beside: Beside | None = None
         # Whether it is among those that nobody subscribes to, and n when it was last looked at there: an equal n on
         # the next visit means an idle topic.
         self.is_queued = False
@@ -99,7 +96,38 @@ class Topic:
     @property
     def is_engaged(self) -> bool:
         """Whether other hubs listen, or something is under way with them."""
-        return bool(self.relays) or (self.stream is not None and not self.stream.is_idle)
+        has_lanes = self.beside is not None and bool(self.beside.lanes)
+        return has_lanes or bool(self.relays) or (self.stream is not None and not self.stream.is_idle)
+
+    @property
+    def trunk(self) -> Topic:
+        """The topic itself; of a lane, the topic that it is a lane of."""
+        return self
+
+    @property
+    def key(self) -> bytes:
+        """How hubs name the stream among themselves."""
+        return self.name
+
+    @property
+    def lane(self) -> bytes:
+        """How clients tell the stream from others of the topic: the lane's hub, nothing for the trunk."""
+        return b""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody subscribes by name and does not get this stream elsewhere."""
+        absent = None if self.beside is None else self.beside.absent
+        if not absent:
+            return bool(self.members)
+        return any(session not in absent or kinds != (Kind.OWN,) for session, kinds in self.members.items())
+
+    def renew(self) -> None:
+        """Who subscribes to the topic has changed: its audience, and those of its lanes, are compiled anew."""
+        self.audience = None
+        if self.beside is not None:
+            for lane in self.beside.lanes.values():
+                lane.audience = None
 
 
 class Totals(NamedTuple):
@@ -118,6 +146,8 @@ class TopicIndex:
     ) -> None:
         self.topics: dict[bytes, Topic] = {}
         self.shards: dict[bytes, Topic] = {}
+        # By key.
+        self.lanes: dict[bytes, Lane] = {}
         self.patterns = Patterns()
         # Topics with subscribers by name.
         self.heard = 0
@@ -145,7 +175,7 @@ class TopicIndex:
         Counting when asked keeps the hot path free of it; whoever asks takes the next step in a turn of its own.
         """
         published, delivered, bytes_out = self._former
-        for i, topic in enumerate((*self.topics.values(), *self.shards.values())):
+        for i, topic in enumerate((*self.topics.values(), *self.shards.values(), *self.lanes.values())):
             published += topic.published
             delivered += topic.delivered
             bytes_out += topic.bytes_out
@@ -175,12 +205,16 @@ class TopicIndex:
             topic.is_queued = False
         self.heard += not topic.members and not topic.is_shard
         topic.members[session] = _with(topic.members.get(session, ()), kind)
-        topic.audience = None
+        topic.renew()
 
     def remove_member(self, topic: Topic, session: Session, kind: Kind) -> None:
         """A shard channel nobody subscribes to is forgotten at once: it carries no positions to be missed."""
         _drop(topic.members, session, kind)
-        topic.audience = None
+        if kind is Kind.OWN and topic.beside is not None:
+            for stream in (topic, *topic.beside.lanes.values()):
+                if stream.beside is not None:
+                    stream.beside.absent.discard(session)
+        topic.renew()
         if topic.members:
             return
         if topic.is_shard:

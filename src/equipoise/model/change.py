@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from itertools import islice
 
 import msgspec
 
@@ -65,7 +66,7 @@ class Reason(StrEnum):
         return cls.UNKNOWN
 
 
-class Why(msgspec.Struct, frozen=True, array_like=True):
+class Why(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A reason and the numbers behind it, named with their units: {"cpu_ratio": 0.93}."""
 
     reason: Reason
@@ -73,10 +74,12 @@ class Why(msgspec.Struct, frozen=True, array_like=True):
     note: str = ""
 
 
+# Entries: half a millisecond.
+_COPIED_AT_ONCE = 4_096
 ASKED_FOR = Why(Reason.OPERATOR)
 
 
-class EntryChange(msgspec.Struct, frozen=True, array_like=True):
+class EntryChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The topic's new entry; None takes it back to the ring."""
 
     topic: bytes
@@ -136,7 +139,7 @@ class PlanChange(msgspec.Struct, frozen=True, array_like=True):
 def apply(plan: Plan, change: PlanChange) -> Plan:
     """The next version. Raises PlanError if the change is not for the next version or breaks the plan.
 
-    Copies the table of entries: 1 ms per 100,000.
+    Copies the table of entries: 3 to 20 ms per 100,000, as the memory is warm or cold.
     """
     if change.version != plan.version + 1:
         raise PlanError(f"a change to version {change.version} does not follow version {plan.version}")
@@ -202,10 +205,19 @@ def _apply_members(plan: Plan, parts: tuple[MemberChange, ...]) -> tuple[tuple[M
 
 
 def _apply_entries(entries: Mapping[bytes, Entry], parts: tuple[EntryChange, ...]) -> dict[bytes, Entry]:
-    made = dict(entries)
+    made = _copied(entries)
     for part in parts:
         if part.entry is not None:
             made[part.topic] = part.entry
         elif made.pop(part.topic, None) is None:
             raise PlanError(f"{part.topic!r} has no entry to remove")
+    return made
+
+
+def _copied(entries: Mapping[bytes, Entry]) -> dict[bytes, Entry]:
+    """Piece by piece: whoever applies a change in a thread shall not keep the others from running."""
+    made: dict[bytes, Entry] = {}
+    items = iter(entries.items())
+    while piece := dict(islice(items, _COPIED_AT_ONCE)):
+        made.update(piece)
     return made

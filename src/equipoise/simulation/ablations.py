@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from equipoise.access import Action, User
-from equipoise.client.channels import Channels
 from equipoise.client.connection import Connection
 from equipoise.client.cursor import TopicCursor
 from equipoise.client.inbox import Inbox
 from equipoise.client.link import Link
+from equipoise.client.names import Names
 from equipoise.client.outbox import Outbox
-from equipoise.client.owed import Ticket
+from equipoise.client.publishing import Line
+from equipoise.client.requests import Ticket
 from equipoise.errors import SettingsError
 from equipoise.hub import core as hub_core
 from equipoise.hub import subscribing
@@ -141,8 +142,8 @@ def _without_connection_limit() -> AbstractContextManager[None]:
 def _without_gap_after_reconnect() -> AbstractContextManager[None]:
     original = TopicCursor.resume
 
-    def resume(self: TopicCursor, epoch: int, last_n: int) -> int:
-        original(self, epoch, last_n)
+    def resume(self: TopicCursor, epoch: int, last_n: int, *, may_lag: bool = False) -> int:
+        original(self, epoch, last_n, may_lag=may_lag)
         return 0
 
     return replaced(TopicCursor, "resume", resume)
@@ -169,18 +170,18 @@ def _without_uncertainty() -> AbstractContextManager[None]:
         again = [entry for entry in entries if isinstance(entry, Ticket) and entry.size]
         for ticket in again:
             entries.remove(ticket)
+            if isinstance(ticket.line, Line):
+                ticket.line.waiting[ticket] = None
         original(self, exc)
-        if isinstance(self._owner, Link):
-            self._owner.outbox._line.update(dict.fromkeys(again))
 
     return replaced(Connection, "connection_lost", connection_lost)
 
 
 def _without_resubscription() -> AbstractContextManager[None]:
-    def attach(self: Channels, connection: Connection) -> None:
+    def attach(self: Names, connection: Connection) -> None:
         self._connection = connection
 
-    return replaced(Channels, "attach", attach)
+    return replaced(Names, "attach", attach)
 
 
 def _without_pings() -> AbstractContextManager[None]:

@@ -36,7 +36,7 @@ class Legs:
     median_s: float = 0.030
     # Standard deviation of the logarithm. Mean = median × exp(σ²/2) = 35.9 ms; 5 % of legs are above 80 ms.
     sigma: float = 0.6
-    within: LinkSpec = field(default_factory=LinkSpec)
+    within: LinkSpec = field(default_factory=lambda: LinkSpec(goes_first=True))
     # What a leg is like, but for its latency.
     leg: LinkSpec = field(default_factory=LinkSpec)
     # How often a client takes what has come; 0: at once.

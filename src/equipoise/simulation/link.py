@@ -55,6 +55,9 @@ class LinkSpec:
     # The receiving machine looks at what has come this often and takes it in one piece, as a game does once per frame;
     # 0 means at once. Fewer events for many small messages.
     gather_s: float = 0.0
+    # Where senders wait for a pipe, this one need not, up to twice what may else wait in front of it: TCP over a short
+    # way takes what it needs before connections over long ways have noticed that there is room.
+    goes_first: bool = False
 
 
 class Pipe:
@@ -72,6 +75,12 @@ class Pipe:
 
     def is_full(self, now: float) -> bool:
         return self.free_at - now >= self._queue_s_max
+
+    def must_wait(self, now: float, *, has_turn: bool, goes_first: bool) -> bool:
+        """Whether a sender has to wait for its turn."""
+        if goes_first:
+            return self.free_at - now >= 2 * self._queue_s_max
+        return self.is_full(now) or (bool(self.waiting) and not has_turn)
 
     def carry(self, first_byte_at: float, last_byte_at: float, size: int) -> float:
         """When the last byte is through, if the first and the last reach the pipe at these times.

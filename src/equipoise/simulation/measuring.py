@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from equipoise.client.inbox import Batch
-from equipoise.client.owed import Ticket
+from equipoise.client.requests import Ticket
 from equipoise.hub.session import Session
 from equipoise.simulation.hubhost import HubHost
 from equipoise.simulation.outflow import HIGH_WATER_BYTES
@@ -65,7 +65,7 @@ def measure_client(client: SmartClient, history: History) -> None:
         waiting -= subscription._inbox._taken
         bound = settings.queue_messages_max
         history.hold(client.name, "messages waiting in a subscription", waiting, bound)
-    connection = client.bus._link._connection if client.bus is not None else None
+    connection = client.bus._routing.base.connection if client.bus is not None else None
     if connection is not None:
         # Bare sizes are publishes without receipt; the greeting's own ticket comes on top of the window.
         under_way = sum(isinstance(entry, int | Ticket) for entry in connection.owed._entries)

@@ -278,7 +278,8 @@ class Outflow(asyncio.Transport):
             self.is_stalled = room <= 0
             if self.is_stalled:
                 break
-            full = [p for p in pipes if p.is_full(now) or (p.waiting and not has_turn)]
+            first = link.spec.goes_first
+            full = [p for p in pipes if p.must_wait(now, has_turn=has_turn, goes_first=first)]
             if full:
                 full[0].waiting[self] = None
                 break

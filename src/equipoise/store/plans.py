@@ -163,11 +163,11 @@ class PlanStore:
             return latest
         plan = await self._latest_snapshot(version)
         while plan.version < version:
-            committed = await self._log.read(plan.version + 1)
-            if committed is None:
+            following = await self._next(plan)
+            if following is None:
                 kept = await self._log.versions()
                 raise PlanError(f"version {version} is not kept any more: history begins with {kept[0]}")
-            plan = await self._applied(plan, committed.change)
+            plan, _ = following
         return plan
 
     async def created_id(self, version: int) -> int | None:
@@ -183,9 +183,9 @@ class PlanStore:
         """What snapshots and log give, and whether the log ends there."""
         plan = await self._latest_snapshot()
         self._snapshot_version, self._bytes_since_snapshot = plan.version, 0
-        while (committed := await self._log.read(plan.version + 1)) is not None:
-            plan = await self._applied(plan, committed.change)
-            self._bytes_since_snapshot += committed.stored_bytes
+        while (following := await self._next(plan)) is not None:
+            plan, stored_bytes = following
+            self._bytes_since_snapshot += stored_bytes
         versions = await self._log.versions()
         is_latest = not versions or versions[-1] <= plan.version
         return plan, is_latest and await self._log.head() <= plan.version
@@ -209,9 +209,9 @@ class PlanStore:
         try:
             async with self._store.watch(self._tree.change(plan.version + 1)) as watch:
                 while True:
-                    committed = await self._log.read(plan.version + 1)
-                    if committed is not None:
-                        return await self._applied(plan, committed.change)
+                    following = await self._next(plan)
+                    if following is not None:
+                        return following[0]
                     if await self._log.head() > plan.version:
                         # Trimmed while we were away: go on from a snapshot.
                         latest = await self.load()
@@ -221,11 +221,19 @@ class PlanStore:
         except StoreUnavailableError:
             return None
 
-    async def _applied(self, plan: Plan, change: PlanChange) -> Plan:
+    async def _next(self, plan: Plan) -> tuple[Plan, int] | None:
+        """The plan after this one and the bytes its change takes; None if there is none yet. Raises DamagedError."""
+        committed = await self._log.read(plan.version + 1)
+        if committed is None:
+            return None
+        stored_bytes, is_heavy = committed.stored_bytes, _is_heavy(plan, committed.change)
+        # Handed over for good: to free a change of 100,000 entries takes as long as to apply it.
+        handed = [committed.change]
+        del committed
         try:
-            return await offload(_is_heavy(plan, change), apply, plan, change)
+            return await offload(is_heavy, _applied, plan, handed), stored_bytes
         except PlanError as problem:
-            raise DamagedError(self._tree.change(change.version), str(problem)) from problem
+            raise DamagedError(self._tree.change(plan.version + 1), str(problem)) from problem
 
     # Writing.
 
@@ -246,5 +254,10 @@ class PlanStore:
 
 
 def _is_heavy(plan: Plan, change: PlanChange) -> bool:
-    """Whether applying it takes long: members are checked against every entry there is."""
-    return len(change.entries) > HEAVY_ENTRIES or (bool(change.members) and len(plan.entries) > HEAVY_ENTRIES)
+    """Whether applying it takes long: entries are copied, and members checked against all of them."""
+    return len(plan.entries) + len(change.entries) > HEAVY_ENTRIES
+
+
+def _applied(plan: Plan, handed: list[PlanChange]) -> Plan:
+    """Apply the one change that is handed over, and forget it here."""
+    return apply(plan, handed.pop())

@@ -170,10 +170,7 @@ def _token(request: Request) -> str:
 
 
 def _topic(request: Request) -> bytes:
-    # The framework has undone one level of escaping: the raw path has the name as it was sent.
-    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-    part = raw.split(b"?")[0].split(b"/")[3]
-    return from_id(part.decode("ascii"))
+    return from_id(str(request.path_params["topic"]))
 
 
 def _number(text: str, low: int, high: int) -> int:

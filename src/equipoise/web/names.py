@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from equipoise.store.tree import escape, unescape
+import re
 
 __all__ = ["from_id", "shown", "to_id"]
+
+_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
+_ID = re.compile(r"(?:[A-Za-z0-9_.-]|~[0-9A-F]{2})*")
 
 
 def shown(name: bytes) -> str:
@@ -14,9 +17,23 @@ def shown(name: bytes) -> str:
 
 
 def to_id(name: bytes) -> str:
-    """For addresses."""
-    return escape(name)
+    """For addresses: letters, digits and _ - . stand for themselves, every other byte is ~XX, the empty name is ~.
+
+    Not the escapes of URLs: what lies between undoes those, and takes a slash in a name for one of the address.
+    """
+    if not name:
+        return "~"
+    # `.` and `..` are directions in an address.
+    plain = _PLAIN - {ord(".")} if not name.strip(b".") else _PLAIN
+    return "".join(chr(byte) if byte in plain else f"~{byte:02X}" for byte in name)
 
 
 def from_id(text: str) -> bytes:
-    return unescape(text)
+    """Raises ValueError if it is no id."""
+    if text == "~":
+        return b""
+    if not text or not _ID.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no id of a topic: write every byte but letters, digits and _ - . as ~XX"
+        )
+    return re.sub(rb"~([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), text.encode())

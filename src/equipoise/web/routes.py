@@ -36,7 +36,12 @@ class Route:
 
 
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10_000_000}
-_TOPIC = Parameter("topic", "path", {"type": "string"}, "The topic's id: its name, escaped as in URLs.")
+_TOPIC = Parameter(
+    "topic",
+    "path",
+    {"type": "string"},
+    "The topic's id: its name, every byte but letters, digits and _ - . as ~XX.",
+)
 _LIMIT = Parameter(
     "limit", "query", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX}, "How many at most."
 )

@@ -21,10 +21,13 @@ class Place:
     rng: random.Random
     # Between two attempts at what was refused: to connect, for a plain client, and to subscribe.
     retry_s: float = 0.2
+    # Other hosts, at the same port, that a smart client tries when the first does not answer.
+    others: tuple[str, ...] = ()
 
     def url(self, user: str) -> str:
         login = f"{user}:{user}@" if user else ""
-        return f"equipoise://{login}{self.host}:{self.port}"
+        hosts = ",".join(f"{host}:{self.port}" for host in (self.host, *self.others))
+        return f"equipoise://{login}{hosts}"
 
 
 @cache

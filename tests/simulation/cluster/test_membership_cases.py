@@ -204,6 +204,21 @@ def test_where_a_controller_leads_a_hub_waits_and_is_ready() -> None:
     play(script)
 
 
+def test_a_member_that_comes_back_unnoticed_by_the_controller_helps_itself() -> None:
+    async def script(world: StoreWorld) -> None:
+        await LeaderStore(await beside(world), TREE).claim(LeaderFacts(name="c1"))
+        world.nodes["h2"].crash(silent=False)
+        await until(lambda: share(world, "h1", "h2") == 0.0)
+        world.nodes["h2"].start()
+        await until(lambda: "h2" in cluster_of(world.store_nodes["h1"]).router.peers)
+        back_at = world.sim.now
+        await until(world.is_settled, 60.0)
+        assert 25.0 < world.sim.now - back_at < 35.0
+        assert world.directory.plan.version == 4
+
+    play(script)
+
+
 def test_a_controller_gives_a_hub_its_place() -> None:
     async def script(world: StoreWorld) -> None:
         controller = await beside(world)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 
 import pytest
 
+from equipoise.hub.cluster.lane import lane_key
+from equipoise.hub.cluster.lanes import Lanes
+from equipoise.hub.cluster.tags import Tags
 from equipoise.model import Mode
+from equipoise.scenarios import Client
 
-from .worlds import Trouble, World, run
-
-SEEDS = range(20)
-FOLLOWERS = Trouble(replications=(2, 7), modes=(Mode.ALL_PUBLISHERS,))
-FOLLOWERS_SKEW = Trouble(
-    replications=(2, 8),
-    moves=(0, 3),
-    link_resets=(0, 5),
-    link_cuts=(0, 3),
-    pauses=(0, 2),
-    lag_s=0.3,
+from .replicated import (
+    FOLLOWERS,
+    FOLLOWERS_CRASH,
+    FOLLOWERS_SKEW,
+    HUBS,
+    LANES,
+    LANES_BULK,
+    LANES_CLIENTS,
+    LANES_CRASH,
+    LANES_SKEW,
+    PLAIN,
+    play,
+    talk,
 )
-FOLLOWERS_CRASH = Trouble(replications=(2, 5), crashes=(1, 2), is_gap_allowed=True)
+from .worlds import Trouble, World
+
+SEEDS = range(15)
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +46,11 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.parametrize(
     "trouble",
     [
+        pytest.param(LANES, id="all-subscribers"),
+        pytest.param(LANES_SKEW, id="both-modes-while-plans-differ-and-links-break"),
+        pytest.param(LANES_BULK, id="both-modes-while-hubs-join-and-weights-change"),
+        pytest.param(LANES_CRASH, id="both-modes-while-hubs-crash"),
+        pytest.param(LANES_CLIENTS, id="both-modes-while-clients-reconnect"),
         pytest.param(FOLLOWERS, id="all-publishers"),
         pytest.param(FOLLOWERS_SKEW, id="all-publishers-while-plans-differ-and-links-break"),
         pytest.param(FOLLOWERS_CRASH, id="all-publishers-while-hubs-crash"),
@@ -44,9 +58,86 @@ def _quiet() -> Iterator[None]:
 )
 def test_subscribers_of_a_replicated_topic_get_every_message_once_and_in_order(trouble: Trouble) -> None:
     for seed in SEEDS:
-        outcomes = run(seed, trouble)
+        outcomes = play(seed, trouble)
         assert not outcomes.violations, f"seed {seed}: {[str(v) for v in outcomes.violations[:5]]}"
         assert outcomes.history.messages > 50, f"seed {seed}: too little happened"
+
+
+# What would be missed if it were not there.
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "ablation", "broken"),
+    [
+        pytest.param(Tags, "must_wait", lambda tags, stream, marks: False, "order", id="without-tags"),
+        pytest.param(
+            Lanes,
+            "is_barrier_passed",
+            property(lambda lanes: True),
+            "once",
+            id="without-the-barrier-for-lanes",
+        ),
+    ],
+)
+def test_the_checkers_notice_what_is_left_out_of_lanes(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, ablation: object, broken: str
+) -> None:
+    monkeypatch.setattr(owner, name, ablation)
+    assert any(
+        violation.property == broken
+        for seed in range(40)
+        for violation in play(seed, LANES, clients=PLAIN).violations
+    )
+
+
+def _lanes(world: World, topic: bytes) -> dict[str, int]:
+    """By hub, the messages that its lane of the topic has so far."""
+    found = {}
+    for name, node in world.nodes.items():
+        lane = None if node.hub is None else node.hub.core.index.lanes.get(lane_key(name, topic))
+        if lane is not None:
+            found[name] = lane.n
+    return found
+
+
+def test_messages_are_spread_over_the_homes_of_all_subscribers() -> None:
+    seen: list[dict[str, int]] = []
+
+    async def story(world: World) -> None:
+        await world.until(lambda: world.directory.plan.version > 0, 5.0)
+        world.replicate("a", HUBS, Mode.ALL_SUBSCRIBERS)
+        await world.until(lambda: sum(map(bool, _lanes(world, b"a").values())) == 3, 3.0)
+        seen.append(_lanes(world, b"a"))
+
+    everywhere = tuple(Client(name=f"at-{hub}", place=hub, publishes=talk("a")) for hub in HUBS)
+    outcomes = play(1, Trouble(), clients=(*everywhere, *PLAIN), story=story)
+    assert not outcomes.violations
+    assert seen[0].keys() == {"h2", "h3", "h4"}
+    assert all(seen[0].values())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_mode_change_between_the_two_replications_is_not_noticed(seed: int) -> None:
+    """
+    1. a is replicated over three hubs, by turns in the one mode and the other, then in another order of homes;
+    2. each change comes while publishers at all hubs go on, and while the change before may be unfinished;
+    3. everybody gets everything once, in order.
+    """
+    used: list[int] = []
+
+    async def story(world: World) -> None:
+        await world.until(lambda: world.directory.plan.version > 0, 5.0)
+        await asyncio.sleep(0.3)
+        modes = (Mode.ALL_PUBLISHERS, Mode.ALL_SUBSCRIBERS)
+        for number in range(6):
+            homes = HUBS[:3] if number < 4 else (HUBS[2], HUBS[0], HUBS[3])
+            world.replicate("a", homes, modes[number % 2])
+            await asyncio.sleep(0.1 + world.random.random() * 0.5)
+            used.append(sum(_lanes(world, b"a").values()))
+
+    outcomes = play(seed, Trouble(lag_s=0.2), story=story)
+    assert not outcomes.violations, [str(violation) for violation in outcomes.violations[:5]]
+    assert any(used), "the lanes were not used"
 
 
 def test_a_further_home_follows_the_first_whether_or_not_anybody_listens_there() -> None:
@@ -54,7 +145,7 @@ def test_a_further_home_follows_the_first_whether_or_not_anybody_listens_there()
 
     def sources(world: World) -> tuple[str | None, ...]:
         found: list[str | None] = []
-        for name in ("h1", "h2", "h3"):
+        for name in HUBS:
             hub = world.nodes[name].hub
             topic = None if hub is None else hub.core.index.topics.get(b"unheard")
             found.append(None if topic is None or topic.stream is None else topic.stream.source)
@@ -69,8 +160,5 @@ def test_a_further_home_follows_the_first_whether_or_not_anybody_listens_there()
         await world.until(lambda: not any(sources(world)), 5.0)
         seen.append(sources(world))
 
-    def prepare(world: World) -> None:
-        world.keep(story(world))
-
-    assert not run(1, Trouble(), prepare=prepare).violations
-    assert seen == [(None, "h1", None), (None, None, None)]
+    assert not play(1, Trouble(), story=story).violations
+    assert seen == [(None, "h1", None, None), (None, None, None, None)]

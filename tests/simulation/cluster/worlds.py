@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from equipoise.hub import Hub, HubSettings, Limits
-from equipoise.hub.cluster import HubFacts, Routing
+from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.settings import ClusterSettings
 from equipoise.model import Entry, Member, Mode, Plan
 from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
@@ -20,7 +20,7 @@ from equipoise.simulation import Simulation
 from equipoise.simulation.checkers import CHECKERS, Violation
 from equipoise.simulation.host import Host
 from equipoise.simulation.link import LinkSpec
-from equipoise.simulation.topology import Lan
+from equipoise.simulation.topology import Lan, Topology
 from equipoise.workload import Driven, History, Place, Stage, cast_client, hurried
 from equipoise.workload.history import Marker, Missed, Outcome, Received, Sent
 
@@ -63,6 +63,8 @@ class Trouble:
     link_resets: tuple[int, int] = (0, 0)
     link_cuts: tuple[int, int] = (0, 0)
     client_resets: tuple[int, int] = (0, 0)
+    # A client and one hub, or all of them, do not hear each other, or one of them does not.
+    client_cuts: tuple[int, int] = (0, 0)
     pauses: tuple[int, int] = (0, 0)
     # Longer than anybody waits: the hub is taken for dead, and wakes up.
     long_pauses: tuple[int, int] = (0, 0)
@@ -76,6 +78,8 @@ class Trouble:
     settings: ClusterSettings = SETTINGS
     limits: Limits = LIMITS
     is_gap_allowed: bool = False
+    # Whether smart clients go where topics live.
+    is_routing: bool = False
 
 
 class HubNode:
@@ -113,7 +117,7 @@ class HubNode:
     def _register(self) -> None:
         assert self.hub is not None
         directory = self.world.directory
-        facts = HubFacts(self.hub.core.incarnation, self.name, PORT, directory.plan.version)
+        facts = LiveHub(self.hub.core.incarnation, self.name, PORT, directory.plan.version)
         directory.register(self.name, facts)
 
     def hear(self, routing: Routing) -> None:
@@ -136,10 +140,10 @@ class Directory:
     def __init__(self, world: World) -> None:
         self._world = world
         self.plan = Plan()
-        self.alive: dict[str, HubFacts] = {}
+        self.alive: dict[str, LiveHub] = {}
         self._heard_at: dict[str, float] = {}
 
-    def register(self, name: str, facts: HubFacts) -> None:
+    def register(self, name: str, facts: LiveHub) -> None:
         """A hub is alive. Sooner or later somebody sees to it that a plan gives it something."""
         self.alive[name] = facts
         is_member = any(member.hub == name for member in self.plan.members)
@@ -200,6 +204,8 @@ class World:
         self.excused: list[tuple[float, float]] = []
         self.under_way: list[Sent] = []
         self.is_healed = False
+        # Who plays a client.
+        self.cast: Callable[[Client, Place, Stage, History], Driven] = cast_client
         self._tasks: list[asyncio.Task[None]] = []
         self._spare = 0
 
@@ -222,8 +228,10 @@ class World:
     def _seat(self, client: Client, stage: Stage) -> Driven:
         host = self.sim.host(client.name)
         at = client.place or self.draw(sorted(self.nodes))
-        place = Place(at, PORT, hurried(), host.random)
-        made = cast_client(client, place, stage, self.history)
+        others = tuple(name for name in self.nodes if name != at) if self.trouble.is_routing else ()
+        settings = hurried(routing=self.trouble.is_routing)
+        place = Place(at, PORT, settings, host.random, others=others)
+        made = self.cast(client, place, stage, self.history)
         host.spawn(made.run(), name=client.name)
         return made
 
@@ -251,6 +259,7 @@ class World:
             (self._reset_link, trouble.link_resets),
             (self._cut_link, trouble.link_cuts),
             (self._reset_client, trouble.client_resets),
+            (self._cut_client, trouble.client_cuts),
             (self._pause, trouble.pauses),
             (self._pause_long, trouble.long_pauses),
             (self._crash, trouble.crashes),
@@ -317,6 +326,18 @@ class World:
         client = self.draw([client.name for client in self.clients])
         for node in self.nodes:
             self.sim.reset_connections(node, client)
+
+    async def _cut_client(self) -> None:
+        client, hub = self.draw([client.name for client in self.clients]), self.draw(sorted(self.nodes))
+        hubs = [hub] if self.random.random() < 0.7 else sorted(self.nodes)
+        kind = self.random.random()
+        for name in hubs:
+            pair = (client, name) if kind < 0.5 else (name, client)
+            self.sim.cut(*pair, one_way=kind > 0.3)
+        # Mostly longer than a client waits for a sign of life.
+        await asyncio.sleep(0.1 + self.random.random() * 4.0)
+        for name in hubs:
+            self.sim.heal(client, name)
 
     async def _pause(self) -> None:
         host = self.nodes[self.draw(sorted(self.nodes))].host
@@ -456,11 +477,14 @@ def run(
     hubs: tuple[str, ...] = ("h1", "h2", "h3"),
     script: Callable[[World], object] | None = None,
     prepare: Callable[[World], None] | None = None,
+    topology: Topology | None = None,
 ) -> Outcomes:
     """Play one seed and judge it."""
     draw = Random(f"network {seed}")
     spec = LinkSpec(latency_s=0.000_2 + draw.random() * 0.01, jitter_s=max(0.0, draw.random() - 0.5) * 0.02)
-    with Simulation(seed=seed, topology=Lan(spec), split=draw.random() * 0.2, time_s_max=1_000.0) as sim:
+    with Simulation(
+        seed=seed, topology=topology or Lan(spec), split=draw.random() * 0.2, time_s_max=1_000.0
+    ) as sim:
         world = World(sim, trouble, clients, hubs)
         if prepare is not None:
             prepare(world)

@@ -11,44 +11,46 @@ Always true:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.asking import Asking
+from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.frames import Field, Verb, decode, encode, spell_path
 from equipoise.hub.cluster.handover import Handover
 from equipoise.hub.cluster.hearing import Hearing
 from equipoise.hub.cluster.ingress import Ingress, fresh_messages
+from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.links import InLink, LinkId, OutLink
+from equipoise.hub.cluster.listening import Listening
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
-from equipoise.hub.cluster.router import HubFacts, Life, Path, Router, Routing, Stamp
+from equipoise.hub.cluster.receipts import Receipts
+from equipoise.hub.cluster.router import Life, LiveHub, Path, Router, Routing
 from equipoise.hub.cluster.streams import Held, State, Stream
-from equipoise.hub.cluster.waiting import Wait
-from equipoise.hub.kinds import Kind
+from equipoise.hub.cluster.tags import Tag, Tags
+from equipoise.hub.cluster.telling import Telling
+from equipoise.hub.cluster.ways import Ways
 from equipoise.resp import Command, RequestReader
 from equipoise.resp.replies import bulk, error, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
     from equipoise.hub.topics import Topic
 
 __all__ = ["Cluster", "Dials"]
 
 log = logging.getLogger("equipoise.hub")
 
-# Topics asked about anew in one go after a change of routing: some 5 ms.
-EVALUATE_SLICE = 2_000
 NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.held_bytes_max)"
 
 
 class Dials(Protocol):
     """What a cluster needs of the world."""
 
-    def dial(self, link: OutLink, facts: HubFacts) -> None:
+    def dial(self, link: OutLink, facts: LiveHub) -> None:
         """Keep a connection for the link until it is over."""
 
     def redial(self, link: OutLink) -> None:
@@ -75,19 +77,20 @@ class Cluster:
         self.merging = Merging(self, settings.held_bytes_max)
         self.handover = Handover(self)
         self.patterns = Patterns(self)
+        self.barrier = Barrier(self)
+        self.lanes = Lanes(self)
+        self.tags = Tags(self)
+        self.asking = Asking(self)
+        self.ways = Ways(self)
+        self.listening = Listening(self)
+        self.receipts = Receipts(self)
+        self.telling = Telling(self, core.settings.cluster)
         self._settings = settings
         self._dials = dials
-        # What each peer has said DONE of, in its present life.
-        self.done: dict[str, Stamp] = {}
-        # What this hub has said it of.
-        self._own_done: Stamp | None = None
         # Whether this life of the hub is known to the others, and whether it is over.
         self._was_seen = False
         self._is_over = False
         self._last_ticket = 0
-        self._evaluating: Iterator[Topic] | None = None
-        # What clients wait to be subscribed to; a client that waits sends nothing more.
-        self._claims: dict[Session, tuple[Kind, Sequence[bytes]]] = {}
         self._tidy_timer: Timer = core.shell.call_later(settings.unwanted_s, self._tidy)
         self._hearing = Hearing(self)
 
@@ -140,62 +143,20 @@ class Cluster:
         for entry in self.router.replicated:
             if self.router.is_follower(entry.topic):
                 self.core.make_topic(entry.topic)
-        self._evaluate_all()
+        self.lanes.apply()
+        self.barrier.evaluate_all()
 
     @property
     def is_barrier_passed(self) -> bool:
-        """Whether this hub and all others have said which streams leave them under the present routing."""
-        stamp = self.router.stamp
-        return (
-            self._own_done == stamp
-            and self.router.version > 0
-            and all(self.done.get(peer) == stamp for peer in self.router.peers)
-        )
+        return self.barrier.is_passed
 
-    @property
-    def is_introduced(self) -> bool:
-        """Whether every live hub has told us its patterns: before that nothing may be published here."""
-        return self.done.keys() >= self.router.peers.keys()
-
-    def _evaluate_all(self) -> None:
-        is_running = self._evaluating is not None
-        self._evaluating = iter(list(self.core.index.topics.values()))
-        if not is_running:
-            self._evaluate_some()
-
-    def _evaluate_some(self) -> None:
-        """Ask about some topics; a topic that is not reached yet goes on as under the one before."""
-        assert self._evaluating is not None, "scheduled only while there are topics left"
-        part = list(islice(self._evaluating, EVALUATE_SLICE))
-        topics = self.core.index.topics
-        for topic in part:
-            if topics.get(topic.name) is topic:
-                self.handover.evaluate(topic)
-        if len(part) == EVALUATE_SLICE:
-            self.core.shell.call_later(0, self._evaluate_some)
-            return
-        self._evaluating = None
-        self.check_done()
-        self.check_barrier()
-
-    def check_done(self) -> None:
-        """Say DONE once every topic was asked about, and none is on its way here that is to go on elsewhere."""
-        stamp = self.router.stamp
-        if self._own_done == stamp or self._evaluating is not None or self.handover.has_guests:
-            return
-        self._own_done = stamp
-        for link in self.out.values():
-            self._say_done(link)
-        self.check_barrier()
-
-    def _say_done(self, link: OutLink) -> None:
-        """With the latest epoch known here: whoever opens a topic after this barrier gives it a later one."""
-        assert self._own_done is not None, "it has been decided"
-        link.write(encode(Verb.DONE, *self._own_done, self.core.last_epoch))
-
-    def check_barrier(self) -> None:
-        if self.is_introduced:
+    def progressed(self) -> None:
+        """Other hubs have told us more: what that lets go on."""
+        if self.barrier.is_introduced:
+            if self._was_seen:
+                self.listening.introduced()
             self.handover.settle_opening()
+            self.lanes.settle()
 
     def _bury(self, name: str) -> None:
         """A hub is dead, or has begun another life."""
@@ -205,23 +166,32 @@ class Cluster:
         self._dials.hang_up(link)
         for stream in self._forget_told(name, link):
             self.ingress.origin_died(stream, name)
-            self.ingress.target_died(stream, name, fresh.get(stream.topic.name, ()))
+            self.ingress.target_died(stream, name, fresh.get(stream.topic.key, ()))
         self.patterns.peer_died(name)
+        self.lanes.hub_died(name)
 
     def _renewed(self, name: str, link: OutLink) -> None:
         """A hub's link to us has begun anew: what it had said and we have not heard is void, what we said is not."""
         for stream in self._forget_told(name, link):
             self.ingress.doubt(stream, name)
         self.patterns.ask_again(name)
-        self._evaluate_all()
+        self.barrier.evaluate_all()
+
+    def _streams(self) -> list[Topic]:
+        """All topics and lanes."""
+        index = self.core.index
+        return [*index.topics.values(), *index.lanes.values()]
 
     def _forget_told(self, name: str, link: OutLink) -> list[Stream]:
         """What a hub has told us, or was to tell us, counts no more; all streams."""
         self.incoming.pop(name, None)
-        self.done.pop(name, None)
+        self.barrier.forget(name)
         self.core.index.remove_pattern_relays(link)
+        self.lanes.link_gone(link)
+        self.asking.peer_gone(name)
+        self.receipts.peer_gone(name)
         streams = []
-        for topic in list(self.core.index.topics.values()):
+        for topic in self._streams():
             if topic.relays and link in topic.relays:
                 self.core.index.remove_relay(topic, link)
             stream = topic.stream
@@ -229,6 +199,8 @@ class Cluster:
                 continue
             streams.append(stream)
             stream.relays_waiting.pop(link, None)
+            if stream.peer == name:
+                self.ways.unsure(topic)
             self.handover.peer_died(stream, name)
             self.merging.peer_gone(stream, name)
         return streams
@@ -255,8 +227,10 @@ class Cluster:
         for hub, incarnation in self.router.dead:
             link.write(encode(Verb.DEAD, hub.encode(), incarnation))
         self.patterns.introduce(link)
-        if self._own_done is not None:
-            self._say_done(link)
+        self.lanes.introduce(link)
+        self.asking.introduce(link)
+        self.receipts.introduce(link.hub)
+        self.barrier.introduce(link)
 
     def _overflowed(self, link: OutLink) -> None:
         """More waits for the peer than may be kept: all of it is void.
@@ -275,13 +249,13 @@ class Cluster:
             return
         link.rise()
         # The peer is to hear what leaves us before it hears that it has heard of everything.
-        self._own_done = None
+        self.barrier.withdraw()
         self._introduce(link)
-        for topic in list(self.core.index.topics.values()):
+        for topic in self._streams():
             if topic.stream is not None:
                 self.ingress.doubt(topic.stream, link.hub)
                 self.merging.detached(topic.stream, link.hub)
-        self._evaluate_all()
+        self.barrier.evaluate_all()
 
     def greet(self, link: LinkId, *, to_incarnation: int) -> InLink | str:
         """A hub opens, or goes on with, its link to us; or why it may not."""
@@ -315,61 +289,32 @@ class Cluster:
 
     def adopt(self, topic: Topic) -> None:
         self.handover.adopt(topic)
+        self.lanes.adopt(topic)
+        self.ways.retarget(topic)
 
-    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
+    def submit(self, topic: Topic, payloads: Sequence[bytes], tags: Sequence[Tag] = ()) -> bytes:
         """Publish for a client of this hub; the reply to each message.
 
         Where the topic lives elsewhere it is answered with the receivers at this hub, as in a Redis cluster.
         """
         stream = topic.stream
-        if stream is None:
-            return integer(self.core.publish(topic, payloads))
-        if not self.ingress.submit(stream, Held((), 0, payloads)):
+        item = Held((), 0, payloads, tags)
+        self.receipts.take(topic, len(payloads))
+        if stream is None or stream.way is None:
+            is_taken = self.ingress.give(topic, item)
+        else:
+            is_taken = self.ways.submit(stream, stream.way, item)
+        if not is_taken:
+            self.receipts.take(topic, -len(payloads))
             return error(NO_ROOM)
         return integer(self.core.audience_of(topic).receivers)
-
-    def prepare(
-        self, session: Session, kind: Kind, names: Sequence[bytes], proceed: Callable[[], None]
-    ) -> bool:
-        """See that whoever subscribes to these now misses nothing from now on.
-
-        False if that takes a while; then `proceed` is called when it is so.
-        """
-
-        def again() -> None:
-            # What was so first may not be so any more.
-            if session.is_closing:
-                self._claims.pop(session, None)
-            elif self.prepare(session, kind, names, proceed):
-                proceed()
-
-        # In a turn of its own: the client's next commands must not run in the middle of what made it so.
-        wait = Wait(lambda: self.core.shell.call_later(0, again))
-        if kind.is_pattern:
-            for pattern in names:
-                self.patterns.want(pattern, wait)
-        else:
-            for name in names:
-                topic = self.core.index.topics.get(name) or self.core.new_topic(session, name)
-                # What may not be, the subscription itself is refused for.
-                if not isinstance(topic, str) and topic.stream is not None and not topic.stream.is_ready:
-                    topic.stream.waiters.append(wait.add())
-                    self.merging.follow(topic.stream)
-        is_over = wait.is_over_at_once()
-        if is_over:
-            self._claims.pop(session, None)
-        else:
-            self._claims[session] = (kind, names)
-        return is_over
 
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None:
         """Tell smart clients that the stream goes on in another epoch."""
         if not after_epoch:
             return
         frame = push((bulk(b"eq.opened"), bulk(topic.name), *map(integer, (epoch, after_epoch, after_n))), 3)
-        for session, kinds in topic.members.items():
-            if Kind.POSITIONED_NAME in kinds:
-                session.write(frame)
+        self.listening.push(topic, frame)
 
     def pattern_links(self, topic: Topic) -> list[OutLink]:
         """The hubs that hear the topic by pattern."""
@@ -391,6 +336,7 @@ class Cluster:
     def close(self) -> None:
         self._is_over = True
         self._tidy_timer.cancel()
+        self.telling.close()
         for link in list(self.out.values()):
             link.end_for_good()
             self._dials.hang_up(link)
@@ -400,18 +346,19 @@ class Cluster:
 
     def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None:
         self.core.index.add_relay(topic, link)
-        link.write(encode(Verb.ATTACHED, topic.name, ticket, topic.epoch, topic.n))
+        link.write(encode(Verb.ATTACHED, topic.key, ticket, topic.epoch, topic.n))
+        self.tags.greet(topic, link)
 
     def _tidy(self) -> None:
         """Leave the streams and patterns that nobody here wants any more."""
-        self._claims = {session: claim for session, claim in self._claims.items() if not session.is_closing}
-        claims = list(self._claims.values())
-        claimed = {name for kind, names in claims if not kind.is_pattern for name in names}
-        for topic in self.core.index.topics.values():
+        topics, patterns = self.listening.claimed()
+        for topic in self._streams():
             stream = topic.stream
-            if stream is None or stream.state is not State.REMOTE or topic.name in claimed:
+            if stream is None or stream.state is not State.REMOTE or topic.name in topics:
                 continue
+            stream.is_kept = self.listening.is_kept(topic)
             if not stream.is_wanted:
                 self.merging.unfollow(stream)
-        self.patterns.tidy({name for kind, names in claims if kind.is_pattern for name in names})
+        self.lanes.tidy()
+        self.patterns.tidy(patterns)
         self._tidy_timer = self.core.shell.call_later(self._settings.unwanted_s, self._tidy)

@@ -43,8 +43,9 @@ _DIGITS_MAX = 19
 class Verb(Enum):
     """Value: the word; the fields, `name` for bytes and `number` for an integer; whether payloads follow."""
 
-    # Number these messages, or pass them on: the sender's version of the plan; the hubs they have passed before it.
-    INGRESS = (b"EQ.L.INGRESS", ("name", "number", "name"), True)
+    # Number these messages, or pass them on: the sender's version of the plan; the hubs they have passed before it;
+    # tags, positions of other streams of the topic that the first of them comes after, as `tags` spells them.
+    INGRESS = (b"EQ.L.INGRESS", ("name", "number", "name", "name"), True)
     # Of the messages that you sent me for the topic, and that had come to you by these hubs, so many more have their
     # positions, the last (epoch, n); epoch 0: they never will.
     NUMBERED = (b"EQ.L.NUMBERED", ("name", "name", "number", "number", "number"), False)
@@ -78,8 +79,26 @@ class Verb(Enum):
     # I have heard that this epoch of yours is closed: say ENDED, behind all that you have written of it.
     FLUSH = (b"EQ.L.FLUSH", ("name", "number"), False)
     ENDED = (b"EQ.L.ENDED", ("name", "number"), False)
+    # End the connection of this client's link, and tell me when all that you took from clients has its position.
+    SEVER = (b"EQ.L.SEVER", ("name",), False)
+    SEVERED = (b"EQ.L.SEVERED", ("name",), False)
     # The topic's stream goes on in this epoch, after (epoch, n) of that hub; epoch 0 if nobody can say.
     OPENED = (b"EQ.L.OPENED", ("name", "number", "name", "number", "number"), False)
+
+    # What follows in this stream, in its epoch, comes after (epoch, n) of another stream of the topic: the lane of that
+    # hub, or the trunk if it is none.
+    AFTER = (b"EQ.L.AFTER", ("name", "number", "name", "number", "number"), False)
+    # All have said DONE about this version: my lanes that it names are open, those that it does not name have ended.
+    SETTLED = (b"EQ.L.SETTLED", ("number",), False)
+    # To a hub that I meet: I have this lane.
+    LANE = (b"EQ.L.LANE", ("name",), False)
+    # Send me your lane that the plan of this version names, or named: answered with ATTACHED, or OVER.
+    FOLLOW = (b"EQ.L.FOLLOW", ("name", "number", "number"), False)
+    # The lane that you follow ended at n; epoch 0: there is none.
+    OVER = (b"EQ.L.OVER", ("name", "number", "number"), False)
+    # How far is this stream with you? It is at (epoch, n), and lives with me: 1, or not: 0.
+    ASK = (b"EQ.L.ASK", ("name",), False)
+    AT = (b"EQ.L.AT", ("name", "number", "number", "number"), False)
 
     def __init__(self, word: bytes, fields: tuple[str, ...], has_payloads: bool) -> None:
         self.word = word

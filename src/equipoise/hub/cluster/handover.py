@@ -31,11 +31,17 @@ class Handover:
         # Below every epoch there is: whatever comes is later.
         topic.epoch = 0
         state = State.OPENING if home == cluster.name else State.REMOTE
-        stream = self._new_stream(topic, state, None if home == cluster.name else home)
+        stream = self.new_stream(topic, state, None if home == cluster.name else home)
         if state is State.OPENING:
             self.opening[stream] = None
         elif stream.is_kept:
             cluster.merging.follow(stream)
+
+    def new_stream(self, topic: Topic, state: State = State.OPEN, peer: str | None = None) -> Stream:
+        """There is more to know about a topic, or a lane, than that it is open here."""
+        stream = topic.stream = Stream(topic, state, peer)
+        stream.is_kept = self._cluster.listening.is_kept(topic)
+        return stream
 
     def evaluate(self, topic: Topic) -> None:
         """Ask the routing again where the topic lives, and do what follows."""
@@ -43,7 +49,7 @@ class Handover:
         home = cluster.router.home(topic.name)
         stream = topic.stream
         if stream is not None:
-            stream.is_kept = cluster.router.is_follower(topic.name)
+            stream.is_kept = cluster.listening.is_kept(topic)
         if stream is not None and stream.since_version > cluster.router.version:
             # Given to us under a plan that we have not heard of yet.
             pass
@@ -51,7 +57,7 @@ class Handover:
             if stream is not None:
                 self.happen(stream, Event.HOME_HERE, None)
         elif stream is None:
-            stream = self._new_stream(topic, State.OPEN, None)
+            stream = self.new_stream(topic)
             self.happen(stream, Event.HOME_ELSEWHERE if self._is_heard(topic) else Event.UNHEARD, home)
         elif stream.state is State.OPENING and stream.preparer is not None:
             # Whoever has asked us will cancel, or close; then we ask again.
@@ -62,6 +68,7 @@ class Handover:
             self.happen(stream, Event.HOME_ELSEWHERE, home)
         if topic.stream is not None:
             self._settle(topic.stream)
+        cluster.telling.look(topic)
 
     def happen(self, stream: Stream, event: Event, peer: str | None) -> None:
         """The one function that applies the table."""
@@ -100,6 +107,7 @@ class Handover:
         if stream.state is State.OPENING:
             stream.ending = (peer, epoch, n)
             self.progressed(stream)
+            self._cluster.tags.moved(stream.topic)
 
     def cancelled(self, stream: Stream, peer: str, version: int) -> None:
         """The hub keeps the topic, or gives it to another: our own plan counts again once it is as new as that."""
@@ -109,7 +117,7 @@ class Handover:
             stream.since_version = version
             self.happen(stream, Event.CANCEL, peer)
             self.evaluate(stream.topic)
-            self._cluster.check_done()
+            self._cluster.barrier.check()
 
     def peer_died(self, stream: Stream, peer: str) -> None:
         if stream.suitor is not None and stream.suitor[0] == peer:
@@ -129,7 +137,7 @@ class Handover:
             if is_fed or (topic.epoch, topic.n) >= (epoch, n):
                 self.happen(stream, Event.CLOSE, peer)
                 self.evaluate(topic)
-                self._cluster.check_done()
+                self._cluster.barrier.check()
                 return
         self._settle(stream)
 
@@ -165,7 +173,7 @@ class Handover:
     def agree(self, stream: Stream, peer: str) -> None:
         if stream.state is State.OPENING:
             stream.preparer = peer
-            if not self._cluster.is_introduced:
+            if not self._cluster.barrier.is_introduced:
                 stream.suitor = (peer, stream.asked_version)
                 return
         self._cluster.tell(peer, Verb.PREPARED, stream.topic.name, stream.asked_version)
@@ -183,7 +191,11 @@ class Handover:
         """The peer takes over. It hears of our interest before the end, so that its stream reaches us whole."""
         cluster, topic = self._cluster, stream.topic
         topic.audience = None
+        stream.numbered_at = (topic.epoch, topic.n)
         cluster.merging.succeed(stream)
+        link = cluster.out.get(peer)
+        if link is not None:
+            cluster.tags.greet(topic, link)
         cluster.tell(peer, Verb.CLOSE, topic.name, topic.epoch, topic.n)
 
     def open_after(self, stream: Stream, peer: str) -> None:
@@ -202,17 +214,15 @@ class Handover:
         opened = cluster.core.new_epoch(max(epoch, topic.epoch))
         cluster.announce(topic, opened, epoch, n)
         topic.epoch, topic.n, topic.audience = opened, 0, None
+        if topic.beside is not None:
+            topic.beside.opened = (opened, epoch, n)
         frame = encode(Verb.OPENED, topic.name, opened, hub.encode(), epoch, n)
         hearing = {**dict.fromkeys(topic.relays or ()), **stream.relays_waiting}
         for link in {**hearing, **dict.fromkeys(cluster.pattern_links(topic))}:
             link.write(frame)
+        cluster.tags.moved(topic)
 
     # Inside.
-
-    def _new_stream(self, topic: Topic, state: State, peer: str | None) -> Stream:
-        stream = topic.stream = Stream(topic, state, peer)
-        stream.is_kept = self._cluster.router.is_follower(topic.name)
-        return stream
 
     def _move(self, stream: Stream, state: State) -> None:
         if stream.state is State.OPENING:
@@ -224,6 +234,7 @@ class Handover:
             self.opening[stream] = None
         # Patterns are served by the home only.
         stream.topic.audience = None
+        self._cluster.telling.look(stream.topic)
 
     def _settle(self, stream: Stream) -> None:
         """Whatever the present state allows: answer who waits, pass on what is held, forget what is over."""
@@ -235,7 +246,7 @@ class Handover:
         if stream.state is State.OPENING and is_known and is_unasked and cluster.is_barrier_passed:
             self.happen(stream, Event.CLEAR, None)
         suitor = stream.suitor
-        may_answer = stream.state is State.OPEN or cluster.is_introduced
+        may_answer = stream.state is State.OPEN or cluster.barrier.is_introduced
         if suitor is not None and stream.state is not State.CLOSING and may_answer:
             stream.suitor = None
             self.asked(stream, *suitor)
@@ -243,6 +254,7 @@ class Handover:
         if stream.is_ready:
             cluster.answer_waiting(stream)
         cluster.ingress.drain(stream)
+        cluster.ways.progressed(topic.trunk)
         if stream.state is State.OPEN and stream.is_quiet and is_known:
             topic.stream = None
 

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from equipoise.hub.cluster.frames import Field, Verb, read_path
 from equipoise.hub.cluster.ingress import NOWHERE
 from equipoise.hub.cluster.streams import Held, Stream
+from equipoise.hub.cluster.tags import Tag, parse_tags
+from equipoise.hub.topics import LANE_PREFIX
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.topics import Topic
 
 __all__ = ["Hearing"]
 
@@ -43,6 +46,17 @@ class Hearing:
             Verb.FLUSH: self._on_flush,
             Verb.ENDED: self._on_ended,
             Verb.OPENED: self._on_opened,
+            Verb.AFTER: self._on_after,
+            Verb.SETTLED: lambda peer, f, _: self._cluster.lanes.heard_settled(peer, _number(f[0])),
+            Verb.ASK: lambda peer, f, _: self._cluster.asking.asked(
+                peer, _name(f[0]), self._find(_name(f[0]))
+            ),
+            Verb.AT: self._on_at,
+            Verb.FOLLOW: self._on_follow,
+            Verb.OVER: self._on_over,
+            Verb.LANE: lambda peer, f, _: self._cluster.lanes.heard_lane(peer, _name(f[0])),
+            Verb.SEVER: lambda peer, f, _: self._cluster.receipts.asked_to_sever(peer, _name(f[0])),
+            Verb.SEVERED: lambda peer, f, _: self._cluster.receipts.severed(peer, _name(f[0])),
         }
 
     def hear(self, peer: str, verb: Verb, fields: list[Field], payloads: list[bytes]) -> None:
@@ -52,18 +66,13 @@ class Hearing:
     def _on_ingress(self, peer: str, fields: list[Field], payloads: list[bytes]) -> None:
         cluster, name = self._cluster, _name(fields[0])
         path = (*read_path(_name(fields[2])), (peer, cluster.out[peer].incarnation))
-        topic = cluster.core.make_topic(name)
+        topic = self._find(name, is_made=True)
         if topic is None:
             cluster.ingress.dropped += len(payloads)
             cluster.tell_numbered(path, name, len(payloads), NOWHERE)
-        elif topic.stream is not None:
-            cluster.ingress.submit(topic.stream, Held(path, _number(fields[1]), payloads))
-        elif cluster.router.has_died(path):
-            cluster.ingress.lost += len(payloads)
-            cluster.tell_numbered(path, name, len(payloads), NOWHERE)
         else:
-            cluster.core.publish(topic, payloads)
-            cluster.tell_numbered(path, name, len(payloads), (topic.epoch, topic.n))
+            tags = parse_tags(_name(fields[3]))
+            cluster.ingress.give(topic, Held(path, _number(fields[1]), payloads, tags))
 
     def _on_numbered(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         stream = self._stream(fields)
@@ -96,7 +105,7 @@ class Hearing:
             stream.relays_waiting[link] = _number(fields[1])
 
     def _on_detach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        topic, link = self._cluster.core.index.topics.get(_name(fields[0])), self._cluster.out.get(peer)
+        topic, link = self._find(_name(fields[0])), self._cluster.out.get(peer)
         if topic is None or link is None:
             return
         if topic.relays and link in topic.relays:
@@ -117,9 +126,7 @@ class Hearing:
             self._cluster.merging.egress(stream, peer, epoch, _number(fields[2]), payloads)
 
     def _on_done(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        self._cluster.core.note_epoch(_number(fields[2]))
-        self._cluster.done[peer] = (_number(fields[0]), _number(fields[1]))
-        self._cluster.check_barrier()
+        self._cluster.barrier.heard(peer, (_number(fields[0]), _number(fields[1])), _number(fields[2]))
 
     def _on_prepare(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         topic, version = self._cluster.core.make_topic(_name(fields[0])), _number(fields[1])
@@ -166,15 +173,44 @@ class Hearing:
         self._cluster.core.note_epoch(epoch)
         return epoch
 
+    def _on_after(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._heard(_name(fields[0]))
+        if stream is not None and not stream.state.is_home:
+            mark = Tag(_name(fields[2]), _number(fields[3]), _number(fields[4]))
+            self._cluster.merging.marked(stream, peer, _number(fields[1]), mark)
+
+    def _on_at(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        at = (_number(fields[1]), _number(fields[2]))
+        self._cluster.asking.answered(peer, _name(fields[0]), at, is_there=bool(fields[3]))
+
+    def _on_follow(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        link = self._cluster.out.get(peer)
+        if link is not None:
+            self._cluster.lanes.heard_follow(link, _name(fields[0]), _number(fields[1]), _number(fields[2]))
+
+    def _on_over(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        if stream is not None and not stream.state.is_home:
+            self._cluster.merging.over(stream, peer, _number(fields[1]), _number(fields[2]))
+
     def _stream(self, fields: list[Field]) -> Stream | None:
-        topic = self._cluster.core.index.topics.get(_name(fields[0]))
+        topic = self._find(_name(fields[0]))
         return None if topic is None else topic.stream
+
+    def _find(self, key: bytes, *, is_made: bool = False) -> Topic | None:
+        """A topic, made if need be, or a lane that there is."""
+        if key.startswith(LANE_PREFIX):
+            return self._cluster.core.index.lanes.get(key)
+        return self._cluster.core.make_topic(key) if is_made else self._cluster.core.index.topics.get(key)
 
     def _heard(self, name: bytes) -> Stream | None:
         """The stream of a topic that is told to us; made if it is by a pattern of our clients that we hear it."""
-        topic = self._cluster.core.index.topics.get(name)
-        index = self._cluster.core.index
-        if topic is None and next(index.patterns.matching(name), None) is not None:
+        topic, index = self._find(name), self._cluster.core.index
+        if (
+            topic is None
+            and not name.startswith(LANE_PREFIX)
+            and next(index.patterns.matching(name), None) is not None
+        ):
             topic = self._cluster.core.make_topic(name)
         return None if topic is None else topic.stream
 

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.frames import Verb, decode, encode, runs, spell_path
 from equipoise.hub.cluster.streams import Doubt, Held, State, Stream
+from equipoise.hub.cluster.tags import Tag, parse_tags, spell_tags
 from equipoise.resp import RequestReader
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.router import Path
+    from equipoise.hub.topics import Topic
 
-__all__ = ["GONE", "HOPS_MAX", "NOWHERE", "Ingress", "Where", "fresh_messages"]
+__all__ = ["GONE", "HOPS_MAX", "NOWHERE", "Fresh", "Ingress", "Where", "fresh_messages"]
 
 # Each hop leads to a newer plan, or past a hub that has died, so messages do not go in circles. Three hops are many; at
 # this many the message is given up, and counted.
@@ -36,6 +38,8 @@ GONE: Path = (("", 0),)
 # Epoch and n; of a message that was lost, or dropped, nowhere.
 Where = tuple[int, int]
 NOWHERE: Where = (0, 0)
+# Messages that were never sent, by the key of the stream they were for: runs, with their tags.
+Fresh = dict[bytes, list[tuple[Sequence[Tag], Sequence[bytes]]]]
 
 
 class Ingress:
@@ -49,6 +53,31 @@ class Ingress:
         self.lost = 0
         self.dropped = 0
 
+    def give(self, topic: Topic, item: Held) -> bool:
+        """Take messages for one stream of a topic, whether or not it is simply open here."""
+        stream = topic.stream
+        if stream is None:
+            if not item.tags:
+                self._take(topic, item)
+                return True
+            # What it comes after may have to come here first.
+            stream = self._cluster.handover.new_stream(topic)
+            is_taken = self.submit(stream, item)
+            if not stream.held:
+                topic.stream = None
+            return is_taken
+        return self.submit(stream, item)
+
+    def reserve(self, size: int) -> bool:
+        """Make room for so many bytes that are to be held elsewhere than in a stream; False if there is none."""
+        if self.held_bytes + size > self._held_bytes_max:
+            return False
+        self.held_bytes += size
+        return True
+
+    def release(self, size: int) -> None:
+        self.held_bytes -= size
+
     def submit(self, stream: Stream, item: Held) -> bool:
         """Take messages on their way in; False if there is no room for them."""
         path = item.path
@@ -56,7 +85,7 @@ class Ingress:
             if self.held_bytes + item.size > self._held_bytes_max:
                 if path:
                     self.dropped += len(item.payloads)
-                    self._settle(stream, path, len(item.payloads), NOWHERE)
+                    self._settle(stream.topic, path, len(item.payloads), NOWHERE)
                 return False
             stream.held.setdefault(path, deque()).append(item)
             self.held_bytes += item.size
@@ -98,7 +127,7 @@ class Ingress:
                 left.append((came_by, waiting - part))
             if part:
                 epoch, n = at
-                self._settle(stream, path, part, (epoch, n - count) if epoch else NOWHERE)
+                self._settle(stream.topic, path, part, (epoch, n - count) if epoch else NOWHERE)
         if left:
             stream.owed[key] = left
         else:
@@ -123,10 +152,11 @@ class Ingress:
         if not paths:
             return
         self.target_died(stream, peer, ())
+        self._cluster.ways.unsure(stream.topic)
         ticket = self._cluster.new_ticket()
         for path in paths:
             stream.doubts[peer, path] = Doubt(ticket)
-            self._cluster.tell(peer, Verb.RECOUNT, stream.topic.name, spell_path(path), ticket)
+            self._cluster.tell(peer, Verb.RECOUNT, stream.topic.key, spell_path(path), ticket)
 
     def recounted(self, stream: Stream, peer: str, path: Path, ticket: int, count: int) -> None:
         """The peer has yet to deal with this many of those that are in doubt."""
@@ -143,22 +173,31 @@ class Ingress:
 
     # Deaths.
 
-    def target_died(self, stream: Stream, peer: str, fresh: Sequence[bytes]) -> None:
+    def target_died(
+        self, stream: Stream, peer: str, fresh: Sequence[tuple[Sequence[Tag], Sequence[bytes]]]
+    ) -> None:
         """A hub that messages went to is dead. It cannot have seen `fresh`, the last of them: they wait again."""
         for key in [key for key in stream.doubts if key[0] == peer]:
             del stream.doubts[key]
         keys = [key for key in stream.owed if key[0] == peer]
         entries = [entry for key in keys for entry in stream.owed.pop(key)]
         paths = [path for path, count in entries for _ in range(count)]
+        messages = [
+            ((payload,), () if number else tags) for tags, run in fresh for number, payload in enumerate(run)
+        ]
         # What is in doubt may be among them.
-        fresh = fresh[max(0, len(fresh) - len(paths)) :]
-        lost = len(paths) - len(fresh)
+        messages = messages[max(0, len(messages) - len(paths)) :]
+        lost = len(paths) - len(messages)
         self.lost += lost
         for path in paths[:lost]:
-            self._settle(stream, path, 1, NOWHERE)
-        for path, payload in reversed(list(zip(paths[lost:], fresh, strict=True))):
-            item = Held(path, 0, (payload,))
-            stream.held.setdefault(path, deque()).appendleft(item)
+            self._settle(stream.topic, path, 1, NOWHERE)
+        again = [Held(path, 0, *message) for path, message in zip(paths[lost:], messages, strict=True)]
+        # The tags of messages that were lost hold for those that follow.
+        first = next((number for number, path in enumerate(paths[lost:]) if not path), None)
+        if first is not None:
+            again[first] = again[first]._replace(tags=self._cluster.ways.tags_of(stream.topic.trunk))
+        for item in reversed(again):
+            stream.held.setdefault(item.path, deque()).appendleft(item)
             self.held_bytes += item.size
 
     def origin_died(self, stream: Stream, peer: str) -> None:
@@ -177,6 +216,8 @@ class Ingress:
     def _must_wait(self, stream: Stream, item: Held) -> bool:
         """Whether the home is not certain, or messages that came the same way are still on another one."""
         state = stream.state
+        if state.is_home and item.tags and self._cluster.tags.must_wait(stream, item.tags):
+            return True
         if state is State.OPENING or (state is State.REMOTE and stream.peer not in self._cluster.out):
             return True
         if state is State.REMOTE and item.version > self._cluster.router.version:
@@ -190,46 +231,67 @@ class Ingress:
         )
 
     def _pass(self, stream: Stream, item: Held) -> None:
-        cluster, topic = self._cluster, stream.topic
-        path, payloads = item.path, item.payloads
-        if cluster.router.has_died(path) or path == GONE:
-            self.lost += len(payloads)
-            self._settle(stream, path, len(payloads), NOWHERE)
-        elif stream.state.is_home:
-            cluster.core.publish(topic, payloads)
-            self._settle(stream, path, len(payloads), (topic.epoch, topic.n))
-        elif len(path) >= HOPS_MAX:
-            self.dropped += len(payloads)
-            self._settle(stream, path, len(payloads), NOWHERE)
+        if stream.state.is_home:
+            self._take(stream.topic, item)
+        elif self._is_void(item):
+            self._drop(stream.topic, item)
+        elif len(item.path) >= HOPS_MAX:
+            self.dropped += len(item.payloads)
+            self._settle(stream.topic, item.path, len(item.payloads), NOWHERE)
         else:
             self._send(stream, item)
+
+    def _is_void(self, item: Held) -> bool:
+        """Whether a hub that the messages have passed is dead: what was sent after them may be here already."""
+        return bool(item.path) and (item.path == GONE or self._cluster.router.has_died(item.path))
+
+    def _drop(self, topic: Topic, item: Held) -> None:
+        self.lost += len(item.payloads)
+        self._settle(topic, item.path, len(item.payloads), NOWHERE)
+
+    def _take(self, topic: Topic, item: Held) -> None:
+        """Give the messages their positions."""
+        if self._is_void(item):
+            self._drop(topic, item)
+            return
+        if item.tags:
+            self._cluster.tags.mark(topic, item.tags)
+        if item.path:
+            self._cluster.core.metering.published_elsewhere(topic.trunk)
+        self._cluster.core.publish(topic, item.payloads)
+        self._settle(topic, item.path, len(item.payloads), (topic.epoch, topic.n))
 
     def _send(self, stream: Stream, item: Held) -> None:
         cluster, topic = self._cluster, stream.topic
         assert stream.peer is not None, "a remote stream without a home waits"
         link, version, path = cluster.out[stream.peer], cluster.router.version, spell_path(item.path)
         way = (stream.peer, stream.term)
-        cluster.core.metering.touch(topic)
-        topic.ingress_messages += len(item.payloads)
+        tags, size = spell_tags(item.tags), 0
         for _, part in runs(item.payloads, cluster.core.limits.payload_bytes_max):
-            frame = encode(Verb.INGRESS, topic.name, version, path, payloads=part)
-            topic.ingress_bytes += len(frame)
+            frame = encode(Verb.INGRESS, topic.key, version, path, tags, payloads=part)
+            size += len(frame)
             # First: writing it may give up all that is owed.
             stream.owed.setdefault(way, deque()).append((item.path, len(part)))
             link.write(frame)
+            tags = b""
+        meter = cluster.core.metering.touch(topic)
+        if meter is not None:
+            meter.note_ingress(len(item.payloads), size)
 
-    def _settle(self, stream: Stream, path: Path, count: int, at: Where) -> None:
+    def _settle(self, topic: Topic, path: Path, count: int, at: Where) -> None:
         """So many more messages that came so have been dealt with, the last at `at`."""
-        if path and path != GONE:
-            self._cluster.tell_numbered(path, stream.topic.name, count, at)
+        if not path:
+            self._cluster.receipts.settle(topic, count, at)
+        elif path != GONE:
+            self._cluster.tell_numbered(path, topic.key, count, at)
 
 
-def fresh_messages(pieces: Iterable[bytes], reader: RequestReader) -> dict[bytes, list[bytes]]:
-    """The messages in frames that were never sent, by topic."""
-    found: dict[bytes, list[bytes]] = {}
+def fresh_messages(pieces: Iterable[bytes], reader: RequestReader) -> Fresh:
+    """The messages in frames that were never sent."""
+    found: Fresh = {}
     for piece in pieces:
         for command in reader.feed(piece):
             verb, fields, payloads = decode(command)
             if verb is Verb.INGRESS:
-                found.setdefault(bytes(fields[0]), []).extend(payloads)
+                found.setdefault(bytes(fields[0]), []).append((parse_tags(bytes(fields[3])), payloads))
     return found

@@ -11,9 +11,12 @@ asks the old home to say when all of the old epoch is on its way (FLUSH), and th
 or for the death of the hub that would have to give it. Epochs are taken in their order, so this holds for chains of
 moves too.
 
+A topic's lanes are followed in the same way, each at the hub that numbers it. What comes behind a mark waits for
+another of the topic's streams (`tags`).
+
 Always true:
     positions are passed on as the home gave them, each once, in rising order;
-    what waits is there because of its own hub's word, or of a lower epoch that waits.
+    what waits is there because of its own hub's word, of a lower epoch that waits, or of a mark.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.frames import Verb, encode
+from equipoise.hub.cluster.lane import Lane
 from equipoise.hub.cluster.streams import Pending, State, Stream
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.tags import Tag
 
 __all__ = ["Merging"]
 
@@ -43,28 +48,37 @@ class Merging:
     # What arrives.
 
     def egress(self, stream: Stream, origin: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        item = Pending(origin, epoch, first, payloads)
-        if stream.pending or not self._may_take(stream, item):
-            self._wait(stream, item)
-        else:
-            self._deliver(stream, item)
-        self._advance(stream)
+        self._arrive(stream, Pending(origin, epoch, first, payloads))
 
     def opened(self, stream: Stream, origin: str, epoch: int, after: tuple[str, int, int]) -> None:
-        item = Pending(origin, epoch, 0, (), after)
-        if stream.pending or not self._may_open(stream, item):
-            self._wait(stream, item)
+        self._arrive(stream, Pending(origin, epoch, 0, (), after))
+
+    def marked(self, stream: Stream, origin: str, epoch: int, mark: Tag) -> None:
+        """What this hub sends of the epoch from here on comes after that position of another stream."""
+        self._arrive(stream, Pending(origin, epoch, 0, (), mark=mark))
+
+    def over(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
+        """The lane has ended, or there is none."""
+        self._arrive(stream, Pending(origin, epoch, n, (), is_end=True))
+
+    def _arrive(self, stream: Stream, item: Pending) -> None:
+        is_taken = not stream.pending and self._may(stream, item)
+        if is_taken:
+            self._take(stream, item)
         else:
-            self._open(stream, item)
-        self._advance(stream)
+            self._wait(stream, item)
+        self._advance(stream, has_moved=is_taken)
 
     def attached(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
         """A home, or a hub that follows it, has taken us in after (epoch, n)."""
+        if isinstance(stream.topic, Lane):
+            self._arrive(stream, Pending(origin, epoch, n, (), is_start=True))
+            return
         if origin == stream.source:
             self._jump(stream, epoch, n)
         elif origin == stream.joining:
             stream.join_at = (epoch, n)
-        self._advance(stream)
+        self._advance(stream, has_moved=True)
 
     def ended(self, stream: Stream, origin: str, epoch: int) -> None:
         """All that the hub had to send of the epoch is here."""
@@ -123,7 +137,10 @@ class Merging:
 
     def is_behind(self, stream: Stream) -> bool:
         """Whether somebody here hears the topic, by a pattern, and a part that is to come before others is missing."""
-        return bool(stream.pending) and self._cluster.core.audience_of(stream.topic).receivers > 0
+        if not stream.pending:
+            return False
+        is_marked = any(item.mark is not None for item in stream.pending)
+        return is_marked or self._cluster.core.audience_of(stream.topic).receivers > 0
 
     def drop_pending(self, stream: Stream) -> None:
         self.pending_bytes -= sum(item.size for item in stream.pending)
@@ -136,6 +153,27 @@ class Merging:
         assert stream.joining is not None, "somebody is asked"
         stream.ticket = self._cluster.new_ticket()
         self._cluster.tell(stream.joining, Verb.ATTACH, stream.topic.name, stream.ticket)
+
+    def _may(self, stream: Stream, item: Pending) -> bool:
+        if item.mark is not None:
+            return not self._cluster.tags.must_wait(stream, (item.mark,))
+        if item.payloads:
+            return self._may_take(stream, item)
+        return item.is_start or item.is_end or self._may_open(stream, item)
+
+    def _take(self, stream: Stream, item: Pending) -> None:
+        if item.payloads:
+            self._deliver(stream, item)
+        elif item.mark is not None:
+            self._cluster.tags.mark(stream.topic, (item.mark,))
+        elif item.is_start:
+            stream.source, stream.joining = item.origin, None
+            self._jump(stream, item.epoch, item.first)
+            self._cluster.lanes.began(stream)
+        elif item.is_end:
+            self._cluster.lanes.ended(stream, item.epoch, item.first)
+        else:
+            self._open(stream, item)
 
     def _may_take(self, stream: Stream, item: Pending) -> bool:
         topic = stream.topic
@@ -161,12 +199,17 @@ class Merging:
             self._cluster.tell(hub, Verb.FLUSH, topic.name, epoch)
         return bool(is_ended)
 
-    def _advance(self, stream: Stream) -> None:
+    def wake(self, stream: Stream) -> None:
+        """Another of the topic's streams has come further."""
+        self._advance(stream)
+
+    def _advance(self, stream: Stream, *, has_moved: bool = False) -> None:
         """Do whatever has become possible: take what waits, change the source, answer who waits."""
-        progress = True
-        while progress:
-            progress = self._take_pending(stream) or self._switch(stream)
+        while self._take_pending(stream) or self._switch(stream):
+            has_moved = True
         self._cluster.handover.progressed(stream)
+        if has_moved:
+            self._cluster.tags.moved(stream.topic)
 
     def _take_pending(self, stream: Stream) -> bool:
         """Take what may be taken, lower epochs first, each hub's part in its order; whether there was any."""
@@ -178,19 +221,14 @@ class Merging:
         # Unless there is a source that brings everything in order, an epoch waits for those before it.
         epoch_max: float = float("inf")
         for item in waiting:
-            is_opening = not item.payloads
-            may = self._may_open if is_opening else self._may_take
             is_early = stream.source is None and item.epoch > epoch_max
-            if is_early or item.origin in blocked or not may(stream, item):
+            if is_early or item.origin in blocked or not self._may(stream, item):
                 blocked.add(item.origin)
                 epoch_max = min(epoch_max, item.epoch)
                 stream.pending.append(item)
                 continue
             self.pending_bytes -= item.size
-            if is_opening:
-                self._open(stream, item)
-            else:
-                self._deliver(stream, item)
+            self._take(stream, item)
         if not stream.pending:
             stream.flushes.clear()
         return len(stream.pending) < len(waiting)
@@ -217,6 +255,8 @@ class Merging:
         if self.pending_bytes > self._pending_bytes_max:
             # Give up the old source of this stream: whoever listens learns of the hole by its positions.
             self.overflows += 1
+            if self._cluster.tags.skip(stream):
+                return
             self._leave(stream, stream.source)
             stream.source = None
 
@@ -246,6 +286,11 @@ class Merging:
         self._cluster.announce(topic, item.epoch, epoch, n)
         topic.epoch, topic.n, topic.audience = item.epoch, 0, None
 
+    def jump(self, stream: Stream, epoch: int, n: int) -> None:
+        """Leave out what the stream still has up to this position."""
+        self._jump(stream, epoch, n)
+        self._advance(stream, has_moved=True)
+
     def _jump(self, stream: Stream, epoch: int, n: int) -> None:
         """Nothing before this position will come any more."""
         topic = stream.topic
@@ -256,4 +301,4 @@ class Merging:
 
     def _leave(self, stream: Stream, hub: str | None) -> None:
         if hub is not None:
-            self._cluster.tell(hub, Verb.DETACH, stream.topic.name)
+            self._cluster.tell(hub, Verb.DETACH, stream.topic.key)

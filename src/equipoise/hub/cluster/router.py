@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 
 from equipoise.model import Entry, Mode, Placement, Plan
 
-__all__ = ["HubFacts", "Life", "Path", "Router", "Routing", "Stamp"]
+__all__ = ["Life", "LiveHub", "Path", "Router", "Routing", "Stamp"]
 
 # Lives known to be over, the latest of them: nothing that speaks of an older one is under way any more.
 DEAD_MAX = 1_000
@@ -32,13 +32,13 @@ Path = tuple[Life, ...]
 Stamp = tuple[int, int]
 
 
-class HubFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What a hub says of itself in its `alive` node. Stored as an array: it grows only at the end."""
+class LiveHub(msgspec.Struct, frozen=True):
+    """A hub that is alive, as far as routing is concerned. What it says of itself is `store.hubs.HubFacts`."""
 
     incarnation: int
     host: str
     port: int
-    # The version of the plan it found when it began; it serves under later ones.
+    # The latest version of the plan that was committed before it came alive; it serves under later ones.
     joined_version: int = 0
 
 
@@ -47,7 +47,7 @@ class Routing:
     """A plan, and the hubs that are alive, read after it."""
 
     plan: Plan = field(default_factory=Plan)
-    hubs: Mapping[str, HubFacts] = field(default_factory=dict)
+    hubs: Mapping[str, LiveHub] = field(default_factory=dict)
 
 
 class Router:
@@ -62,7 +62,7 @@ class Router:
         # Exactly the hubs that may be homes: members or not, alive, older than the plan.
         self._serving: frozenset[str] = frozenset()
         # Other hubs that are alive, serving or not, with their facts.
-        self.peers: dict[str, HubFacts] = {}
+        self.peers: dict[str, LiveHub] = {}
         self.stamp: Stamp = (0, 0)
         # The plan's entries with several homes.
         self.replicated: tuple[Entry, ...] = ()
@@ -81,7 +81,7 @@ class Router:
         plan = self.routing.plan
         if routing.plan.version >= self.version:
             plan = routing.plan
-            self.replicated = tuple(entry for entry in plan.entries.values() if len(entry.homes) > 1)
+            self.replicated = plan.replicated
         self.routing = Routing(plan, routing.hubs)
         for life in ended:
             self._remember(life)
@@ -114,6 +114,30 @@ class Router:
         """The hub that a topic's trunk lives at; None while no member is alive."""
         homes = self.placement(topic).homes
         return homes[0] if homes else None
+
+    def lanes(self) -> dict[bytes, tuple[str, ...]]:
+        """By topic, the hubs that have a lane of it.
+
+        Whether the first home is alive does not change that: lanes begin and end with plans, or die with their hubs.
+        """
+        return {
+            entry.topic: tuple(hub for hub in entry.homes[1:] if hub in self._serving)
+            for entry in self.replicated
+            if entry.mode is Mode.ALL_SUBSCRIBERS
+        }
+
+    def address(self, hub: str) -> bytes | None:
+        """Where clients reach a hub; None if it is not known."""
+        facts = self.routing.hubs.get(hub)
+        if facts is None:
+            return None
+        host = f"[{facts.host}]" if ":" in facts.host else facts.host
+        return f"{host}:{facts.port}".encode()
+
+    def hub_at(self, address: bytes) -> str | None:
+        """The hub that clients reach there; None if it is not known, or dead."""
+        hubs = (self.name, *self.peers)
+        return next((hub for hub in hubs if self.address(hub) == address), None)
 
     def is_follower(self, topic: bytes) -> bool:
         """Whether this hub follows the topic's trunk though nobody may listen here: subscribers are sent to it."""

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from equipoise.hub.cluster.links import OutLink
     from equipoise.hub.cluster.router import Path
+    from equipoise.hub.cluster.tags import Tag
+    from equipoise.hub.cluster.ways import Way
     from equipoise.hub.topics import Topic
 
 __all__ = ["TABLE", "Action", "Doubt", "Event", "Held", "Pending", "State", "Stream"]
@@ -106,6 +108,8 @@ class Held(NamedTuple):
     # The plan that they were sent here by: an older one would only send them back.
     version: int
     payloads: Sequence[bytes]
+    # What the first of them comes after, in other streams of the topic.
+    tags: Sequence[Tag] = ()
 
     @property
     def size(self) -> int:
@@ -122,7 +126,8 @@ class Doubt(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A part of the stream that came before what precedes it. No payloads: the opening of an epoch."""
+    """A part of the stream that came before what precedes it: payloads; else a mark, the beginning or the end of a
+    lane, or the opening of an epoch."""
 
     origin: str
     epoch: int
@@ -130,6 +135,9 @@ class Pending(NamedTuple):
     payloads: Sequence[bytes]
     # Of an opening: whose end it follows.
     after: tuple[str, int, int] = ("", 0, 0)
+    mark: Tag | None = None
+    is_start: bool = False
+    is_end: bool = False
 
     @property
     def size(self) -> int:
@@ -148,6 +156,7 @@ class Stream:
         "is_kept",
         "join_at",
         "joining",
+        "numbered_at",
         "owed",
         "peer",
         "pending",
@@ -161,6 +170,7 @@ class Stream:
         "ticket",
         "topic",
         "waiters",
+        "way",
     )
 
     def __init__(self, topic: Topic, state: State, peer: str | None) -> None:
@@ -187,6 +197,8 @@ class Stream:
         # By how they came here, messages that wait: in order, none waits for those that came otherwise. None is there
         # without any.
         self.held: dict[Path, deque[Held]] = {}
+        # The position of the last message of clients of this hub that has one, as far as this Stream knows.
+        self.numbered_at = (0, 0)
         # On the way out. The hub whose stream we follow; the one we are changing to, and where it took us in.
         self.source: str | None = None
         self.joining: str | None = None
@@ -196,8 +208,11 @@ class Stream:
         self.pending: deque[Pending] = deque()
         # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
         self.flushes: dict[tuple[str, int], bool] = {}
-        # Whether it is followed though nobody may listen here: see Router.is_follower.
+        # Whether it is followed though nobody may listen here by name: see Listening.is_kept.
         self.is_kept = False
+        # Which stream of the topic this hub's own clients publish to; None: this one, the trunk, as long as there was
+        # no other.
+        self.way: Way | None = None
         # Who waits until the stream stands here: clients' subscriptions; other hubs, with the number of their ATTACH.
         self.waiters: list[Callable[[], None]] = []
         self.relays_waiting: dict[OutLink, int] = {}
@@ -205,7 +220,8 @@ class Stream:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is under way, so that an open topic needs no Stream."""
-        is_sending = self.held or self.owed or self.doubts
+        is_on_its_way = self.way is not None and not self.way.is_plain
+        is_sending = self.held or self.owed or self.doubts or is_on_its_way
         return not (is_sending or self.waiters or self.relays_waiting or self.suitor)
 
     @property
@@ -218,7 +234,7 @@ class Stream:
     def is_wanted(self) -> bool:
         """Whether anybody here, or behind this hub, listens to the topic by name."""
         topic = self.topic
-        return bool(self.is_kept or topic.members or topic.relays or self.waiters)
+        return bool(self.is_kept or topic.is_heard or topic.relays or self.waiters)
 
     @property
     def is_ready(self) -> bool:

@@ -39,6 +39,7 @@ _HELLO_NEEDS_AUTH = (
     "the same time"
 )
 _POSITIONS_NEED_RESP3 = "ERR end EQ subscriptions before HELLO 2: they need RESP3"
+NEEDS_RESP3 = "ERR EQ commands need RESP3: send HELLO 3 first"
 BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 
 
@@ -149,6 +150,7 @@ def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     session.proto = 2
     session.name = b""
     session.is_never_evicted = False
+    session.tags = session.told = None
     session.reply_mode = Replies.ON
     core.greet(session)
     session.push(simple("RESET"))
@@ -158,7 +160,21 @@ def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
 def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     if not LINK_BYTES_MIN <= len(command[1]) <= LINK_BYTES_MAX:
         return f"ERR a link's name has {LINK_BYTES_MIN} to {LINK_BYTES_MAX} bytes"
+    options = [word.upper() for word in command[2:]]
+    if options not in ([], [b"ROUTES"]):
+        return "ERR syntax error: EQ.LINK name [ROUTES]"
+    if options and session.proto != 3:
+        return NEEDS_RESP3
+    cluster = core.cluster
+    if cluster is not None and cluster.receipts.is_severed(command[1]):
+        core.cut(session, "its client goes on at another hub")
+        return b""
     core.follow(session, command[1])
+    if options:
+        session.told = {}
+        address = None if cluster is None else cluster.router.address(cluster.name)
+        if address is not None:
+            session.push(push((bulk(b"eq.here"), bulk(address)), 3))
     return OK
 
 

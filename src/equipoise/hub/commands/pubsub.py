@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
+from equipoise.hub.commands.connection import NEEDS_RESP3
 from equipoise.hub.commands.spec import Handler, text_of
 from equipoise.hub.denial import denial, too_long
 from equipoise.hub.kinds import Kind
@@ -26,13 +27,11 @@ LISTED_AT_ONCE = 64
 # Patterns compiled in one step of subscribing to them.
 COMPILED_AT_ONCE = 16
 
-_NEEDS_RESP3 = "ERR EQ commands need RESP3: send HELLO 3 first"
-
 
 def subscriber(kind: Kind) -> Handler:
     def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
         if kind.is_positioned and session.proto != 3:
-            return _NEEDS_RESP3
+            return NEEDS_RESP3
         names = command[1:]
         if core.cluster is not None and not kind.is_shard:
             return _subscribe_everywhere(core.cluster, core, session, kind, names)
@@ -59,12 +58,21 @@ def _subscribe_everywhere(
 
     def proceed() -> None:
         if not session.is_closing:
-            problem = subscribe(core, session, kind, names, globs)
+            problem = _subscribe_and_tell(cluster, session, kind, names, globs)
             session.settle(b"" if problem is None else error(problem))
 
-    if not cluster.prepare(session, kind, names, proceed):
+    if not cluster.listening.prepare(session, kind, names, proceed):
         return DEFERRED
-    return subscribe(core, session, kind, names, globs) or b""
+    return _subscribe_and_tell(cluster, session, kind, names, globs) or b""
+
+
+def _subscribe_and_tell(
+    cluster: Cluster, session: Session, kind: Kind, names: list[bytes], globs: dict[bytes, Glob]
+) -> str | None:
+    problem = subscribe(cluster.core, session, kind, names, globs)
+    if session.told is not None and kind is Kind.POSITIONED_NAME:
+        cluster.telling.subscribed(session, names)
+    return problem
 
 
 def _subscribe_to_patterns(
@@ -95,7 +103,7 @@ def _subscribe_to_patterns(
 def unsubscriber(kind: Kind) -> Handler:
     def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
         if kind.is_positioned and session.proto != 3:
-            return _NEEDS_RESP3
+            return NEEDS_RESP3
         unsubscribe(core, session, kind, command[1:])
         return b""
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster import greeting
-from equipoise.hub.commands import clients, connection, introspection, pubsub, telemetry, topics
+from equipoise.hub.commands import (
+    clients,
+    connection,
+    introspection,
+    positioned,
+    pubsub,
+    streams,
+    telemetry,
+    topics,
+)
 from equipoise.hub.commands.spec import CommandSpec, Handler, dispatch
 from equipoise.hub.kinds import Kind
 
@@ -63,7 +72,14 @@ def _small_talk() -> list[CommandSpec]:
         ),
         of("echo", 2, connection.echo, "Returns its argument."),
         of("select", 2, connection.select, "Accepts database 0, the only one."),
-        of("eq.link", 2, connection.link, "Names the link of which this is the latest connection."),
+        of("eq.link", -2, connection.link, "Names the link of which this is the latest connection."),
+        of("eq.settle", 2, positioned.settle, "Tells when all messages to a topic so far have positions."),
+        of(
+            "eq.sever",
+            3,
+            positioned.sever,
+            "Ends a link of this client to another hub, and tells when it is over.",
+        ),
         of("eq.l.hello", 7, greeting.hello, "Makes this the connection of a link from another hub."),
     ]
 
@@ -95,6 +111,35 @@ def _subscriptions(kind: Kind, since: str, what: str) -> list[CommandSpec]:
     ]
 
 
+def _streams() -> list[CommandSpec]:
+    facts = {"group": "pubsub", "since": "0.1.0", "flags": _PUBSUB, "categories": ("@pubsub", "@slow")}
+    return [
+        CommandSpec(
+            name="eq.own",
+            arity=-2,
+            run=streams.own,
+            summary="Subscribes to those streams of a topic that the client does not get from other hubs.",
+            runs_while_subscribed=True,
+            **facts,  # type: ignore[arg-type]  # the four facts above
+        ),
+        CommandSpec(
+            name="eq.notown",
+            arity=-1,
+            run=pubsub.unsubscriber(Kind.OWN),
+            summary="Ends subscriptions made by EQ.OWN, all of them without names.",
+            runs_while_subscribed=True,
+            **facts,  # type: ignore[arg-type]  # the four facts above
+        ),
+        CommandSpec(
+            name="eq.after",
+            arity=5,
+            run=streams.after,
+            summary="Lets the next EQ.PUBLISH to a topic come after a position of another of its streams.",
+            **facts,  # type: ignore[arg-type]  # the four facts above
+        ),
+    ]
+
+
 def _publishing() -> list[CommandSpec]:
     facts = {"group": "pubsub", "flags": ("pubsub", *_FAST), "categories": ("@pubsub", "@fast")}
     cost = "O(N) in the number of subscribers"
@@ -105,6 +150,15 @@ def _publishing() -> list[CommandSpec]:
             run=pubsub.publish,
             summary="Sends a message to a topic.",
             since="2.0.0",
+            complexity=cost,
+            **facts,  # type: ignore[arg-type]  # the three facts above
+        ),
+        CommandSpec(
+            name="eq.publish",
+            arity=-3,
+            run=positioned.publish,
+            summary="Sends messages to a topic, and answers with the position of the last.",
+            since="0.1.0",
             complexity=cost,
             **facts,  # type: ignore[arg-type]  # the three facts above
         ),
@@ -318,6 +372,7 @@ for _spec in (
     *_subscriptions(Kind.SHARD, "7.0.0", "shard channels"),
     *_subscriptions(Kind.POSITIONED_NAME, "0.1.0", "topics, with positions"),
     *_subscriptions(Kind.POSITIONED_PATTERN, "0.1.0", "topics whose names match patterns, with positions"),
+    *_streams(),
     *_publishing(),
     _client(),
     _pubsub(),

@@ -16,7 +16,7 @@ from equipoise.access import Action
 from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.denial import denial, too_long
 from equipoise.hub.session import DEFERRED, Deferred
-from equipoise.resp.replies import OK, array, bulk, integer
+from equipoise.resp.replies import OK, integer
 from equipoise.telemetry import Block, Part, Ring
 from equipoise.telemetry.arrow import END, batch, schema_message
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Records written in one go: half a millisecond.
 BATCH = 1_000
+# The longest reply: putting it together and handing it to the transport copies it four times, in a millisecond or two.
+REPLY_BYTES_MAX = 1024 * 1024
 # Names matched with a user's grants in one go: as long.
 JUDGED_AT_ONCE = 256
 _OFF = "ERR this hub records nothing (telemetry.is_recorded); set it and start the hub again"
@@ -53,8 +55,8 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
     first = max(sequence, ring.oldest)
     if not bytes_max:
         return _reply(ring, first, first, ())
-    # More could not be sent to anybody without cutting it for being slow.
-    bytes_max = min(bytes_max, core.limits.output_soft_bytes)
+    # Above output_soft_bytes the reader would soon be cut for being slow.
+    bytes_max = min(bytes_max, REPLY_BYTES_MAX, core.limits.output_soft_bytes)
     core.shell.call_later(0, Reading(core, session, first, bytes_max).go_on)
     return DEFERRED
 
@@ -89,6 +91,8 @@ class Reading:
         self._first = self._next = first
         self._bytes_left = bytes_max - len(schema_message()) - len(END)
         self._batches: list[bytes] = []
+        # What the last batch has taken per record.
+        self._row_bytes = 0
         self._access_version = core.users.version
         # None: everything.
         self._may_see = None if session.is_operator else cache(self._is_visible)
@@ -112,9 +116,10 @@ class Reading:
         count, until = 0, self._first
         for block, start in self._ring.read(self._first):
             if parts and (count >= BATCH or block.kind is not parts[0].kind):
-                if not self._add(parts, until):
-                    return
+                is_whole = self._add(parts, until)
                 yield
+                if not is_whole:
+                    return
                 parts, count = [], 0
             part = block.part(start, block.count)
             if self._may_see is not None:
@@ -126,30 +131,31 @@ class Reading:
                 parts.append(part)
                 count += len(part.sequences)
         self._add(parts, until)
+        yield
 
     def _add(self, parts: Sequence[Part], until: int) -> bool:
         """Write the parts: then all before `until` has been given. False if only some fit; at least one always does."""
         if not parts:
             self._next = until
             return True
-        rows = sum(len(part.sequences) for part in parts)
-        data = self._encode(parts)
-        is_whole = len(data) <= self._bytes_left
+        rows = wanted = sum(len(part.sequences) for part in parts)
+        if self._batches and rows * self._row_bytes > self._bytes_left:
+            rows = max(1, self._bytes_left // self._row_bytes)
+        data = self._encode(parts, rows)
         while len(data) > self._bytes_left and rows > 1:
             rows = max(1, min(rows - 1, rows * self._bytes_left // len(data)))
-            parts = _heads(parts, rows)
-            data = self._encode(parts)
-        if not is_whole:
-            if self._batches and len(data) > self._bytes_left:
-                return False
-            until = parts[-1].sequences[-1] + 1
+            data = self._encode(parts, rows)
+        if self._batches and len(data) > self._bytes_left:
+            return False
         self._batches.append(data)
         self._bytes_left -= len(data)
-        self._next = until
-        return is_whole
+        self._row_bytes = len(data) // rows
+        self._next = until if rows == wanted else _heads(parts, rows)[-1].sequences[-1] + 1
+        return rows == wanted
 
-    def _encode(self, parts: Sequence[Part]) -> bytes:
-        return batch(self._core.settings.name, self._ring.incarnation, parts)
+    def _encode(self, parts: Sequence[Part], rows: int) -> bytes:
+        """The first so many records of the parts."""
+        return batch(self._core.settings.name, self._ring.incarnation, _heads(parts, rows))
 
     def _judge(self, block: Block, start: int, rows: list[int]) -> Iterator[None]:
         """Find the rows that the client may see; the hub's own are not among them."""
@@ -170,15 +176,19 @@ def _heads(parts: Sequence[Part], rows: int) -> list[Part]:
     heads: list[Part] = []
     for part in parts:
         if rows > 0:
-            heads.append(part.head(rows))
+            heads.append(part if len(part.sequences) <= rows else part.head(rows))
             rows -= len(part.sequences)
     return heads
 
 
 def _reply(ring: Ring, first: int, until: int, batches: Sequence[bytes]) -> bytes:
-    stream = b"".join((schema_message(), *batches, END))
-    numbers = (ring.incarnation, first, until)
-    return array((*map(integer, numbers), bulk(stream), integer(ring.end)))
+    """In one piece: a stream is long, and each copy of it takes time."""
+    pieces = (schema_message(), *batches, END)
+    head = b"*5\r\n%b$%d\r\n" % (
+        b"".join(map(integer, (ring.incarnation, first, until))),
+        sum(map(len, pieces)),
+    )
+    return b"".join((head, *pieces, b"\r\n", integer(ring.end)))
 
 
 def _operates(session: Session) -> bool:

@@ -15,7 +15,7 @@ function route() {
     if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (name === "topic") refresh = pages.topic(place, decodeURIComponent(argument));
+  if (name === "topic") refresh = pages.topic(place, argument);
   else refresh = (pages[name] || pages.overview)(place);
   isBusy = false;
   update();

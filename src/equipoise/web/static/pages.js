@@ -79,7 +79,7 @@ export function topics(place) {
 function topicRow(topic) {
   const held = topic.is_held === null ? "dim" : topic.is_held ? "held" : "broken";
   const limit = topic.latency_limit_ms === null ? "–" : `${number(topic.latency_limit_ms)} ms ${topic.is_held === null ? "" : topic.is_held ? "held" : "broken"}`;
-  return [el("a", { href: `#/topic/${encodeURIComponent(topic.id)}` }, topic.topic), number(topic.publications_per_s, 1), number(topic.deliveries_per_s, 1),
+  return [el("a", { href: `#/topic/${topic.id}` }, topic.topic), number(topic.publications_per_s, 1), number(topic.deliveries_per_s, 1),
     number(topic.out_bytes_per_s), number(topic.publishers), number(topic.subscribers), millis(topic.latency_s_worst),
     el("span", { class: held }, limit), topic.mode, topic.homes.join(", ") || "nowhere"];
 }
@@ -93,7 +93,7 @@ async function setLimits() {
 }
 
 export function topic(place, id) {
-  const title = el("h1", {}, decodeURIComponent(id));
+  const title = el("h1", {}, id);
   const tiles = el("div", { class: "tiles" });
   const rate = chart("Published per second", ["published"]);
   const latency = chart("Worst latency", ["worst"], (value) => (value === null ? "–" : `${number(value, 1)} ms`));
@@ -124,11 +124,11 @@ async function moveTopic(id) {
   if (!confirmed) return;
   const names = [...chosen.selectedOptions].map((option) => option.value);
   if (!names.length) return notice("choose at least one hub");
-  await act("/api/move", { topic: decodeURIComponent(id), hubs: names, mode: names.length > 1 ? mode.value : "single" }, `moving to ${names.join(", ")}`);
+  await act("/api/move", { topic: id, hubs: names, mode: names.length > 1 ? mode.value : "single" }, `moving to ${names.join(", ")}`);
 }
 
 async function freeTopic(id) {
-  if (await ask("Let it follow the ring?", "Its entry is removed from the plan.")) await act("/api/move", { topic: decodeURIComponent(id), hubs: [] }, "it follows the ring again");
+  if (await ask("Let it follow the ring?", "Its entry is removed from the plan.")) await act("/api/move", { topic: id, hubs: [] }, "it follows the ring again");
 }
 
 export function plans(place) {
@@ -143,7 +143,7 @@ export function plans(place) {
 function changeNode(change) {
   const parts = [
     ...change.members.map((part) => el("li", {}, part.weight === null ? `${part.hub} is out` : `${part.hub} takes part with weight ${part.weight}`, why(part))),
-    ...change.entries.map((part) => el("li", {}, el("a", { href: `#/topic/${encodeURIComponent(part.id)}` }, part.topic), part.homes.length ? ` → ${part.homes.join(", ")}${part.mode === "single" ? "" : ` (${part.mode})`}` : " → the ring", why(part))),
+    ...change.entries.map((part) => el("li", {}, el("a", { href: `#/topic/${part.id}` }, part.topic), part.homes.length ? ` → ${part.homes.join(", ")}${part.mode === "single" ? "" : ` (${part.mode})`}` : " → the ring", why(part))),
   ];
   const more = change.moves - change.entries.length;
   if (more > 0) parts.push(el("li", { class: "dim" }, `and ${number(more)} more`));

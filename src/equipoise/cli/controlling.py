@@ -1,0 +1,102 @@
+"""What `equipoise controller` runs: the controller, the intake of views and the pages, on one loop.
+
+Apart from the command itself, so that commands that plan nothing load neither Arrow nor a web server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from equipoise.control import (
+    CommandProvisioner,
+    Controller,
+    ControllerSettings,
+    NoProvisioner,
+    Provisioner,
+    StoreProvisioner,
+)
+from equipoise.control.intake import Intake
+from equipoise.plan import policy_named
+from equipoise.store import LeaderFacts, Store, Tree, open_store
+from equipoise.web import Facts, WebSettings
+from equipoise.web import serve as serve_pages
+from equipoise.web.actions import Actions
+
+__all__ = ["run"]
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    settings: ControllerSettings
+    store_url: str
+    tree: Tree
+    intake: Address
+    # None: no pages.
+    http: Address | None
+    token: str
+    # none, store or a command.
+    provision: str
+
+
+def run(*, settings: dict[str, Any], **wanted: Any) -> None:
+    """Until it is told to stop; `settings` are those of ControllerSettings. Raises SettingsError and StoreError."""
+    asyncio.run(_serve(Wanted(settings=ControllerSettings(**settings), **wanted)))
+
+
+async def _serve(wanted: Wanted) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    settings, tree = wanted.settings, wanted.tree
+    async with AsyncExitStack() as stack:
+        store = await open_store(wanted.store_url)
+        stack.push_async_callback(store.close)
+        views = Intake(token=wanted.token)
+        address = await views.start(*wanted.intake)
+        stack.push_async_callback(views.stop)
+        page = "" if wanted.http is None else f"http://{wanted.http[0]}:{wanted.http[1]}"
+        controller = Controller(
+            store,
+            tree,
+            settings,
+            policy=policy_named(settings.policy),
+            views=views,
+            provisioner=_provisioner(wanted.provision, store, tree),
+            facts=LeaderFacts(name=settings.name, site=settings.site, intake=address, http=page),
+        )
+        if wanted.http is not None:
+            host, port = wanted.http
+            web = WebSettings(host=host, port=port, token=wanted.token)
+            pages = serve_pages(Facts(controller, time.time), Actions(store, tree), web)
+            page = await stack.enter_async_context(pages)
+        shown = f", dashboard at {page}" if page else ""
+        print(f"equipoise controller {settings.name} ready on {address}{shown}", flush=True)
+        await _run(controller, stopped)
+
+
+async def _run(controller: Controller, stopped: asyncio.Event) -> None:
+    running = asyncio.create_task(controller.run())
+    stopping = asyncio.create_task(stopped.wait())
+    await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    await controller.leadership.resign()
+    running.cancel()
+    outcome = (await asyncio.gather(running, return_exceptions=True))[0]
+    if isinstance(outcome, Exception):
+        raise outcome
+
+
+def _provisioner(how: str, store: Store, tree: Tree) -> Provisioner:
+    if how in ("", "none"):
+        return NoProvisioner()
+    return StoreProvisioner(store, tree) if how == "store" else CommandProvisioner(how, store, tree)

@@ -1,0 +1,103 @@
+"""Where topics live, as far as this client has been told. Pure.
+
+Hubs tell (topic, version, mode, homes). Versions are the plan's and never go backwards: what an older plan says is left
+aside, whoever says it. The same version may name other homes, since a home may have died.
+
+    single            publish and subscribe at the first home
+    all-publishers    publish at the first, subscribe at one drawn at random
+    all-subscribers   publish at one drawn at random, subscribe at every home
+
+The drawing is by rendezvous hashing under a key of the client's own: a home that is drawn stays so until it is none any
+more, or a new one is drawn in its place, as it is by its share of the clients and by no others.
+
+A topic of which nothing is known is served by the hub of the URL, which relays. An entry is forgotten when its topic
+has not been used for a while; the hubs relay for longer than that, for they do so for ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from equipoise.client.url import Endpoint
+from equipoise.model import Mode
+
+HOMES_MAX = 64
+"""As a plan may have; more is nonsense."""
+
+_MODES = {mode.encode(): mode for mode in Mode}
+
+
+class Route:
+    """One topic's entry. Owned by Routes."""
+
+    __slots__ = ("homes", "mode", "publish_at", "subscribe_at", "used_at", "version")
+
+    def __init__(self, used_at: float) -> None:
+        self.version = -1
+        self.mode = Mode.SINGLE
+        self.homes: tuple[Endpoint, ...] = ()
+        self.publish_at: Endpoint | None = None
+        self.subscribe_at: Endpoint | None = None
+        self.used_at = used_at
+
+
+class Routes:
+    """Owned by one bus."""
+
+    def __init__(self, routes_max: int, key: bytes) -> None:
+        self._routes_max = routes_max
+        # Two clients with the same key would draw the same homes.
+        self._key = key
+        self._routes: dict[bytes, Route] = {}
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(list(self._routes))
+
+    def get(self, topic: bytes) -> Route | None:
+        return self._routes.get(topic)
+
+    def tell(self, topic: bytes, version: int, mode: object, homes: list[Endpoint], now: float) -> bool:
+        """Take a hub's word; whether it changes anything."""
+        known = self._routes.get(topic)
+        if not homes or len(homes) > HOMES_MAX or (known is not None and version < known.version):
+            return False
+        # A mode of later days is served by the first home, as every mode is.
+        chosen, named = (
+            _MODES.get(mode, Mode.SINGLE) if isinstance(mode, bytes) else Mode.SINGLE,
+            tuple(homes),
+        )
+        route = known or self._add(topic, now)
+        route.version = version
+        if (route.mode, route.homes) == (chosen, named):
+            return False
+        route.mode, route.homes, route.used_at = chosen, named, now
+        drawn = max(named, key=lambda home: self._rank(topic, home))
+        route.publish_at = drawn if chosen is Mode.ALL_SUBSCRIBERS else named[0]
+        route.subscribe_at = named[0] if chosen is Mode.SINGLE else drawn
+        return True
+
+    def topics_at(self, endpoint: Endpoint) -> list[bytes]:
+        """Topics that the client goes to a hub for, or may."""
+        return [topic for topic, route in self._routes.items() if endpoint in route.homes]
+
+    def expire(self, before: float, in_use: set[bytes]) -> list[bytes]:
+        """Forget what was last used before a time, and is not in use; which topics those are."""
+        unused = [
+            topic for topic, route in self._routes.items() if route.used_at < before and topic not in in_use
+        ]
+        for topic in unused:
+            del self._routes[topic]
+        return unused
+
+    def _add(self, topic: bytes, now: float) -> Route:
+        if len(self._routes) >= self._routes_max:
+            del self._routes[next(iter(self._routes))]
+        route = self._routes[topic] = Route(now)
+        return route
+
+    def _rank(self, topic: bytes, home: Endpoint) -> bytes:
+        return hashlib.blake2b(b"%b %b" % (str(home).encode(), topic), key=self._key, digest_size=8).digest()

@@ -1,0 +1,198 @@
+"""Dynamoth, experiments 2 and 3: the game on up to eight servers (Gascon-Samson et al., ICDCS 2015, V-D and V-E).
+
+2: ever more players; how many are served in time by the planner, and how many by consistent hashing.
+3: players come, most go, some come back; servers have to follow, and nothing may be lost.
+
+What the paper does not print is chosen so that eight servers together are full at a little more than the thousand
+players it reached: the bandwidth of a server is the 10,000 kB/s of the authors' released configuration, and an update
+is as large as makes it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from equipoise.experiments.controlling import Controlling, MakesViews, Timing
+from equipoise.experiments.crowd import Schedule
+from equipoise.experiments.dynamoth_claims import elasticity_claims, scalability_claims
+from equipoise.experiments.dynamoth_figures import elasticity_figure, load_figure, scalability_figure
+from equipoise.experiments.experiment import Experiment, Findings, Progress
+from equipoise.experiments.fleet import Fleet
+from equipoise.experiments.meter import Meter
+from equipoise.experiments.plain_view import PlainViews
+from equipoise.experiments.playing import Match, Outcome, play
+from equipoise.experiments.result import Size
+from equipoise.experiments.shedding import Shedding
+from equipoise.plan import PlannerSettings, Policy
+from equipoise.plan.planner import Planner
+from equipoise.plan.policies import ConsistentHashing
+from equipoise.scenarios.game import Game
+from equipoise.simulation.legs import Legs
+
+__all__ = ["EXPERIMENT_2", "EXPERIMENT_3"]
+
+SERVERS = 8
+# A run in which players have been served badly for so long tells nothing new.
+GIVE_UP_S = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """How large a run is. Load grows with the square of the players, so a quarter of the bandwidth is half of them."""
+
+    out_bytes_per_s: float
+    game: Game
+    # In terms of the paper's numbers of players.
+    scale: float
+
+    def players(self, count: float) -> float:
+        return round(count * self.scale)
+
+
+FULL = World(out_bytes_per_s=10e6, game=Game(payload_bytes=900), scale=1.0)
+QUICK = World(out_bytes_per_s=0.8e6, game=Game(payload_bytes=900), scale=0.28)
+WORLDS = {Size.FULL: FULL, Size.QUICK: QUICK}
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What is compared."""
+
+    label: str
+    policy: Policy
+
+
+def _planner() -> System:
+    return System("equipoise", Planner(PlannerSettings(servers_max=SERVERS)))
+
+
+def _shedding() -> System:
+    return System("consistent hashing, as released", Shedding(SERVERS))
+
+
+def _ring() -> System:
+    return System("consistent hashing, a ring", ConsistentHashing(PlannerSettings(servers_max=SERVERS)))
+
+
+def _play(match: Match, system: System, progress: Progress, part: tuple[float, float]) -> Outcome:
+    begin, end = part
+
+    def tell(label: str, done: float) -> None:
+        progress(f"{system.label}, {label}", begin + (end - begin) * done)
+
+    def make(fleet: Fleet, meter: Meter) -> Controlling:
+        views: MakesViews = PlainViews()
+        return Controlling(fleet, meter, system.policy, views, Timing())
+
+    return play(match, make, tell)
+
+
+# Experiment 2.
+
+
+def _run_2(size: Size, seed: int, progress: Progress) -> Findings:
+    world = WORLDS[size]
+    low, high = world.players(120), world.players(1_200)
+    match = Match(
+        schedule=Schedule((0, low), ((high - low) / (2 * world.scale**0.5), high)),
+        game=replace(world.game, world=f"world-{seed}"),
+        servers=SERVERS,
+        out_bytes_per_s=world.out_bytes_per_s,
+        give_up_s=GIVE_UP_S,
+        seed=seed,
+    )
+    systems = [_planner(), _shedding(), *([_ring()] if size is Size.FULL else [])]
+    parts = np.linspace(0, 1, len(systems) + 1).tolist()
+    outcomes = [
+        _play(match, system, progress, part) for system, part in zip(systems, pairwise(parts), strict=True)
+    ]
+    labels = [system.label for system in systems]
+    return Findings(
+        claims=scalability_claims(world.players, labels, outcomes),
+        figures=(scalability_figure(labels, outcomes), load_figure("dynamoth-2-load", outcomes[0])),
+        parameters=_parameters(match),
+        notes=_notes_2(labels, outcomes),
+    )
+
+
+def _notes_2(labels: Sequence[str], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    notes = [
+        f"{label}: {outcome.plans} plans, {outcome.moves} topics placed by entry, "
+        f"{outcome.meter.deliveries:,} messages delivered, {outcome.meter.cuts} connections cut."
+        for label, outcome in zip(labels, outcomes, strict=True)
+    ]
+    return (*notes, *COMMON_NOTES)
+
+
+# Experiment 3.
+
+
+def _run_3(size: Size, seed: int, progress: Progress) -> Findings:
+    world = WORLDS[size]
+    match = Match(
+        schedule=_schedule_3(world),
+        game=replace(world.game, world=f"world-{seed}"),
+        servers=SERVERS,
+        out_bytes_per_s=world.out_bytes_per_s,
+        seed=seed,
+    )
+    outcome = _play(match, _planner(), progress, (0.0, 1.0))
+    return Findings(
+        claims=elasticity_claims(world.players, outcome),
+        figures=(elasticity_figure(outcome), load_figure("dynamoth-3-load", outcome)),
+        parameters=_parameters(match),
+        notes=_notes_2(["equipoise"], [outcome]),
+    )
+
+
+def _schedule_3(world: World) -> Schedule:
+    """To 800, down to 200, up to almost 600; a while at each so that servers can follow."""
+    legs = ((120, 0), (800, 340), (800, 60), (200, 120), (200, 240), (590, 195), (590, 60))
+    points, at_s = [], 0.0
+    for players, seconds in legs:
+        at_s += seconds
+        points.append((at_s, world.players(players)))
+    return Schedule(*points)
+
+
+def _parameters(match: Match) -> tuple[tuple[str, str], ...]:
+    game, legs, timing = match.game, Legs(), Timing()
+    return (
+        (
+            "servers",
+            f"{match.servers}, {match.servers_at_start} at the beginning, {timing.start_s:g} s to start one",
+        ),
+        ("outgoing bandwidth of each", f"{match.out_bytes_per_s / 1e3:,.0f} kB/s"),
+        ("map", f"{game.tiles_per_side} × {game.tiles_per_side} tiles of {game.tile_length:g}"),
+        (
+            "players",
+            f"random waypoint, speed {game.speed_per_s:g}/s, rest {game.rest_s[0]:g}–{game.rest_s[1]:g} s",
+        ),
+        ("updates", f"{game.updates_per_s:g}/s of each player, {game.payload_bytes} B"),
+        ("client legs", f"log-normal, median {1e3 * legs.median_s:g} ms, σ {legs.sigma:g}, drawn per client"),
+        ("duration", f"{match.schedule.duration_s:,.0f} s of virtual time, a look at the hubs every second"),
+    )
+
+
+COMMON_NOTES = (
+    "A player is served badly while the mean response over five seconds is above the limit, or more than 2 % of the "
+    "players have heard nothing of their tile for a second; a mean alone does not count those who wait.",
+    "An update that had not come back when its player left the tile counts with the time it had taken by then.",
+)
+
+EXPERIMENT_2 = Experiment(
+    name="dynamoth-2",
+    source="Dynamoth, V-D",
+    summary="Scalability: players join until eight servers are full; the planner against consistent hashing.",
+    run=_run_2,
+)
+EXPERIMENT_3 = Experiment(
+    name="dynamoth-3",
+    source="Dynamoth, V-E",
+    summary="Elasticity: 800 players come, 600 go, almost 400 come back; servers follow, and nothing is lost.",
+    run=_run_3,
+)

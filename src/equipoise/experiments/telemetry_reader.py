@@ -1,0 +1,97 @@
+"""Read the hubs' records as the pipeline does, EQ.TELEMETRY by offset, over the simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import hiredis
+import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
+
+from equipoise.experiments.fleet import PORT
+from equipoise.resp.spelling import spell
+
+__all__ = ["TelemetryReader"]
+
+BYTES_MAX = 1024 * 1024
+# A hub that takes longer is left out of this round; what it recorded comes with the next.
+PATIENCE_S = 0.5
+
+
+class TelemetryReader:
+    """Reads from all hubs; each from where it last stopped. Runs on the host of whoever plans."""
+
+    def __init__(self) -> None:
+        self._hubs: dict[str, _HubReader] = {}
+
+    async def read(self, hubs: Iterable[str]) -> list[pa.RecordBatch]:
+        """What these hubs have recorded since they were last asked."""
+        wanted = set(hubs)
+        for name in self._hubs.keys() - wanted:
+            self._hubs.pop(name).close()
+        readers = [self._hubs.setdefault(name, _HubReader(name)) for name in sorted(wanted)]
+        pieces = await asyncio.gather(*(reader.read() for reader in readers))
+        return [batch for batches in pieces for batch in batches]
+
+
+class _HubReader(asyncio.Protocol):
+    """One hub's. Not more than one request is under way."""
+
+    def __init__(self, hub: str) -> None:
+        self._hub = hub
+        self._incarnation = self._next = 0
+        self._parser = hiredis.Reader()
+        self._transport: asyncio.Transport | None = None
+        self._reply: asyncio.Future[list[object]] | None = None
+
+    async def read(self) -> list[pa.RecordBatch]:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await self._read()
+        except (OSError, TimeoutError):
+            self.close()
+            return []
+
+    async def _read(self) -> list[pa.RecordBatch]:
+        if self._transport is None:
+            await asyncio.get_running_loop().create_connection(lambda: self, self._hub, PORT)
+        incarnation, _, following, stream, _ = await self._ask()
+        if incarnation != self._incarnation:
+            # Another life, or the first one met: it begins where the hub says.
+            self._incarnation, self._next = incarnation, following
+            incarnation, _, following, stream, _ = await self._ask()
+        self._next = following
+        with pa.ipc.open_stream(stream) as reader:
+            return list(reader)
+
+    async def _ask(self) -> tuple[int, int, int, bytes, int]:
+        assert self._transport is not None, "connected before"
+        self._reply = asyncio.get_running_loop().create_future()
+        words = (self._incarnation, self._next, BYTES_MAX)
+        self._transport.write(spell([b"EQ.TELEMETRY", *(b"%d" % word for word in words)]))
+        match await self._reply:
+            case [int(incarnation), int(first), int(following), bytes(stream), int(end)]:
+                return incarnation, first, following, stream, end
+            case other:
+                raise OSError(f"{self._hub} answers {other!r}")
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._parser = hiredis.Reader()
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed(data)
+        reply = self._parser.gets()
+        if reply is not False and self._reply is not None and not self._reply.done():
+            self._reply.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(exc or ConnectionResetError("the hub closed the connection"))

@@ -1,0 +1,327 @@
+"""Lanes at this hub: which there are, when they begin and end, and that whoever listens to a topic follows them all.
+
+A topic in mode `all-subscribers` has a lane at each home of its entry but the first (docs/decisions/0006). The plan
+alone says which, so that the barrier that goes with each plan serves lanes, too:
+
+    a hub that applies a plan attaches to the new lanes of the topics that are wanted at it, then says DONE;
+    the lane's hub, when all have said DONE, says SETTLED: its lanes are open, and publishers may use them;
+    a hub that applies a plan without the lane sends nothing more to it, then says DONE;
+    the lane's hub, when all have said DONE, ends the lane (OVER), then says SETTLED.
+
+So every hub knows of a lane from before its first message until after its last, and there is no moment at which
+somebody listens to too little. A hub that joins is told of the lanes when it is introduced, and lets nobody subscribe
+before.
+
+Always true: a topic that is known here has a lane for each one in `known` that is not over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.hub.cluster.frames import Verb, encode
+from equipoise.hub.cluster.lane import TRUNK, Beside, Facts, Lane, lane_key, parse_lane_key
+from equipoise.hub.cluster.streams import State, Stream
+from equipoise.hub.rows import gather_lanes
+from equipoise.resp.replies import bulk, integer, push
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.links import OutLink
+    from equipoise.hub.topics import Topic
+
+__all__ = ["Lanes", "ended_push", "lane_push"]
+
+
+class Lanes:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # By topic and hub, all lanes that may be open.
+        self.known: dict[bytes, dict[str, Facts]] = {}
+        # By hub, this one included, the latest version about which it has said SETTLED.
+        self.settled: dict[str, int] = {}
+        self._version = 0
+        # Hubs that want to follow a lane of ours under a plan that has not come here yet: by key, the version and the
+        # number of the question.
+        self._waiting: dict[bytes, dict[OutLink, tuple[int, int]]] = {}
+
+    # What the plan says.
+
+    def apply(self) -> None:
+        """The plan has changed, or who is alive: note the lanes, and make the topics that they concern here."""
+        router = self._cluster.router
+        named = router.lanes()
+        for name, hubs in named.items():
+            known = self.known.setdefault(name, {})
+            for hub in hubs:
+                self._name(known, hub, router.version)
+        for name, known in self.known.items():
+            for hub, facts in known.items():
+                if not facts.dropped and hub not in named.get(name, ()):
+                    facts.dropped = router.version
+        self._version = router.version
+        for name, known in self.known.items():
+            if self._cluster.name in known or self._cluster.listening.hears(name):
+                topic = self._cluster.core.make_topic(name)
+                if topic is not None:
+                    self.adopt(topic)
+        self._answer_waiting()
+
+    def _name(self, known: dict[str, Facts], hub: str, version: int) -> None:
+        facts = known.get(hub)
+        if facts is None:
+            known[hub] = Facts(version)
+        elif facts.dropped or facts.is_over or self.settled.get(hub, 0) > self._version:
+            # It may have ended under a plan that did not come here: what this one names is another.
+            facts.since, facts.dropped, facts.is_over = version, 0, False
+
+    def adopt(self, topic: Topic) -> None:
+        """Make the lanes that a topic of this hub is known to have."""
+        for hub, facts in self.known.get(topic.name, {}).items():
+            beside = topic.beside = topic.beside or Beside()
+            if hub in beside.lanes or facts.is_over:
+                continue
+            is_own = hub == self._cluster.name
+            if is_own and facts.dropped:
+                continue
+            lane = Lane(topic, hub, facts, epoch=self._cluster.core.new_epoch() if is_own else 0)
+            if not is_own:
+                lane.stream = Stream(lane, State.REMOTE, hub)
+            beside.lanes[hub] = self._cluster.core.index.lanes[lane.key] = lane
+            topic.renew()
+            if is_own:
+                self._tell_begun(lane)
+
+    def evaluate(self, topic: Topic) -> None:
+        """After a change of plan, or of who is alive, and before DONE is said about it."""
+        if topic.beside is None and topic.name not in self.known:
+            return
+        self.adopt(topic)
+        for lane in self.of(topic):
+            stream = lane.stream
+            if lane.named != lane.facts.since:
+                self._begin_anew(lane)
+            if stream is not None and lane.hub != self._cluster.name:
+                stream.peer = lane.hub if lane.hub in self._cluster.out else None
+                self.follow(lane)
+                self._cluster.ingress.drain(stream)
+        self._cluster.ways.retarget(topic)
+
+    def _begin_anew(self, lane: Lane) -> None:
+        """The plan names a lane that another one had ended: who gets it elsewhere may not get this one there."""
+        lane.named = lane.facts.since
+        if lane.beside is not None and lane.beside.absent:
+            lane.beside.absent.clear()
+            lane.audience = None
+            lane.told_epoch = 0
+            if lane.hub == self._cluster.name:
+                self._tell_begun(lane)
+
+    def of(self, topic: Topic) -> list[Lane]:
+        return [] if topic.beside is None else list(topic.beside.lanes.values())
+
+    def is_open(self, topic: Topic, hub: str) -> bool:
+        """Whether publishers may use the lane: the plan names it, and its hub has said that all listen."""
+        facts = self.known.get(topic.name, {}).get(hub)
+        if facts is None or facts.dropped or facts.is_over:
+            return False
+        return facts.since <= self.settled.get(hub, 0) <= self._cluster.router.version
+
+    # Following.
+
+    def follow(self, lane: Lane) -> None:
+        """Attach to the lane, if anybody here wants it and we have not, or if it is another than the one we follow."""
+        stream = lane.stream
+        if stream is None or stream.state is not State.REMOTE:
+            return
+        stream.is_kept = self._cluster.listening.is_kept(lane)
+        is_asked = stream.source is not None or stream.joining is not None
+        if stream.is_wanted and not (is_asked and lane.asked == lane.facts.since):
+            lane.asked = lane.facts.since
+            if not is_asked:
+                stream.ticket = self._cluster.new_ticket()
+            if stream.source is None:
+                stream.joining = lane.hub
+            self._cluster.tell(lane.hub, Verb.FOLLOW, lane.key, lane.asked, stream.ticket)
+
+    def began(self, stream: Stream) -> None:
+        """We follow the lane."""
+        lane = stream.topic
+        assert isinstance(lane, Lane), "trunks are opened"
+        self._tell_begun(lane)
+
+    def _tell_begun(self, lane: Lane) -> None:
+        if lane.told_epoch != lane.epoch:
+            lane.told_epoch = lane.epoch
+            self._cluster.listening.push(lane, lane_push(lane))
+
+    def ended(self, stream: Stream, epoch: int, n: int) -> None:
+        """The lane is over, and all of it has been taken. Epoch 0: there was none."""
+        lane = stream.topic
+        assert isinstance(lane, Lane), "trunks are closed"
+        facts = lane.facts
+        if epoch and not facts.dropped and not facts.is_over:
+            # The plan names it again: its hub has been asked for the next one.
+            self._cluster.listening.push(lane, ended_push(lane, epoch, n))
+            stream.source, stream.joining = None, lane.hub
+            # Beyond all of that epoch.
+            lane.epoch, lane.n, lane.audience = max(lane.epoch, epoch + 1), 0, None
+            return
+        facts.is_over = True
+        self._remove(lane, epoch, n)
+
+    def _remove(self, lane: Lane, epoch: int, n: int) -> None:
+        """There is nothing more of the lane; whoever waits for it goes on without."""
+        trunk, stream = lane.trunk, lane.stream
+        gather_lanes(trunk)
+        self._cluster.core.index.lanes.pop(lane.key, None)
+        if trunk.beside is not None:
+            trunk.beside.lanes.pop(lane.hub, None)
+        if lane.told_epoch:
+            self._cluster.listening.push(lane, ended_push(lane, epoch, n))
+        waiters = []
+        if stream is not None:
+            self._cluster.tags.forget(stream)
+            self._cluster.merging.drop_pending(stream)
+            waiters, stream.waiters = stream.waiters, []
+        self._cluster.ways.lane_gone(lane)
+        for proceed in waiters:
+            proceed()
+        self._cluster.tags.moved(trunk)
+
+    def settle(self) -> None:
+        """All have said DONE about the present plan: our lanes that it names are open, the others end."""
+        version, own = self._cluster.router.version, self._cluster.name
+        if self.settled.get(own, 0) == version or not self.is_barrier_passed:
+            return
+        for name, known in list(self.known.items()):
+            facts = known.get(own)
+            if facts is not None and facts.dropped and not self._end_own(name):
+                return
+        self.settled[own] = version
+        for link in self._cluster.out.values():
+            link.write(encode(Verb.SETTLED, version))
+        self.heard_settled(own, version)
+
+    @property
+    def is_barrier_passed(self) -> bool:
+        """Whether everybody has said what the present plan makes them say about lanes."""
+        return self._cluster.is_barrier_passed
+
+    def _end_own(self, name: bytes) -> bool:
+        """End a lane of ours; False if messages still wait for their positions in it."""
+        lane = self._cluster.core.index.lanes.get(lane_key(self._cluster.name, name))
+        if lane is None:
+            return True
+        if lane.stream is not None and lane.stream.held:
+            return False
+        frame = encode(Verb.OVER, lane.key, lane.epoch, lane.n)
+        for link in lane.relays or ():
+            link.write(frame)
+        self._remove(lane, lane.epoch, lane.n)
+        return True
+
+    def tidy(self) -> None:
+        """Forget what is over for good; and let go on what nobody has to wait for any more."""
+        for topic in list(self._cluster.core.index.topics.values()):
+            beside = topic.beside
+            if beside is None:
+                continue
+            self._cluster.tags.tidy(topic, {TRUNK, *(hub.encode() for hub in self.known.get(topic.name, ()))})
+            if not (beside.lanes or beside.after or beside.absent or topic.name in self.known):
+                topic.beside = None
+                topic.renew()
+            self._cluster.tags.moved(topic)
+        self.settle()
+
+    # What lanes' hubs and those that follow say.
+
+    def heard_settled(self, hub: str, version: int) -> None:
+        """A hub has ended its lanes that this version does not name, and opened those that it names."""
+        self.settled[hub] = version
+        for name, known in list(self.known.items()):
+            facts = known.get(hub)
+            if facts is None:
+                continue
+            topic = self._cluster.core.index.topics.get(name)
+            if facts.dropped and facts.dropped <= version:
+                del known[hub]
+                facts.is_over = True
+                lane = None if topic is None or topic.beside is None else topic.beside.lanes.get(hub)
+                # One that is followed waits for its end, which has come but may have to wait for something.
+                if lane is not None and not (lane.stream is not None and lane.stream.pending):
+                    self._remove(lane, 0, 0)
+                if not known:
+                    del self.known[name]
+            if topic is not None:
+                self._cluster.ways.retarget(topic)
+
+    def heard_lane(self, hub: str, key: bytes) -> None:
+        """A hub that we meet has a lane. If our plan does not name it, it will end, or a later plan does."""
+        parsed = parse_lane_key(key)
+        if parsed is None or parsed[0] != hub:
+            return
+        name = parsed[1]
+        known = self.known.setdefault(name, {})
+        if hub not in known:
+            known[hub] = Facts(0, dropped=max(1, self._version))
+        topic = self._cluster.core.index.topics.get(name)
+        if topic is None and self._cluster.listening.hears(name):
+            topic = self._cluster.core.make_topic(name)
+        if topic is not None:
+            self.evaluate(topic)
+
+    def heard_follow(self, link: OutLink, key: bytes, version: int, ticket: int) -> None:
+        """A hub wants to follow a lane of ours that the plan of this version names, or named."""
+        lane = self._cluster.core.index.lanes.get(key)
+        if version > self._cluster.router.version:
+            self._waiting.setdefault(key, {})[link] = (version, ticket)
+        elif lane is not None and lane.hub == self._cluster.name:
+            self._cluster.take_in(lane, link, ticket)
+        else:
+            link.write(encode(Verb.OVER, key, 0, 0))
+
+    def introduce(self, link: OutLink) -> None:
+        """What a hub that we meet has to know of our lanes."""
+        link.write(encode(Verb.SETTLED, self.settled.get(self._cluster.name, 0)))
+        for key, lane in self._cluster.core.index.lanes.items():
+            if lane.hub == self._cluster.name:
+                link.write(encode(Verb.LANE, key))
+
+    def link_gone(self, link: OutLink) -> None:
+        for links in self._waiting.values():
+            links.pop(link, None)
+
+    def hub_died(self, hub: str) -> None:
+        """Its lanes are no more. Where they ended nobody can say."""
+        self.settled.pop(hub, None)
+        for name, known in list(self.known.items()):
+            facts = known.pop(hub, None)
+            if facts is not None:
+                facts.is_over = True
+            if not known:
+                del self.known[name]
+        for lane in [lane for lane in self._cluster.core.index.lanes.values() if lane.hub == hub]:
+            self._remove(lane, 0, 0)
+
+    def _answer_waiting(self) -> None:
+        """The plan has changed: hubs that knew it before us may be answered."""
+        version = self._cluster.router.version
+        for key, links in list(self._waiting.items()):
+            for link in [link for link, (asked, _) in links.items() if asked <= version]:
+                self.heard_follow(link, key, *links.pop(link))
+            if not links:
+                del self._waiting[key]
+
+
+def lane_push(lane: Lane) -> bytes:
+    """Whoever is told gets the lane from the position after the one it stands at."""
+    words = (bulk(b"eq.lane"), bulk(lane.name), bulk(lane.lane))
+    return push((*words, integer(lane.epoch), integer(lane.n)), 3)
+
+
+def ended_push(lane: Lane, epoch: int, n: int) -> bytes:
+    words = (bulk(b"eq.ended"), bulk(lane.name), bulk(lane.lane))
+    return push((*words, integer(epoch), integer(n)), 3)

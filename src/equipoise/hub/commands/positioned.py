@@ -1,0 +1,135 @@
+"""EQ.PUBLISH, EQ.SETTLE and EQ.SEVER: for publishers that have to know that their messages have positions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.access import Action
+from equipoise.hub.cluster.lane import TRUNK
+from equipoise.hub.cluster.tags import Tag
+from equipoise.hub.commands.connection import LINK_BYTES_MAX, NEEDS_RESP3
+from equipoise.hub.denial import denial
+from equipoise.hub.session import DEFERRED, Deferred
+from equipoise.resp.replies import OK, array, bulk, error, integer, push
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Session
+
+# A host name and a port.
+ADDRESS_BYTES_MAX = 300
+# Questions of one session that wait for an answer, at some 200 B each: as many as it may have topics to move at once.
+ASKED_MAX = 10_000
+_TOO_MANY = f"ERR {ASKED_MAX} questions of this connection wait for an answer already"
+_LOST = (
+    "UNCERTAIN the hub where the topic lived died with messages under way; they may or may not have been delivered: "
+    "publish them again only if duplicates do no harm"
+)
+
+
+def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    """Publish to one topic; the reply comes when the last message has its position, wherever the topic lives."""
+    topic = core.topic_to_publish(session, command[1])
+    if isinstance(topic, str):
+        return topic
+    payloads = command[2:]
+    if session.subscriptions is not None:
+        # The client may be its own audience: what it was answered before comes first.
+        session.flush()
+    cluster = core.cluster
+    tags = None if session.tags is None else session.tags.pop(topic.name, None)
+    if cluster is None or (topic.stream is None and not tags):
+        receivers = core.publish(topic, payloads)
+        return _receipt(Tag(TRUNK, topic.epoch, topic.n), receivers)
+    reply = cluster.submit(topic, payloads, [Tag(stream, *at) for stream, at in (tags or {}).items()])
+    if reply.startswith(b"-"):
+        return reply
+    receivers = int(reply[1:])
+    is_over: list[bytes] = []
+    is_waiting = False
+
+    def settled(at: Tag, is_lost: bool) -> None:
+        receipt = error(_LOST) if is_lost else _receipt(at, receivers)
+        if not is_waiting:
+            is_over.append(receipt)
+        elif not session.is_closing:
+            # In a turn of its own: the client's next commands must not run in the middle of what settled this.
+            core.shell.call_later(0, _answer, session, receipt)
+
+    cluster.receipts.when_settled(topic, len(payloads), settled)
+    is_waiting = True
+    return is_over[0] if is_over else DEFERRED
+
+
+def settle(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    """Push `eq.settled` when all that this hub's clients have published to the topic so far has its position."""
+    if session.proto != 3:
+        return NEEDS_RESP3
+    name = command[1]
+    if len(name) <= core.limits.topic_bytes_max and not session.may(Action.PUBLISH, name):
+        return denial(session, Action.PUBLISH, name)
+    topic = core.index.topics.get(name)
+
+    def settled(at: Tag, is_lost: bool) -> None:
+        words = (bulk(b"eq.settled"), bulk(name), bulk(at.stream))
+        _tell(core, session, push((*words, integer(at.epoch), integer(at.n)), 3))
+
+    if not _may_ask(core, session):
+        return _TOO_MANY
+    if topic is None:
+        settled(Tag(TRUNK, 0, 0), False)
+    elif core.cluster is None:
+        settled(Tag(TRUNK, topic.epoch, topic.n), False)
+    else:
+        core.cluster.receipts.when_settled(topic, None, settled)
+    return OK
+
+
+def sever(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    """Push `eq.severed` when nothing can come any more over the client's own link to the hub at an address."""
+    if session.proto != 3:
+        return NEEDS_RESP3
+    link, address = command[1], command[2]
+    if len(link) > LINK_BYTES_MAX or len(address) > ADDRESS_BYTES_MAX:
+        return "ERR syntax error: EQ.SEVER link address"
+
+    def severed() -> None:
+        _tell(core, session, push((bulk(b"eq.severed"), bulk(link)), 3))
+
+    if not _may_ask(core, session):
+        return _TOO_MANY
+    if core.cluster is None:
+        severed()
+    else:
+        core.cluster.receipts.sever(link, address, severed)
+    return OK
+
+
+def _may_ask(core: HubCore, session: Session) -> bool:
+    asking = None if core.cluster is None else core.cluster.receipts.asking
+    if asking is None:
+        return True
+    if asking.get(session, 0) >= ASKED_MAX:
+        return False
+    asking[session] = asking.get(session, 0) + 1
+    return True
+
+
+def _tell(core: HubCore, session: Session, frame: bytes) -> None:
+    """The answer to what was asked; nobody may be there any more."""
+    asking = None if core.cluster is None else core.cluster.receipts.asking
+    if asking is not None and session in asking:
+        asking[session] -= 1
+        if not asking[session]:
+            del asking[session]
+    if not session.is_closing:
+        session.write(frame)
+
+
+def _answer(session: Session, receipt: bytes) -> None:
+    if not session.is_closing:
+        session.settle(receipt)
+
+
+def _receipt(at: Tag, receivers: int) -> bytes:
+    return array((bulk(at.stream), integer(at.epoch), integer(at.n), integer(receivers)))

@@ -1,0 +1,116 @@
+"""EQ.OWN and EQ.AFTER: for smart clients that get the streams of one topic from several hubs, or publish to several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from equipoise.hub.commands.connection import NEEDS_RESP3
+from equipoise.hub.commands.spec import parse_integer
+from equipoise.hub.kinds import Kind
+from equipoise.hub.session import DEFERRED, Deferred
+from equipoise.hub.subscribing import objection, subscribe
+from equipoise.resp.replies import OK
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster import Cluster
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Session
+    from equipoise.hub.topics import Topic
+
+# Topics that the next messages of one connection may be tagged for: as many as it may well have open.
+TAGGED_MAX = 1_000
+_USAGE = "ERR syntax error: EQ.OWN topic [ELSEWHERE stream [stream ...]]"
+
+
+def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    """Subscribe to a topic but for the streams that the client gets elsewhere; without a word, all but our own."""
+    if session.proto != 3:
+        return NEEDS_RESP3
+    name, elsewhere = command[1], _elsewhere(command[2:])
+    if isinstance(elsewhere, str):
+        return elsewhere
+    problem = objection(core, session, Kind.OWN, [name])
+    if problem is not None:
+        return problem
+    cluster = core.cluster
+    if cluster is None:
+        return subscribe(core, session, Kind.OWN, [name]) or b""
+    return _subscribe_to_rest(cluster, session, name, elsewhere)
+
+
+def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    """The session's next EQ.PUBLISH to the topic comes after a position of another stream, if that has been given."""
+    epoch, n = parse_integer(command[3]), parse_integer(command[4])
+    if epoch is None or n is None or min(epoch, n) < 0:
+        return "ERR epoch and n are numbers"
+    topic = core.topic_to_publish(session, command[1])
+    if isinstance(topic, str):
+        return topic
+    if core.cluster is None:
+        return OK
+    tags = session.tags = session.tags or {}
+    if topic.name not in tags and len(tags) >= TAGGED_MAX:
+        return f"ERR more than {TAGGED_MAX} topics with EQ.AFTER and without EQ.PUBLISH on one connection"
+    is_answered = is_waiting = False
+
+    def told(given_epoch: int, given_n: int) -> None:
+        nonlocal is_answered
+        is_answered = True
+        at = min((epoch, n), (given_epoch, given_n))
+        if at[0] and not session.is_closing:
+            tags.setdefault(topic.name, {})[command[2]] = at
+        if is_waiting and not session.is_closing:
+            core.shell.call_later(0, _settle, session)
+
+    core.cluster.asking.position(topic, command[2], told)
+    is_waiting = True
+    return OK if is_answered else DEFERRED
+
+
+def _settle(session: Session) -> None:
+    if not session.is_closing:
+        session.settle(OK)
+
+
+def _elsewhere(words: Sequence[bytes]) -> list[bytes] | str | None:
+    if not words:
+        return None
+    if words[0].upper() != b"ELSEWHERE" or len(words) == 1:
+        return _USAGE
+    return list(words[1:])
+
+
+def _subscribe_to_rest(
+    cluster: Cluster, session: Session, name: bytes, elsewhere: list[bytes] | None
+) -> bytes | str | Deferred:
+    """Subscribe once the streams stand here that the client does not get elsewhere."""
+    core = cluster.core
+
+    def proceed() -> bytes:
+        topic = core.index.topics.get(name)
+        absent = elsewhere
+        if topic is not None and absent is None:
+            absent = cluster.listening.not_own(topic)
+            if absent is None:
+                return core.refuse(_not_home(cluster))
+        if topic is not None:
+            cluster.listening.leave_out(session, topic, absent or [])
+        problem = subscribe(core, session, Kind.OWN, [name])
+        return b"" if problem is None else core.refuse(problem)
+
+    def later() -> None:
+        if not session.is_closing:
+            session.settle(proceed())
+
+    def left_out(topic: Topic) -> list[bytes] | None:
+        return elsewhere if elsewhere is not None else cluster.listening.not_own(topic)
+
+    if not cluster.listening.prepare(session, Kind.OWN, [name], later, left_out):
+        return DEFERRED
+    return proceed()
+
+
+def _not_home(cluster: Cluster) -> str:
+    version = cluster.router.version
+    return f"NOTHOME this hub numbers no stream of the topic under plan {version}: ask a hub that does, or try again"

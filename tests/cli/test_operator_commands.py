@@ -1,0 +1,224 @@
+"""The operator's commands on two hubs that meet in a served memory store, all in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+import redis
+from typer.testing import CliRunner
+
+from equipoise.access import Users
+from equipoise.cli.main import app
+from equipoise.hub import HubSettings
+from equipoise.hub.membership.running import RunningMember, member
+from equipoise.hub.membership.settings import MembershipSettings
+from equipoise.store import MemoryStoreServer, MemoryTree
+
+TIMEOUT_S = 30.0
+
+
+class System:
+    """Runs on a loop in a thread of its own, as commands bring loops of theirs."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.members: dict[str, RunningMember] = {}
+        self._clients: list[redis.Redis] = []
+        self._started = threading.Event()
+        self._ended = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def __enter__(self) -> System:
+        self._thread.start()
+        assert self._started.wait(TIMEOUT_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._clients:
+            client.close()
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        server = MemoryStoreServer(MemoryTree(self._loop.time), host="127.0.0.1", port=0)
+        await server.start()
+        self.url = f"eqs://127.0.0.1:{server.port}"
+        async with AsyncExitStack() as stack:
+            for name, site in (("h1", "paris"), ("h2", "lyon")):
+                own = MembershipSettings(store=self.url, site=site)
+                settings = HubSettings(name=name, port=0, membership=own)
+                running = await stack.enter_async_context(member(settings, Users.open()))
+                await running.wait_ready()
+                self.members[name] = running
+            self._started.set()
+            await self._ended.wait()
+        await server.stop()
+
+    def client(self, name: str) -> redis.Redis:
+        made = redis.Redis(port=self.members[name].hub.port, socket_timeout=TIMEOUT_S)
+        self._clients.append(made)
+        return made
+
+    def run(self, *words: str, exit_code: int = 0) -> str:
+        result = CliRunner().invoke(app, [*words, "--store", self.url])
+        assert result.exit_code == exit_code, result.output
+        return result.output
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "--json"))
+
+
+@pytest.fixture(scope="module")
+def system() -> Iterator[System]:
+    with System() as made:
+        yield made
+
+
+def test_hubs_are_listed_with_where_they_are_and_what_they_have(system: System) -> None:
+    rows = system.json("hubs", "ls")
+    assert [(row["hub"], row["state"], row["site"], row["weight"]) for row in rows] == [
+        ("h1", "serving", "paris", 1.0),
+        ("h2", "serving", "lyon", 1.0),
+    ]
+    assert rows[0]["address"] == f"127.0.0.1:{system.members['h1'].hub.port}"
+    header, first, *_ = system.run("hubs", "ls").splitlines()
+    assert header.split() == ["HUB", "STATE", "ADDRESS", "SITE", "RACK", "WEIGHT", "LOAD", "ENTRIES"]
+    assert first.split()[:2] == ["h1", "serving"]
+
+
+def test_a_topic_is_moved_shown_and_sent_back_to_the_ring(system: System) -> None:
+    client = system.client("h1")
+    for home in ("h1", "h2"):
+        assert f"news lives at {home}" in system.run("move", "news", home, "--wait")
+        client.publish("news", "x")
+        shown = system.json("topics", "show", "news")
+        assert (shown["homes"], shown["placed_by"]) == ([home], "entry")
+        states = {row["hub"]: row["state"] for row in shown["hubs"]}
+        assert states[home] == "open"
+    assert "by an entry of the plan" in system.run("topics", "show", "news")
+    system.run("move", "news", "--ring", "--wait")
+    assert system.json("topics", "show", "news")["placed_by"] == "ring"
+
+
+def test_topics_are_listed_once_with_all_hubs_added_up(system: System) -> None:
+    system.run("move", "listed", "h2", "--wait")
+    subscriber = system.client("h1").pubsub()  # type: ignore[no-untyped-call]  # redis-py leaves it so
+    subscriber.subscribe("listed")
+    assert subscriber.get_message(timeout=TIMEOUT_S)["type"] == "subscribe"
+    system.client("h2").publish("listed", "x")
+    assert subscriber.get_message(timeout=TIMEOUT_S)["type"] == "message"
+    (row,) = system.json("topics", "ls", "--match", "listed")
+    assert row == {
+        "topic": "listed",
+        "home": "h2",
+        "subscribers": 1,
+        "published": 1,
+        "delivered": 1,
+        "mode": "single",
+    }
+    assert system.json("topics", "ls", "--match", "listed", "--hub", "h1") == []
+    assert "listed" in system.run("topics", "ls", "--limit", "1")
+    subscriber.close()
+
+
+def test_the_history_tells_who_did_what_and_why(system: System) -> None:
+    system.run("move", "told", "h1", "--why", "its users are in Paris")
+    (latest, *earlier) = system.json("plan", "history", "--limit", "100")
+    assert latest["entries"][0]["why"] == {
+        "reason": "operator",
+        "numbers": {},
+        "note": "its users are in Paris",
+    }
+    assert [change["by"] for change in earlier[-2:]] == ["hub h2", "hub h1"]
+    line = system.run("plan", "history").splitlines()[1]
+    assert "told to h1" in line
+    assert "operator (its users are in Paris)" in line
+    version = latest["version"]
+    assert system.run("plan", "diff", str(version - 1), str(version)) == "+ told to h1\n"
+    assert system.run("plan", "diff", str(version), str(version - 1)) == "- told to the ring\n"
+    assert system.run("plan", "diff", str(version), str(version)).endswith("are alike\n")
+    assert system.json("plan", "show", "--version", "1")["members"] == [
+        {"hub": "h1", "weight": 1.0, "site": "paris"}
+    ]
+
+
+def test_a_topic_is_replicated_over_hubs(system: System) -> None:
+    system.run("replicate", "hot", "--mode", "all-publishers", "--hubs", "h2,h1")
+    shown = system.json("topics", "show", "hot")
+    assert (shown["homes"], shown["mode"]) == (["h2", "h1"], "all-publishers")
+    system.run("replicate", "hot", "--mode", "single", "--hubs", "h1")
+    assert system.json("topics", "show", "hot")["homes"] == ["h1"]
+
+
+def test_needs_are_said_of_patterns_and_taken_back(system: System) -> None:
+    system.run(
+        "topics", "set", "game.*", "--latency", "40ms", "--rate", "500/s", "--burst", "9", "--pin", "lyon"
+    )
+    system.run("topics", "set", "game.log", "--durable", "3/2/2")
+    assert [spec["pattern"] for spec in system.json("topics", "specs")] == ["game.log", "game.*"]
+    spec = system.json("topics", "show", "game.1")["spec"]
+    assert (spec["latency_ms"], spec["rate_per_s"], spec["burst_messages"], spec["site"]) == (
+        40.0,
+        500.0,
+        9,
+        "lyon",
+    )
+    assert "latency 40 ms" in system.run("topics", "show", "game.1")
+    assert "durable 3/2/2" in system.run("topics", "specs")
+    for pattern in ("game.*", "game.log"):
+        system.run("topics", "unset", pattern)
+    assert system.json("topics", "show", "game.1")["spec"] is None
+
+
+def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
+    client = system.client("h1")
+    for i in range(20):
+        client.publish(f"drained.{i}", "x")
+    system.run("hubs", "drain", "h2", "--wait", "--why", "new disk")
+    assert system.json("topics", "ls", "--hub", "h2") == []
+    assert {row["hub"]: row["state"] for row in system.json("hubs", "ls")}["h2"] == "drained"
+    system.run("hubs", "weigh", "h2", "0.5")
+    assert {row["hub"]: row["weight"] for row in system.json("hubs", "ls")}["h2"] == 0.5
+    system.run("hubs", "weigh", "h2", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("move", "t", "h9"), "members are: h1, h2"),
+        (("move", "t"), "give a HUB, or --ring"),
+        (("replicate", "t", "--mode", "single", "--hubs", "h1,h2"), "single but has 2 homes"),
+        (("replicate", "t", "--mode", "all-publishers", "--hubs", ","), "--hubs a,b,c"),
+        (("hubs", "drain", "h9"), "members are: h1, h2"),
+        (("hubs", "forget", "h1"), "drain it and stop it first"),
+        (("plan", "show", "--version", "999"), "the latest is"),
+        (("topics", "set", "t", "--latency", "40"), "such as 40ms"),
+        (("topics", "set", "t", "--durable", "3"), "such as 3/3/2"),
+        (("topics", "set", "t", "--burst", "5"), "goes with a rate"),
+        (("topics", "unset", "t"), "`equipoise topics specs`"),
+        (("topics", "ls", "--hub", "h9"), "`equipoise hubs ls`"),
+        (("users", "ls"), "everybody may do everything"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_way_on(
+    system: System, words: tuple[str, ...], text: str
+) -> None:
+    assert text in " ".join(system.run(*words, exit_code=2).split())
+
+
+def test_a_command_without_a_store_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
+    result = CliRunner().invoke(app, ["hubs", "ls"])
+    assert result.exit_code == 2
+    assert "--store" in result.output
+    assert "EQUIPOISE_STORE" in result.output

@@ -1,0 +1,197 @@
+"""A subscriber that speaks the wire of positions with bare hands, lanes included, and holds the hub to it.
+
+It keeps to one hub, which merges for it. What the wire does not allow is an assertion; what was missed by the positions
+is a gap in its track.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import hiredis
+
+from equipoise.client.codec import encode_request
+from equipoise.scenarios import Client
+from equipoise.workload import History, Place, Stage
+from equipoise.workload.history import Away, Live, Missed, Track
+
+Position = tuple[int, int]
+# A topic and one of its streams: the hub of a lane, or nothing for the trunk.
+Name = tuple[bytes, bytes]
+
+
+@dataclass
+class Cursors:
+    """Where the streams stand that one connection brings."""
+
+    at: dict[Name, Position] = field(default_factory=dict)
+    # Streams of which nobody can say how much was missed.
+    lost: set[Name] = field(default_factory=set)
+
+    def take(self, name: Name, epoch: int, n: int, count: int) -> tuple[int, int | None]:
+        """How many of these are known already, and how many were missed before them: None, nobody can say."""
+        known = self.at.get(name)
+        self.at[name] = max((epoch, n + count - 1), known or (0, 0))
+        if known is None or (epoch, n) <= known:
+            skip = 0 if known is None or epoch < known[0] else min(count, known[1] + 1 - n)
+            return (count if known is not None and epoch < known[0] else skip), 0
+        if epoch == known[0]:
+            return 0, n - known[1] - 1
+        return 0, None
+
+
+class Positioned:
+    """One subscriber of a workload; `run` it as a task."""
+
+    def __init__(self, client: Client, place: Place, stage: Stage, history: History) -> None:
+        self.name = client.name
+        self.unfinished = 0
+        (subscribing,) = client.subscribes
+        self.place = place
+        self.stage = stage
+        self.track = Track(
+            f"{client.name}/0", subscribing.names, is_pattern=subscribing.is_pattern, is_smart=True
+        )
+        history.tracks.append(self.track)
+        self.receive = self.track.receiver(history.payloads)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._keep())
+            await self.stage.stop.wait()
+            task.cancel()
+
+    async def _keep(self) -> None:
+        loop, place = asyncio.get_running_loop(), self.place
+        while True:
+            connection = None
+            try:
+                async with asyncio.timeout(place.settings.connect_timeout_s):
+                    _, connection = await loop.create_connection(
+                        lambda: Connection(self, Cursors()), place.host, place.port
+                    )
+                await connection.watch()
+            except (OSError, TimeoutError):
+                pass
+            if connection is not None:
+                connection.transport.abort()
+                self.track.events.append(Away(loop.time()))
+            await asyncio.sleep(place.retry_s)
+
+
+class Connection(asyncio.Protocol):
+    """One connection, until it is lost or silent."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, owner: Positioned, cursors: Cursors) -> None:
+        self.owner = owner
+        self.cursors = cursors
+        self._reader = hiredis.Reader(notEnoughData=...)
+        self._unconfirmed = len(owner.track.names)
+        self._is_heard = False
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def watch(self) -> None:
+        settings = self.owner.place.settings
+        unanswered = 0
+        while not self._lost.done():
+            await asyncio.wait([self._lost], timeout=settings.ping_interval_s)
+            unanswered = 0 if self._is_heard else unanswered + 1
+            if unanswered > settings.pings_unanswered_max:
+                return
+            self._is_heard = False
+            self.transport.write(encode_request(b"PING"))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # a stream's transport
+        track = self.owner.track
+        verb = b"EQ.PSUBSCRIBE" if track.is_pattern else b"EQ.SUBSCRIBE"
+        names = [name.encode() for name in track.names]
+        self.transport.write(encode_request(b"HELLO", b"3") + encode_request(verb, *names))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        self._is_heard = True
+        self._reader.feed(data)
+        while (item := self._reader.gets()) is not ...:
+            assert not isinstance(item, Exception), item
+            if isinstance(item, list) and item[0].startswith(b"eq."):
+                word = item[0][3:].decode()
+                getattr(self, f"on_{word}")(*item[1:])
+
+    # What the hub pushes.
+
+    def on_subscribe(self, topic: bytes, count: int, epoch: int, n: int) -> None:
+        self.cursors.at[topic, b""] = (epoch, n)
+        self._confirm()
+
+    def on_psubscribe(self, pattern: bytes, count: int) -> None:
+        self._confirm()
+
+    def on_message(self, topic: bytes, epoch: int, n: int, *payloads: bytes) -> None:
+        self._take((topic, b""), epoch, n, payloads)
+
+    def on_lmessage(self, topic: bytes, lane: bytes, epoch: int, n: int, *payloads: bytes) -> None:
+        known = self.cursors.at.get((topic, lane))
+        assert known is not None and known[0] == epoch, f"{lane!r} of {topic!r} in {epoch}, told of {known}"
+        self._take((topic, lane), epoch, n, payloads)
+
+    def on_pmessage(self, pattern: bytes, topic: bytes, epoch: int, n: int, *payloads: bytes) -> None:
+        self._take((topic, b""), epoch, n, payloads, is_followed=False)
+
+    def on_lpmessage(
+        self, pattern: bytes, topic: bytes, lane: bytes, epoch: int, n: int, *payloads: bytes
+    ) -> None:
+        self._take((topic, lane), epoch, n, payloads, is_followed=False)
+
+    def on_opened(self, topic: bytes, epoch: int, former: int, n: int) -> None:
+        known = self.cursors.at[topic, b""]
+        if epoch > known[0]:
+            if known[0] == former and n > known[1]:
+                self._miss(topic, n - known[1])
+            elif known[0] != former:
+                self._miss(topic, None)
+            self.cursors.at[topic, b""] = (epoch, 0)
+
+    def on_lane(self, topic: bytes, lane: bytes, epoch: int, n: int) -> None:
+        known = self.cursors.at.get((topic, lane))
+        assert known is None, f"{lane!r} of {topic!r} begins at {epoch, n} though it stands at {known}"
+        self.cursors.at[topic, lane] = (epoch, n)
+
+    def on_ended(self, topic: bytes, lane: bytes, epoch: int, n: int) -> None:
+        known = self.cursors.at.pop((topic, lane))
+        if not epoch:
+            self._miss(topic, None)
+        elif (epoch, n) != known:
+            assert epoch == known[0] and n > known[1], f"ended at {epoch, n}, stood at {known}"
+            self._miss(topic, n - known[1])
+
+    def on_after(self, topic: bytes, stream: bytes, other: bytes, epoch: int, n: int) -> None:
+        assert stream != other
+        known = self.cursors.at.get((topic, other))
+        assert known is None or known >= (epoch, n), f"{stream!r} after {other!r} {epoch, n}, at {known}"
+
+    # Inside.
+
+    def _confirm(self) -> None:
+        self._unconfirmed -= 1
+        if not self._unconfirmed:
+            self.owner.track.events.append(Live(asyncio.get_running_loop().time()))
+
+    def _take(
+        self, name: Name, epoch: int, n: int, payloads: tuple[bytes, ...], *, is_followed: bool = True
+    ) -> None:
+        skip, missed = self.cursors.take(name, epoch, n, len(payloads))
+        if (missed and is_followed) or (missed is None and is_followed):
+            self._miss(name[0], missed)
+        now = asyncio.get_running_loop().time()
+        for payload in payloads[skip:]:
+            self.owner.receive(now, name[0].decode(), payload)
+
+    def _miss(self, topic: bytes, missed: int | None) -> None:
+        self.owner.track.events.append(Missed(asyncio.get_running_loop().time(), topic.decode(), missed))

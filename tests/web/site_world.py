@@ -1,0 +1,108 @@
+"""A controller on a store in memory, with two hubs and three topics, and its pages on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from equipoise.control import Controller, ControllerSettings, NoProvisioner
+from equipoise.model import Plan
+from equipoise.plan import HubView, Static, TopicView, View
+from equipoise.store import HubFacts, HubsStore, LeaderFacts, MemoryStore, MemoryTree, PlanStore, Tree
+from equipoise.web import Facts, WebSettings, serve
+from equipoise.web.actions import Actions
+
+TREE = Tree("test")
+TOKEN = "a-token-of-some-length"
+HOT = b"game/tile 1\xff"
+
+
+class Views:
+    latest: View | None = None
+
+
+class Site:
+    """A controller with two hubs and three topics, and the address of its pages."""
+
+    def __init__(self, address: str, stores: MemoryTree, controller: Controller, views: Views) -> None:
+        self.address = address
+        self.stores = stores
+        self.controller = controller
+        self.views = views
+
+    async def ask(
+        self, path: str, *, body: object = None, token: str = "", headers: dict[str, str] | None = None
+    ) -> tuple[int, Any]:
+        return await asyncio.to_thread(self._ask, path, body, token, headers or {})
+
+    def _ask(self, path: str, body: object, token: str, headers: dict[str, str]) -> tuple[int, Any]:
+        data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data=data, headers=headers)
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=20) as response:
+                text = response.read()
+                status = response.status
+        except urllib.error.HTTPError as refusal:
+            text, status = refusal.read(), refusal.code
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            return status, text
+
+    async def plan(self) -> Plan:
+        store = await MemoryStore(self.stores).open()
+        return await PlanStore(store, TREE).load()
+
+
+def some_view() -> View:
+    topics = [
+        TopicView(
+            name=HOT, publications_per_s=50, deliveries_per_s=500, out_bytes_per_s=5e4, carried_by={"a": 1.0}
+        ),
+        TopicView(
+            name=b"calm", publications_per_s=1, deliveries_per_s=2, out_bytes_per_s=200, latency_s_worst=0.05
+        ),
+        TopicView(name=b"quiet", publications_per_s=0.5),
+    ]
+    hubs = [HubView(name="a", cpu_ratio=0.5, incarnation=1), HubView(name="b", cpu_ratio=0.1, incarnation=1)]
+    return View.of(time.time(), topics, hubs)
+
+
+def play(scenario: Callable[[Site], Coroutine[Any, Any, None]], *, token: str = "") -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60), AsyncExitStack() as stack:
+            tree = MemoryTree(asyncio.get_running_loop().time)
+            for name in ("a", "b"):
+                hub_store = await MemoryStore(tree).open()
+                facts = HubFacts(hub=name, address=f"{name}:6399", incarnation=1, site="paris")
+                await HubsStore(hub_store, TREE).announce(facts)
+            store, views = await MemoryStore(tree).open(), Views()
+            controller = Controller(
+                store,
+                TREE,
+                ControllerSettings(period_s=0.05),
+                policy=Static(),
+                views=views,
+                provisioner=NoProvisioner(),
+                facts=LeaderFacts(name="one"),
+            )
+            running = asyncio.create_task(controller.run())
+            stack.callback(running.cancel)
+            while len(controller.knowledge.plan.members) < 2:  # noqa: ASYNC110  what a task learns has no event
+                await asyncio.sleep(0.01)
+            views.latest = some_view()
+            facts_shown = Facts(controller, time.time)
+            facts_shown.refresh()
+            settings = WebSettings(port=0, token=token, refresh_s=0.1)
+            address = await stack.enter_async_context(serve(facts_shown, Actions(store, TREE), settings))
+            await scenario(Site(address, tree, controller, views))
+
+    asyncio.run(main())

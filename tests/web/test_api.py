@@ -1,0 +1,205 @@
+"""The API of a real controller on a store in memory, asked over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.parse
+import urllib.request
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.store import MemoryStore, SpecsStore
+from equipoise.web.metrics import METRICS
+from equipoise.web.names import from_id, to_id
+from equipoise.web.routes import ROUTES, describe
+from web.site_world import HOT, TOKEN, TREE, Site, play
+
+
+def test_the_overview_says_how_things_are() -> None:
+    async def scenario(site: Site) -> None:
+        status, found = await site.ask("/api/overview")
+        assert status == 200
+        assert (found["hubs"], found["topics"], found["leader"]) == (2, 3, "one")
+        assert found["publications_per_s"] == pytest.approx(51.5)
+        assert found["latency_ms"]["p99"] == pytest.approx(50)
+        status, hubs = await site.ask("/api/hubs")
+        assert [(hub["hub"], hub["is_alive"], hub["load"]) for hub in hubs] == [
+            ("a", True, 0.5),
+            ("b", True, 0.1),
+        ]
+
+    play(scenario)
+
+
+def test_topics_are_searched_sorted_and_paged() -> None:
+    async def scenario(site: Site) -> None:
+        _, found = await site.ask("/api/topics")
+        assert found["total"] == 3
+        assert [topic["topic"] for topic in found["topics"]][:2] == ["game/tile 1\\xff", "calm"]
+        _, found = await site.ask("/api/topics?sort=name&offset=1&limit=1")
+        assert [topic["topic"] for topic in found["topics"]] == ["game/tile 1\\xff"]
+        _, found = await site.ask("/api/topics?search=QUI")
+        assert [topic["topic"] for topic in found["topics"]] == ["quiet"]
+        for bad in ("sort=x", "offset=-1", "limit=0", "limit=1e3", "offset=99999999999999"):
+            status, found = await site.ask(f"/api/topics?{bad}")
+            assert status == 400 and found["error"]
+
+    play(scenario)
+
+
+def test_a_topic_is_found_by_its_id_whatever_bytes_its_name_has() -> None:
+    async def scenario(site: Site) -> None:
+        _, found = await site.ask("/api/topics")
+        status, topic = await site.ask(f"/api/topics/{found['topics'][0]['id']}")
+        assert status == 200
+        assert topic["topic"] == "game/tile 1\\xff" and topic["carried_by"] == {"a": 1.0}
+        assert topic["curve"]["publications_per_s"] == [50.0]
+        status, unknown = await site.ask("/api/topics/nobody~2Fuses~2Fit")
+        assert status == 200 and unknown["topic"] == "nobody/uses/it" and unknown["homes"]
+
+    play(scenario)
+
+
+def test_an_operator_with_the_token_moves_drains_and_limits() -> None:
+    async def scenario(site: Site) -> None:
+        _, found = await site.ask("/api/topics", token=TOKEN)
+        hot = found["topics"][0]["id"]
+        status, moved = await site.ask("/api/move", body={"topic": hot, "hubs": ["b"]}, token=TOKEN)
+        assert status == 200
+        plan = await site.plan()
+        assert plan.version == moved["version"] and plan.entries[HOT].homes == ("b",)
+        _, changes = await site.ask(f"/api/topics/{hot}/plans", token=TOKEN)
+        assert changes[0]["entries"][0]["homes"] == ["b"] and changes[0]["entries"][0]["reason"] == "operator"
+        status, _ = await site.ask("/api/drain", body={"hub": "b"}, token=TOKEN)
+        assert status == 200
+        plan = await site.plan()
+        assert plan.by_hub["b"].weight == 0 and HOT not in plan.entries
+        status, _ = await site.ask("/api/limits", body={"pattern": "game*", "latency_ms": 40}, token=TOKEN)
+        assert status == 200
+        specs = await SpecsStore(await MemoryStore(site.stores).open(), TREE).load()
+        assert [(spec.pattern, spec.latency_ms) for spec in specs] == [(b"game*", 40.0)]
+        status, _ = await site.ask("/api/limits", body={"pattern": "game*"}, token=TOKEN)
+        assert status == 200
+
+    play(scenario, token=TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/move", {"topic": "t", "hubs": ["nobody"]}),
+        ("/api/move", {"topic": "t", "hubs": []}),
+        ("/api/move", {"topic": "t", "hubs": ["a", "b"], "mode": "single"}),
+        ("/api/move", {"topic": 3}),
+        ("/api/move", {"hubs": []}),
+        ("/api/move", b"{"),
+        ("/api/move", b"\xff"),
+        ("/api/move", b"[" * 100_000),
+        ("/api/drain", {"hub": "nobody"}),
+        ("/api/limits", {"pattern": "x", "latency_ms": -1}),
+        ("/api/limits", {"pattern": "", "latency_ms": 5}),
+        ("/api/limits", {"pattern": "x", "unknown": 1}),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing(path: str, body: object) -> None:
+    async def scenario(site: Site) -> None:
+        before = await site.plan()
+        status, found = await site.ask(path, body=body, token=TOKEN)
+        assert status == 400 and found["error"]
+        assert (await site.plan()).version == before.version
+
+    play(scenario, token=TOKEN)
+
+
+def test_without_the_right_token_nothing_is_shown_or_done() -> None:
+    async def scenario(site: Site) -> None:
+        for token in ("", "wrong", TOKEN + "x"):
+            for route in ROUTES:
+                body = {"hub": "b"} if route.method == "POST" else None
+                status, found = await site.ask(route.path.replace("{topic}", "t"), body=body, token=token)
+                assert status == 401 and "token" in found["error"], route.path
+            assert (await site.ask("/metrics", token=token))[0] == 401
+        assert (await site.plan()).by_hub["b"].weight > 0
+        assert (await site.ask("/healthz"))[0] == 200
+
+    play(scenario, token=TOKEN)
+
+
+def test_without_a_token_set_loopback_may_look_and_nobody_may_act() -> None:
+    async def scenario(site: Site) -> None:
+        assert (await site.ask("/api/hubs"))[0] == 200
+        status, found = await site.ask("/api/drain", body={"hub": "b"})
+        assert status == 401 and "read-only" in found["error"]
+        # A page of somebody else whose name was made to point here.
+        status, found = await site.ask("/api/hubs", headers={"Host": "evil.example"})
+        assert status == 401 and "loopback" in found["error"]
+
+    play(scenario)
+
+
+def test_metrics_are_those_of_the_table_and_no_more_topics_than_allowed() -> None:
+    async def scenario(site: Site) -> None:
+        status, text = await site.ask("/metrics")
+        assert status == 200
+        lines = text.decode().splitlines()
+        shown = {line.split(" ")[2] for line in lines if line.startswith("# TYPE")}
+        assert shown == {name for name, *_ in METRICS}
+        assert 'equipoise_hub_cpu_ratio{hub="a"} 0.5' in lines
+        assert any(line.startswith("equipoise_topic_subscribers{") for line in lines)
+
+    play(scenario)
+
+
+def test_open_pages_are_sent_every_change() -> None:
+    async def scenario(site: Site) -> None:
+        def read() -> list[dict[str, Any]]:
+            with urllib.request.urlopen(site.address + "/api/events", timeout=20) as stream:
+                found: list[dict[str, Any]] = []
+                while len(found) < 2:
+                    line = stream.readline()
+                    if line.startswith(b"data: "):
+                        found.append(json.loads(line[6:]))
+                return found
+
+        one, two = await asyncio.to_thread(read)
+        assert two["view_age_s"] > one["view_age_s"]
+
+    play(scenario)
+
+
+def test_the_page_and_its_files_come_from_here_and_ask_for_nothing_else() -> None:
+    async def scenario(site: Site) -> None:
+        status, page = await site.ask("/")
+        assert status == 200 and b"http://" not in page and b"https://" not in page
+        for part in ("app.js", "api.js", "pages.js", "show.js", "style.css", "vendor/uPlot.iife.min.js"):
+            status, text = await site.ask(f"/static/{part}")
+            assert status == 200 and text, part
+        assert (await site.ask("/static/../app.py"))[0] == 404
+
+    play(scenario)
+
+
+@given(st.binary(max_size=40))
+def test_every_name_has_an_id_of_its_own_that_survives_an_address(name: bytes) -> None:
+    text = to_id(name)
+    assert from_id(text) == name
+    assert urllib.parse.quote(text) == text and text.strip(".")
+
+
+@pytest.mark.parametrize("text", ["", "~1", "~zz", "a/b", "ü", "~2f"])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no id"):
+        from_id(text)
+
+
+def test_the_description_names_every_route_with_its_body() -> None:
+    described = describe()
+    for route in ROUTES:
+        operation = described["paths"][route.path][route.method.lower()]
+        assert operation["summary"] == route.summary
+        assert ("requestBody" in operation) == (route.body is not None)
+    assert set(described["components"]["schemas"]) >= {"Move", "Drain", "Limits"}
