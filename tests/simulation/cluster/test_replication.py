@@ -14,10 +14,13 @@ from equipoise.hub.cluster.tags import Tags
 from equipoise.model import Mode
 from equipoise.scenarios import Client
 
+from .gathering import Gathering
 from .replicated import (
+    CROWD,
     FOLLOWERS,
     FOLLOWERS_CRASH,
     FOLLOWERS_SKEW,
+    GATHERING,
     HUBS,
     LANES,
     LANES_BULK,
@@ -25,9 +28,11 @@ from .replicated import (
     LANES_CRASH,
     LANES_SKEW,
     PLAIN,
+    WANDERERS,
     play,
     talk,
 )
+from .wandering import Wandering
 from .worlds import Trouble, World
 
 SEEDS = range(15)
@@ -87,6 +92,32 @@ def test_the_checkers_notice_what_is_left_out_of_lanes(
         violation.property == broken
         for seed in range(40)
         for violation in play(seed, LANES, clients=PLAIN).violations
+    )
+
+
+def test_a_subscriber_of_several_hubs_needs_the_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes lanes from their own hubs and passes over `eq.after` sees publishers overtake themselves."""
+    monkeypatch.setattr(Gathering, "is_careless", True)
+    gathering = (*PLAIN, *(client for client in CROWD if client.name in GATHERING))
+    assert any(
+        violation.property == "order"
+        for seed in range(40)
+        for violation in play(seed, LANES, clients=gathering).violations
+    )
+
+
+def test_a_publisher_that_wanders_from_hub_to_hub_keeps_its_order() -> None:
+    for seed in SEEDS:
+        outcomes = play(seed, LANES, clients=(*WANDERERS, *CROWD))
+        assert not outcomes.violations, f"seed {seed}: {[str(v) for v in outcomes.violations[:5]]}"
+
+
+def test_a_publisher_that_wanders_without_saying_so_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wandering, "is_careless", True)
+    assert any(
+        violation.property == "order"
+        for seed in range(40)
+        for violation in play(seed, LANES, clients=(*WANDERERS, *PLAIN)).violations
     )
 
 
