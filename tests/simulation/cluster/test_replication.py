@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from equipoise.hub.cluster.lane import lane_key
 from equipoise.hub.cluster.lanes import Lanes
@@ -33,7 +35,7 @@ from .replicated import (
     talk,
 )
 from .wandering import Wandering
-from .worlds import Trouble, World
+from .worlds import SETTINGS, Trouble, World
 
 SEEDS = range(15)
 
@@ -119,6 +121,21 @@ def test_a_publisher_that_wanders_without_saying_so_does_not(monkeypatch: pytest
         for seed in range(40)
         for violation in play(seed, LANES, clients=(*WANDERERS, *PLAIN)).violations
     )
+
+
+def test_where_there_is_no_room_messages_are_missed_but_not_out_of_order() -> None:
+    settings = structs.replace(SETTINGS, held_bytes_max=65_536)
+    trouble = replace(LANES_SKEW, link_cuts=(2, 5), settings=settings, is_gap_allowed=True)
+    large = tuple(
+        replace(client, publishes=tuple(replace(p, payload_bytes=(3_000, 3_000)) for p in client.publishes))
+        for client in PLAIN
+    )
+    missed = 0
+    for seed in SEEDS:
+        violations = play(seed, trouble, clients=large).violations
+        assert {violation.property for violation in violations} <= {"once"}, f"seed {seed}"
+        missed += len(violations)
+    assert missed, "there was room for everything"
 
 
 def _lanes(world: World, topic: bytes) -> dict[str, int]:
