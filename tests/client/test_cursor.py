@@ -68,31 +68,31 @@ def test_whatever_arrives_each_position_is_taken_once_or_counted_missing(
 
 def test_a_pattern_takes_a_topic_from_where_it_first_sees_it() -> None:
     cursor = PatternCursor(10)
-    assert cursor.accept(b"a", 5, 100, 2) == IN_ORDER
-    assert cursor.accept(b"b", 5, 7, 1) == IN_ORDER
-    assert cursor.accept(b"a", 5, 102, 1) == IN_ORDER
-    assert cursor.accept(b"a", 5, 105, 1) == Verdict(0, 2)
-    assert cursor.accept(b"a", 5, 105, 1) == Verdict(1, 0)
+    assert cursor.accept((b"a", b""), 5, 100, 2) == IN_ORDER
+    assert cursor.accept((b"b", b""), 5, 7, 1) == IN_ORDER
+    assert cursor.accept((b"a", b""), 5, 102, 1) == IN_ORDER
+    assert cursor.accept((b"a", b""), 5, 105, 1) == Verdict(0, 2)
+    assert cursor.accept((b"a", b""), 5, 105, 1) == Verdict(1, 0)
 
 
 def test_a_topic_forgotten_while_idle_and_numbered_anew_is_no_gap_for_a_pattern() -> None:
     cursor = PatternCursor(10)
-    cursor.accept(b"a", 5, 100, 1)
-    assert cursor.accept(b"a", 6, 1, 3) == IN_ORDER
-    assert cursor.accept(b"a", 6, 4, 1) == IN_ORDER
-    assert cursor.accept(b"a", 7, 2, 1) == Verdict(0, None), "but one that is joined midway is"
+    cursor.accept((b"a", b""), 5, 100, 1)
+    assert cursor.accept((b"a", b""), 6, 1, 3) == IN_ORDER
+    assert cursor.accept((b"a", b""), 6, 4, 1) == IN_ORDER
+    assert cursor.accept((b"a", b""), 7, 2, 1) == Verdict(0, None), "but one that is joined midway is"
 
 
 def test_a_pattern_remembers_a_bounded_number_of_topics() -> None:
     cursor = PatternCursor(2)
     for topic in (b"a", b"b", b"c"):
-        cursor.accept(topic, 1, 1, 1)
-    assert cursor.accept(b"c", 1, 5, 1) == Verdict(0, 3)
-    assert cursor.accept(b"a", 1, 5, 1) == IN_ORDER, "forgotten, so met for the first time"
+        cursor.accept((topic, b""), 1, 1, 1)
+    assert cursor.accept((b"c", b""), 1, 5, 1) == Verdict(0, 3)
+    assert cursor.accept((b"a", b""), 1, 5, 1) == IN_ORDER, "forgotten, so met for the first time"
 
 
 def test_a_pattern_that_was_away_starts_afresh() -> None:
     cursor = PatternCursor(10)
-    cursor.accept(b"a", 1, 1, 1)
+    cursor.accept((b"a", b""), 1, 1, 1)
     cursor.forget()
-    assert cursor.accept(b"a", 1, 50, 1) == IN_ORDER
+    assert cursor.accept((b"a", b""), 1, 50, 1) == IN_ORDER

@@ -93,6 +93,7 @@ class World:
         self._starting: list[tuple[float, HubView]] = []
         self._seconds: deque[_Second] = deque(maxlen=self.window_s)
         self._is_pressing = False
+        self._known: deque[tuple[Plan, list[HubView], Floats]] = deque(maxlen=3)
 
     # --- what happens ---
 
@@ -101,7 +102,8 @@ class World:
         until = self.now + seconds
         while self.now < until:
             self._second()
-            if self.now % self.period_s == 0 or self._is_pressing:
+            is_period = self.now % self.period_s == 0
+            if is_period or self._is_pressing or self.policy.wakes(self.view(), self.memory):
                 self._plan()
 
     def add_hub(self, hub: HubView) -> None:
@@ -176,15 +178,15 @@ class World:
 
     def _plan(self) -> None:
         view = self.view()
-        before = self._where(self.plan)
+        before = self._shares(self.plan)
         decision = self.policy.decide(view, self.plan, self.specs, self.now, self.memory)
         self.memory = decision.memory
         self._is_pressing = decision.is_pressing
         if not decision.change.is_empty:
             self.plan = apply(self.plan, decision.change)
             self._underway.append((self.now + self.handover_s, self.plan))
-        after = self._where(self.plan)
-        moved = sum(1 for old, new in zip(before, after, strict=True) if old and old != new)
+        after = self._shares(self.plan)
+        moved = int(((before != after).any(axis=1) & before.any(axis=1)).sum())
         self.events.append(Event(self.now, decision, moved))
         self._provide(decision)
 
@@ -224,6 +226,11 @@ class World:
 
     def _shares(self, plan: Plan) -> Floats:
         """What part of each topic each hub carries under a plan."""
+        if not any(plan is known and self.hubs is hubs_then for known, hubs_then, _ in self._known):
+            self._known.append((plan, self.hubs, self._find_shares(plan)))
+        return next(shares for known, then, shares in self._known if plan is known and self.hubs is then)
+
+    def _find_shares(self, plan: Plan) -> Floats:
         view = self._bare()
         alive = np.array([hub.is_alive for hub in self.hubs], np.bool_)
         shares = np.zeros((len(self.topics.names), len(self.hubs)))
@@ -238,14 +245,6 @@ class World:
             shares[topic, list(replicas.homes)] = 1.0 / len(replicas.homes)
         return shares
 
-    def _where(self, plan: Plan) -> list[tuple[str, ...]]:
-        shares = self._shares(plan)
-        names = [hub.name for hub in self.hubs]
-        found: list[list[str]] = [[] for _ in self.topics.names]
-        for topic, hub in zip(*np.nonzero(shares), strict=True):
-            found[int(topic)].append(names[int(hub)])
-        return [tuple(homes) for homes in found]
-
     def _work(self, publications: Floats) -> Floats:
         deliveries = publications * self.topics.subscribers
         work: Floats = (deliveries * DELIVERY_US + publications * PUBLICATION_US) * 1e-6
@@ -255,7 +254,8 @@ class World:
         out_bytes = (publications * self.topics.subscribers * self.topics.size_bytes) @ shares
         cpu = self._work(publications) @ shares + BOOT_CPU
         full = np.array([hub.out_bytes_per_s_max or np.inf for hub in self.hubs])
-        return np.maximum(out_bytes / full, cpu / 0.875)
+        ratio: Floats = np.maximum(out_bytes / full, cpu / 0.875)
+        return ratio
 
     def _topic_columns(self, publications: Floats, out_bytes: Floats) -> TopicColumns:
         topics = self.topics

@@ -13,7 +13,9 @@ from equipoise.cli import (
     demo,
     hub,
     hubs,
+    lake,
     move,
+    pipeline,
     plan,
     pub,
     reference,
@@ -57,6 +59,7 @@ app.command("demo")(demo.command)
 app.command("simulate")(simulate.command)
 app.command("reproduce")(reproduce.command)
 app.command("controller")(controller.command)
+app.command("pipeline")(pipeline.command)
 app.command("store")(store.command)
 app.command("up")(up.command)
 app.command("move")(move.command)
@@ -65,6 +68,7 @@ app.add_typer(hubs.app, name="hubs")
 app.add_typer(topics.app, name="topics")
 app.add_typer(plan.app, name="plan")
 app.add_typer(bench.app, name="bench")
+app.add_typer(lake.app, name="lake")
 app.add_typer(users.app, name="users")
 app.add_typer(reference.app, name="reference")
 

@@ -53,6 +53,7 @@ class Bus:
 
     def __init__(self, routing: Routing, settings: ClientSettings) -> None:
         self._routing = routing
+        self._publishing = routing.publishing
         self._settings = settings
         self._is_entered = False
         self._is_closed = False
@@ -112,7 +113,7 @@ class Bus:
         name, data = encode_name(topic), self._encode(payload)
         self._check_open()
         frame = encode_publish(name, data)
-        reply = await self._routing.publishing.submit(name, frame, len(data), self._patience_s(timeout_s))
+        reply = await self._publishing.submit(name, frame, len(data), self._patience_s(timeout_s))
         return Receipt(reply if isinstance(reply, int) else 0)
 
     def publish_nowait(self, topic: Name, payload: Payload) -> None:
@@ -122,7 +123,7 @@ class Bus:
         """
         name, data = encode_name(topic), self._encode(payload)
         self._check_open()
-        self._routing.publishing.submit_nowait(name, encode_publish(name, data), len(data))
+        self._publishing.submit_nowait(name, encode_publish(name, data), len(data))
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
         """Wait until everything published so far has been acknowledged by the hub it went to.
@@ -149,7 +150,7 @@ class Bus:
         return Subscription(channels, encoded, is_pattern=is_pattern, settings=self._settings)
 
     async def _flush(self, timeout_s: float) -> None:
-        await self._routing.publishing.flush(self._routing.links, timeout_s)
+        await self._publishing.flush(self._routing.links, timeout_s)
 
     def _check_open(self) -> None:
         if not self._is_entered:

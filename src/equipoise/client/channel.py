@@ -3,8 +3,8 @@
 A channel is *live* while a hub has confirmed it on a present connection; only then does it pass messages on. A listener
 is *ready* once it has seen the channel live; only then is a gap its business.
 
-A topic's stream may come over two links while it changes from one to the other; merging.py sees to that. A pattern is
-subscribed at one hub, which hears all others. Which links those are is left to channels.py.
+A topic may come over several links; merging.py makes one of them. A pattern is subscribed at one hub, which hears all
+others. Which links those are is left to channels.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from equipoise.client.codec import decode_name
 from equipoise.client.cursor import PatternCursor
 from equipoise.client.events import Gap, GapReason
 from equipoise.client.inbox import Batch
-from equipoise.client.merging import MergedStream, Via
+from equipoise.client.merging import MergedTopic, Seat
 from equipoise.errors import EquipoiseError
 
 
@@ -75,7 +75,7 @@ class TopicChannel(Channel):
 
     def __init__(self, name: bytes, merge_bytes_max: int) -> None:
         super().__init__(name)
-        self.merge = MergedStream(self, merge_bytes_max)
+        self.merge = MergedTopic(self, merge_bytes_max)
 
     def on_live(self, missed: int | None) -> None:
         """The stream comes from here on."""
@@ -86,9 +86,9 @@ class TopicChannel(Channel):
         gap = None if missed == 0 else self._gap(missed, _reason(missed))
         self._pass_on(Batch(self._text, None, epoch, n, payloads), gap)
 
-    def confirm_plain(self) -> None:
+    def confirm_plain(self, seat: Seat) -> None:
         """A plain Redis does not say where the stream stands."""
-        self.merge.forget_position()
+        self.merge.begin_plain(seat)
         self._go_live(self._gap(None, GapReason.RECONNECTED))
 
     def receive_plain(self, payload: bytes) -> None:
@@ -101,21 +101,20 @@ class TopicChannel(Channel):
 class PatternChannel(Channel):
     """All topics that match a pattern. What was missed while away can never be counted."""
 
-    __slots__ = ("_cursor", "via")
+    __slots__ = ("_cursor",)
 
     is_pattern = True
 
     def __init__(self, name: bytes, topics_max: int) -> None:
         super().__init__(name)
         self._cursor = PatternCursor(topics_max)
-        self.via: Via | None = None
 
     def confirm(self) -> None:
         self._cursor.forget()
         self._go_live(Gap(None, None, GapReason.RECONNECTED, self._text))
 
-    def receive(self, topic: bytes, epoch: int, n: int, payloads: list[bytes]) -> None:
-        skip, missed = self._cursor.accept(topic, epoch, n, len(payloads))
+    def receive(self, topic: bytes, stream: bytes, epoch: int, n: int, payloads: list[bytes]) -> None:
+        skip, missed = self._cursor.accept((topic, stream), epoch, n, len(payloads))
         if skip:
             n, payloads = n + skip, payloads[skip:]
         text = decode_name(topic)

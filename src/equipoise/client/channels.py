@@ -4,19 +4,19 @@ A topic is subscribed to at its home, as far as that is known and can be reached
 the base, whose hub hears all others. A name that the hub which serves it refuses, or takes away by itself, ends the
 subscriptions that want it.
 
-Always true: a name is in the table exactly while some local subscription wants it, and then exactly one link serves it,
-or is to serve it once it is up; a topic may be changing to one other.
+Always true: a name is in the table exactly while some local subscription wants it, and then some link serves it, or is
+to serve it once it is up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from equipoise.client.channel import AnyChannel, Listener, PatternChannel, TopicChannel
 from equipoise.client.codec import decode_name
 from equipoise.client.link import Link
-from equipoise.client.names import Names
+from equipoise.client.names import NameSeat
 from equipoise.client.settings import ClientSettings
 from equipoise.errors import DeniedError, EquipoiseError, RefusedError
 
@@ -53,7 +53,7 @@ class Channels:
         else:
             topic = self._topics[name] = TopicChannel(name, self._merge_bytes_max)
             topic.add(listener)
-            self.seat(topic, self._link_for(name))
+            self.seat(topic, [(self._link_for(name), False)])
 
     def leave(self, name: bytes, listener: Listener, *, is_pattern: bool) -> None:
         """Does nothing if the listener has already left or been ended."""
@@ -66,44 +66,63 @@ class Channels:
     def _give_up(self, channel: AnyChannel) -> None:
         """Nobody wants it any more: end it wherever it is subscribed."""
         if isinstance(channel, PatternChannel):
-            self._base.names.leave_pattern(channel.name)
+            self._base.names.want(channel).leave()
             return
-        channel.merge.stay()
-        if channel.merge.source is not None:
-            channel.merge.source.leave(channel.name)
+        for seat in list(channel.merge.seats):
+            seat.leave()
 
     def _table(self, is_pattern: bool) -> dict[bytes, AnyChannel]:
         return cast("dict[bytes, AnyChannel]", self._patterns if is_pattern else self._topics)
 
     # What the routing tells.
 
-    def seat(self, channel: TopicChannel, link: Link) -> None:
-        """Take the topic from this link: at once if from nowhere yet, else once that is as far as the present one."""
-        channel.merge.join(link.names)
-        link.names.want(channel)
+    def seat(self, channel: TopicChannel, links: Sequence[tuple[Link, bool]]) -> None:
+        """Take the topic over these links, of each all streams or only those that its hub numbers itself.
+
+        What it was taken over so far is left once these bring everything.
+        """
+        channel.merge.want([link.names.want(channel, is_own=is_own) for link, is_own in links])
+
+    def is_seated(self, channel: TopicChannel, links: Sequence[tuple[Link, bool]]) -> bool:
+        """Whether the topic is taken over these links, or is about to be."""
+        wanted = {(seat.names, seat.is_own) for seat in channel.merge.wanted if isinstance(seat, NameSeat)}
+        return wanted == {(link.names, is_own) for link, is_own in links}
 
     def on_down(self, link: Link) -> None:
-        """The base is down. What it served waits for it, unless it is about to change to another link anyway."""
-        for channel in link.names.channels():
-            if isinstance(channel, TopicChannel):
-                channel.merge.paused(link.names)
+        """The base is down. What it served waits for it, unless it was about to leave it anyway."""
+        for seat in link.names.seats():
+            if not isinstance(seat.channel, TopicChannel):
+                seat.channel.on_down()
+            elif seat in seat.channel.merge.wanted:
+                seat.channel.merge.paused(seat)
             else:
-                channel.on_down()
+                seat.leave()
+                seat.channel.merge.lost(seat)
 
     def on_over(self, link: Link) -> None:
         """A home's link is over: the base serves its topics, which other hubs relay."""
-        for channel in link.names.channels():
-            if isinstance(channel, TopicChannel):
-                channel.merge.lost(link.names)
-                if channel.merge.source is None:
-                    self.seat(channel, self._base)
+        for seat in link.names.seats():
+            if isinstance(seat.channel, TopicChannel):
+                self._lose(seat, seat.channel)
 
-    def on_refused(self, names: Names, channel: AnyChannel, error: RefusedError | None) -> None:
-        """A hub does not serve the name, or any more; it may be only the one that the topic was to change to."""
-        if isinstance(channel, TopicChannel) and names is not channel.merge.source:
-            channel.merge.lost(names)
-            return
-        self._end_channel(channel, error or _revoked(channel.name))
+    def _lose(self, seat: NameSeat, channel: TopicChannel) -> None:
+        was_wanted = seat in channel.merge.wanted
+        channel.merge.lost(seat)
+        if was_wanted:
+            # Whoever brings everything already is as good as the base.
+            rest = [other for other in channel.merge.seats if other.is_live and not other.is_own]
+            if rest:
+                channel.merge.want(rest[:1])
+            else:
+                self.seat(channel, [(self._base, False)])
+
+    def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
+        """A hub does not serve the name, or any more; it may be one of several that were to."""
+        channel = seat.channel
+        if isinstance(channel, TopicChannel) and any(other is not seat for other in channel.merge.seats):
+            self._lose(seat, channel)
+        else:
+            self._end_channel(channel, error or _revoked(channel.name))
 
     def end(self, error: EquipoiseError, *, is_clean: bool) -> None:
         """End every subscription, with the error unless this is clean; refuse new ones with it."""

@@ -99,14 +99,15 @@ class PatternCursor:
     __slots__ = ("_topics", "_topics_max")
 
     def __init__(self, topics_max: int) -> None:
-        self._topics: dict[bytes, TopicCursor] = {}
+        self._topics: dict[tuple[bytes, bytes], TopicCursor] = {}
         self._topics_max = topics_max
 
     def forget(self) -> None:
         """After a reconnection: nothing seen before says what was missed."""
         self._topics.clear()
 
-    def accept(self, topic: bytes, epoch: int, n: int, count: int) -> Verdict:
+    def accept(self, topic: tuple[bytes, bytes], epoch: int, n: int, count: int) -> Verdict:
+        """Take a batch of one of a topic's streams: the topic and the stream's name."""
         cursor = self._topics.get(topic)
         if cursor is None:
             if len(self._topics) >= self._topics_max:

@@ -1,205 +1,396 @@
-"""Take one topic's stream from one link, and change to another link without losing or repeating anything. Pure.
+"""Take the streams of a topic over several links at once, and change links without losing or repeating anything. Pure.
 
-A stream is taken from one source at a time. To change, the new one is subscribed to as well; its answer says from which
-position on it sends. What it sends waits until the old source has brought the stream that far; then the old one is
-left. So there is a live subscription all the time, and nobody who listens notices.
+A topic has a trunk and, where it is replicated for many publishers, lanes beside it: streams with positions of their
+own. Each comes over one or more *seats*, which are subscriptions to the topic over one link: to all of its streams, or
+to those that the link's hub numbers itself. A seat's answer says from which position on it brings a stream. Once the
+stream has got as far here, the seat is *in step*: what it brings continues what there is, and what others have brought
+before is skipped. Until then what it brings waits. So to change links is to take a further seat, wait until it is in
+step with every stream, and leave the former: there is a live subscription all the time, and nobody who listens notices.
 
-    alone     ──join──►  joining  ──confirmed at p──►  merging  ──passed p──►  alone, at the new source
-                            └──── lost, refused ────────────┴──►  alone, at the old one
+Order between streams is kept by marks: what follows a mark in one stream comes after the position in another that the
+mark names. A hub that brings all streams has seen to that; between seats that bring their own the marked one waits.
 
-If the old source is lost meanwhile, or does not get as far in time, or more waits than may be kept, the new one is
-taken at once: what lies between is a gap.
+If a seat is lost that alone was in step, one that is ahead is taken at once, and what lies between is a gap. So it is
+when more waits than may be kept, or something waits too long.
 
-Always true: what waits came from the joining source, in order, and is at most `bytes_max` long.
+Always true: at most `bytes_max` bytes wait; positions of a stream are passed on in rising order, each once.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol, TypeAlias
 
-from equipoise.client.cursor import TopicCursor
+from equipoise.client.cursor import IN_ORDER, TopicCursor, Verdict
+
+TRUNK = b""
+"""The name of the stream that every topic has; a lane has that of its hub."""
 
 
-class Via(Protocol):
-    """A link, as a stream sees it: where its name is subscribed."""
+class Seat(Protocol):
+    """A subscription to the topic over one link."""
 
-    def leave(self, name: bytes) -> None:
-        """End the subscription there."""
+    is_own: bool
+    """Whether it is only to what its hub numbers itself, so that marks are ours to keep."""
+    is_live: bool
+
+    def leave(self) -> None:
+        """End it. Nothing comes over it any more."""
 
 
 class Sink(Protocol):
-    """Whoever the stream is for."""
-
-    name: bytes
+    """Whoever the streams are for."""
 
     def on_down(self) -> None:
-        """Nothing comes until another source has been found, or this one has come back."""
+        """Nothing comes until another seat has been found, or this one is live again."""
 
     def on_live(self, missed: int | None) -> None:
-        """The stream goes on, after a loss of this many messages; None if nobody can say how many."""
+        """The trunk goes on, after a loss of this many messages; None if nobody can say how many."""
 
     def on_messages(self, epoch: int, n: int, payloads: list[bytes], missed: int | None) -> None: ...
 
 
-class _Waiting(NamedTuple):
-    """A part that came too early. No payloads: the opening of an epoch, after (after_epoch, n)."""
-
+class _Messages(NamedTuple):
     epoch: int
     n: int
     payloads: list[bytes]
-    after_epoch: int = 0
 
 
-class MergedStream:
+class _Opened(NamedTuple):
+    """The stream goes on in another epoch, after (after_epoch, after_n)."""
+
+    epoch: int
+    after_epoch: int
+    after_n: int
+
+
+class _Mark(NamedTuple):
+    """What follows comes after this position of another stream."""
+
+    stream: bytes
+    epoch: int
+    n: int
+
+
+class _Ended(NamedTuple):
+    """The lane is over; epoch 0 if nobody can say where it ended."""
+
+    epoch: int
+    n: int
+
+
+_Part: TypeAlias = _Messages | _Opened | _Mark | _Ended
+
+
+class _Feed:
+    """One stream as it comes over one seat."""
+
+    __slots__ = ("is_in_step", "parts", "seat", "start", "stream")
+
+    def __init__(self, stream: _Stream, seat: Seat, start: tuple[int, int]) -> None:
+        self.stream = stream
+        self.seat = seat
+        # The position after which the seat brings the stream.
+        self.start = start
+        self.is_in_step = False
+        # What has come and waits: for the stream to get as far, or for another one.
+        self.parts: deque[_Part] = deque()
+
+
+class _Stream:
+    """The trunk, or a lane."""
+
+    __slots__ = ("cursor", "feeds", "name")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.cursor = TopicCursor()
+        self.feeds: dict[Seat, _Feed] = {}
+
+    @property
+    def is_served(self) -> bool:
+        return any(feed.is_in_step for feed in self.feeds.values())
+
+
+class MergedTopic:
     """Owned by one channel."""
 
     __slots__ = (
         "_bytes_max",
-        "_join_at",
+        "_is_changing",
+        "_is_settling",
         "_sink",
+        "_streams",
+        "_trunk",
         "_waiting",
         "_waiting_bytes",
-        "cursor",
-        "joining",
-        "source",
+        "seats",
+        "wanted",
     )
 
     def __init__(self, sink: Sink, bytes_max: int) -> None:
         self._sink = sink
         self._bytes_max = bytes_max
-        self.cursor = TopicCursor()
-        self.source: Via | None = None
-        self.joining: Via | None = None
-        # Where the joining source took us in, once it has.
-        self._join_at: tuple[int, int] | None = None
-        self._waiting: deque[_Waiting] = deque()
+        self._trunk = _Stream(TRUNK)
+        self._streams: dict[bytes, _Stream] = {TRUNK: self._trunk}
+        # Feeds with parts that wait.
+        self._waiting: dict[_Feed, None] = {}
         self._waiting_bytes = 0
-
-    @property
-    def awaits(self) -> object:
-        """What a source has yet to bring before another one, or itself, is taken; None: nothing."""
-        return self.cursor.behind if self._join_at is None else (self.joining, self._join_at)
+        self._is_settling = False
+        # Every seat that is taken or asked for; whether all that its hub has to say of streams has come.
+        self.seats: dict[Seat, bool] = {}
+        # Those that are to remain; and whether there are others.
+        self.wanted: set[Seat] = set()
+        self._is_changing = False
 
     # What is wanted.
 
-    def join(self, via: Via) -> None:
-        """Change to another source, which has just been asked."""
-        if self.source is None:
-            self.source = via
-            return
-        self.stay()
-        self.joining = via
+    def want(self, seats: Iterable[Seat]) -> None:
+        """Change to these, which have been asked for; the others are left once these bring everything."""
+        self.wanted = set(seats)
+        for seat in self.wanted:
+            self.seats.setdefault(seat, False)
+        self._settle()
 
-    def stay(self) -> None:
-        """Do not change after all."""
-        if self.joining is not None:
-            self.joining.leave(self._sink.name)
-        self._forget_joining()
+    @property
+    def awaits(self) -> object:
+        """What a change, or a stream, waits for; None: nothing."""
+        if self._is_changing or self._waiting:
+            return (frozenset(self.seats), tuple(feed.start for feed in self._waiting))
+        return self._trunk.cursor.behind
 
     def hurry(self) -> None:
-        """Wait no longer for the old source, nor for one that lags: whatever has not been brought is lost."""
-        if self._join_at is not None:
-            self._switch()
-        elif self.cursor.behind is not None:
-            self._sink.on_live(self.cursor.resume(*self.cursor.behind, may_lag=False))
+        """Wait no longer: whatever has not been brought is lost."""
+        if self._trunk.cursor.behind is not None:
+            self._sink.on_live(self._trunk.cursor.resume(*self._trunk.cursor.behind, may_lag=False))
+        self._skip_waiting()
+        if self.wanted and all(self.seats.get(seat) for seat in self.wanted):
+            for seat in self.seats.keys() - self.wanted:
+                self._leave(seat)
+            self._end_unfed()
 
-    def forget_position(self) -> None:
-        """The source has none."""
-        self.cursor = TopicCursor()
+    @property
+    def is_changing(self) -> bool:
+        """Whether there are seats that are to be left."""
+        return self._is_changing
 
-    # What comes.
+    def is_busy_without(self, seat: Seat) -> bool:
+        """Whether there is more than this seat and the trunk, so that it matters which streams its hub has."""
+        return len(self._streams) > 1 or any(other is not seat for other in self.seats)
 
-    def confirmed(self, via: Via, epoch: int, last_n: int, *, may_lag: bool) -> None:
-        """A hub serves us from here on; the stream stands at last_n, there at least."""
-        if via is self.source:
-            self._sink.on_live(self.cursor.resume(epoch, last_n, may_lag=may_lag))
-        elif via is self.joining:
-            self._join_at = (epoch, last_n)
-        self._advance()
+    # What comes over a seat.
 
-    def receive(self, via: Via, epoch: int, n: int, payloads: list[bytes]) -> None:
-        if via is self.source:
-            self._take(epoch, n, payloads)
-            if self._join_at is not None:
-                self._advance()
-        elif via is self.joining and self._join_at is not None:
-            self._wait(_Waiting(epoch, n, payloads))
+    def begin(self, seat: Seat, name: bytes, epoch: int, n: int, *, may_lag: bool = True) -> None:
+        """The seat brings a stream from here on."""
+        is_new = name not in self._streams
+        stream = self._streams.setdefault(name, _Stream(name))
+        if is_new:
+            stream.cursor.resume(epoch, n)
+        former = stream.feeds.pop(seat, None)
+        if former is not None:
+            self._drop(former)
+        feed = stream.feeds[seat] = _Feed(stream, seat, (epoch, n))
+        if not stream.is_served:
+            self._take_up(feed, may_lag=may_lag)
+        self._settle()
 
-    def opened(self, via: Via, epoch: int, after_epoch: int, after_n: int) -> None:
-        """The stream goes on in another epoch."""
-        if via is self.source:
-            self._open(epoch, after_epoch, after_n)
-            self._advance()
-        elif via is self.joining and self._join_at is not None:
-            self._wait(_Waiting(epoch, after_n, [], after_epoch))
+    def begin_plain(self, seat: Seat) -> None:
+        """The seat's server knows no positions: whatever comes is taken as it comes."""
+        self._trunk.cursor = TopicCursor()
+        feed = self._trunk.feeds[seat] = _Feed(self._trunk, seat, self._trunk.cursor.position)
+        feed.is_in_step = True
 
-    def lost(self, via: Via) -> None:
-        """A link is over. Without a source nothing comes until another one is joined."""
-        if via is self.joining:
-            self._forget_joining()
-        elif via is self.source:
-            self._sink.on_down()
-            if self._join_at is not None:
-                self.source = None
-                self._switch()
-            else:
-                self.source, self.joining = self.joining, None
+    def greeted(self, seat: Seat) -> None:
+        """The seat's hub has said which streams there are."""
+        self.seats[seat] = True
+        self._end_unfed()
+        self._settle()
 
-    def paused(self, via: Via) -> None:
-        """A link is down, and will be up again, perhaps at another hub: take the joining source rather than wait."""
-        if via is self.source and self.joining is not None:
-            via.leave(self._sink.name)
-            self.lost(via)
-        elif via is self.source:
-            self._sink.on_down()
-        elif via is self.joining:
-            self._join_at = None
-            self._waiting.clear()
-            self._waiting_bytes = 0
+    def receive(self, seat: Seat, name: bytes, epoch: int, n: int, payloads: list[bytes]) -> None:
+        # This runs once per push: the usual case first, and straight through.
+        stream = self._streams.get(name)
+        feed = None if stream is None else stream.feeds.get(seat)
+        if stream is None or feed is None:
+            return
+        if not feed.is_in_step or feed.parts:
+            self._wait(feed, _Messages(epoch, n, payloads))
+            return
+        verdict = stream.cursor.accept(epoch, n, len(payloads))
+        if verdict is IN_ORDER:
+            self._sink.on_messages(epoch, n, payloads, 0)
+        else:
+            self._pass_on(verdict, epoch, n, payloads)
+        if self._waiting or self._is_changing:
+            self._settle()
+
+    def opened(self, seat: Seat, epoch: int, after_epoch: int, after_n: int) -> None:
+        """The trunk goes on in another epoch."""
+        self._put(seat, TRUNK, _Opened(epoch, after_epoch, after_n))
+
+    def marked(self, seat: Seat, name: bytes, other: bytes, epoch: int, n: int) -> None:
+        if seat.is_own:
+            self._put(seat, name, _Mark(other, epoch, n))
+
+    def ended(self, seat: Seat, name: bytes, epoch: int, n: int) -> None:
+        self._put(seat, name, _Ended(epoch, n))
+
+    def lost(self, seat: Seat) -> None:
+        """The seat is over, or its link is down."""
+        self.seats.pop(seat, None)
+        self.wanted.discard(seat)
+        self._unfeed(seat)
+
+    def paused(self, seat: Seat) -> None:
+        """The seat's link is down, and will ask for it again when it is up."""
+        self.seats[seat] = False
+        self._unfeed(seat)
 
     # Inside.
 
-    def _take(self, epoch: int, n: int, payloads: list[bytes]) -> None:
-        skip, missed = self.cursor.accept(epoch, n, len(payloads))
+    def _put(self, seat: Seat, name: bytes, part: _Part) -> None:
+        stream = self._streams.get(name)
+        feed = None if stream is None else stream.feeds.get(seat)
+        if feed is not None:
+            self._wait(feed, part)
+
+    def _wait(self, feed: _Feed, part: _Part) -> None:
+        feed.parts.append(part)
+        self._waiting[feed] = None
+        if type(part) is _Messages:
+            self._waiting_bytes += sum(map(len, part.payloads))
+        self._settle()
+        if self._waiting_bytes > self._bytes_max:
+            self._skip_waiting()
+
+    def _settle(self) -> None:
+        """Do whatever has become possible: take what waits, and leave the seats that are not needed any more."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        while any([self._take_waiting(feed) for feed in list(self._waiting)]):  # noqa: C419  # each has its turn
+            pass
+        self._is_settling = False
+        for stream in self._streams.values():
+            for feed in stream.feeds.values():
+                feed.is_in_step = feed.is_in_step or feed.start <= stream.cursor.position
+        self._is_changing = self.wanted != self.seats.keys()
+        if self._is_changing and self._has_arrived():
+            for seat in self.seats.keys() - self.wanted:
+                self._leave(seat)
+
+    def _take_waiting(self, feed: _Feed) -> bool:
+        """Take what the feed has brought, as far as it may be taken; whether there was any."""
+        cursor, taken = feed.stream.cursor, False
+        feed.is_in_step = feed.is_in_step or feed.start <= cursor.position
+        while feed.parts and feed.is_in_step and self._do(feed.stream, feed.parts[0]):
+            part = feed.parts.popleft()
+            taken = True
+            if type(part) is _Messages:
+                self._waiting_bytes -= sum(map(len, part.payloads))
+        if not feed.parts:
+            self._waiting.pop(feed, None)
+        return taken
+
+    def _do(self, stream: _Stream, part: _Part) -> bool:
+        """Take one part of a stream; False if it has to wait."""
+        match part:
+            case _Messages(epoch, n, payloads):
+                self._take(stream, epoch, n, payloads)
+            case _Opened(epoch, after_epoch, after_n):
+                missed = stream.cursor.open(epoch, after_epoch, after_n)
+                if missed != 0:
+                    self._sink.on_messages(epoch, 1, [], missed)
+            case _Mark(name, epoch, n):
+                other = self._streams.get(name)
+                return other is None or other.cursor.position >= (epoch, n)
+            case _Ended(epoch, n) if epoch == 0 or epoch >= stream.cursor.epoch:
+                missed = None if epoch == 0 else stream.cursor.resume(epoch, n, may_lag=True)
+                self._end(stream)
+                if missed != 0:
+                    self._sink.on_messages(epoch, n + 1, [], missed)
+        return True
+
+    def _take(self, stream: _Stream, epoch: int, n: int, payloads: list[bytes]) -> None:
+        self._pass_on(stream.cursor.accept(epoch, n, len(payloads)), epoch, n, payloads)
+
+    def _pass_on(self, verdict: Verdict, epoch: int, n: int, payloads: list[bytes]) -> None:
+        skip, missed = verdict
         if skip:
             n, payloads = n + skip, payloads[skip:]
         if payloads or missed != 0:
             self._sink.on_messages(epoch, n, payloads, missed)
 
-    def _open(self, epoch: int, after_epoch: int, after_n: int) -> None:
-        missed = self.cursor.open(epoch, after_epoch, after_n)
-        if missed != 0:
-            self._sink.on_messages(epoch, 1, [], missed)
+    def _take_up(self, feed: _Feed, *, may_lag: bool) -> None:
+        """Nobody else brings the stream: go on where the feed begins."""
+        missed = feed.stream.cursor.resume(*feed.start, may_lag=may_lag)
+        feed.is_in_step = True
+        if not feed.stream.name:
+            self._sink.on_live(missed)
+        elif missed != 0:
+            self._sink.on_messages(feed.start[0], feed.start[1] + 1, [], missed)
 
-    def _wait(self, part: _Waiting) -> None:
-        self._waiting.append(part)
-        self._waiting_bytes += sum(map(len, part.payloads))
-        if self._waiting_bytes > self._bytes_max:
-            self._switch()
-        else:
-            self._advance()
+    def _has_arrived(self) -> bool:
+        """Whether the wanted seats bring every stream, and are in step with it."""
+        if not self.wanted or not all(self.seats.get(seat) for seat in self.wanted):
+            return False
+        return all(
+            any(feed.is_in_step and seat in self.wanted for seat, feed in stream.feeds.items())
+            for stream in self._streams.values()
+        )
 
-    def _advance(self) -> None:
-        """Change to the new source if the old one has brought us to where it took us in."""
-        if self._join_at is not None and self.cursor.position >= self._join_at:
-            self._switch()
+    def _leave(self, seat: Seat) -> None:
+        if seat in self.seats:
+            del self.seats[seat]
+            seat.leave()
+            self._unfeed(seat)
 
-    def _switch(self) -> None:
-        assert self._join_at is not None, "the new source serves us"
-        if self.source is not None:
-            self.source.leave(self._sink.name)
-        join_at, waiting = self._join_at, self._waiting
-        self.source, self._waiting = self.joining, deque()
-        self._forget_joining()
-        self._sink.on_live(self.cursor.resume(*join_at, may_lag=True))
-        for epoch, n, payloads, after_epoch in waiting:
-            if payloads:
-                self._take(epoch, n, payloads)
-            else:
-                self._open(epoch, after_epoch, n)
+    def _unfeed(self, seat: Seat) -> None:
+        """Nothing comes over the seat any more: streams that it alone was in step with are taken up elsewhere."""
+        for stream in list(self._streams.values()):
+            feed = stream.feeds.pop(seat, None)
+            if feed is None:
+                continue
+            self._drop(feed)
+            if stream.is_served:
+                continue
+            if stream.feeds:
+                self._take_up(min(stream.feeds.values(), key=lambda other: other.start), may_lag=True)
+            elif not stream.name:
+                self._sink.on_down()
+        self._settle()
 
-    def _forget_joining(self) -> None:
-        self.joining = self._join_at = None
-        self._waiting.clear()
-        self._waiting_bytes = 0
+    def _drop(self, feed: _Feed) -> None:
+        self._waiting.pop(feed, None)
+        self._waiting_bytes -= sum(
+            len(p) for part in feed.parts if type(part) is _Messages for p in part.payloads
+        )
+        feed.parts.clear()
+
+    def _end(self, stream: _Stream) -> None:
+        """The lane is over, for everybody who waits for it, too."""
+        for feed in stream.feeds.values():
+            self._drop(feed)
+        stream.feeds.clear()
+        self._streams.pop(stream.name, None)
+
+    def _end_unfed(self) -> None:
+        """A lane that nobody brings is over, if a hub that brings all says so by its silence; nobody knows where."""
+        if any(is_greeted and not seat.is_own for seat, is_greeted in self.seats.items()):
+            for stream in [stream for stream in self._streams.values() if stream.name and not stream.feeds]:
+                self._end(stream)
+                self._sink.on_messages(0, 1, [], None)
+
+    def _skip_waiting(self) -> None:
+        """What is waited for, and others may still bring, is left out: the order stays, and positions tell the loss."""
+        while self._waiting:
+            feed = next(iter(self._waiting))
+            if not feed.is_in_step:
+                self._take_up(feed, may_lag=True)
+            elif feed.parts and isinstance(mark := feed.parts[0], _Mark):
+                other = self._streams.get(mark.stream)
+                if other is not None:
+                    missed = other.cursor.resume(mark.epoch, mark.n, may_lag=True)
+                    if missed != 0:
+                        self._sink.on_messages(mark.epoch, mark.n + 1, [], missed)
+            self._settle()

@@ -5,8 +5,8 @@ first wanted and again on every new connection; a peer that does not know positi
 instead. What it means that a name is refused or taken away is left to channels.py, which also decides what is wanted
 over which link.
 
-Always true: a name is in the table exactly while it is wanted over this link. The order of requests is the order in
-which names were first wanted.
+Always true: a name is in the table of its kind exactly while it is wanted over this link. The order of requests is the
+order in which names were first wanted.
 """
 
 from __future__ import annotations
@@ -17,32 +17,43 @@ from typing import Protocol, cast
 from equipoise.client.channel import AnyChannel, PatternChannel, TopicChannel
 from equipoise.client.codec import encode_request
 from equipoise.client.connection import Connection
+from equipoise.client.merging import TRUNK
 from equipoise.client.refusals import is_unknown_command
+from equipoise.client.requests import Courtesy
 from equipoise.errors import ProtocolError, RefusedError
 
-_SUBSCRIBE = (b"subscribe", b"psubscribe")
-_UNSUBSCRIBE = (b"unsubscribe", b"punsubscribe")
+TOPIC, PATTERN, OWN = range(3)
+"""Kinds of subscription: all of a topic's streams, those of all topics that match, those that the hub numbers."""
+_SUBSCRIBE = (b"subscribe", b"psubscribe", b"own")
+_UNSUBSCRIBE = (b"unsubscribe", b"punsubscribe", b"notown")
 _POSITIONED = b"eq."
+_PING = encode_request(b"PING")
 
 
 class NamesOwner(Protocol):
     """Whoever decides what is subscribed where."""
 
-    def on_refused(self, names: Names, channel: AnyChannel, error: RefusedError | None) -> None:
+    def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
         """The hub will not serve the name; None: any more."""
 
     def on_home(self, push: list[object]) -> None:
         """A hub says where a topic lives."""
 
 
-class _Seat:
-    """A name wanted over this link. Live while the hub has confirmed it on the present connection."""
+class NameSeat:
+    """A name wanted over one link. Live while the hub has confirmed it on the present connection."""
 
-    __slots__ = ("channel", "is_live")
+    __slots__ = ("channel", "is_live", "is_own", "kind", "names")
 
-    def __init__(self, channel: AnyChannel) -> None:
+    def __init__(self, names: Names, channel: AnyChannel, kind: int) -> None:
+        self.names = names
         self.channel = channel
+        self.kind = kind
+        self.is_own = kind == OWN
         self.is_live = False
+
+    def leave(self) -> None:
+        self.names.leave(self)
 
 
 class _Ask:
@@ -50,7 +61,7 @@ class _Ask:
 
     __slots__ = ("name", "refuse", "seat", "verb")
 
-    def __init__(self, verb: bytes, seat: _Seat, refuse: Callable[[RefusedError], None]) -> None:
+    def __init__(self, verb: bytes, seat: NameSeat, refuse: Callable[[RefusedError], None]) -> None:
         self.verb = verb
         self.seat = seat
         self.name = seat.channel.name
@@ -62,13 +73,19 @@ class Names:
 
     def __init__(self, owner: NamesOwner) -> None:
         self._owner = owner
-        self._topics: dict[bytes, _Seat] = {}
-        self._patterns: dict[bytes, _Seat] = {}
+        self._tables: tuple[dict[bytes, NameSeat], ...] = ({}, {}, {})
+        self._topics, self._patterns, self._owns = self._tables
         self._connection: Connection | None = None
         self._handlers: dict[object, Callable[[Connection, list[object]], None]] = {
             b"eq.message": self._on_message,
+            b"eq.lmessage": self._on_lane_message,
             b"eq.pmessage": self._on_pattern_message,
+            b"eq.lpmessage": self._on_lane_pattern_message,
             b"eq.opened": self._on_opened,
+            b"eq.trunk": lambda connection, push: self._begin(push, TRUNK, 2),
+            b"eq.lane": lambda connection, push: self._begin(push, cast(bytes, push[2]), 3),
+            b"eq.ended": self._on_ended,
+            b"eq.after": self._on_after,
             b"eq.home": lambda connection, push: self._owner.on_home(push),
             b"eq.here": self._on_here,
             b"eq.settled": lambda connection, push: connection.answer(push),
@@ -84,75 +101,87 @@ class Names:
     # What is wanted.
 
     def __len__(self) -> int:
-        return len(self._topics) + len(self._patterns)
+        return sum(map(len, self._tables))
 
-    def want(self, channel: AnyChannel) -> None:
-        seat = self._table(channel.is_pattern)[channel.name] = _Seat(channel)
+    def want(self, channel: AnyChannel, *, is_own: bool = False) -> NameSeat:
+        """The seat under this name, made if need be. Is to be told to the channel before anything can come over it."""
+        kind = OWN if is_own else PATTERN if channel.is_pattern else TOPIC
+        known = self._tables[kind].get(channel.name)
+        if known is not None:
+            return known
+        seat = self._tables[kind][channel.name] = NameSeat(self, channel, kind)
         if self._connection is not None:
             self._subscribe(self._connection, seat)
+        return seat
 
-    def leave(self, name: bytes) -> None:
-        """Want a topic no longer. Does nothing if it is not wanted here."""
-        self._leave(name, is_pattern=False)
+    def leave(self, seat: NameSeat) -> None:
+        """Want it no longer. Does nothing if it is not wanted any more."""
+        if self._is_current(seat):
+            self._drop(seat)
+            if self._connection is not None:
+                self._request(self._connection, _UNSUBSCRIBE[seat.kind], seat, _ignore)
 
-    def leave_pattern(self, name: bytes) -> None:
-        self._leave(name, is_pattern=True)
-
-    def channels(self) -> list[AnyChannel]:
-        return [seat.channel for seat in (*self._topics.values(), *self._patterns.values())]
-
-    def _leave(self, name: bytes, *, is_pattern: bool) -> None:
-        seat = self._table(is_pattern).pop(name, None)
-        if seat is not None and self._connection is not None:
-            self._request(self._connection, _UNSUBSCRIBE[is_pattern], seat, _ignore)
-
-    def _table(self, is_pattern: bool) -> dict[bytes, _Seat]:
-        return self._patterns if is_pattern else self._topics
+    def seats(self) -> list[NameSeat]:
+        return [seat for table in self._tables for seat in table.values()]
 
     # The connection under them.
 
     def attach(self, connection: Connection) -> None:
         self._connection = connection
-        for table in (self._topics, self._patterns):
-            for seat in list(table.values()):
-                self._subscribe(connection, seat)
+        for seat in self.seats():
+            self._subscribe(connection, seat)
 
     def detach(self) -> None:
         self._connection = None
-        for table in (self._topics, self._patterns):
-            for seat in table.values():
-                seat.is_live = False
+        for seat in self.seats():
+            seat.is_live = False
 
-    def _subscribe(self, connection: Connection, seat: _Seat) -> None:
+    def _subscribe(self, connection: Connection, seat: NameSeat) -> None:
         def refuse(error: RefusedError) -> None:
             self._on_refused(connection, seat, error)
 
-        self._request(connection, _SUBSCRIBE[seat.channel.is_pattern], seat, refuse)
+        self._request(connection, _SUBSCRIBE[seat.kind], seat, refuse)
+        channel = seat.channel
+        if isinstance(channel, TopicChannel) and connection.is_among and channel.merge.is_busy_without(seat):
+            # Behind its answer the hub says which streams there are; the answer to a ping says that it has.
+            connection.submit(Courtesy(_PING, lambda: self._on_greeted(seat)))
 
     def _request(
-        self, connection: Connection, verb: bytes, seat: _Seat, refuse: Callable[[RefusedError], None]
+        self, connection: Connection, verb: bytes, seat: NameSeat, refuse: Callable[[RefusedError], None]
     ) -> None:
         if connection.has_positions:
             verb = _POSITIONED + verb
         connection.owed.add(_Ask(verb, seat, refuse))
         connection.send(encode_request(verb.upper(), seat.channel.name))
 
-    def _is_current(self, seat: _Seat) -> bool:
-        return self._table(seat.channel.is_pattern).get(seat.channel.name) is seat
+    def _is_current(self, seat: NameSeat) -> bool:
+        return self._tables[seat.kind].get(seat.channel.name) is seat
 
-    def _on_refused(self, connection: Connection, seat: _Seat, error: RefusedError) -> None:
+    def _on_refused(self, connection: Connection, seat: NameSeat, error: RefusedError) -> None:
         if not self._is_current(seat):
             return
-        if is_unknown_command(error) and "EQ." in error.text.upper():
+        if is_unknown_command(error) and "EQ." in error.text.upper() and not seat.is_own:
             connection.has_positions = False
             self._subscribe(connection, seat)
             return
         self._drop(seat)
-        self._owner.on_refused(self, seat.channel, error)
+        self._owner.on_refused(seat, error)
 
-    def _drop(self, seat: _Seat) -> None:
-        """The hub has nothing under this name any more."""
-        del self._table(seat.channel.is_pattern)[seat.channel.name]
+    def _on_greeted(self, seat: NameSeat) -> None:
+        if seat.is_live and self._is_current(seat) and isinstance(seat.channel, TopicChannel):
+            seat.channel.merge.greeted(seat)
+
+    def _drop(self, seat: NameSeat) -> None:
+        """Nothing comes under this name any more."""
+        del self._tables[seat.kind][seat.channel.name]
+        seat.is_live = False
+
+    def _live(self, name: object) -> list[tuple[NameSeat, TopicChannel]]:
+        """The seats, up to two, that what the hub pushes about a topic is for."""
+        found = (self._topics.get(cast(bytes, name)), self._owns.get(cast(bytes, name)))
+        return [
+            (seat, cast(TopicChannel, seat.channel)) for seat in found if seat is not None and seat.is_live
+        ]
 
     # What the peer pushes.
 
@@ -165,22 +194,56 @@ class Names:
                 raise ProtocolError(f"a push of another shape than it should have: {push[:4]!r}") from error
 
     def _on_message(self, connection: Connection, push: list[object]) -> None:
-        seat = self._topics.get(cast(bytes, push[1]))
+        # Spelled out: this runs once per push.
+        name = cast(bytes, push[1])
+        epoch, n, payloads = cast(int, push[2]), cast(int, push[3]), cast("list[bytes]", push[4:])
+        seat = self._topics.get(name)
         if seat is not None and seat.is_live:
-            channel = cast(TopicChannel, seat.channel)
-            channel.merge.receive(self, cast(int, push[2]), cast(int, push[3]), cast("list[bytes]", push[4:]))
+            cast(TopicChannel, seat.channel).merge.receive(seat, TRUNK, epoch, n, payloads)
+        if self._owns:
+            seat = self._owns.get(name)
+            if seat is not None and seat.is_live:
+                cast(TopicChannel, seat.channel).merge.receive(seat, TRUNK, epoch, n, payloads)
 
-    def _on_pattern_message(self, connection: Connection, push: list[object]) -> None:
-        seat = self._patterns.get(cast(bytes, push[1]))
-        if seat is not None and seat.is_live:
+    def _on_lane_message(self, connection: Connection, push: list[object]) -> None:
+        for seat, channel in self._live(push[1]):
             epoch, n, payloads = cast(int, push[3]), cast(int, push[4]), cast("list[bytes]", push[5:])
-            cast(PatternChannel, seat.channel).receive(cast(bytes, push[2]), epoch, n, payloads)
+            channel.merge.receive(seat, cast(bytes, push[2]), epoch, n, payloads)
+
+    def _begin(self, push: list[object], stream: bytes, at: int) -> None:
+        """The hub brings a stream from a position on."""
+        for seat, channel in self._live(push[1]):
+            channel.merge.begin(seat, stream, cast(int, push[at]), cast(int, push[at + 1]))
 
     def _on_opened(self, connection: Connection, push: list[object]) -> None:
-        seat = self._topics.get(cast(bytes, push[1]))
-        if seat is not None and seat.is_live:
+        for seat, channel in self._live(push[1]):
             epoch, after_epoch, after_n = cast(int, push[2]), cast(int, push[3]), cast(int, push[4])
-            cast(TopicChannel, seat.channel).merge.opened(self, epoch, after_epoch, after_n)
+            channel.merge.opened(seat, epoch, after_epoch, after_n)
+
+    def _on_ended(self, connection: Connection, push: list[object]) -> None:
+        for seat, channel in self._live(push[1]):
+            channel.merge.ended(seat, cast(bytes, push[2]), cast(int, push[3]), cast(int, push[4]))
+
+    def _on_after(self, connection: Connection, push: list[object]) -> None:
+        for seat, channel in self._live(push[1]):
+            stream, other = cast(bytes, push[2]), cast(bytes, push[3])
+            channel.merge.marked(seat, stream, other, cast(int, push[4]), cast(int, push[5]))
+
+    def _on_pattern_message(self, connection: Connection, push: list[object]) -> None:
+        self._receive_by_pattern(push, TRUNK, 3)
+
+    def _on_lane_pattern_message(self, connection: Connection, push: list[object]) -> None:
+        self._receive_by_pattern(push, cast(bytes, push[3]), 4)
+
+    def _receive_by_pattern(self, push: list[object], stream: bytes, at: int) -> None:
+        seat = self._patterns.get(cast(bytes, push[1]))
+        if seat is not None and seat.is_live:
+            epoch, n, payloads = (
+                cast(int, push[at]),
+                cast(int, push[at + 1]),
+                cast("list[bytes]", push[at + 2 :]),
+            )
+            cast(PatternChannel, seat.channel).receive(cast(bytes, push[2]), stream, epoch, n, payloads)
 
     def _on_here(self, connection: Connection, push: list[object]) -> None:
         """The peer is one hub among others, known to them by this address."""
@@ -188,9 +251,8 @@ class Names:
         connection.is_among = True
 
     def _on_plain_message(self, connection: Connection, push: list[object]) -> None:
-        seat = self._topics.get(cast(bytes, push[1]))
-        if seat is not None and seat.is_live:
-            cast(TopicChannel, seat.channel).receive_plain(cast(bytes, push[2]))
+        for _, channel in self._live(push[1]):
+            channel.receive_plain(cast(bytes, push[2]))
 
     def _on_plain_pattern_message(self, connection: Connection, push: list[object]) -> None:
         seat = self._patterns.get(cast(bytes, push[1]))
@@ -198,7 +260,8 @@ class Names:
             cast(PatternChannel, seat.channel).receive_plain(cast(bytes, push[2]), cast(bytes, push[3]))
 
     def _on_subscribed(self, connection: Connection, push: list[object]) -> None:
-        ask = connection.owed.confirm(cast(bytes, push[0]), push[1])
+        verb = cast(bytes, push[0])
+        ask = connection.owed.confirm(verb, push[1])
         if not isinstance(ask, _Ask):
             raise ProtocolError(f"a subscription was confirmed that nobody asked for: {push[1]!r}")
         seat, channel = ask.seat, ask.seat.channel
@@ -207,21 +270,23 @@ class Names:
         seat.is_live = True
         if isinstance(channel, PatternChannel):
             channel.confirm()
-        elif push[0] == b"eq.subscribe":
+        elif not verb.startswith(_POSITIONED):
+            channel.confirm_plain(seat)
+        elif not seat.is_own:
             position = cast(int, push[3]), cast(int, push[4])
-            channel.merge.confirmed(self, *position, may_lag=connection.is_among)
-        else:
-            channel.confirm_plain()
+            channel.merge.begin(seat, TRUNK, *position, may_lag=connection.is_among)
+        elif push[3] is not None:
+            channel.merge.begin(seat, cast(bytes, push[3]), cast(int, push[4]), cast(int, push[5]))
 
     def _on_unsubscribed(self, connection: Connection, push: list[object]) -> None:
         verb, name = cast(bytes, push[0]), cast(bytes, push[1])
         if connection.owed.confirm(verb, name) is not None:
             return
         # Nobody asked: the hub has taken the name away.
-        seat = self._table(verb.endswith(_UNSUBSCRIBE[True])).get(name)
+        seat = self._tables[_UNSUBSCRIBE.index(verb.removeprefix(_POSITIONED))].get(name)
         if seat is not None:
             self._drop(seat)
-            self._owner.on_refused(self, seat.channel, None)
+            self._owner.on_refused(seat, None)
 
 
 def _ignore(error: RefusedError) -> None:

@@ -45,7 +45,7 @@ class Outbox:
         """Send at once. Raises BackloggedError if there is no room."""
         connection = self.connection
         assert connection is not None, "only a link that is up is given anything"
-        if self._line or not self._has_room(connection, size):
+        if not self._has_room(connection, size) or self._line:
             raise BackloggedError(
                 f"{connection.owed.messages} publishes ({connection.owed.bytes} bytes) have no receipt yet; "
                 "await flush() or use publish(), which waits by itself"

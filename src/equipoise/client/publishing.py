@@ -88,18 +88,28 @@ class Publishing:
         line = self._lines.get(topic) or self._add(topic)
         line.used_at = self._now
         self._put(line, ticket)
-        return await self._answer_to(ticket, line, timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await ticket.future
+        except TimeoutError:
+            if ticket.future.cancelled():
+                raise _late(ticket, line.link, timeout_s) from None
+            # After a pause of this program the answer and the time-out may both be there: the answer counts.
+            return ticket.future.result()
+        finally:
+            if not ticket.is_sent:
+                self._withdraw(ticket, line, line.link)
 
     def submit_nowait(self, topic: bytes, frame: bytes, size: int) -> None:
         line = self._lines.get(topic) or self._add(topic)
         line.used_at = self._now
         outbox = line.link.outbox
-        connection = outbox.connection
-        if connection is None:
+        way = outbox.connection
+        if way is None:
             raise self._end or DisconnectedError(
                 "there is no connection to a hub now; publish() waits for one, publish_nowait() cannot"
             )
-        if line.way is connection and not line.waiting:
+        if line.way is way and not line.waiting:
             outbox.put_nowait(frame, size)
             return
         if self._held_messages >= self._messages_max or self._held_bytes + size > self._bytes_max:
@@ -146,19 +156,6 @@ class Publishing:
                     failures.append(error)
         if failures:
             raise failures[0]
-
-    async def _answer_to(self, ticket: Ticket, line: Line, timeout_s: float) -> object:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await ticket.future
-        except TimeoutError:
-            if ticket.future.cancelled():
-                raise _late(ticket, line.link, timeout_s) from None
-            # After a pause of this program the answer and the time-out may both be there: the answer counts.
-            return ticket.future.result()
-        finally:
-            if not ticket.is_sent:
-                self._withdraw(ticket, line, line.link)
 
     def _withdraw(self, ticket: Ticket, line: Line | None, link: Link) -> None:
         link.outbox.withdraw(ticket)

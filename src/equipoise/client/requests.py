@@ -63,7 +63,11 @@ class Ticket(Request):
     __slots__ = ("future",)
 
     def __init__(self, frame: bytes, size: int, future: asyncio.Future[object]) -> None:
-        super().__init__(frame, size)
+        # All in one place: this is made for every message with a receipt.
+        self.frame = frame
+        self.size = size
+        self.is_sent = False
+        self.line = None
         self.future = future
 
     @property
@@ -98,6 +102,21 @@ class NowaitTicket(Request):
 
     def fail(self, error: EquipoiseError) -> None:
         self._losses.add(error)
+
+
+class Courtesy(Request):
+    """Something whose reply tells only that all before it have come. Nobody is told if none comes."""
+
+    __slots__ = ("_answered",)
+
+    def __init__(self, frame: bytes, answered: Callable[[], None]) -> None:
+        super().__init__(frame, 0)
+        self._answered = answered
+
+    def settle(self, reply: object) -> None:
+        self._answered()
+
+    def fail(self, error: EquipoiseError) -> None: ...
 
 
 class Question(Request):

@@ -26,10 +26,11 @@ from equipoise.client.requests import NowaitLosses, Request
 from equipoise.client.routes import Route, Routes
 from equipoise.client.url import Endpoint, parse_address
 from equipoise.errors import ClosedError, EquipoiseError, RefusedError
+from equipoise.model import Mode
 
 if TYPE_CHECKING:
-    from equipoise.client.channel import AnyChannel, TopicChannel
-    from equipoise.client.names import Names
+    from equipoise.client.channel import TopicChannel
+    from equipoise.client.names import NameSeat
 
 TICK_S = 0.25
 """Between two attempts to bring topics to where they live."""
@@ -52,7 +53,8 @@ class Routing:
         self.losses = NowaitLosses()
         self.base = Link(dialer, self, rng)
         self._homes: dict[Endpoint, Link] = {}
-        self._routes = Routes(settings.routes_max, rng.randbytes(16))
+        # No two clients have links of the same name.
+        self._routes = Routes(settings.routes_max, self.base.name)
         self.channels = Channels(settings, self._link_to_subscribe, self.base)
         self.publishing = Publishing(settings, self.losses, self._link_to_publish, self.base)
         # Topics that are not where they should be.
@@ -157,8 +159,8 @@ class Routing:
         is_settled = True
         if route is not None:
             channel = self.channels.topics.get(topic)
-            if channel is not None and route.subscribe_at is not None:
-                is_settled = self._seat(channel, route.subscribe_at)
+            if channel is not None:
+                is_settled = self._seat(channel, route)
             if topic in self.publishing and route.publish_at is not None:
                 link = self._link_at(route.publish_at)
                 is_settled &= link is not None and self.publishing.aim(topic, link)
@@ -167,18 +169,32 @@ class Routing:
         else:
             self._rouse(topic)
 
-    def _seat(self, channel: TopicChannel, endpoint: Endpoint) -> bool:
-        link = self._link_at(endpoint)
-        if link is None:
+    def _seat(self, channel: TopicChannel, route: Route) -> bool:
+        links, is_best = self._links_to_subscribe(route)
+        if not links:
             return False
-        merge, now = channel.merge, self._now()
-        if merge.source is link.names:
-            merge.stay()
-            return True
-        if merge.joining is not link.names and now >= self._rests_until.get(channel.name, 0.0):
+        if self.channels.is_seated(channel, links):
+            return is_best and not channel.merge.is_changing
+        now = self._now()
+        if now >= self._rests_until.get(channel.name, 0.0):
             self._rests_until[channel.name] = now + MOVE_S
-            self.channels.seat(channel, link)
+            self.channels.seat(channel, links)
         return False
+
+    def _links_to_subscribe(self, route: Route) -> tuple[list[tuple[Link, bool]], bool]:
+        """Where a topic is to be subscribed to, as far as it can be now; and whether nothing is left to be wished for.
+
+        Of a topic with lanes every home brings its own, once all of them can be reached; until then one brings all.
+        """
+        assert route.subscribe_at is not None, "a route leads somewhere"
+        is_spread = route.mode is Mode.ALL_SUBSCRIBERS and len(route.homes) > 1
+        if is_spread:
+            links = [self._link_at(home) for home in route.homes]
+            found = list(dict.fromkeys(link for link in links if link is not None))
+            if None not in links:
+                return [(link, True) for link in found], True
+        link = self._link_at(route.subscribe_at)
+        return ([] if link is None else [(link, False)]), not is_spread
 
     def _rouse(self, topic: bytes) -> None:
         self._restless[topic] = None
@@ -224,9 +240,12 @@ class Routing:
         for topic in self._routes.topics_at(link.endpoint):
             self._rouse(topic)
 
-    def on_refused(self, names: Names, channel: AnyChannel, error: RefusedError | None) -> None:
-        self._rests_until[channel.name] = self._now() + REFUSED_S
-        self.channels.on_refused(names, channel, error)
+    def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
+        # A hub that does not know the plan yet by which it is a home will soon.
+        is_early = error is not None and error.code == "NOTHOME"
+        self._rests_until[seat.channel.name] = self._now() + (MOVE_S if is_early else REFUSED_S)
+        self._rouse(seat.channel.name)
+        self.channels.on_refused(seat, error)
 
     def _put_off(self, endpoint: Endpoint) -> None:
         """Do not go there for a while."""

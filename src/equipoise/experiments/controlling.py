@@ -38,7 +38,9 @@ class Timing:
     """How quick the loop is."""
 
     # Between two looks at the hubs.
-    period_s: float = 1.0
+    look_s: float = 1.0
+    # Between two decisions, unless the policy finds that something presses: as the controller's default.
+    period_s: float = 5.0
     # From asking for a server until its hub runs.
     start_s: float = 5.0
 
@@ -55,6 +57,9 @@ class Controlling:
         self._views = views
         self._timing = timing or Timing()
         self._memory = Memory()
+        self._decided_at = 0.0
+        self._is_pressing = False
+        self._hubs: list[str] = []
         self._starting: set[str] = set()
         self._stopping: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -68,12 +73,22 @@ class Controlling:
         loop, reader = asyncio.get_running_loop(), TelemetryReader()
         at = loop.time()
         while True:
-            at += self._timing.period_s
+            at += self._timing.look_s
             await asyncio.sleep(max(0.0, at - loop.time()))
             batches = await reader.read(self._fleet.running)
             view = self._views.view(batches, loop.time())
             if view is not None:
-                self._decide(view.with_store(self._alive(view)), loop.time())
+                view = view.with_store(self._alive(view))
+                self.load_ratios = _ratios(view, self._fleet.members)
+                if self._is_due(view, loop.time()):
+                    self._decide(view, loop.time())
+
+    def _is_due(self, view: View, now: float) -> bool:
+        """At the end of a period; at once if hubs have come or gone, or something presses."""
+        hubs = [hub.name for hub in view.hub_rows() if hub.is_alive]
+        has_changed, self._hubs = hubs != self._hubs, hubs
+        is_over = now - self._decided_at > self._timing.period_s - self._timing.look_s / 2
+        return is_over or has_changed or self._is_pressing or self._policy.wakes(view, self._memory)
 
     def _alive(self, view: View) -> list[HubView]:
         """What the store would say of hubs. A new one takes part once it has told what it can carry."""
@@ -91,7 +106,7 @@ class Controlling:
         if not decision.change.is_empty:
             fleet.commit(apply(fleet.plan, decision.change))
             self._meter.plans_at_s.append(now - self._meter.began_at)
-        self.load_ratios = _ratios(view, fleet.members)
+        self._decided_at, self._is_pressing = now, decision.is_pressing
         self._provide(decision)
 
     def _provide(self, decision: Decision) -> None:

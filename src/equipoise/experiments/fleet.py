@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from equipoise.hub import Hub, HubSettings, Limits
-from equipoise.hub.cluster import HubFacts, Routing
+from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.settings import ClusterSettings
 from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.model import Member, Plan
@@ -72,7 +72,7 @@ class Server:
 
     def register(self) -> None:
         assert self.hub is not None
-        facts = HubFacts(self.hub.core.incarnation, self.name, PORT, self._fleet.plan.version)
+        facts = LiveHub(self.hub.core.incarnation, self.name, PORT, self._fleet.plan.version)
         self._fleet.register(self.name, facts)
 
     async def hear(self, routing: Routing) -> None:
@@ -99,7 +99,7 @@ class Fleet:
         self.sim = sim
         self.machine = machine
         self.plan = Plan()
-        self.alive: dict[str, HubFacts] = {}
+        self.alive: dict[str, LiveHub] = {}
         self.servers = {name: Server(self, name, machine) for name in names}
         # Topics whose entry has changed, over all plans so far.
         self.moves = 0
@@ -144,7 +144,7 @@ class Fleet:
         self.plan = replace(plan, version=self.plan.version + 1)
         self.tell()
 
-    def register(self, name: str, facts: HubFacts) -> None:
+    def register(self, name: str, facts: LiveHub) -> None:
         self.alive[name] = facts
         self.tell()
 

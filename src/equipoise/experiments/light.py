@@ -79,8 +79,8 @@ class LightClient:
         self._wanted.pop(topic, None)
         heard = self._heard.pop(topic, None)
         if heard is not None:
-            for hub in heard.hubs:
-                self._leave(topic, hub)
+            for link in heard.links:
+                link.leave(topic)
         self._tidy()
 
     def is_live(self, topic: bytes) -> bool:
@@ -120,9 +120,7 @@ class LightClient:
         elif link.asked and not link.counts(kind, topic):
             return
         elif heard is not None:
-            left = heard.take(link.hub, kind, push)
-            if left is not None:
-                self._leave(topic, left)
+            heard.take(link, kind, push)
 
     def on_lost(self, link: LightLink) -> None:
         """A connection was lost: go on elsewhere, or here again, after a moment."""
@@ -134,7 +132,9 @@ class LightClient:
         for route in self._routes.values():
             if link.hub in (route.hub, route.settling):
                 route.hub, route.settling = None, None
-        self._loop.call_later(RETRY_S, self._recover, link.hub)
+        for heard in self._heard.values():
+            heard.stream.lost(link)
+        self._loop.call_later(RETRY_S, self._recover)
 
     # Where topics live.
 
@@ -162,20 +162,18 @@ class LightClient:
                 self._links[former].ask(encode_request(b"EQ.SETTLE", topic))
         heard = self._heard.get(topic)
         if heard is not None:
-            self._move(topic, heard, route)
+            heard.go_to(self._link(self._listen_at(route, heard)))
 
     def _publish_to(self, route: _Route, former: str | None) -> str:
         if route.mode is Mode.ALL_SUBSCRIBERS:
             return former if former in route.homes else self._draw(route.homes)
         return route.homes[0]
 
-    def _listen_at(self, route: _Route, former: Sequence[str]) -> tuple[str, ...]:
-        if route.mode is Mode.ALL_SUBSCRIBERS:
-            return route.homes
-        if route.mode is Mode.ALL_PUBLISHERS:
-            kept = [hub for hub in former if hub in route.homes]
-            return (kept[0] if kept else self._draw(route.homes),)
-        return route.homes[:1]
+    def _listen_at(self, route: _Route, heard: Hearing | None) -> str:
+        if route.mode is not Mode.ALL_PUBLISHERS:
+            return route.homes[0]
+        kept = [link.hub for link in heard.links if link.hub in route.homes] if heard is not None else []
+        return kept[-1] if kept else self._draw(route.homes)
 
     def _settled(self, topic: bytes, link: LightLink) -> None:
         route = self._routes.get(topic)
@@ -199,35 +197,21 @@ class LightClient:
     def _hear(self, topic: bytes) -> None:
         route = self._routes.get(topic)
         if route is not None and route.homes:
-            hubs = self._listen_at(route, ())
+            hub = self._listen_at(route, None)
         elif route is not None and route.hub is not None:
-            hubs = (route.hub,)
+            hub = route.hub
         else:
-            hubs = (self._entry(),)
+            hub = self._entry()
         heard = self._heard[topic] = Hearing(topic, self.meter, self.receive)
-        for hub in heard.go_to(hubs):
-            self._link(hub).subscribe(topic)
+        heard.go_to(self._link(hub))
 
-    def _move(self, topic: bytes, heard: Hearing, route: _Route) -> None:
-        before = set(heard.hubs)
-        for hub in heard.go_to(self._listen_at(route, tuple(before))):
-            self._link(hub).subscribe(topic)
-        for hub in before.difference(heard.hubs):
-            self._leave(topic, hub)
-
-    def _leave(self, topic: bytes, hub: str) -> None:
-        link = self._links.get(hub)
-        if link is not None:
-            link.unsubscribe(topic)
-
-    def _recover(self, hub: str) -> None:
+    def _recover(self) -> None:
+        """Find another way for everything that a lost connection has left without one."""
         if self._is_closed:
             return
-        for topic, heard in list(self._heard.items()):
-            if hub in heard.hubs:
-                target = hub if hub in self._links else self._entry()
-                heard.lost(hub, target)
-                self._link(target).subscribe(topic)
+        for heard in self._heard.values():
+            if not heard.links:
+                heard.go_to(self._link(self._entry()))
         for topic, route in self._routes.items():
             if route.hub is None:
                 route.hub = self._entry()
@@ -251,7 +235,7 @@ class LightClient:
 
     def _tidy(self) -> None:
         """Close connections that are of no use any more."""
-        in_use = {hub for heard in self._heard.values() for hub in heard.hubs}
+        in_use = {link.hub for heard in self._heard.values() for link in heard.links}
         in_use |= {route.settling for route in self._routes.values() if route.settling is not None}
         now = self._loop.time()
         for hub, link in list(self._links.items()):

@@ -68,8 +68,9 @@ class LightLink(asyncio.Protocol):
         self.asked[topic] = self.asked.get(topic, 0) + 1
         self.tell(encode_request(b"EQ.SUBSCRIBE", topic))
 
-    def unsubscribe(self, topic: bytes) -> None:
-        self.tell(encode_request(b"EQ.UNSUBSCRIBE", topic))
+    def leave(self, name: bytes) -> None:
+        """End the subscription to a topic here."""
+        self.tell(encode_request(b"EQ.UNSUBSCRIBE", name))
 
     def counts(self, kind: bytes, topic: bytes) -> bool:
         """Whether a push about a topic is of the latest subscription to it."""

@@ -48,6 +48,10 @@ class Shedding:
         memory = msgspec.structs.replace(memory, servers_wanted=wanted)
         return _decision(view, PlanChange.on(plan, Why(Reason.JOINED)), memory, wanted)
 
+    def wakes(self, view: View, memory: Memory) -> bool:
+        ratio = _ratios(view, list(view.hubs.names))
+        return bool(len(ratio)) and bool(ratio.max() > HIGH_RATIO)
+
 
 def _given(view: View, plan: Plan, members: list[str], to: str) -> list[Entry]:
     """The channels that each member gives to a new one."""

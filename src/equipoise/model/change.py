@@ -66,7 +66,7 @@ class Reason(StrEnum):
         return cls.UNKNOWN
 
 
-class Why(msgspec.Struct, frozen=True, array_like=True):
+class Why(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A reason and the numbers behind it, named with their units: {"cpu_ratio": 0.93}."""
 
     reason: Reason
@@ -79,7 +79,7 @@ _COPIED_AT_ONCE = 4_096
 ASKED_FOR = Why(Reason.OPERATOR)
 
 
-class EntryChange(msgspec.Struct, frozen=True, array_like=True):
+class EntryChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The topic's new entry; None takes it back to the ring."""
 
     topic: bytes

@@ -48,3 +48,7 @@ class Policy(Protocol):
     def decide(self, view: View, plan: Plan, specs: Specs, now: float, memory: Memory) -> Decision:
         """Never raises for anything a view may say, and never for a plan that is valid."""
         ...
+
+    def wakes(self, view: View, memory: Memory) -> bool:
+        """Whether this view should be decided on at once rather than at the next period. Cheap."""
+        ...

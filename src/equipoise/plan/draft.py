@@ -37,9 +37,9 @@ from equipoise.model import (
     Why,
 )
 from equipoise.plan.load import capacities, needs
-from equipoise.plan.memory import LONG_AGO_S, Memory
+from equipoise.plan.memory import LONG_AGO_S, Hits, Memory
 from equipoise.plan.placing import Replicas, by_entries, ring_homes, topic_positions
-from equipoise.plan.predicted import Predicted
+from equipoise.plan.predicted import Predicted, Standing, standing
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.view import View
 
@@ -82,9 +82,10 @@ class Draft:
         self.budget = memory.arbiter.room(
             round_max=settings.moves_per_round_max, total_max=settings.moves_in_hand_max
         )
-        self.capacities = capacities(view, memory.profiles, settings)
+        self.capacities = capacities(view, memory.profiles, memory.noises, settings)
         self.needs = needs(view, self.capacities.is_rising, settings)
         self._single: dict[int, int] = {}
+        self._standing: Standing | None = None
         self.place_all()
 
     # --- who there is -------------------------------------------------------------------------------------------------
@@ -125,6 +126,15 @@ class Draft:
     def may_plan_severe(self) -> bool:
         return self.is_news and self.now - self.memory.plan_s >= self.settings.severe_wait_s
 
+    def hit(self, before: Hits | None, *, step: int = 1, is_clear: bool) -> Hits:
+        """One more piece of evidence. What is not clear counts once per window; the other direction starts anew."""
+        at_s = self.view.time_s
+        if before is None or before.count * step < 0:
+            return Hits(step, at_s)
+        if is_clear or at_s - before.at_s >= self.view.window_s:
+            return Hits(before.count + step, at_s)
+        return before
+
     @property
     def is_crowded(self) -> bool:
         """No further server can be had."""
@@ -146,12 +156,12 @@ class Draft:
 
     @cached_property
     def typical_ratio(self) -> NDArray[np.float64]:
-        """What each topic would put on an ordinary hub."""
+        """What each topic puts on an ordinary hub just now."""
         among = self.eligible if self.eligible.any() else self.alive
         if not among.any():
             return np.zeros(self.view.topics.count)
-        bandwidth = self.needs.bytes_per_s / np.median(self.capacities.bytes_full[among])
-        cpu = self.needs.work * (np.median(self.capacities.price[among]) / self.capacities.cpu_full)
+        bandwidth = self.needs.present_bytes / np.median(self.capacities.bytes_full[among])
+        cpu = self.needs.present_work * (np.median(self.capacities.price[among]) / self.capacities.cpu_full)
         return np.maximum(bandwidth, cpu)
 
     def is_free(self, topic: int) -> bool:
@@ -262,16 +272,17 @@ class Draft:
             home[np.fromiter(self._single, np.int64)] = np.fromiter(self._single.values(), np.int64)
         if several:
             home[np.fromiter(several, np.int64)] = -1
-        return Predicted(
-            self.view,
-            self.needs,
-            self.capacities,
-            home=home,
-            several=several,
-            is_moving=self._is_moving,
-        )
+        if self._standing is None:
+            self._standing = standing(
+                self.view,
+                self.needs,
+                self.capacities,
+                home=home,
+                several=several,
+                is_moving=self._is_moving(),
+            )
+        return Predicted(self._standing, self.capacities, home=home, several=several)
 
-    @cached_property
     def _is_moving(self) -> NDArray[np.bool_]:
         """The topics that views may still show where they were."""
         count, since_s = self.view.topics.count, self.now - self.settings.settle_s

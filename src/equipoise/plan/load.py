@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise.plan.noise import HubNoise
 from equipoise.plan.profile import HubProfile, HubSample, learnt
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.view import View
@@ -45,6 +46,9 @@ class Needs:
     work: Floats
     carried_bytes: Floats
     carried_work: Floats
+    # The same as the first two without the horizon: no more than the largest second has shown.
+    present_bytes: Floats
+    present_work: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +64,8 @@ class Capacities:
     lag_ratio: Floats
     # The load ratio as measured, without any looking ahead.
     measured: Floats
-    # Hubs whose load rises faster than noise does.
+    # How much it rose within the window, and whether that is more than noise does.
+    rise: Floats
     is_rising: NDArray[np.bool_]
     cpu_full: float
 
@@ -104,7 +109,12 @@ def learn_all(
     return made
 
 
-def capacities(view: View, profiles: Mapping[str, HubProfile], settings: PlannerSettings) -> Capacities:
+def capacities(
+    view: View,
+    profiles: Mapping[str, HubProfile],
+    noises: Mapping[str, HubNoise],
+    settings: PlannerSettings,
+) -> Capacities:
     hubs = view.hubs
     known = [profiles.get(name, HubProfile()) for name in hubs.names]
     met = np.array([profile.out_bytes_full(settings) for profile in known], np.float64)
@@ -115,8 +125,10 @@ def capacities(view: View, profiles: Mapping[str, HubProfile], settings: Planner
     topics = view.topics.out_bytes_per_s[view.carried.topic] * view.carried.share
     sent = sums(view.carried.hub, topics, hubs.count)
     trend = np.maximum(hubs.out_bytes_trend / bytes_full, hubs.cpu_trend / settings.cpu_full_ratio)
-    is_rising = trend * view.window_s >= settings.trend_ratio_min
-    lag_ratio = hubs.loop_lag_s / settings.loop_lag_full_s
+    rise = trend * view.window_s
+    usual = np.array([noises.get(name, HubNoise()).rise_deviation for name in hubs.names], np.float64)
+    is_rising = rise >= np.maximum(settings.trend_ratio_min, settings.clear_deviations * usual)
+    lag_ratio = _lag_ratio(hubs.loop_lag_s / settings.loop_lag_full_s)
     flow = np.maximum(hubs.out_bytes_per_s / bytes_full, hubs.cpu_ratio / settings.cpu_full_ratio)
     return Capacities(
         bytes_full=bytes_full,
@@ -125,6 +137,7 @@ def capacities(view: View, profiles: Mapping[str, HubProfile], settings: Planner
         base_cpu=np.maximum(0.0, hubs.cpu_ratio - price * work),
         lag_ratio=lag_ratio,
         measured=np.maximum(flow, lag_ratio),
+        rise=rise,
         is_rising=is_rising if settings.trend_horizon_s > 0 else np.zeros(hubs.count, np.bool_),
         cpu_full=settings.cpu_full_ratio,
     )
@@ -137,10 +150,24 @@ def needs(view: View, is_rising: NDArray[np.bool_], settings: PlannerSettings) -
     if is_rising.any():
         on_rising = np.unique(view.carried.topic[is_rising[view.carried.hub]])
         growth[on_rising] = _growth(view, on_rising, settings)
-    bytes_per_s = topics.out_bytes_per_s * growth
-    work = _work(view, settings) * growth
+    mean, work = topics.out_bytes_per_s, _work(view, settings)
+    shown = np.maximum(1.0, topics.out_bytes_per_s_max / np.maximum(mean, 1e-9))
+    present = np.minimum(growth, shown)
     at, share = view.carried.topic, view.carried.share
-    return Needs(bytes_per_s, work, bytes_per_s[at] * share, work[at] * share)
+    return Needs(
+        bytes_per_s=mean * growth,
+        work=work * growth,
+        carried_bytes=(mean * growth)[at] * share,
+        carried_work=(work * growth)[at] * share,
+        present_bytes=mean * present,
+        present_work=work * present,
+    )
+
+
+def _lag_ratio(lag: Floats) -> Floats:
+    """Lag has no upper end as load has: near saturation twice the lag is hardly more load, a tenth is said here."""
+    ratio: Floats = np.where(lag <= 1, lag, 1 + 0.1 * np.log2(np.maximum(lag, 1)))
+    return ratio
 
 
 def _growth(view: View, which: NDArray[np.int64], settings: PlannerSettings) -> Floats:

@@ -13,11 +13,19 @@ import msgspec
 
 from equipoise.errors import ViewError
 from equipoise.plan.arbiter import Arbiter
+from equipoise.plan.noise import HubNoise
 from equipoise.plan.profile import HubProfile
 
-__all__ = ["Memory", "decode_memory", "encode_memory"]
+__all__ = ["Hits", "Memory", "decode_memory", "encode_memory"]
 
 LONG_AGO_S = -1e18
+
+
+class Hits(msgspec.Struct, frozen=True, array_like=True):
+    """Evidence: how much, and the time of the view that gave the last of it."""
+
+    count: int
+    at_s: float
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,10 +40,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Sharing out after a join ends then.
     spread_until_s: float = LONG_AGO_S
 
-    # Views in a row that showed a hub overloaded.
-    hits: dict[str, int] = {}
-    # Views in a row that wanted more homes for a topic (positive) or fewer (negative).
-    replica_hits: dict[bytes, int] = {}
+    # How often in a row a hub was seen overloaded, and when last.
+    hits: dict[str, Hits] = {}
+    # How often in a row a topic was seen to need more homes (positive) or fewer (negative).
+    replica_hits: dict[bytes, Hits] = {}
     # When a topic's entry was last changed for load, and when its replication was.
     moved_s: dict[bytes, float] = {}
     replicated_s: dict[bytes, float] = {}
@@ -47,6 +55,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dead_s: dict[str, float] = {}
     joined_s: dict[str, float] = {}
     profiles: dict[str, HubProfile] = {}
+    noises: dict[str, HubNoise] = {}
+    # What the servers would carry on average with one less; a slow mean, below 0 if there is none yet.
+    average_without_one: float = -1.0
 
     # What missing capacity has cost since it is missing, and what a server too many has.
     overload_debt: float = 0.0

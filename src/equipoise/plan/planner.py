@@ -14,9 +14,9 @@ import msgspec
 from equipoise.model import Plan, Specs
 from equipoise.plan.decision import Decision
 from equipoise.plan.draft import PLANNER, Draft
-from equipoise.plan.load import learn_all
+from equipoise.plan.load import capacities, learn_all
 from equipoise.plan.memory import Memory
-from equipoise.plan.policies.high_load import count_hits, relieve
+from equipoise.plan.policies.high_load import count_hits, listen, relieve
 from equipoise.plan.policies.low_load import release
 from equipoise.plan.policies.membership import keep_members
 from equipoise.plan.policies.obedience import obey
@@ -55,7 +55,17 @@ class Planner:
         if draft.eligible.any() and is_news:
             self._balance(draft)
         tidy(draft)
+        listen(draft)
         return _decided(draft)
+
+    def wakes(self, view: View, memory: Memory) -> bool:
+        """Whether this view should be decided on at once, not at the next period: something is, or gets, too full.
+
+        Cheap: hubs only.
+        """
+        caps = capacities(view, memory.profiles, memory.noises, self.settings)
+        over = caps.measured > self.settings.high_ratio
+        return bool((view.hubs.is_alive & (over | caps.is_rising)).any())
 
     def _balance(self, draft: Draft) -> None:
         replicate(draft)

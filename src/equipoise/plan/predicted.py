@@ -12,6 +12,8 @@ Owned by a draft, which is the only one to change it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,48 +21,77 @@ from equipoise.plan.load import Capacities, Needs, sums
 from equipoise.plan.placing import NOWHERE, Replicas
 from equipoise.plan.view import View
 
-__all__ = ["Predicted"]
+__all__ = ["Predicted", "Standing", "standing"]
 
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """What of a view does not depend on where a new plan puts topics. Made once per round, from the plan in force."""
+
+    # What of each topic goes where the plan sends it.
+    bytes_per_s: Floats
+    work: Floats
+    # What each hub goes on sending as a relay.
+    relay_bytes: Floats
+    relay_work: Floats
+    # Of replicated topics that stand still: what part of what its homes send each of them sends.
+    shares: dict[int, dict[int, float]]
+    # Bandwidth and CPU as they were when loop lag was measured.
+    flow_measured: Floats
+
+
+def standing(
+    view: View,
+    needs: Needs,
+    capacities: Capacities,
+    *,
+    home: NDArray[np.int64],
+    several: dict[int, Replicas],
+    is_moving: NDArray[np.bool_],
+) -> Standing:
+    """`home` and `several` say where the plan in force puts topics; views may show moving ones elsewhere."""
+    count = view.hubs.count
+    is_relay = _is_relay(view, home, several, is_moving)
+    stays = sums(view.carried.topic[is_relay], view.carried.share[is_relay], view.topics.count)
+    follows = np.maximum(0.0, 1.0 - stays)
+    return Standing(
+        bytes_per_s=needs.bytes_per_s * follows,
+        work=needs.work * follows,
+        relay_bytes=sums(view.carried.hub[is_relay], needs.carried_bytes[is_relay], count),
+        relay_work=sums(view.carried.hub[is_relay], needs.carried_work[is_relay], count),
+        shares=_measured_shares(view, several, is_moving),
+        flow_measured=capacities.flow_ratio(
+            sums(view.carried.hub, needs.carried_bytes, count),
+            sums(view.carried.hub, needs.carried_work, count),
+        ),
+    )
+
+
 class Predicted:
-    """Loads of hubs. `home` and `several` are the draft's and say where topics are."""
+    """Loads of hubs, and where topics are: `home` by index, -1 for those that `several` has."""
 
     def __init__(
         self,
-        view: View,
-        needs: Needs,
+        standing: Standing,
         capacities: Capacities,
         *,
         home: NDArray[np.int64],
         several: dict[int, Replicas],
-        is_moving: NDArray[np.bool_],
     ) -> None:
         self.capacities = capacities
         self.home = home
         self.several = several
-        self._count = view.hubs.count
-        self._shares = _measured_shares(view, several, is_moving)
-        is_relay = _is_relay(view, home, several, is_moving)
-        stays = sums(view.carried.topic[is_relay], view.carried.share[is_relay], view.topics.count)
-        follows = np.maximum(0.0, 1.0 - stays)
-        # What of a topic goes where the plan sends it.
-        self.bytes_per_s = needs.bytes_per_s * follows
-        self.work = needs.work * follows
-        self._relay_bytes = sums(view.carried.hub[is_relay], needs.carried_bytes[is_relay], self._count)
-        self._relay_work = sums(view.carried.hub[is_relay], needs.carried_work[is_relay], self._count)
-        self._flow_measured = capacities.flow_ratio(
-            sums(view.carried.hub, needs.carried_bytes, self._count),
-            sums(view.carried.hub, needs.carried_work, self._count),
-        )
-        self.recount()
+        self.bytes_per_s, self.work = standing.bytes_per_s, standing.work
+        self._standing = standing
+        self._add_up()
 
-    def recount(self) -> None:
-        """Add everything up again, after topics changed their homes in bulk."""
-        single = self.home >= 0
-        self._bytes = self._relay_bytes + sums(self.home[single], self.bytes_per_s[single], self._count)
-        self._work = self._relay_work + sums(self.home[single], self.work[single], self._count)
+    def _add_up(self) -> None:
+        standing, single = self._standing, self.home >= 0
+        count = len(standing.relay_bytes)
+        self._bytes = standing.relay_bytes + sums(self.home[single], self.bytes_per_s[single], count)
+        self._work = standing.relay_work + sums(self.home[single], self.work[single], count)
         for topic, replicas in self.several.items():
             for hub, share in self.shares_of(topic, replicas).items():
                 self._bytes[hub] += share * self.bytes_per_s[topic]
@@ -69,7 +100,7 @@ class Predicted:
 
     def shares_of(self, topic: int, replicas: Replicas) -> dict[int, float]:
         """As measured if these are the homes it was measured at, else equal."""
-        measured = self._shares.get(topic)
+        measured = self._standing.shares.get(topic)
         if measured is not None and measured.keys() == set(replicas.homes):
             return measured
         return dict.fromkeys(replicas.homes, 1.0 / len(replicas.homes))
@@ -132,7 +163,7 @@ class Predicted:
 
     def _ratio(self, bytes_per_s: Floats, work: Floats) -> Floats:
         flow = self.capacities.flow_ratio(bytes_per_s, work)
-        return np.maximum(flow, self.capacities.lag_after(flow, self._flow_measured))
+        return np.maximum(flow, self.capacities.lag_after(flow, self._standing.flow_measured))
 
 
 def _is_relay(
@@ -152,7 +183,6 @@ def _is_relay(
 def _measured_shares(
     view: View, several: dict[int, Replicas], is_moving: NDArray[np.bool_]
 ) -> dict[int, dict[int, float]]:
-    """Of replicated topics that stand still: what part of what its homes send each of them sends."""
     if not several:
         return {}
     rows = np.flatnonzero(np.isin(view.carried.topic, np.fromiter(several, np.int64)))

@@ -128,15 +128,22 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     hits: Annotated[
         int,
         _count(
-            "Views in a row that have to show an overload, or a topic to split, before it is acted on (Pulsar: 3)."
+            "Times in a row that an overload, or a topic to split, has to be seen before it is acted on (Pulsar: 3)."
         ),
     ] = 3
+    clear_deviations: Annotated[
+        float,
+        _amount(
+            "Deviations of a hub's own noise that an overload, or a rise, has to stand out by to be clear. One that is "
+            "not clear counts once per window only, since views that overlap are one piece of evidence."
+        ),
+    ] = 4.0
     merge_hits: Annotated[
         int,
         _count(
-            "Views in a row that have to show that fewer homes suffice: fast to split, slow to merge (PIP-364)."
+            "Windows in a row that have to show that fewer homes suffice: fast to split, slow to merge (PIP-364)."
         ),
-    ] = 30
+    ] = 12
     topic_wait_s: Annotated[
         float, _seconds("A topic that was moved for load stays for at least this long: three T_wait.")
     ] = 60.0
@@ -217,8 +224,12 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         float,
         _ratio("A server may go while avg + avg/(n − 1) is at most this (released: 0.60)."),
     ] = 0.60
+    low_margin_ratio: Annotated[
+        float,
+        _amount("How far the average has to get above that for a release to be interrupted: the hysteresis."),
+    ] = 0.06
     servers_min: Annotated[int, _count("Servers that are never released.")] = 1
-    servers_max: Annotated[int, _count("Servers that are ever asked for, those at work included.")] = 64
+    servers_max: Annotated[int, _count("Servers that are ever asked for, those at work included.")] = 256
     server_hour_price: Annotated[
         float,
         _amount(

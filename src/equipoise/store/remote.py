@@ -19,6 +19,8 @@ __all__ = ["RemoteMemoryStore"]
 
 # Tries per session time-out, when nothing can be reached: enough to use a session's last moments.
 _TRIES_PER_SESSION = 20
+# The part of a session that one try may take: a first packet that is lost is not to use up the rest of the session.
+_TRY_RATIO = 0.2
 _GOODBYE_TIMEOUT_S = 1.0
 
 
@@ -75,7 +77,7 @@ class RemoteMemoryStore(ConnectedStore):
     async def _connect(self) -> _WireChannel | None:
         """A channel in use; None if the session there was has ended, and a new one is to be asked for."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self.settings.session_timeout_s / 2):
+        async with asyncio.timeout(self.settings.session_timeout_s * _TRY_RATIO):
             _, channel = await loop.create_connection(lambda: _WireChannel(self), *self._address)
             asked_at, resumed = loop.time(), self._resumed
             try:

@@ -14,7 +14,7 @@ from typing import cast
 
 from equipoise.errors import PlanRaceError, StoreError
 from equipoise.hub import Hub, HubSettings
-from equipoise.hub.cluster import HubFacts
+from equipoise.hub.cluster import LiveHub
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.model import Plan, PlanChange, diff
@@ -152,7 +152,7 @@ class StoreDirectory(Directory):
     async def _follow_hubs(self) -> None:
         async for hubs in self._hubs.watch():
             self.alive = {
-                name: HubFacts(seen.facts.incarnation, name, PORT)
+                name: LiveHub(seen.facts.incarnation, name, PORT)
                 for name, seen in hubs.items()
                 if seen.alive is not None
             }

@@ -163,6 +163,29 @@ def test_a_hub_that_is_cut_off_from_the_store_goes_on_serving_under_the_last_pla
     play(script)
 
 
+def test_a_reconnection_that_brings_no_news_is_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    applied = 0
+    apply = Cluster.apply
+
+    def counted(cluster: Cluster, routing: Routing) -> None:
+        nonlocal applied
+        applied += 1
+        apply(cluster, routing)
+
+    monkeypatch.setattr(Cluster, "apply", counted)
+
+    async def script(world: StoreWorld) -> None:
+        before = applied
+        assert before > 3
+        for name in world.nodes:
+            world.sim.reset_connections(name, STORE)
+        await asyncio.sleep(SESSION_S)
+        assert applied == before
+        assert world.is_settled()
+
+    play(script)
+
+
 def test_a_second_hub_of_a_name_is_refused() -> None:
     async def script(world: StoreWorld) -> None:
         other = StoreNode(world, "h1", host="elsewhere")
@@ -200,6 +223,21 @@ def test_where_a_controller_leads_a_hub_waits_and_is_ready() -> None:
         await controller.close()
         await until(world.is_settled)
         assert share(world, "h1", "h4") > 0.1
+
+    play(script)
+
+
+def test_a_member_that_comes_back_unnoticed_by_the_controller_helps_itself() -> None:
+    async def script(world: StoreWorld) -> None:
+        await LeaderStore(await beside(world), TREE).claim(LeaderFacts(name="c1"))
+        world.nodes["h2"].crash(silent=False)
+        await until(lambda: share(world, "h1", "h2") == 0.0)
+        world.nodes["h2"].start()
+        await until(lambda: "h2" in cluster_of(world.store_nodes["h1"]).router.peers)
+        back_at = world.sim.now
+        await until(world.is_settled, 60.0)
+        assert 25.0 < world.sim.now - back_at < 35.0
+        assert world.directory.plan.version == 4
 
     play(script)
 

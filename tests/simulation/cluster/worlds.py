@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from equipoise.hub import Hub, HubSettings, Limits
-from equipoise.hub.cluster import HubFacts, Routing
+from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.settings import ClusterSettings
 from equipoise.model import Entry, Member, Mode, Plan
 from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
@@ -113,7 +113,7 @@ class HubNode:
     def _register(self) -> None:
         assert self.hub is not None
         directory = self.world.directory
-        facts = HubFacts(self.hub.core.incarnation, self.name, PORT, directory.plan.version)
+        facts = LiveHub(self.hub.core.incarnation, self.name, PORT, directory.plan.version)
         directory.register(self.name, facts)
 
     def hear(self, routing: Routing) -> None:
@@ -136,10 +136,10 @@ class Directory:
     def __init__(self, world: World) -> None:
         self._world = world
         self.plan = Plan()
-        self.alive: dict[str, HubFacts] = {}
+        self.alive: dict[str, LiveHub] = {}
         self._heard_at: dict[str, float] = {}
 
-    def register(self, name: str, facts: HubFacts) -> None:
+    def register(self, name: str, facts: LiveHub) -> None:
         """A hub is alive. Sooner or later somebody sees to it that a plan gives it something."""
         self.alive[name] = facts
         is_member = any(member.hub == name for member in self.plan.members)

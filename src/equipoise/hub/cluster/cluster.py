@@ -27,7 +27,7 @@ from equipoise.hub.cluster.listening import Listening
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
 from equipoise.hub.cluster.receipts import Receipts
-from equipoise.hub.cluster.router import HubFacts, Life, Router, Routing, Stamp
+from equipoise.hub.cluster.router import Life, LiveHub, Router, Routing, Stamp
 from equipoise.hub.cluster.streams import Held, State, Stream
 from equipoise.hub.cluster.tags import Tag, Tags
 from equipoise.hub.cluster.telling import Telling
@@ -52,7 +52,7 @@ NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cl
 class Dials(Protocol):
     """What a cluster needs of the world."""
 
-    def dial(self, link: OutLink, facts: HubFacts) -> None:
+    def dial(self, link: OutLink, facts: LiveHub) -> None:
         """Keep a connection for the link until it is over."""
 
     def redial(self, link: OutLink) -> None:

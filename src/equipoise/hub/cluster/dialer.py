@@ -16,7 +16,7 @@ from equipoise.resp.spelling import spell
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.links import OutLink
-    from equipoise.hub.cluster.router import HubFacts
+    from equipoise.hub.cluster.router import LiveHub
     from equipoise.hub.core import HubCore
 
 __all__ = ["Dialer", "Login"]
@@ -42,7 +42,7 @@ class Dialer:
         self._tasks: dict[OutLink, asyncio.Task[None]] = {}
         self._connections: dict[OutLink, LinkConnection] = {}
 
-    def dial(self, link: OutLink, facts: HubFacts) -> None:
+    def dial(self, link: OutLink, facts: LiveHub) -> None:
         self._tasks[link] = asyncio.get_running_loop().create_task(self._keep(link, facts))
 
     def redial(self, link: OutLink) -> None:
@@ -60,7 +60,7 @@ class Dialer:
         # Not in the middle of what found it out.
         asyncio.get_running_loop().call_soon(self._on_dead)
 
-    async def _keep(self, link: OutLink, facts: HubFacts) -> None:
+    async def _keep(self, link: OutLink, facts: LiveHub) -> None:
         settings = self._core.settings.cluster
         pause_s = REDIAL_FIRST_S
         while True:
@@ -69,7 +69,7 @@ class Dialer:
             await asyncio.sleep(pause_s * (0.5 + self._rng.random()))
             pause_s = min(2 * pause_s, settings.redial_s)
 
-    async def _serve(self, link: OutLink, facts: HubFacts) -> bool:
+    async def _serve(self, link: OutLink, facts: LiveHub) -> bool:
         """One connection, from dialling to its end; whether it was of use."""
         loop = asyncio.get_running_loop()
         settings = self._core.settings.cluster

@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 
 from equipoise.model import Entry, Mode, Placement, Plan
 
-__all__ = ["HubFacts", "Life", "Router", "Routing", "Stamp"]
+__all__ = ["Life", "LiveHub", "Router", "Routing", "Stamp"]
 
 # Lives known to be over, the latest of them: nothing that speaks of an older one is under way any more.
 DEAD_MAX = 1_000
@@ -30,13 +30,13 @@ Life = tuple[str, int]
 Stamp = tuple[int, int]
 
 
-class HubFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What a hub says of itself in its `alive` node. Stored as an array: it grows only at the end."""
+class LiveHub(msgspec.Struct, frozen=True):
+    """A hub that is alive, as far as routing is concerned. What it says of itself is `store.hubs.HubFacts`."""
 
     incarnation: int
     host: str
     port: int
-    # The version of the plan it found when it began; it serves under later ones.
+    # The latest version of the plan that was committed before it came alive; it serves under later ones.
     joined_version: int = 0
 
 
@@ -45,7 +45,7 @@ class Routing:
     """A plan, and the hubs that are alive, read after it."""
 
     plan: Plan = field(default_factory=Plan)
-    hubs: Mapping[str, HubFacts] = field(default_factory=dict)
+    hubs: Mapping[str, LiveHub] = field(default_factory=dict)
 
 
 class Router:
@@ -60,7 +60,7 @@ class Router:
         # Exactly the hubs that may be homes: members or not, alive, older than the plan.
         self._serving: frozenset[str] = frozenset()
         # Other hubs that are alive, serving or not, with their facts.
-        self.peers: dict[str, HubFacts] = {}
+        self.peers: dict[str, LiveHub] = {}
         self.stamp: Stamp = (0, 0)
         # The plan's entries with several homes.
         self.replicated: tuple[Entry, ...] = ()

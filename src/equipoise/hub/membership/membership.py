@@ -83,6 +83,8 @@ class Membership:
         self._must_route = asyncio.Event()
         # When to route again though nothing has changed, if ever.
         self._look_at: float | None = None
+        # Since when the hub has had no place under the plan; None if it has one.
+        self._waiting_since: float | None = None
         # Set once the hub has its place: it serves, or has left it to others to say when.
         self.ready = asyncio.Event()
         # What topics need.
@@ -198,9 +200,12 @@ class Membership:
         hubs = self._sight.conclude(seen, plan, plan_id, now=self._now())
         cluster = self._hub.core.cluster
         assert cluster is not None, "it was joined when this was made"
-        cluster.apply(Routing(plan, hubs))
+        known = cluster.router.routing
+        if known.plan is not plan or known.hubs != hubs:
+            cluster.apply(Routing(plan, hubs))
         self._look_at = self._sight.doubtful_until(self._now())
         if own.since_id < plan_id and self._name in plan.by_hub:
+            self._waiting_since = None
             self.ready.set()
         else:
             await self._enter(plan)
@@ -212,8 +217,17 @@ class Membership:
             return
         weight = quantise_weight(settings.weight) if settings.weight > 0 else 0
         member = Member(self._name, weight, settings.site)
-        access_version = self._rules.access_version
-        if await enter(self._plans, self._leaders, plan, member, access_version=access_version):
+        now = self._now()
+        self._waiting_since = now if self._waiting_since is None else self._waiting_since
+        is_entered = await enter(
+            self._plans,
+            self._leaders,
+            plan,
+            member,
+            access_version=self._rules.access_version,
+            is_patient=now - self._waiting_since < settings.join_patience_s,
+        )
+        if is_entered:
             # The plan just committed, or another, is on its way here.
             return
         self.ready.set()

@@ -61,6 +61,14 @@ class MembershipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             "be entered."
         ),
     ] = Join.AUTO
+    join_patience_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="How long a controller that leads may take to give a member that has come back its place "
+            "again, before the hub sees to it by itself: longer than a controller takes to be replaced.",
+        ),
+    ] = 30.0
     cluster_user: Annotated[
         str,
         Meta(

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from equipoise.hub.cluster.router import HubFacts as LiveHub
+from equipoise.hub.cluster.router import LiveHub
 from equipoise.model import Plan
 from equipoise.store.hubs import HubSeen
 
-__all__ = ["LiveHub", "Sight"]
+__all__ = ["Sight"]
 
 
 class Sight:

@@ -12,6 +12,7 @@ import msgspec
 from equipoise.model import Plan, Reason, Specs
 from equipoise.plan.decision import Decision
 from equipoise.plan.draft import Draft, why
+from equipoise.plan.load import capacities
 from equipoise.plan.memory import Memory
 from equipoise.plan.policies.membership import keep_members
 from equipoise.plan.settings import PlannerSettings
@@ -55,3 +56,7 @@ class ConsistentHashing:
             ratio_max=float(ratio.max()) if have else 0.0,
             ratio_mean=float(ratio.mean()) if have else 0.0,
         )
+
+    def wakes(self, view: View, memory: Memory) -> bool:
+        caps = capacities(view, memory.profiles, memory.noises, self.settings)
+        return bool((view.hubs.is_alive & (caps.measured > self.settings.high_ratio)).any())

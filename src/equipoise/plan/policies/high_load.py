@@ -11,13 +11,17 @@ Always true: the difference between the fullest and the emptiest hub does not gr
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from equipoise.model import Reason
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.policies.servers import ask
+from equipoise.plan.memory import Hits
+from equipoise.plan.noise import HubNoise, heard
+from equipoise.plan.policies.servers import ask, elapsed_s
 
-__all__ = ["count_hits", "relieve"]
+__all__ = ["count_hits", "is_severe", "listen", "relieve"]
 
 # Smaller than this a topic is not worth its move.
 _TOPIC_RATIO_MIN = 1e-4
@@ -27,10 +31,40 @@ def count_hits(draft: Draft) -> None:
     """Note which hubs this view shows overloaded. The same view again is no new evidence."""
     if not draft.is_news:
         return
-    over = draft.givers() & (draft.predicted.ratio > draft.settings.high_ratio)
-    names = draft.view.hubs.names
-    hits = {names[hub]: draft.memory.hits.get(names[hub], 0) + 1 for hub in np.flatnonzero(over).tolist()}
+    memory, names = draft.memory, draft.view.hubs.names
+    hits: dict[str, Hits] = {}
+    for hub in _overloaded(draft):
+        hits[names[hub]] = draft.hit(memory.hits.get(names[hub]), is_clear=_is_clear(draft, hub))
     draft.remember(hits=hits)
+
+
+def listen(draft: Draft) -> None:
+    """Learn what is usual of each hub, after everything was judged by what was usual before this view."""
+    if not draft.is_news:
+        return
+    caps, noises = draft.capacities, draft.memory.noises
+    made = {
+        name: heard(
+            noises.get(name, HubNoise()), float(caps.measured[hub]), float(caps.rise[hub]), elapsed_s(draft)
+        )
+        for hub, name in enumerate(draft.view.hubs.names)
+    }
+    draft.remember(noises=made)
+
+
+def _is_clear(draft: Draft, hub: int) -> bool:
+    """The overload stands out of the hub's own noise, that of looking ahead included."""
+    noise = draft.memory.noises.get(draft.view.hubs.names[hub], HubNoise())
+    variance = noise.variance
+    if draft.capacities.is_rising[hub]:
+        parts = elapsed_s(draft) / draft.view.window_s
+        measured, expected = float(draft.capacities.measured[hub]), float(draft.predicted.ratio[hub])
+        if not noise.is_growing(measured, expected, parts):
+            return False
+        lead = 0.5 + draft.settings.trend_horizon_s / draft.view.window_s
+        variance += lead**2 * noise.rise_variance
+    excess = float(draft.predicted.ratio[hub]) - draft.settings.high_ratio
+    return excess >= draft.settings.clear_deviations * math.sqrt(variance)
 
 
 def relieve(draft: Draft) -> None:
@@ -43,9 +77,9 @@ def relieve(draft: Draft) -> None:
         _shed(draft, hub, limit=settings.accept_ratio, down_to=settings.safe_ratio)
     left = [hub for hub in due if draft.predicted.ratio[hub] > settings.high_ratio]
     if left:
-        ask(draft, left)
+        ask(draft, _overloaded(draft))
     for hub in left:
-        if draft.is_crowded or _is_severe(draft, hub):
+        if draft.is_crowded or is_severe(draft, hub):
             _shed(draft, hub, limit=settings.crowded_ratio, down_to=settings.crowded_ratio)
             if draft.predicted.ratio[hub] > settings.high_ratio:
                 _level(draft, hub)
@@ -60,15 +94,21 @@ def _overloaded(draft: Draft) -> list[int]:
     return sorted(over.tolist(), key=lambda hub: (-ratio[hub], hub))
 
 
-def _is_severe(draft: Draft, hub: int) -> bool:
-    return bool(draft.predicted.ratio[hub] >= draft.settings.severe_ratio)
+def is_severe(draft: Draft, hub: int) -> bool:
+    """Measured, or expected in two views beyond doubt."""
+    if draft.predicted.ratio[hub] < draft.settings.severe_ratio:
+        return False
+    if draft.capacities.measured[hub] >= draft.settings.severe_ratio:
+        return True
+    hits = draft.memory.hits.get(draft.view.hubs.names[hub])
+    return hits is not None and hits.count >= 2 and _is_clear(draft, hub)
 
 
 def _is_due(draft: Draft, hub: int) -> bool:
-    if _is_severe(draft, hub) and draft.may_plan_severe:
+    if is_severe(draft, hub) and draft.may_plan_severe:
         return True
-    hits = draft.memory.hits.get(draft.view.hubs.names[hub], 0)
-    return hits >= draft.settings.hits and draft.may_plan
+    hits = draft.memory.hits.get(draft.view.hubs.names[hub])
+    return hits is not None and hits.count >= draft.settings.hits and draft.may_plan
 
 
 def _shed(draft: Draft, hub: int, *, limit: float, down_to: float) -> None:
@@ -104,7 +144,7 @@ def _least(draft: Draft) -> float:
 
 def _hand_on(draft: Draft, topic: int, hub: int, *, limit: float, gain: float) -> None:
     """Move the topic, or this hub's part of it, if that is allowed and helps."""
-    is_rested = draft.is_rested(topic) or _is_severe(draft, hub)
+    is_rested = draft.is_rested(topic) or is_severe(draft, hub)
     if not (draft.is_free(topic) and is_rested):
         return
     predicted = draft.predicted

@@ -17,10 +17,14 @@ import numpy as np
 from equipoise.model import Member, Reason
 from equipoise.plan.draft import Draft, why
 from equipoise.plan.memory import LONG_AGO_S
+from equipoise.plan.noise import HubNoise
 from equipoise.plan.policies.obedience import put_elsewhere
 from equipoise.plan.policies.servers import elapsed_s, rental_price
 
 __all__ = ["release"]
+
+# Half a minute: three windows.
+_AVERAGE_S = 30.0
 
 
 def release(draft: Draft) -> None:
@@ -28,6 +32,7 @@ def release(draft: Draft) -> None:
     if not draft.is_news:
         return
     hub = draft.view.hub_index.get(draft.memory.releasing)
+    _average(draft, hub)
     if draft.memory.releasing and (hub is None or draft.memory.releasing not in draft.members):
         _forget(draft)
     elif hub is not None and draft.memory.releasing:
@@ -52,17 +57,41 @@ def _average_without_one(draft: Draft, hub: int | None = None) -> float:
     return float(draft.predicted.ratio[among].sum()) / (count - 1) if count > 1 else math.inf
 
 
-def _is_calm(draft: Draft, hub: int | None = None) -> bool:
-    """The others could carry everything, and none of them is near its limit."""
-    others = draft.predicted.ratio[_others(draft, hub)]
-    is_below = len(others) > 0 and float(others.max()) <= draft.settings.high_ratio
-    return is_below and _average_without_one(draft, hub) <= draft.settings.low_ratio
+def _is_calm(draft: Draft) -> bool:
+    """The others could carry everything, their usual noise included, and nothing is about to need room."""
+    average, settings = _average_without_one(draft), draft.settings
+    noises = [draft.memory.noises.get(name, HubNoise()).deviation for name in draft.view.hubs.names]
+    noise = float(np.median(np.array(noises)[draft.eligible]))
+    has_headroom = average + settings.clear_deviations * noise <= settings.high_ratio
+    return average <= settings.low_ratio and has_headroom and not _is_stirring(draft)
+
+
+def _is_stirring(draft: Draft) -> bool:
+    """Some hub is overloaded, or rises."""
+    over = draft.eligible & (draft.predicted.ratio > draft.settings.high_ratio)
+    rising = draft.eligible & draft.capacities.is_rising
+    return draft.is_pressing or bool(over.any() or rising.any())
+
+
+def _has_risen(draft: Draft) -> bool:
+    """The average, seen slowly, is clearly above what allowed the release, or load had to be moved just now."""
+    limit = draft.settings.low_ratio + draft.settings.low_margin_ratio
+    is_short = draft.memory.servers_wanted > int(draft.eligible.sum())
+    return draft.memory.average_without_one > limit or draft.has_moves or is_short
+
+
+def _average(draft: Draft, hub: int | None) -> None:
+    """Keep the slow mean of what the others would carry."""
+    value, before = _average_without_one(draft, hub), draft.memory.average_without_one
+    keep = math.exp(-elapsed_s(draft) / _AVERAGE_S)
+    is_first = before < 0 or not math.isfinite(value)
+    draft.remember(average_without_one=value if is_first else keep * before + (1 - keep) * value)
 
 
 def _consider(draft: Draft) -> None:
     settings = draft.settings
     hub = _victim(draft)
-    is_quiet = draft.now >= draft.memory.spread_until_s and not draft.is_pressing and not draft.has_moves
+    is_quiet = draft.now >= draft.memory.spread_until_s and not draft.has_moves
     if hub is None or not is_quiet or not _is_calm(draft) or settings.server_hour_price <= 0:
         draft.remember(idle_debt=0.0)
         return
@@ -93,7 +122,7 @@ def _victim(draft: Draft) -> int | None:
 def _go_on(draft: Draft, hub: int) -> None:
     name = draft.view.hubs.names[hub]
     member = draft.members[name]
-    if not _is_calm(draft, hub) or draft.view.hubs.is_draining[hub]:
+    if _has_risen(draft) or draft.view.hubs.is_draining[hub]:
         _interrupt(draft, member, hub)
         return
     if member.weight > 0:

@@ -17,7 +17,11 @@ import msgspec
 import numpy as np
 
 from equipoise.model import Mode, Reason
+from equipoise.model.plan import HOMES_MAX
 from equipoise.plan.draft import Draft, why
+from equipoise.plan.memory import Hits
+from equipoise.plan.noise import HubNoise
+from equipoise.plan.policies.high_load import is_severe
 from equipoise.plan.settings import PlannerSettings
 
 __all__ = ["Wanted", "algorithm_1", "rate", "replicate"]
@@ -43,9 +47,9 @@ def algorithm_1(publications_per_s: float, subscribers: float, settings: Planner
     has_publications = publications_per_s > settings.publications_min
     has_subscribers = subscribers > settings.subscribers_min
     if p_ratio > settings.all_subscribers_ratio and has_publications:
-        return Wanted(Mode.ALL_SUBSCRIBERS, math.ceil(p_ratio / settings.all_subscribers_ratio))
+        return Wanted(Mode.ALL_SUBSCRIBERS, _begun(p_ratio / settings.all_subscribers_ratio))
     if s_ratio > settings.all_publishers_ratio and has_subscribers:
-        return Wanted(Mode.ALL_PUBLISHERS, math.ceil(s_ratio / settings.all_publishers_ratio))
+        return Wanted(Mode.ALL_PUBLISHERS, _begun(s_ratio / settings.all_publishers_ratio))
     if has_publications and has_subscribers:
         # Both very large: publications must not be multiplied.
         return Wanted(Mode.ALL_SUBSCRIBERS, 0)
@@ -67,7 +71,7 @@ def rate(
         wanted = ONE
     homes = wanted.homes
     if homes == 0 or load_ratio > settings.single_ratio_max:
-        homes = max(homes, 2, math.ceil(load_ratio / settings.home_ratio))
+        homes = max(homes, 2, _begun(load_ratio / settings.home_ratio))
     if homes < 2:
         return ONE
     mode = wanted.mode
@@ -81,22 +85,35 @@ def rate(
     return Wanted(mode, homes) if homes >= 2 else ONE
 
 
+def _begun(servers: float) -> int:
+    """A server begun is a server; rates may be so small that ratios have no end."""
+    return math.ceil(min(servers, HOMES_MAX))
+
+
 def replicate(draft: Draft) -> None:
     """Change the homes of topics that have needed more, or fewer, for long enough."""
-    hits: dict[bytes, int] = {}
+    hits: dict[bytes, Hits] = {}
     for topic in _candidates(draft):
         name = draft.view.topics.names[topic]
         up, down = _wanted(draft, topic)
         count = _direction(draft, topic, up, down)
         if count == 0:
             continue
-        before = draft.memory.replica_hits.get(name, 0)
-        hits[name] = before + count if before * count >= 0 else count
-        if _is_due(draft, topic, hits[name]) and _change(draft, topic, up if count > 0 else down):
+        is_clear = count > 0 and _is_clear(draft, topic)
+        hits[name] = draft.hit(draft.memory.replica_hits.get(name), step=count, is_clear=is_clear)
+        if _is_due(draft, topic, hits[name].count) and _change(draft, topic, up if count > 0 else down):
             del hits[name]
         else:
             draft.is_pressing |= count > 0
     draft.remember(replica_hits=hits)
+
+
+def _is_clear(draft: Draft, topic: int) -> bool:
+    """The topic is beyond what one hub can take by more than its home's noise."""
+    names, noises = draft.view.hubs.names, draft.memory.noises
+    usual = max((noises.get(names[hub], HubNoise()).deviation for hub in draft.homes_of(topic)), default=1.0)
+    excess = draft.typical_ratio[topic] - draft.settings.single_ratio_max
+    return bool(excess >= draft.settings.clear_deviations * usual)
 
 
 def _candidates(draft: Draft) -> list[int]:
@@ -160,8 +177,8 @@ def _is_due(draft: Draft, topic: int, hits: int) -> bool:
         return False
     if hits < 0:
         return -hits >= settings.merge_hits and draft.may_plan
-    is_severe = any(draft.predicted.ratio[hub] >= settings.severe_ratio for hub in draft.homes_of(topic))
-    return (hits >= settings.hits and draft.may_plan) or (is_severe and draft.may_plan_severe)
+    is_urgent = any(is_severe(draft, hub) for hub in draft.homes_of(topic))
+    return (hits >= settings.hits and draft.may_plan) or (is_urgent and draft.may_plan_severe)
 
 
 def _change(draft: Draft, topic: int, wanted: Wanted) -> bool:
@@ -192,13 +209,27 @@ def _change(draft: Draft, topic: int, wanted: Wanted) -> bool:
 
 
 def _grown(draft: Draft, topic: int, homes: list[int], count: int) -> list[int]:
-    """Those it has and the least loaded others, as far as they are not too full for their share."""
-    after = draft.predicted.if_added(topic, 1.0 / count)
+    """Those it has and the least loaded others, none of them too full for its share; as they are if that cannot be.
+
+    Where shares are too large for the room there is, more and smaller ones may fit; where hubs are overloaded, fewer
+    or fuller ones are better than none.
+    """
+    settings = draft.settings
     takers = draft.takers(topic)
     takers[homes] = False
-    limit = draft.settings.crowded_ratio if draft.is_crowded else draft.settings.accept_ratio
-    added = [hub for hub in np.argsort(after, kind="stable").tolist() if takers[hub] and after[hub] <= limit]
-    return homes + added[: count - len(homes)]
+    count_max = min(settings.homes_max, len(homes) + int(takers.sum()))
+    limits = [settings.accept_ratio]
+    if draft.is_crowded or max(draft.predicted.ratio[homes]) > settings.high_ratio:
+        limits.append(settings.crowded_ratio)
+    counts = [*range(count, count_max + 1), *range(min(count, count_max + 1) - 1, len(homes), -1)]
+    for limit in limits:
+        for tried in counts:
+            after = np.where(takers, draft.predicted.if_added(topic, 1.0 / tried), np.inf)
+            fitting = np.flatnonzero(after <= limit)
+            if len(homes) + len(fitting) >= tried:
+                added = sorted(fitting.tolist(), key=lambda hub: (after[hub], hub))
+                return homes + added[: tried - len(homes)]
+    return homes
 
 
 def _shrunk(draft: Draft, topic: int, homes: list[int], count: int) -> list[int]:

@@ -45,10 +45,9 @@ def ask(draft: Draft, overloaded: list[int]) -> None:
     debt = draft.memory.overload_debt + settings.overload_hour_price * missing * elapsed_s(draft) / 3600
     draft.remember(overload_debt=debt)
     have = int(draft.eligible.sum())
-    surplus = float(sum(ratio[hub] - settings.safe_ratio for hub in overloaded))
-    count = max(1, math.ceil(surplus / settings.accept_ratio))
+    count = _servers_for(draft, overloaded)
     numbers = {"missing_ratio": missing, "servers": have, "debt": debt, "price": rental_price(draft)}
-    if debt < rental_price(draft):
+    if debt < rental_price(draft) or count == 0:
         return
     if have >= settings.servers_max:
         draft.reasons.append(why(Reason.NO_ROOM, "no further server can be had", **numbers))
@@ -63,16 +62,39 @@ def ask(draft: Draft, overloaded: list[int]) -> None:
 
 def servers_wanted(draft: Draft) -> int:
     """How many there should be in all: those at work, or more if they were asked for and have not come."""
-    have = int((draft.eligible & draft.alive).sum())
-    if draft.memory.servers_wanted <= have:
-        draft.remember(servers_wanted=0, overload_debt=0.0 if draft.memory.servers_wanted else _debt(draft))
+    have, memory = int(draft.eligible.sum()), draft.memory
+    is_over = bool((draft.predicted.ratio[draft.eligible] > draft.settings.high_ratio).any())
+    if not is_over:
+        # What has been missing is forgotten once nothing is.
+        draft.remember(overload_debt=0.0)
+    has_come = memory.servers_wanted <= have
+    is_past = not is_over and draft.now - memory.asked_s >= draft.settings.rental_min_s
+    if memory.servers_wanted and (has_come or is_past):
+        draft.remember(servers_wanted=0, overload_debt=0.0)
     return max(have, draft.memory.servers_wanted, draft.settings.servers_min)
 
 
-def _debt(draft: Draft) -> float:
-    """What has been missing is forgotten once nothing is."""
-    is_over = (draft.predicted.ratio[draft.eligible] > draft.settings.high_ratio).any()
-    return draft.memory.overload_debt if is_over else 0.0
+def _servers_for(draft: Draft, overloaded: list[int]) -> int:
+    """How many servers what these hubs have too much would fill, beside the room that there is.
+
+    Where there is room enough a server is no cure, unless what is to be moved fits nowhere but on an empty one.
+    """
+    settings, ratio = draft.settings, draft.predicted.ratio
+    surplus = float(sum(ratio[hub] - settings.safe_ratio for hub in overloaded))
+    others = draft.eligible.copy()
+    others[overloaded] = False
+    room = float(np.maximum(0.0, settings.accept_ratio - ratio[others]).sum())
+    if surplus > room:
+        return max(1, math.ceil((surplus - room) / settings.accept_ratio))
+    gap = settings.accept_ratio - float(ratio[others].min())
+    return int(any(_has_block(draft, hub, gap) for hub in overloaded))
+
+
+def _has_block(draft: Draft, hub: int, gap: float) -> bool:
+    """Whether the hub has, beside one topic that stays, another too large for the largest gap and not for a server."""
+    sizes = draft.predicted.topic_ratios(draft.predicted.at_hub(hub), hub)
+    blocks = (sizes > gap) & (sizes <= draft.settings.accept_ratio)
+    return len(sizes) > 1 and bool(blocks.any())
 
 
 def _take_back(draft: Draft, count: int) -> None:

@@ -2,7 +2,8 @@
 
 The ring gives a new member its share of topics, not of load: heavy topics and old entries stay where they are. For
 half a minute after a join the fullest hub gives to the emptiest the largest topic that does not turn the two around,
-until they are close. At other times a cluster is left as it is: a difference that hurts nobody is not worth moves.
+until they are close; being twice as far apart as that begins it. At other times a cluster is left as it is: a
+difference that hurts nobody is not worth moves.
 
 Always true: the difference between the fullest and the emptiest hub does not grow by a move.
 """
@@ -19,6 +20,9 @@ __all__ = ["spread"]
 
 def spread(draft: Draft) -> None:
     if draft.now >= draft.memory.spread_until_s or not draft.eligible.any():
+        return
+    members = draft.predicted.ratio[draft.eligible]
+    if members.max() - members.min() <= 2 * draft.settings.join_tolerance_ratio:
         return
     givers = draft.givers()
     while draft.budget > 0 and givers.any():
@@ -44,7 +48,7 @@ def _give_one(draft: Draft, fullest: int, emptiest: int) -> bool:
     size = np.maximum(predicted.topic_ratios(here, fullest), predicted.topic_ratios(here, emptiest))
     floor = draft.settings.join_tolerance_ratio / 64
     for topic in here[(size <= difference / 2) & (size >= floor)].tolist():
-        if not (draft.is_free(topic) and draft.is_rested(topic) and draft.takers(topic)[emptiest]):
+        if not (draft.is_free(topic) and draft.takers(topic)[emptiest]):
             continue
         before, after = float(predicted.ratio[fullest]), float(predicted.if_added(topic)[emptiest])
         left = float(predicted.if_removed(topic)[fullest])

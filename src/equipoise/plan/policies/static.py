@@ -18,3 +18,6 @@ class Static:
         members = [] if plan.members else [Member(hub.name, site=hub.site) for hub in living]
         change = PlanChange.on(plan, Why(Reason.JOINED), set_members=members)
         return Decision(change=change, memory=memory, servers_wanted=len(plan.members) or len(members))
+
+    def wakes(self, view: View, memory: Memory) -> bool:
+        return False

@@ -1,0 +1,170 @@
+"""`equipoise lake`: look into the pipeline's history, and keep it in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from equipoise.cli.failures import exit_on_failure
+from equipoise.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from equipoise.pipeline.lake import Lake
+
+app = typer.Typer(help="Look into the pipeline's history, and keep it in order.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="The pipeline's --dir.", exists=True, file_okay=False)]
+Master = Annotated[str, typer.Option(help="local[*] for this machine, or spark://host:port of a cluster.")]
+
+
+@app.callback()
+def lake() -> None:
+    """Look into the pipeline's history, and keep it in order."""
+
+
+@app.command("summary")
+def summary(
+    directory: Folder,
+    hours: Annotated[int, typer.Option(min=0, help="The latest so many hours; 0 for all.")] = 24,
+    top: Annotated[int, typer.Option(min=1, help="Topics to show, by bytes sent.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    master: Master = "local[*]",
+) -> None:
+    """What hubs and the busiest topics did. A quantile is at most a fifth too high."""
+    with exit_on_failure(), _opened(directory, master) as (session, found):
+        from equipoise.pipeline.profiles import hub_profiles, lake_records, topic_profiles
+
+        wanted = found.hours()[-hours:]
+        records = lake_records(session, found, wanted).persist()
+        topics = topic_profiles(records).orderBy("out_bytes", ascending=False).limit(top)
+        told = {
+            "hours": wanted,
+            "records": records.count(),
+            "hubs": hub_profiles(records).orderBy("hub").toArrow().to_pylist(),
+            "topics": [_named(row) for row in topics.toArrow().to_pylist()],
+        }
+    if as_json:
+        typer.echo(json.dumps(told, default=str))
+    else:
+        _show(told)
+
+
+@app.command("view")
+def view(
+    directory: Folder,
+    at: Annotated[str, typer.Option(help="When, such as 2026-11-15T12:00:00, in UTC.")],
+    top: Annotated[int, typer.Option(min=1, help="Topics to show, by bytes sent.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    master: Master = "local[*]",
+) -> None:
+    """The view as the controller had it at some moment: the ten seconds before it."""
+    with exit_on_failure(), _opened(directory, master) as (session, found):
+        from equipoise.pipeline.batch import view_at
+        from equipoise.pipeline.lake_writing import hour_folder
+        from equipoise.pipeline.profiles import lake_records
+
+        end_us = int(_moment(at).timestamp() * 1e6)
+        # Its ten seconds may have begun in the hour before.
+        hours = {hour_folder(end_us), hour_folder(end_us - 10_000_000)}
+        records = lake_records(session, found, sorted(hours & set(found.hours())))
+        tables = view_at(records, end_us).tables
+        topics = tables.topics.sort_by([("out_bytes_per_s", "descending")]).slice(0, top)
+        told = {
+            "hubs": tables.hubs.sort_by("hub").to_pylist(),
+            "topics": [_named(row) for row in topics.to_pylist()],
+        }
+    if as_json:
+        typer.echo(json.dumps(told, default=str))
+    else:
+        _tables(
+            told["hubs"],
+            ("hub", "is_alive", "cpu_ratio", "loop_lag_s", "out_bytes_per_s", "connections"),
+            "hubs",
+        )
+        numbers = ("publications_per_s", "deliveries_per_s", "out_bytes_per_s", "subscribers")
+        _tables(told["topics"], ("topic", *numbers), "topics")
+
+
+@app.command("compact")
+def compact(
+    directory: Folder,
+    retention_hours: Annotated[int, typer.Option(min=1, help="Hours to keep.")] = 168,
+    master: Master = "local[*]",
+) -> None:
+    """Merge small files into large ones, hour by hour, and delete what is older than is to be kept.
+
+    A running pipeline does this by itself; this is for a lake whose pipeline does not run.
+    """
+    with exit_on_failure(), _opened(directory, master) as (session, found):
+        from equipoise.pipeline.keeping import KeepingSettings, keep
+
+        before = len(found.files())
+        kept = keep(session, found, KeepingSettings(retention_h=retention_hours), is_all=True)
+        after = len(found.files())
+    typer.echo(f"{before} files are {after} now: {kept.merged} merged, {kept.expired} too old")
+
+
+@contextmanager
+def _opened(directory: Path, master: str) -> Iterator[tuple[SparkSession, Lake]]:
+    """A session of Spark's and the lake, as long as the block lasts."""
+    from equipoise.pipeline.home import require_spark
+
+    require_spark()
+    # Here, so that only these commands load Spark.
+    from equipoise.pipeline.lake import Lake
+    from equipoise.pipeline.session import SessionSettings, SparkDriver
+
+    found = Lake(directory.absolute() / "lake")
+    if not found.hours():
+        raise SettingsError(f"there is no history in {directory}: has a pipeline run there, with its lake?")
+    driver = SparkDriver.start(SessionSettings(master=master, driver_memory_mib=1024))
+    try:
+        yield driver.session, found
+    finally:
+        driver.stop()
+
+
+def _named(row: dict[str, Any]) -> dict[str, Any]:
+    """Names of topics are bytes; what is no text is shown as Python writes it."""
+    return row | {"topic": row["topic"].decode("utf-8", "backslashreplace")}
+
+
+def _show(told: dict[str, Any]) -> None:
+    Console().print(f"{told['records']:,} records of {len(told['hours'])} hours", highlight=False)
+    load = ("covered_s", "lives", "publications", "deliveries", "cpu_ratio", "loop_lag_s_p99")
+    _tables(told["hubs"], ("hub", *load), "hubs")
+    numbers = ("hubs", "publications", "deliveries", "out_bytes", "publications_per_s_p99")
+    _tables(told["topics"], ("topic", *numbers), "topics")
+
+
+def _tables(rows: list[dict[str, Any]], columns: tuple[str, ...], title: str) -> None:
+    table = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(_cell(row[column]) for column in columns))
+    Console().print(table)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as problem:
+        raise SettingsError(f"{text!r} is no time: write 2026-11-15T12:00:00") from problem
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

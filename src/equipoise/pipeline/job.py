@@ -1,0 +1,215 @@
+"""The pipeline as it runs: one query, from hubs to the view and the lake.
+
+Every second Spark asks the hubs how far they are, has workers read, judge, sample and write, and hands the batch to
+`_process` on the driver: the samples go into the window, the view to the controller, the files into the lake. Then
+Spark writes down that the batch is done.
+
+Always true: a view is made of a batch before the lake waits for its disk; a batch that is run again after a crash adds
+nothing to the lake that is there; when `stop` returns, no batch is half done.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from equipoise.errors import PipelineError
+from equipoise.pipeline.directory import Directory
+from equipoise.pipeline.judging import Plausible
+from equipoise.pipeline.keeping import KeepingSettings, keep
+from equipoise.pipeline.lake import Lake
+from equipoise.pipeline.rows import Rejection
+from equipoise.pipeline.sender import ViewSender
+from equipoise.pipeline.session import SparkDriver
+from equipoise.pipeline.source import FORMAT, SourceSettings, TelemetrySource
+from equipoise.pipeline.windows import SlidingWindow
+from equipoise.pipeline.working import worked, worked_pieces
+
+__all__ = ["Pipeline", "PipelineSettings", "Status"]
+
+log = logging.getLogger("equipoise.pipeline")
+
+_POLL_S = 0.2
+# A batch that was begun is finished within this, or given up: Spark runs it again.
+_STOP_TIMEOUT_S = 30.0
+
+
+class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One pipeline. Of one region there is one at a time: two would send the same views twice."""
+
+    source: SourceSettings
+    directory: Annotated[Path, Meta(description="Checkpoint and lake.")]
+    has_lake: Annotated[bool, Meta(description="Whether history is kept.")] = True
+    trigger_s: Annotated[
+        float,
+        Meta(ge=0, description="Between two batches: as often as hubs record. 0: as soon as one is done."),
+    ] = 1.0
+    plausible: Plausible = Plausible()
+    keeping: KeepingSettings = KeepingSettings()
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory / "checkpoint"
+
+    @property
+    def lake(self) -> Path:
+        return self.directory / "lake"
+
+
+class Status(msgspec.Struct):
+    """What has come of it so far, for people and tests."""
+
+    batches: int = 0
+    records: int = 0
+    # Records that did not count, by reason.
+    rejected: Counter[str] = msgspec.field(default_factory=Counter)
+    # When the last view's window ended, and how long after that it was handed to the sender; in seconds.
+    view_time_s: float = 0.0
+    view_lag_s: float = 0.0
+    view_topics: int = 0
+
+
+class Pipeline:
+    """Owns the query, the window and the lake; the driver, the directory and the sender are given."""
+
+    def __init__(
+        self, settings: PipelineSettings, driver: SparkDriver, directory: Directory, sender: ViewSender | None
+    ) -> None:
+        self.settings = settings
+        self.status = Status()
+        self._driver = driver
+        self._directory = directory
+        self._sender = sender
+        self._window = SlidingWindow()
+        self._lake = Lake(settings.lake) if settings.has_lake else None
+        self._query: Any = None
+        # What ended the query, if it was a batch.
+        self._problem: Exception | None = None
+        self._name = ""
+        self._tasks = driver.session.sparkContext.defaultParallelism
+        self._stopping = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="equipoise-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin, or go on where the checkpoint says. Raises PipelineError."""
+        session = self._driver.session
+        session.dataSource.register(TelemetrySource)
+        options = {name: str(value) for name, value in msgspec.to_builtins(self.settings.source).items()}
+        try:
+            self._query = (
+                session.readStream.format(FORMAT)
+                .options(**options)
+                .load()
+                .writeStream.foreachBatch(self._process)
+                .option("checkpointLocation", str(self.settings.checkpoint))
+                .trigger(processingTime=f"{self.settings.trigger_s * 1000:.0f} milliseconds")
+                .start()
+            )
+        except PySparkException as problem:
+            raise PipelineError(f"the query cannot be started: {problem}") from problem
+        if self._lake is not None:
+            self._keeper.start()
+
+    def check(self) -> None:
+        """Raises PipelineError if the query or the JVM has ended."""
+        if not self._driver.is_alive:
+            raise PipelineError(
+                f"the JVM has ended with status {self._driver.jvm.returncode}: start the pipeline again"
+            )
+        if not self._query.isActive:
+            problem = self._problem or self._query.exception()
+            raise PipelineError(f"the query has ended: {_first_words(problem)}") from self._problem
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has come so far as to ask the hubs."""
+        return self._query is not None and (
+            self.status.batches > 0 or bool(self._query.status["message"].startswith("Waiting"))
+        )
+
+    def stop(self) -> None:
+        """Finish the batch that is under way, and end the query. May be called twice, and after the JVM has died."""
+        self._stopping.set()
+        if self._query is None or not self._driver.is_alive:
+            return
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(_POLL_S / 10)
+        self._query.stop()
+        if self._keeper.is_alive():
+            self._keeper.join(_STOP_TIMEOUT_S)
+
+    def _process(self, pieces: DataFrame, batch: int) -> None:
+        """One batch, in a thread of Spark's. What it raises ends the query."""
+        try:
+            self._work(pieces, batch)
+        except Exception as problem:
+            # Spark would tell it wrapped in two pages of its own.
+            self._problem = problem
+            raise
+
+    def _work(self, pieces: DataFrame, batch: int) -> None:
+        lake = self._lake
+        if lake is not None and lake.is_finished(self._query_name(), batch):
+            # It crashed behind the lake: only the view has to see it again.
+            lake = None
+        rows = worked_pieces(
+            # A task for each core: each costs some 10 ms whatever it does, and writes a file.
+            pieces.coalesce(self._tasks),
+            now_us=time.time_ns() // 1000,
+            plausible=self.settings.plausible,
+            lake=None if lake is None else lake.folder.resolve(),
+        ).toArrow()
+        done = worked(rows)
+        self._show(done.samples)
+        if lake is not None:
+            lake.commit(self._query_name(), batch, [file.name for file in done.files])
+        self.status.batches += 1
+
+    def _show(self, samples: Any) -> None:
+        status = self.status
+        late = self._window.add(samples)
+        status.records += len(samples.topics) + len(samples.hubs)
+        for (_, reason), count in samples.rejected.items():
+            status.rejected[reason] += count
+        status.rejected[Rejection.LATE.value] += late.total()
+        view = self._window.view(self._directory.hubs(0.0))
+        if view is not None and view.time_s > status.view_time_s:
+            status.view_time_s, status.view_lag_s = view.time_s, time.time() - view.time_s
+            status.view_topics = len(view.tables.topics)
+            if self._sender is not None:
+                self._sender.offer(view)
+
+    def _query_name(self) -> str:
+        """Of the query, the same after each restart from its checkpoint: batches are numbered within it."""
+        if not self._name:
+            kept = json.loads((self.settings.checkpoint / "metadata").read_text())
+            self._name = str(kept["id"]).replace("-", "")[:16]
+        return self._name
+
+    def _keep(self) -> None:
+        settings = self.settings.keeping
+        assert self._lake is not None
+        while not self._stopping.wait(settings.every_s):
+            try:
+                kept = keep(self._driver.session, self._lake, settings)
+            except Exception as problem:
+                # Nothing is lost by leaving it for the next round, and no problem of it may end the pipeline.
+                log.warning("the lake could not be kept in order: %s", _first_words(problem))
+            else:
+                log.debug("lake: %s", kept)
+
+
+def _first_words(problem: object) -> str:
+    """Spark's errors go on for pages."""
+    return str(problem).strip().partition("\n")[0][:500]

@@ -1,0 +1,220 @@
+"""The lake on disk: Parquet files by date and hour, each record in them once.
+
+    records/date=2026-11-15/hour=12/*.parquet   what readers read
+    _staging/                                   files that nobody has committed
+    _batches/QUERY.json                         how far a query has come, and what it is about to do
+    _merges/ID.json                             files that one file has replaced
+
+A batch becomes part of the lake in three steps: workers write files into `_staging`; the list of their final names is
+written down; the files are renamed. Spark runs a batch again if it crashed before the end, and by the list the second
+run knows whether there is anything left to do: without a list it begins anew, with one it finishes the renaming, and a
+batch that is done is passed over. So each record is there once, whatever the moment of the crash.
+
+A merge writes down what it replaces, and then renames one file: that is the commit. Until the replaced files are
+deleted, readers leave them out.
+
+Always true: the files that `files` names hold each valid record of every finished batch exactly once. The folder has to
+be one that all machines that run Spark can reach. A power cut may cost the seconds before it, as nothing is synced but
+the lists.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from equipoise.errors import DamagedError
+
+__all__ = ["Lake", "Merge"]
+
+Kept = TypeVar("Kept", bound=msgspec.Struct)
+
+
+class _Move(msgspec.Struct, frozen=True):
+    """A file to be renamed; both paths are relative to the lake."""
+
+    staged: str
+    final: str
+
+
+class _Progress(msgspec.Struct, frozen=True):
+    """One query's. `moves`: of `batch`, to be carried out unless it `is_done`."""
+
+    batch: int
+    is_done: bool
+    moves: list[_Move] = []
+
+
+class Merge(msgspec.Struct, frozen=True):
+    """One file in place of several; relative to the lake."""
+
+    staged: str
+    final: str
+    replaced: list[str]
+    # When it was written down, in seconds since 1970.
+    at_s: float
+
+
+class Lake:
+    """One folder. Several queries may write to it, each under a name of its own; one process merges at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def records(self) -> Path:
+        return self.folder / "records"
+
+    @property
+    def staging(self) -> Path:
+        return self.folder / "_staging"
+
+    # --- batches
+
+    def is_finished(self, query: str, batch: int) -> bool:
+        """Whether this batch needs nothing more; what an earlier run left half done is done now."""
+        progress = self._progress(query)
+        if progress is None or progress.batch < batch:
+            return False
+        if not progress.is_done:
+            self._finish(query, progress)
+        return True
+
+    def commit(self, query: str, batch: int, staged: Iterable[str]) -> list[str]:
+        """Make staged files, of this batch and all of it, part of the lake; returns their final names."""
+        moves = [
+            _Move(name, _final(name, f"{query}-{batch:010d}-{at:03d}"))
+            for at, name in enumerate(sorted(staged))
+        ]
+        progress = _Progress(batch, False, moves)
+        _write(self._progress_path(query), progress)
+        self._finish(query, progress)
+        return [move.final for move in moves]
+
+    def _finish(self, query: str, progress: _Progress) -> None:
+        for move in progress.moves:
+            self._rename(move.staged, move.final)
+        _write(self._progress_path(query), _Progress(progress.batch, True))
+
+    def _progress(self, query: str) -> _Progress | None:
+        return _read(self._progress_path(query), _Progress)
+
+    def _progress_path(self, query: str) -> Path:
+        return self.folder / "_batches" / f"{query}.json"
+
+    # --- merges
+
+    def merge(self, merge: Merge, name: str) -> None:
+        """Put one staged file in the place of several."""
+        path = self._merges / f"{name}.json"
+        _write(path, merge)
+        self._rename(merge.staged, merge.final)
+
+    def clean(self, *, before_s: float) -> int:
+        """Delete files that were replaced before this time, and what crashes left; returns how many replaced ones.
+
+        Whoever lists files reads them soon after: leave replaced ones some minutes.
+        """
+        deleted = 0
+        for path, merge in self._all_merges():
+            if merge.at_s >= before_s:
+                continue
+            if (self.folder / merge.final).exists():
+                for name in merge.replaced:
+                    (self.folder / name).unlink(missing_ok=True)
+                    deleted += 1
+            path.unlink(missing_ok=True)
+        for staged in self.staging.rglob("*.parquet"):
+            try:
+                if staged.stat().st_mtime < before_s:
+                    staged.unlink()
+            except FileNotFoundError:
+                pass  # Committed meanwhile.
+        return deleted
+
+    def expire(self, hours_before: str) -> int:
+        """Delete the files of hours before `date=…/hour=…`; returns how many."""
+        deleted = 0
+        for hour in self.hours():
+            if hour < hours_before:
+                folder = self.records / hour
+                for path in folder.glob("*.parquet"):
+                    path.unlink(missing_ok=True)
+                    deleted += 1
+                _remove_empty(folder)
+        return deleted
+
+    # --- reading
+
+    def hours(self) -> list[str]:
+        """As `date=2026-11-15/hour=12`, in order of time."""
+        return sorted(str(path.relative_to(self.records)) for path in self.records.glob("date=*/hour=*"))
+
+    def files(self, hours: Iterable[str] | None = None) -> list[Path]:
+        """The files to read, of these hours or of all; none is replaced by another of them."""
+        hidden: set[str] = set()
+        for _, merge in self._all_merges():
+            if (self.folder / merge.final).exists():
+                hidden.update(merge.replaced)
+        found = []
+        for hour in self.hours() if hours is None else hours:
+            for path in sorted((self.records / hour).glob("*.parquet")):
+                if str(path.relative_to(self.folder)) not in hidden:
+                    found.append(path)
+        return found
+
+    @property
+    def _merges(self) -> Path:
+        return self.folder / "_merges"
+
+    def _all_merges(self) -> list[tuple[Path, Merge]]:
+        found = [(path, _read(path, Merge)) for path in sorted(self._merges.glob("*.json"))]
+        return [(path, merge) for path, merge in found if merge is not None]
+
+    def _rename(self, staged: str, final: str) -> None:
+        """Once: a file that is not in the staging any more has been renamed before."""
+        target = self.folder / final
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            (self.folder / staged).replace(target)
+        except FileNotFoundError:
+            if not target.exists():
+                raise DamagedError(str(self.folder), f"{staged} has gone before it was committed") from None
+
+
+def _final(staged: str, name: str) -> str:
+    """`_staging/ANY/date=…/hour=…/x.parquet` becomes `records/date=…/hour=…/NAME.parquet`."""
+    date, hour = Path(staged).parts[-3:-1]
+    return f"records/{date}/{hour}/{name}.parquet"
+
+
+def _write(path: Path, value: msgspec.Struct) -> None:
+    """All of it or nothing, and on the disk before it is acted upon."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}.draft")
+    with draft.open("wb") as file:
+        file.write(msgspec.json.encode(value))
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _read(path: Path, kind: type[Kept]) -> Kept | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as problem:
+        raise DamagedError(str(path), str(problem)) from problem
+
+
+def _remove_empty(folder: Path) -> None:
+    for path in (folder, folder.parent):
+        try:
+            path.rmdir()
+        except OSError:
+            return

@@ -1,0 +1,131 @@
+"""Ask one hub for its records, and wait.
+
+Spark's workers are processes that do one thing at a time, so this blocks: a socket, one request, one reply. Every wait
+has an end, and a reply is never let grow beyond what was asked for.
+
+Always true: after an error the connection is closed, and the next request opens another.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import hiredis
+
+from equipoise.errors import DisconnectedError, ProtocolError, RefusedError
+from equipoise.resp.spelling import spell
+
+__all__ = ["Door", "HubConnection", "Piece"]
+
+_CHUNK_BYTES = 256 * 1024
+# A reply is what was asked for, or one record that is larger, and its frame.
+_SLACK_BYTES = 4 * 1024 * 1024
+
+
+class Piece(NamedTuple):
+    """What a hub answers: consecutive records of one incarnation."""
+
+    incarnation: int
+    # The number of the first record that was looked at: more than was asked for if older ones have fallen out.
+    first: int
+    # The number behind the last record that was looked at: where to go on.
+    next: int
+    # An Arrow IPC stream.
+    stream: bytes
+    # The number behind the last record that there is.
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """How to get into a hub: where, as whom, and how long to wait for a word."""
+
+    host: str
+    port: int
+    user: str = ""
+    secret: str = ""
+    # Authority of the hub's certificate; empty: no TLS.
+    tls_ca: str = ""
+    timeout_s: float = 2.0
+
+    def __repr__(self) -> str:
+        """Without the secret: this is printed when a task fails."""
+        return f"Door({self.host}:{self.port})"
+
+
+class HubConnection:
+    """One connection to one hub, opened when it is needed."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self._socket: socket.socket | None = None
+        self._reader = hiredis.Reader()
+
+    def ask(self, incarnation: int, sequence: int, bytes_max: int) -> Piece:
+        """Records of the incarnation from `sequence` on; none if the hub is in another, which it then tells.
+
+        Raises DisconnectedError if the hub does not answer in time, RefusedError if it refuses, ProtocolError if what
+        it says makes no sense.
+        """
+        words = [b"EQ.TELEMETRY", b"%d" % incarnation, b"%d" % sequence, b"%d" % bytes_max]
+        try:
+            reply = self._exchange(spell(words), bytes_max + _SLACK_BYTES)
+        except (OSError, hiredis.HiredisError) as problem:
+            self.close()
+            raise DisconnectedError(f"{self.door!r}: {problem}") from problem
+        except BaseException:
+            self.close()
+            raise
+        return _piece(reply)
+
+    def close(self) -> None:
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            connection.close()
+
+    def _exchange(self, request: bytes, reply_bytes_max: int) -> object:
+        if self._socket is None:
+            self._open()
+        assert self._socket is not None
+        self._socket.sendall(request)
+        return self._receive(reply_bytes_max)
+
+    def _receive(self, bytes_max: int) -> object:
+        assert self._socket is not None
+        received = 0
+        while (reply := self._reader.gets()) is False:
+            chunk = self._socket.recv(_CHUNK_BYTES)
+            received += len(chunk)
+            if not chunk:
+                raise ConnectionResetError("the hub closed the connection")
+            if received > bytes_max:
+                raise ProtocolError(f"{self.door!r} sends more than was asked for")
+            self._reader.feed(chunk)
+        if isinstance(reply, hiredis.ReplyError):
+            raise RefusedError(str(reply))
+        return reply
+
+    def _open(self) -> None:
+        door = self.door
+        connection = socket.create_connection((door.host, door.port), door.timeout_s)
+        connection.settimeout(door.timeout_s)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if door.tls_ca:
+            context = ssl.create_default_context(cafile=door.tls_ca)
+            connection = context.wrap_socket(connection, server_hostname=door.host)
+        # False stands for "nothing complete yet"; a null reply is None.
+        self._socket, self._reader = connection, hiredis.Reader(notEnoughData=False)
+        if door.secret:
+            self._socket.sendall(spell([b"AUTH", (door.user or "default").encode(), door.secret.encode()]))
+            self._receive(_SLACK_BYTES)
+
+
+def _piece(reply: object) -> Piece:
+    match reply:
+        case [int(incarnation), int(first), int(following), bytes(stream), int(end)]:
+            if 0 <= first <= following <= end:
+                return Piece(incarnation, first, following, stream, end)
+    raise ProtocolError("the answer to EQ.TELEMETRY is not one")

@@ -1,0 +1,76 @@
+"""Run the pipeline until it is told to stop: what `equipoise pipeline` does.
+
+Always true: it ends in order on SIGINT and SIGTERM, and with an error that says what to do when Spark has ended by
+itself; nothing that it started stays behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from contextlib import ExitStack
+
+from equipoise.pipeline.directory import Directory, open_directory
+from equipoise.pipeline.job import Pipeline, PipelineSettings
+from equipoise.pipeline.sender import ViewSender
+from equipoise.pipeline.session import SessionSettings, SparkDriver
+
+__all__ = ["run"]
+
+log = logging.getLogger("equipoise.pipeline")
+
+_POLL_S = 0.25
+_REPORT_S = 60.0
+
+
+def run(settings: PipelineSettings, spark: SessionSettings, *, to: str, token: str) -> None:
+    """Until a signal comes. `to`: the controller's host:port; empty: the one that leads, by the store.
+
+    Raises PipelineError, AddressError.
+    """
+    began_at = time.monotonic()
+    stopped = threading.Event()
+    with ExitStack() as stack:
+        directory = open_directory(settings.source.hubs, settings.source.region)
+        stack.callback(directory.close)
+        driver = SparkDriver.start(spark)
+        stack.callback(driver.stop)
+        # After Spark, which takes SIGINT for itself.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopped.set())
+        sender = ViewSender(lambda: to or _leader(directory), token)
+        stack.callback(sender.close)
+        pipeline = Pipeline(settings, driver, directory, sender)
+        stack.callback(pipeline.stop)
+        pipeline.start()
+        while not pipeline.is_running and not stopped.wait(_POLL_S):
+            pipeline.check()
+        if not stopped.is_set():
+            took_s = time.monotonic() - began_at
+            print(f"equipoise pipeline ready after {took_s:.1f} s on {spark.master}", flush=True)
+        _watch(pipeline, sender, stopped)
+
+
+def _watch(pipeline: Pipeline, sender: ViewSender, stopped: threading.Event) -> None:
+    report_at = time.monotonic() + _REPORT_S
+    while not stopped.wait(_POLL_S):
+        pipeline.check()
+        if time.monotonic() >= report_at:
+            report_at += _REPORT_S
+            status = pipeline.status
+            log.info(
+                "%d batches, %d records, rejected %s; views %s, the last of %d topics after %.1f s",
+                status.batches,
+                status.records,
+                dict(status.rejected) or "none",
+                dict(sender.counts) or "none",
+                status.view_topics,
+                status.view_lag_s,
+            )
+
+
+def _leader(directory: Directory) -> str:
+    leader = directory.intake()
+    return "" if leader is None else leader.intake

@@ -1,0 +1,118 @@
+"""Send views to the controller, in a thread of its own: the query never waits for it.
+
+Always true: at most one view waits to be sent, the newest; one that could not be sent is not sent again, since the next
+comes within a second. Who leads is looked up for each view, so that a standby that takes over gets the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from equipoise.pipeline.windows import WindowedView
+from equipoise.plan.view_wire import encode_view, greeting
+
+__all__ = ["ViewSender"]
+
+log = logging.getLogger("equipoise.pipeline")
+
+# For connecting, and for each word; a view of 100,000 topics takes a tenth of a second on a fast network.
+_TIMEOUT_S = 3.0
+_ANSWER_BYTES_MAX = 1_024
+
+
+class ViewSender:
+    """Owned by the pipeline. `address` gives host:port of the controller that leads; empty if none is known."""
+
+    def __init__(self, address: Callable[[], str], token: str = "") -> None:
+        # Taken or refused by the controller; failed to reach it; passed over, as a newer one came or nobody leads.
+        self.counts: Counter[str] = Counter()
+        self._address = address
+        self._token = token
+        self._slot: WindowedView | None = None
+        self._wake = threading.Condition()
+        self._is_closed = False
+        self._socket: socket.socket | None = None
+        self._connected_to = ""
+        self._last_problem = ""
+        self._thread = threading.Thread(target=self._run, name="equipoise-views", daemon=True)
+        self._thread.start()
+
+    def offer(self, view: WindowedView) -> None:
+        """Send this one next, in place of one that still waits."""
+        with self._wake:
+            if self._slot is not None:
+                self.counts["passed over"] += 1
+            self._slot = view
+            self._wake.notify()
+
+    def close(self) -> None:
+        with self._wake:
+            self._is_closed = True
+            self._wake.notify()
+        self._thread.join(2 * _TIMEOUT_S)
+
+    def _run(self) -> None:
+        while (view := self._next()) is not None:
+            try:
+                self._send(view)
+            except OSError as problem:
+                self._drop()
+                self.counts["failed"] += 1
+                self._tell(f"the controller at {self._connected_to} cannot be reached: {problem}")
+        self._drop()
+
+    def _next(self) -> WindowedView | None:
+        with self._wake:
+            self._wake.wait_for(lambda: self._slot is not None or self._is_closed)
+            view, self._slot = self._slot, None
+            return view
+
+    def _send(self, view: WindowedView) -> None:
+        address = self._address()
+        if not address:
+            self.counts["passed over"] += 1
+            self._tell("nobody leads: views go nowhere until a controller runs")
+            return
+        if address != self._connected_to or self._socket is None:
+            self._connect(address)
+        assert self._socket is not None
+        self._socket.sendall(encode_view(*view))
+        answer = self._answer()
+        if answer.startswith(b"+"):
+            self.counts["taken"] += 1
+            self._last_problem = ""
+        else:
+            self.counts["refused"] += 1
+            self._tell(f"the controller refuses a view: {answer[1:].decode(errors='replace').strip()}")
+
+    def _connect(self, address: str) -> None:
+        self._drop()
+        self._connected_to = address
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S)
+        self._socket.sendall(greeting(self._token))
+
+    def _answer(self) -> bytes:
+        assert self._socket is not None
+        answer = b""
+        while not answer.endswith(b"\n"):
+            received = self._socket.recv(_ANSWER_BYTES_MAX)
+            answer += received
+            if not received or len(answer) > _ANSWER_BYTES_MAX:
+                raise ConnectionResetError("it ended the connection; has it another token?")
+        return answer
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _tell(self, problem: str) -> None:
+        """Once, until it is another one."""
+        if problem != self._last_problem:
+            log.warning("%s", problem)
+        self._last_problem = problem

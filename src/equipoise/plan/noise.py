@@ -1,0 +1,71 @@
+"""How much a hub's load wobbles by itself, so that wobbling is not taken for news.
+
+Of each hub a slow mean and a slower variance are kept, of its load ratio and of how that rises within a window. A step
+is no noise: what is far out counts as three deviations at most, so that one event does not make the planner deaf.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+__all__ = ["HubNoise", "heard"]
+
+# A minute: six windows. Slower than a hub's own wobbling, faster than its day.
+_LEVEL_S = 60.0
+_VARIANCE_S = 300.0
+_CLIP = 3.0
+# Until a hub has been heard: what a hub with a few hundred topics of ordinary traffic shows.
+_PRIOR = 0.02
+_PRIOR_RISE = 0.04
+
+
+class HubNoise(msgspec.Struct, frozen=True, array_like=True):
+    """Deviations are those of a view, which is a mean over its window."""
+
+    # NaN cannot be stored everywhere; below 0: not heard yet.
+    level: float = -1.0
+    variance: float = _PRIOR**2
+    rise_level: float = 0.0
+    rise_variance: float = _PRIOR_RISE**2
+    # What the last view showed.
+    ratio_last: float = -1.0
+
+    def is_growing(self, ratio: float, expected: float, parts: float) -> bool:
+        """Whether the mean has gone the way to what is expected, `parts` being the part of the window that is new.
+
+        After one second that stands out the trend says the same as after a step; but it does not go on.
+        """
+        if self.ratio_last < 0:
+            return False
+        return ratio - self.ratio_last >= 0.75 * min(1.0, parts) * (expected - self.ratio_last)
+
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(self.variance)
+
+    @property
+    def rise_deviation(self) -> float:
+        return math.sqrt(self.rise_variance)
+
+
+def heard(noise: HubNoise, ratio: float, rise: float, elapsed_s: float) -> HubNoise:
+    """With one more view, `elapsed_s` after the one before."""
+    if noise.level < 0:
+        return msgspec.structs.replace(noise, level=ratio, ratio_last=ratio)
+    keep, keep_variance = math.exp(-elapsed_s / _LEVEL_S), math.exp(-elapsed_s / _VARIANCE_S)
+    off = _clipped(ratio - noise.level, noise.deviation)
+    rise_off = _clipped(rise - noise.rise_level, noise.rise_deviation)
+    return HubNoise(
+        level=keep * noise.level + (1 - keep) * ratio,
+        variance=keep_variance * noise.variance + (1 - keep_variance) * off**2,
+        rise_level=keep * noise.rise_level + (1 - keep) * rise,
+        rise_variance=keep_variance * noise.rise_variance + (1 - keep_variance) * rise_off**2,
+        ratio_last=ratio,
+    )
+
+
+def _clipped(off: float, deviation: float) -> float:
+    bound = _CLIP * max(deviation, 1e-3)
+    return max(-bound, min(bound, off))
