@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from equipoise.access import Users
-from equipoise.hub.cluster import Cluster, HubFacts, Routing
+from equipoise.hub.cluster import Cluster, LiveHub, Routing
 from equipoise.hub.cluster.frames import GREETING, PROTOCOL
 from equipoise.hub.cluster.links import OutLink
 from equipoise.hub.core import HubCore
@@ -35,7 +35,7 @@ class Wires:
         self._hubs = hubs
         self._name = name
 
-    def dial(self, link: OutLink, facts: HubFacts) -> None:
+    def dial(self, link: OutLink, facts: LiveHub) -> None:
         self._hubs.links[self._name, link.hub] = link
 
     def redial(self, link: OutLink) -> None:
@@ -76,7 +76,7 @@ class Hubs:
         self.tell(*(only or self.nodes))
 
     def tell(self, *names: str) -> None:
-        facts = {name: HubFacts(self.nodes[name].core.incarnation, name, PORT) for name in sorted(self.alive)}
+        facts = {name: LiveHub(self.nodes[name].core.incarnation, name, PORT) for name in sorted(self.alive)}
         for name in names:
             if name in self.alive:
                 self.nodes[name].cluster.apply(Routing(self._plan, facts))
