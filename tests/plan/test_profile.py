@@ -53,8 +53,8 @@ def test_a_hub_that_becomes_slower_is_believed_after_a_while() -> None:
     assert after(samples).price(SETTINGS) == pytest.approx(4.0, rel=0.1)
 
 
-def sending(mb_per_s: float, lag_s: float) -> HubSample:
-    return HubSample(0.1, 0.2, mb_per_s * 1e6, lag_s)
+def sending(mb_per_s: float, lag_s: float, cpu_ratio: float = 0.7) -> HubSample:
+    return HubSample(0.1, cpu_ratio, mb_per_s * 1e6, lag_s)
 
 
 def test_a_hub_that_was_never_in_distress_has_no_known_limit() -> None:
@@ -69,6 +69,15 @@ def test_the_rate_of_distress_is_full() -> None:
 def test_distress_far_below_what_was_calm_has_another_cause() -> None:
     profile = after([sending(80, 0.001)] * 20 + [sending(20, 0.5)] * 5)
     assert math.isinf(profile.out_bytes_full(SETTINGS))
+
+
+def test_distress_without_work_has_another_cause() -> None:
+    profile = after([sending(50, 0.001)] * 20 + [sending(70, 0.2, cpu_ratio=0.3)] * 3)
+    assert math.isinf(profile.out_bytes_full(SETTINGS))
+
+
+def test_a_hub_that_begins_in_distress_is_not_judged_by_it() -> None:
+    assert math.isinf(after([sending(0.001, 0.5)] * 5).out_bytes_full(SETTINGS))
 
 
 def test_calm_above_the_rate_of_distress_lifts_it() -> None:

@@ -1,12 +1,12 @@
-"""What a light client hears of one topic, merged as the Equipoise client merges it, and counted."""
+"""What a light client hears of one topic: merged as the Equipoise client merges it, and counted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from equipoise.client.merging import MergedStream
-from equipoise.experiments.light_link import LightLink
+from equipoise.client.merging import TRUNK, MergedTopic
+from equipoise.experiments.light_link import LightLink, LightSeat
 from equipoise.experiments.meter import Meter
 
 __all__ = ["Hearing"]
@@ -16,45 +16,62 @@ MERGE_BYTES_MAX = 1 << 30
 
 
 class Hearing:
-    """One topic's stream, from one hub or from two while it changes. Owned by one client."""
+    """One topic, over one link or over several. Owned by one client."""
 
-    __slots__ = ("_meter", "_receive", "is_live", "name", "stream")
+    __slots__ = ("_meter", "_receive", "is_live", "merge", "topic")
 
     def __init__(self, topic: bytes, meter: Meter, receive: Callable[[bytes, bytes], None]) -> None:
-        self.name = topic
-        self.stream = MergedStream(self, MERGE_BYTES_MAX)
+        self.topic = topic
+        self.merge = MergedTopic(self, MERGE_BYTES_MAX)
         self._meter = meter
         self._receive = receive
-        # Whether a hub has said that it stands, and we have not lost it since.
+        # Whether a hub has said that the trunk stands, and we have not lost it since.
         self.is_live = False
 
     @property
     def links(self) -> list[LightLink]:
         """Where it is subscribed to, or being."""
-        ends = (self.stream.source, self.stream.joining)
-        return [end for end in ends if isinstance(end, LightLink)]
+        return [seat.link for seat in self.merge.seats if isinstance(seat, LightSeat)]
 
-    def go_to(self, link: LightLink) -> None:
-        """Hear the topic from this hub."""
-        if link is self.stream.source:
-            self.stream.stay()
-        elif link is not self.stream.joining:
-            link.subscribe(self.name)
-            self.stream.join(link)
+    def leave(self) -> None:
+        for seat in list(self.merge.seats):
+            seat.leave()
 
-    def take(self, link: LightLink, kind: bytes, push: list[Any]) -> None:
+    def take(self, link: LightLink, push: list[Any]) -> None:
         """Deal with what a hub sent about the topic."""
-        if kind == b"eq.message":
-            self.stream.receive(link, push[2], push[3], push[4:])
-        elif kind == b"eq.opened":
-            self.stream.opened(link, *push[2:5])
-        elif kind == b"eq.subscribe":
-            self.stream.confirmed(link, push[3], push[4], may_lag=True)
-            if not self.is_live:
-                # The first hub has not answered yet, and need not any more.
-                self.stream.hurry()
+        kind = push[0]
+        for seats in link.seats:
+            seat = seats.get(self.topic)
+            if seat is not None and seat.is_live:
+                if kind == b"eq.message":
+                    self.merge.receive(seat, TRUNK, push[2], push[3], push[4:])
+                elif kind == b"eq.lmessage":
+                    self.merge.receive(seat, push[2], push[3], push[4], push[5:])
+                else:
+                    self._take_news(seat, kind, push)
 
-    # What the stream tells.
+    def _take_news(self, seat: LightSeat, kind: bytes, push: list[Any]) -> None:
+        """Of streams that begin, go on, end or follow each other."""
+        merge = self.merge
+        if kind == b"eq.opened":
+            merge.opened(seat, *push[2:5])
+        elif kind == b"eq.lane":
+            merge.begin(seat, *push[2:5])
+        elif kind == b"eq.trunk":
+            merge.begin(seat, TRUNK, *push[2:4])
+        elif kind == b"eq.ended":
+            merge.ended(seat, *push[2:5])
+        elif kind == b"eq.after":
+            merge.marked(seat, *push[2:6])
+
+    def confirm(self, seat: LightSeat, push: list[Any]) -> None:
+        """The subscription stands."""
+        if not seat.is_own:
+            self.merge.begin(seat, TRUNK, push[3], push[4])
+        elif push[3] is not None:
+            self.merge.begin(seat, push[3], push[4], push[5])
+
+    # What the merging tells.
 
     def on_down(self) -> None:
         self.is_live = False
@@ -68,7 +85,7 @@ class Hearing:
             self._count(missed)
         self._meter.deliveries += len(payloads)
         for payload in payloads:
-            self._receive(self.name, payload)
+            self._receive(self.topic, payload)
 
     def _count(self, missed: int | None) -> None:
         if missed is None:
