@@ -137,7 +137,7 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "Deviations of a hub's own noise that an overload, or a rise, has to stand out by to be clear. One that is "
             "not clear counts once per window only, since views that overlap are one piece of evidence."
         ),
-    ] = 4.0
+    ] = 5.0
     merge_hits: Annotated[
         int,
         _count(
