@@ -51,7 +51,8 @@ def command(
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    # The bridge to the JVM tells every broken connection with a traceback; what matters of it is told by us.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with exit_on_failure():
         if bool(store) == bool(hubs):
             raise SettingsError("give either --store zk://host:port/root or --hubs name=host:port,…")

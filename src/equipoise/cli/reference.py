@@ -14,9 +14,11 @@ from typer.main import get_command
 from equipoise.cli.failures import MISUSED
 from equipoise.client import ClientSettings
 from equipoise.hub import HubSettings, Limits, Tls
+from equipoise.hub.cluster import diagram
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.hub.settings import ClusterSettings
 from equipoise.hub.telemetry_settings import TelemetrySettings
+from equipoise.store import tree
 from equipoise.telemetry import COLUMNS, EVERY_KIND, Column, Kind, columns_of
 
 app = typer.Typer(help="Print reference pages made from the code.", no_args_is_help=True, hidden=True)
@@ -108,6 +110,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings": settings_page,
     "commands": commands_page,
     "telemetry": telemetry_page,
+    "handover": diagram.render_reference,
+    "znodes": tree.render_reference,
 }
 
 

@@ -113,7 +113,8 @@ class Draft:
         weights = [self.members[name].weight if name in self.members else 0 for name in hubs.names]
         limit = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
         has_memory = hubs.memory_bytes <= self.settings.memory_full_ratio * limit
-        return hubs.is_alive & ~hubs.is_draining & (np.array(weights, np.int64) > 0) & has_memory
+        stays = np.array([name != self.memory.releasing for name in hubs.names], np.bool_)
+        return stays & hubs.is_alive & ~hubs.is_draining & (np.array(weights, np.int64) > 0) & has_memory
 
     # --- when to act --------------------------------------------------------------------------------------------------
 
