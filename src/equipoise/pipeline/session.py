@@ -13,59 +13,20 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import msgspec
-from msgspec import Meta
+from typing import TYPE_CHECKING, Any
 
 from equipoise.errors import PipelineError
 from equipoise.pipeline.home import SparkHome, cache_folder, prepare_home
+from equipoise.pipeline.settings import SessionSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SessionSettings", "SparkDriver"]
+__all__ = ["SparkDriver"]
 
 # A JVM ends within a second, unless it has an archive to write, which takes ten and on a busy machine a minute.
 _STOP_TIMEOUT_S = 5.0
 _ARCHIVE_TIMEOUT_S = 120.0
-
-
-class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How Spark is started."""
-
-    master: Annotated[
-        str,
-        Meta(description="`local[*]` for all cores of this machine, or spark://host:port of a cluster."),
-    ] = "local[*]"
-    driver_memory_mib: Annotated[
-        int,
-        Meta(
-            ge=256,
-            description="Heap of the JVM. The query keeps ten seconds of records, some 300 B each; the rest is "
-            "Spark itself.",
-        ),
-    ] = 640
-    shuffle_partitions: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Tasks after a shuffle. Each costs some 10 ms; two suffice for 100,000 records a second.",
-        ),
-    ] = 2
-    is_quick_to_start: Annotated[
-        bool,
-        Meta(
-            description="Compile lightly: up 2 s sooner and fine to 100,000 records a second, but three times "
-            "slower at a million."
-        ),
-    ] = True
-    driver_host: Annotated[
-        str, Meta(description="Where executors find the driver; an address of this machine in a cluster.")
-    ] = "127.0.0.1"
-    cache: Annotated[
-        Path | None, Meta(description="Folder for what is made once; the user's cache folder without it.")
-    ] = None
 
 
 class SparkDriver:
