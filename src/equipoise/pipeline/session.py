@@ -42,16 +42,23 @@ class SparkDriver:
         """With `archive_to`, the JVM writes its classes there when it ends. Raises PipelineError."""
         home = prepare_home(settings.cache or cache_folder())
         _prepare_environment(home)
-        from pyspark import SparkConf
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # It ships no types.
+        from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
+        from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
 
         conf = SparkConf().setAll(list(configuration(settings, home, archive_to).items()))
+        gateway: Any = None
         try:
-            session = SparkSession.Builder().config(conf=conf).getOrCreate()
-        except PySparkException as problem:
-            raise PipelineError(f"Spark did not start: {problem}") from problem
-        return cls(session, _jvm_of(session), _STOP_TIMEOUT_S if archive_to is None else _ARCHIVE_TIMEOUT_S)
+            # In a group of its own: an interrupt typed at the terminal is for us to pass on, in order.
+            gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]  # PySpark's.
+            session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        except (PySparkException, Py4JError) as problem:
+            if gateway is not None:
+                gateway.proc.kill()
+            raise PipelineError(f"Spark did not start: {str(problem).strip().splitlines()[0]}") from problem
+        return cls(session, gateway.proc, _STOP_TIMEOUT_S if archive_to is None else _ARCHIVE_TIMEOUT_S)
 
     @property
     def is_alive(self) -> bool:
@@ -60,7 +67,7 @@ class SparkDriver:
 
     def stop(self) -> None:
         """Whatever runs is cut off: stop queries first. May be called twice, and after the JVM has died."""
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # It ships no types.
+        from py4j.protocol import Py4JError
 
         gateway = type(self.session.sparkContext)._gateway
         if gateway is None:
@@ -138,17 +145,11 @@ def java_options(settings: SessionSettings, home: SparkHome, archive_to: Path | 
 
 def _prepare_environment(home: SparkHome) -> None:
     """PySpark takes these from nowhere else. The Python of the workers is the one that runs this."""
+    # A JVM that somebody else has started is not ours to use, or to end.
+    os.environ.pop("PYSPARK_GATEWAY_PORT", None)
     os.environ["SPARK_HOME"] = str(home.home)
     os.environ["JAVA_HOME"] = str(home.java_home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # Spark asks for the machine's name in DNS otherwise, which may take seconds.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-
-
-def _jvm_of(session: SparkSession) -> subprocess.Popen[bytes]:
-    gateway: Any = type(session.sparkContext)._gateway
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    if process is None:
-        raise PipelineError("this process is attached to a JVM of somebody else: unset PYSPARK_GATEWAY_PORT")
-    return process
