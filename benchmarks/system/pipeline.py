@@ -42,10 +42,10 @@ from equipoise.bench import environment
 from equipoise.bench.meters import process_cpu_s, resident_bytes
 from equipoise.control.intake import Intake
 from equipoise.pipeline.directory import ListedHubs
-from equipoise.pipeline.job import Pipeline, PipelineSettings
+from equipoise.pipeline.job import Pipeline
 from equipoise.pipeline.sender import ViewSender
-from equipoise.pipeline.session import SessionSettings, SparkDriver
-from equipoise.pipeline.source import SourceSettings
+from equipoise.pipeline.session import SparkDriver
+from equipoise.pipeline.settings import PipelineSettings, SessionSettings, SourceSettings
 from equipoise.resp.spelling import spell
 
 _READY = re.compile(r"ready on \S+:(\d+)")

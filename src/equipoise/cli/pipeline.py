@@ -62,11 +62,13 @@ def command(
             )
         _require_spark()
         # Here, so that only this command loads Spark.
-        from equipoise.pipeline.job import PipelineSettings
-        from equipoise.pipeline.keeping import KeepingSettings
         from equipoise.pipeline.running import run
-        from equipoise.pipeline.session import SessionSettings
-        from equipoise.pipeline.source import SourceSettings
+        from equipoise.pipeline.settings import (
+            KeepingSettings,
+            PipelineSettings,
+            SessionSettings,
+            SourceSettings,
+        )
 
         source = SourceSettings(
             hubs=store or hubs, region=region, user=user, secret=_word(secret_file), tls_ca=tls_ca
