@@ -10,7 +10,9 @@ from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
 from equipoise.simulation.link import LinkSpec
 from equipoise.workload import Driven, History, Place, Stage, cast_client
 
+from .gathering import Gathering
 from .positioned import Positioned
+from .wandering import Wandering
 from .worlds import Outcomes, Trouble, World, run
 
 HUBS = ("h1", "h2", "h3", "h4")
@@ -36,7 +38,14 @@ CROWD = (
     Client(name="dan", subscribes=hear("a", "b", "c")),
     Client(name="gus", subscribes=hear("a", "c")),
     Client(name="hal", subscribes=hear("[ab]", is_pattern=True)),
+    Client(name="joe", subscribes=hear("a", "b")),
+    Client(name="kim", subscribes=hear("a", "c")),
 )
+# Who takes lanes from the hubs that number them.
+GATHERING = ("joe", "kim")
+# Who publishes at all hubs by turns.
+WANDERING = ("leo", "mia")
+WANDERERS = tuple(Client(name=name, publishes=talk("a", "b")) for name in WANDERING)
 
 
 # Without those who would hold the hub to the wire.
@@ -44,6 +53,10 @@ PLAIN = tuple(client for client in CROWD if client.publishes or client.dialect i
 
 
 def cast(client: Client, place: Place, stage: Stage, history: History) -> Driven:
+    if client.name in WANDERING:
+        return Wandering(client, place, stage, history, HUBS)  # type: ignore[return-value]  # driven like the others
+    if client.name in GATHERING:
+        return Gathering(client, place, stage, history)  # type: ignore[return-value]  # driven like the others
     if client.dialect is Dialect.SMART and client.subscribes:
         return Positioned(client, place, stage, history)  # type: ignore[return-value]  # driven like the others
     return cast_client(client, place, stage, history)
@@ -104,6 +117,20 @@ LANES_BULK = Trouble(
 LANES_CRASH = Trouble(replications=(2, 6), modes=BOTH, crashes=(1, 2), is_gap_allowed=True)
 LANES_CLIENTS = Trouble(
     replications=(2, 8), modes=BOTH, client_resets=(1, 8), link_resets=(0, 3), lag_s=0.3, is_gap_allowed=True
+)
+LANES_ALL = Trouble(
+    replications=(2, 6),
+    modes=BOTH,
+    moves=(0, 2),
+    joins=(0, 1),
+    crashes=(0, 2),
+    long_pauses=(0, 1),
+    pauses=(0, 1),
+    link_resets=(0, 3),
+    link_cuts=(0, 2),
+    client_resets=(0, 3),
+    lag_s=0.2,
+    is_gap_allowed=True,
 )
 FOLLOWERS = Trouble(replications=(2, 7), modes=(Mode.ALL_PUBLISHERS,))
 FOLLOWERS_SKEW = Trouble(
