@@ -210,11 +210,12 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
         else:
             world.sim.cut("ann", "h1")
             world.sim.reset_connections("ann", "h1")
+        await asyncio.sleep(2.5)
+        # What was held up arrives after all, when she has long been elsewhere.
+        world.sim.heal("ann", "h1")
 
-    elsewhere = 0
     trouble = Trouble(duration_s=4.0, is_routing=True)
     for seed in THIRD:
         outcomes, wire = tell(seed, story, clients=clients, trouble=trouble)
         judge(seed, outcomes)
-        elsewhere += bool(wire.heard["h1", Verb.INGRESS])
-    assert elsewhere > len(THIRD) / 2, "she did not go elsewhere"
+        assert wire.heard["h1", Verb.INGRESS], f"seed {seed}: she did not go elsewhere"
