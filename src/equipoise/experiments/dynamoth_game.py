@@ -103,9 +103,8 @@ def _play(
 
 def _run_2(size: Size, seed: int, progress: Progress) -> Findings:
     world = WORLDS[size]
-    low, high = world.players(120), world.players(1_200)
     match = Match(
-        schedule=Schedule((0, low), ((high - low) / (2 * world.scale**0.5), high)),
+        schedule=schedule_2(world),
         game=replace(world.game, world=f"world-{seed}"),
         servers=SERVERS,
         out_bytes_per_s=world.out_bytes_per_s,
@@ -137,13 +136,19 @@ def _notes(labels: Sequence[str], outcomes: Sequence[Outcome], views: ViewMaking
     return (*notes, views.note, *COMMON_NOTES)
 
 
+def schedule_2(world: World) -> Schedule:
+    """From 120 to 1,200, two a second; fewer in a smaller world, so that load grows as slowly against a server's."""
+    low, high = world.players(120), world.players(1_200)
+    return Schedule((0, low), ((high - low) / (2 * world.scale), high))
+
+
 # Experiment 3.
 
 
 def _run_3(size: Size, seed: int, progress: Progress) -> Findings:
     world = WORLDS[size]
     match = Match(
-        schedule=_schedule_3(world),
+        schedule=schedule_3(world),
         game=replace(world.game, world=f"world-{seed}"),
         servers=SERVERS,
         out_bytes_per_s=world.out_bytes_per_s,
@@ -159,7 +164,7 @@ def _run_3(size: Size, seed: int, progress: Progress) -> Findings:
     )
 
 
-def _schedule_3(world: World) -> Schedule:
+def schedule_3(world: World) -> Schedule:
     """To 800, down to 200, up to almost 600; a while at each so that servers can follow."""
     legs = ((120, 0), (800, 340), (800, 60), (200, 120), (200, 240), (590, 195), (590, 60))
     points, at_s = [], 0.0

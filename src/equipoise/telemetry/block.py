@@ -2,7 +2,7 @@
 
 A block holds what one slice of one window recorded: all records of one kind, at consecutive sequences. Numbers
 are kept in the narrowest array that holds them, a column that is the same everywhere as that one value, names as one
-string of bytes and their lengths. A record of a topic takes some 40 bytes so, against 400 as Python objects.
+string of bytes and their lengths. A record of a topic takes some 30 bytes so, against 400 as Python objects.
 
 Immutable; `size_bytes` counts what is kept alive by it.
 """

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
+import msgspec
 import pytest
 
 from equipoise.hub.cluster.cluster import Cluster
@@ -13,7 +15,7 @@ from equipoise.hub.cluster.links import OutLink, Send
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.streams import Held, Pending, Stream
 
-from .worlds import Trouble, run
+from .worlds import CROWD, SETTINGS, Trouble, World, run
 
 SEEDS = range(25)
 CALM = Trouble()
@@ -33,8 +35,16 @@ EVERYTHING = Trouble(
     long_pauses=(0, 2),
     crashes=(0, 2),
     joins=(0, 1),
+    clock_error_s=3_600.0,
     lag_s=0.3,
     is_gap_allowed=True,
+)
+# Links that keep so little that they have to give up all of it now and then, and much that goes over them.
+NARROW = replace(EVERYTHING, settings=msgspec.structs.replace(SETTINGS, link_bytes_max=64 * 1024))
+LOUD = tuple(
+    replace(client, publishes=(replace(talk, payload_bytes=(100, 4_000), count=300, interval_s=0.05),))
+    for client in CROWD
+    for talk in client.publishes
 )
 
 
@@ -66,6 +76,27 @@ def test_subscribers_of_any_hub_get_every_message_once_and_in_order(trouble: Tro
         outcomes = run(seed, trouble)
         assert not outcomes.violations, f"seed {seed}: {[str(v) for v in outcomes.violations[:5]]}"
         assert outcomes.history.messages > 50, f"seed {seed}: too little happened"
+
+
+def test_links_that_have_to_give_up_frames_lose_some_and_bring_nothing_twice_or_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    overflowed, times = Cluster._overflowed, 0
+    clients = tuple({**{client.name: client for client in CROWD}, **{one.name: one for one in LOUD}}.values())
+
+    def prepare(world: World) -> None:
+        def excused(cluster: Cluster, link: OutLink) -> None:
+            nonlocal times
+            times += 1
+            world.excuse()
+            overflowed(cluster, link)
+
+        monkeypatch.setattr(Cluster, "_overflowed", excused)
+
+    for seed in SEEDS:
+        outcomes = run(seed, NARROW, clients=clients, prepare=prepare)
+        assert not outcomes.violations, f"seed {seed}: {[str(v) for v in outcomes.violations[:5]]}"
+    assert times > 25, "hardly a link had to"
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
