@@ -115,6 +115,13 @@ class Listening:
         topics.update(topic.name for topic in self._topics_with_lanes(list(patterns)))
         return topics, patterns
 
+    def is_claimed(self, name: bytes) -> bool:
+        """Whether a client waits to be subscribed to the topic, or is about to be."""
+        return any(
+            any(Glob(pattern).matches(name) for pattern in names) if kind.is_pattern else name in names
+            for kind, names in self._claims.values()
+        )
+
     # Who listens.
 
     def hears(self, name: bytes) -> bool:
