@@ -80,7 +80,14 @@ class _Ended(NamedTuple):
     n: int
 
 
-_Part: TypeAlias = _Messages | _Opened | _Mark | _Ended
+class _Begun(NamedTuple):
+    """Behind an end: the next lane of that name, which comes from the position after this one."""
+
+    epoch: int
+    n: int
+
+
+_Part: TypeAlias = _Messages | _Opened | _Mark | _Ended | _Begun
 
 
 class _Feed:
@@ -187,9 +194,12 @@ class MergedTopic:
         stream = self._streams.setdefault(name, _Stream(name))
         if is_new:
             stream.cursor.resume(epoch, n)
-        former = stream.feeds.pop(seat, None)
-        if former is not None:
-            self._drop(former)
+        known = stream.feeds.get(seat)
+        if known is not None:
+            # Said again; unless an end that has come before it is still to be dealt with.
+            if any(type(part) is _Ended for part in known.parts):
+                self._wait(known, _Begun(epoch, n))
+            return
         feed = stream.feeds[seat] = _Feed(stream, seat, (epoch, n))
         if not stream.is_served:
             self._take_up(feed, may_lag=may_lag)
@@ -304,7 +314,7 @@ class MergedTopic:
             case _Mark(name, epoch, n):
                 other = self._streams.get(name)
                 return other is None or other.cursor.position >= (epoch, n)
-            case _Ended(epoch, n) if epoch == 0 or epoch >= stream.cursor.epoch:
+            case _Ended(epoch, n) if epoch == 0 or epoch == stream.cursor.epoch:
                 missed = None if epoch == 0 else stream.cursor.resume(epoch, n, may_lag=True)
                 self._end(stream)
                 if missed != 0:
@@ -368,11 +378,23 @@ class MergedTopic:
         feed.parts.clear()
 
     def _end(self, stream: _Stream) -> None:
-        """The lane is over, for everybody who waits for it, too."""
-        for feed in stream.feeds.values():
+        """The lane is over, for everybody who waits for it, too; what seats have brought of the next one is not."""
+        del self._streams[stream.name]
+        next_lane: list[tuple[Seat, list[_Part]]] = []
+        for seat, feed in stream.feeds.items():
+            parts = list(feed.parts)
+            if feed.start[0] > stream.cursor.epoch:
+                next_lane.append((seat, [_Begun(*feed.start), *parts]))
+            elif begun := [at for at, part in enumerate(parts) if type(part) is _Begun]:
+                next_lane.append((seat, parts[begun[0] :]))
             self._drop(feed)
         stream.feeds.clear()
-        self._streams.pop(stream.name, None)
+        for seat, parts in next_lane:
+            for part in parts:
+                if type(part) is _Begun:
+                    self.begin(seat, stream.name, *part)
+                else:
+                    self._put(seat, stream.name, part)
 
     def _end_unfed(self) -> None:
         """A lane that nobody brings is over, if a hub that brings all says so by its silence; nobody knows where."""

@@ -56,7 +56,11 @@ class Routing:
         # No two clients have links of the same name.
         self._routes = Routes(settings.routes_max, self.base.name)
         self.channels = Channels(settings, self._link_to_subscribe, self.base)
-        self.publishing = Publishing(settings, self.losses, self._link_to_publish, self.base)
+        self.publishing = Publishing(
+            settings, self.losses, self.base, link_for=self._link_to_publish, has_lanes=self._has_lanes
+        )
+        # By topic, the homes that it was last spread over.
+        self._spread: dict[bytes, tuple[Endpoint, ...]] = {}
         # Topics that are not where they should be.
         self._restless: dict[bytes, None] = {}
         # When a topic's subscription may change next.
@@ -170,7 +174,7 @@ class Routing:
             self._rouse(topic)
 
     def _seat(self, channel: TopicChannel, route: Route) -> bool:
-        links, is_best = self._links_to_subscribe(route)
+        links, is_best = self._links_to_subscribe(channel, route)
         if not links:
             return False
         if self.channels.is_seated(channel, links):
@@ -181,17 +185,32 @@ class Routing:
             self.channels.seat(channel, links)
         return False
 
-    def _links_to_subscribe(self, route: Route) -> tuple[list[tuple[Link, bool]], bool]:
+    def _has_lanes(self, topic: bytes) -> bool:
+        route = self._routes.get(topic)
+        return route is not None and route.mode is Mode.ALL_SUBSCRIBERS
+
+    def _links_to_subscribe(
+        self, channel: TopicChannel, route: Route
+    ) -> tuple[list[tuple[Link, bool]], bool]:
         """Where a topic is to be subscribed to, as far as it can be now; and whether nothing is left to be wished for.
 
-        Of a topic with lanes every home brings its own, once all of them can be reached; until then one brings all.
+        Of a topic with lanes every home brings its own, once all of them can be reached; until then, and between two
+        sets of homes, one brings all.
         """
         assert route.subscribe_at is not None, "a route leads somewhere"
         is_spread = route.mode is Mode.ALL_SUBSCRIBERS and len(route.homes) > 1
         if is_spread:
+            merge = channel.merge
             links = [self._link_at(home) for home in route.homes]
             found = list(dict.fromkeys(link for link in links if link is not None))
-            if None not in links:
+            is_own = any(seat.is_own for seat in merge.wanted)
+            if None not in links and not is_own and not merge.is_changing:
+                self._spread[channel.name] = route.homes
+            if (
+                None not in links
+                and (is_own or not merge.is_changing)
+                and self._spread.get(channel.name) == route.homes
+            ):
                 return [(link, True) for link in found], True
         link = self._link_at(route.subscribe_at)
         return ([] if link is None else [(link, False)]), not is_spread
@@ -273,6 +292,9 @@ class Routing:
         in_use = {*self.channels.topics, *self.publishing.topics}
         for topic in self._routes.expire(now - self._settings.route_s, in_use):
             self._restless.pop(topic, None)
+        self._spread = {
+            topic: homes for topic, homes in self._spread.items() if topic in self.channels.topics
+        }
         self._rests_until = {topic: at for topic, at in self._rests_until.items() if at > now}
         while self._close_idle():
             pass

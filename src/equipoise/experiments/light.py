@@ -133,7 +133,7 @@ class LightClient:
             if link.hub in (route.hub, route.settling):
                 route.hub, route.settling = None, None
         for heard in self._heard.values():
-            heard.stream.lost(link)
+            heard.lose(link)
         self._loop.call_later(RETRY_S, self._recover)
 
     # Where topics live.

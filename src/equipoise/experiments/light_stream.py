@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from equipoise.client.merging import MergedStream
+from equipoise.client.merging import TRUNK, MergedTopic
 from equipoise.experiments.light_link import LightLink
 from equipoise.experiments.meter import Meter
 
@@ -15,14 +15,29 @@ __all__ = ["Hearing"]
 MERGE_BYTES_MAX = 1 << 30
 
 
-class Hearing:
-    """One topic's stream, from one hub or from two while it changes. Owned by one client."""
+class _Seat:
+    """The topic's subscription at one hub."""
 
-    __slots__ = ("_meter", "_receive", "is_live", "name", "stream")
+    __slots__ = ("_topic", "is_live", "is_own", "link")
+
+    def __init__(self, topic: bytes, link: LightLink) -> None:
+        self._topic = topic
+        self.link = link
+        self.is_live = False
+        self.is_own = False
+
+    def leave(self) -> None:
+        self.link.leave(self._topic)
+
+
+class Hearing:
+    """One topic, from one hub or from two while it changes. Owned by one client."""
+
+    __slots__ = ("_merge", "_meter", "_receive", "is_live", "name")
 
     def __init__(self, topic: bytes, meter: Meter, receive: Callable[[bytes, bytes], None]) -> None:
         self.name = topic
-        self.stream = MergedStream(self, MERGE_BYTES_MAX)
+        self._merge = MergedTopic(self, MERGE_BYTES_MAX)
         self._meter = meter
         self._receive = receive
         # Whether a hub has said that it stands, and we have not lost it since.
@@ -31,30 +46,48 @@ class Hearing:
     @property
     def links(self) -> list[LightLink]:
         """Where it is subscribed to, or being."""
-        ends = (self.stream.source, self.stream.joining)
-        return [end for end in ends if isinstance(end, LightLink)]
+        return [seat.link for seat in self._merge.seats if isinstance(seat, _Seat)]
 
     def go_to(self, link: LightLink) -> None:
         """Hear the topic from this hub."""
-        if link is self.stream.source:
-            self.stream.stay()
-        elif link is not self.stream.joining:
+        seat = self._seat(link)
+        if seat is None:
+            seat = _Seat(self.name, link)
             link.subscribe(self.name)
-            self.stream.join(link)
+        self._merge.want([seat])
+
+    def lose(self, link: LightLink) -> None:
+        """The hub is not to be heard any more."""
+        seat = self._seat(link)
+        if seat is not None:
+            self._merge.lost(seat)
 
     def take(self, link: LightLink, kind: bytes, push: list[Any]) -> None:
         """Deal with what a hub sent about the topic."""
+        seat = self._seat(link)
+        if seat is None:
+            return
         if kind == b"eq.message":
-            self.stream.receive(link, push[2], push[3], push[4:])
+            self._merge.receive(seat, TRUNK, push[2], push[3], push[4:])
+        elif kind == b"eq.lmessage":
+            self._merge.receive(seat, push[2], push[3], push[4], push[5:])
+        elif kind == b"eq.lane":
+            self._merge.begin(seat, *push[2:5])
+        elif kind == b"eq.ended":
+            self._merge.ended(seat, *push[2:5])
         elif kind == b"eq.opened":
-            self.stream.opened(link, *push[2:5])
+            self._merge.opened(seat, *push[2:5])
         elif kind == b"eq.subscribe":
-            self.stream.confirmed(link, push[3], push[4], may_lag=True)
-            if not self.is_live:
-                # The first hub has not answered yet, and need not any more.
-                self.stream.hurry()
+            seat.is_live = True
+            self._merge.begin(seat, TRUNK, push[3], push[4])
+            self._merge.greeted(seat)
 
-    # What the stream tells.
+    def _seat(self, link: LightLink) -> _Seat | None:
+        return next(
+            (seat for seat in self._merge.seats if isinstance(seat, _Seat) and seat.link is link), None
+        )
+
+    # What the merged topic tells.
 
     def on_down(self) -> None:
         self.is_live = False
