@@ -293,17 +293,23 @@ class MergedTopic:
         """Take what the feed has brought, as far as it may be taken; whether there was any."""
         cursor, taken = feed.stream.cursor, False
         feed.is_in_step = feed.is_in_step or feed.start <= cursor.position
-        while feed.parts and feed.is_in_step and self._do(feed.stream, feed.parts[0]):
+        while feed.parts and feed.is_in_step and self._is_due(feed.parts[0]):
             part = feed.parts.popleft()
             taken = True
             if type(part) is _Messages:
                 self._waiting_bytes -= sum(map(len, part.payloads))
+            self._do(feed.stream, part)
         if not feed.parts:
             self._waiting.pop(feed, None)
         return taken
 
-    def _do(self, stream: _Stream, part: _Part) -> bool:
-        """Take one part of a stream; False if it has to wait."""
+    def _is_due(self, part: _Part) -> bool:
+        """Whether a part need not wait for another stream."""
+        other = self._streams.get(part.stream) if type(part) is _Mark else None
+        return other is None or type(part) is not _Mark or other.cursor.position >= (part.epoch, part.n)
+
+    def _do(self, stream: _Stream, part: _Part) -> None:
+        """Take one part of a stream."""
         match part:
             case _Messages(epoch, n, payloads):
                 self._take(stream, epoch, n, payloads)
@@ -311,15 +317,11 @@ class MergedTopic:
                 missed = stream.cursor.open(epoch, after_epoch, after_n)
                 if missed != 0:
                     self._sink.on_messages(epoch, 1, [], missed)
-            case _Mark(name, epoch, n):
-                other = self._streams.get(name)
-                return other is None or other.cursor.position >= (epoch, n)
             case _Ended(epoch, n) if epoch == 0 or epoch == stream.cursor.epoch:
                 missed = None if epoch == 0 else stream.cursor.resume(epoch, n, may_lag=True)
                 self._end(stream)
                 if missed != 0:
                     self._sink.on_messages(epoch, n + 1, [], missed)
-        return True
 
     def _take(self, stream: _Stream, epoch: int, n: int, payloads: list[bytes]) -> None:
         self._pass_on(stream.cursor.accept(epoch, n, len(payloads)), epoch, n, payloads)

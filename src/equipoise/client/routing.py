@@ -309,7 +309,9 @@ class Routing:
         """Close one link that nothing uses; whether there was one."""
         in_use = self.publishing.links_in_use()
         for endpoint, link in self._homes.items():
-            if not len(link.names) and link not in in_use and link.connection is not None:
+            # Receipts may still be owed on a link that nothing is aimed at any more.
+            is_idle = not len(link.names) and link not in in_use and not link.outbox.is_busy
+            if is_idle and link.connection is not None:
                 del self._homes[endpoint]
                 self._leave(link)
                 return True

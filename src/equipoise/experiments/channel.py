@@ -158,14 +158,14 @@ class _Run:
             if sent_at:
                 meter.respond(now, now - sent_at)
 
-        client = LightClient(list(self._fleet.servers), meter, receive, host.random)
+        client = LightClient(self._fleet.endpoints, meter, receive, host.random)
         client.subscribe(TOPIC)
         self._clients.append(client)
 
     async def _prepare(self, host: Host) -> LightClient:
         """Connect and learn where the channel lives, by asking."""
         await asyncio.sleep(host.random.random() * OPENING_S / 2)
-        client = LightClient(list(self._fleet.servers), self._meter, _ignore, host.random)
+        client = LightClient(self._fleet.endpoints, self._meter, _ignore, host.random)
         client.publish(TOPIC, _STAMP.pack(0.0))
         return client
 

@@ -27,10 +27,10 @@ CONTROLLER = "controller"
 
 
 class MakesViews(Protocol):
-    """Turns records into views: Spark, or what is proved to do the same."""
+    """Turns records into views."""
 
     def view(self, batches: Sequence[pa.RecordBatch], now: float) -> View | None:
-        """The view after these records; None while there is none."""
+        """The view after these records; None while there is none. Times are the wall clock's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +76,13 @@ class Controlling:
             at += self._timing.look_s
             await asyncio.sleep(max(0.0, at - loop.time()))
             batches = await reader.read(self._fleet.running)
-            view = self._views.view(batches, loop.time())
+            now = self._host.clock.time()
+            view = self._views.view(batches, now)
             if view is not None:
                 view = view.with_store(self._alive(view))
                 self.load_ratios = _ratios(view, self._fleet.members)
-                if self._is_due(view, loop.time()):
-                    self._decide(view, loop.time())
+                if self._is_due(view, now):
+                    self._decide(view, now)
 
     def _is_due(self, view: View, now: float) -> bool:
         """At the end of a period; at once if hubs have come or gone, or something presses."""
@@ -105,7 +106,7 @@ class Controlling:
         self._memory = decision.memory
         if not decision.change.is_empty:
             fleet.commit(apply(fleet.plan, decision.change))
-            self._meter.plans_at_s.append(now - self._meter.began_at)
+            self._meter.plans_at_s.append(fleet.sim.now - self._meter.began_at)
         self._decided_at, self._is_pressing = now, decision.is_pressing
         self._provide(decision)
 

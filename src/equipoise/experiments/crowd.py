@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from equipoise.client.url import Endpoint
 from equipoise.experiments.light import LightClient
 from equipoise.experiments.meter import Meter
 from equipoise.scenarios.game import Game, Walker
@@ -65,7 +66,7 @@ class Player:
         self._client: LightClient | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def enter(self, entries: Sequence[str]) -> None:
+    def enter(self, entries: Sequence[Endpoint]) -> None:
         """Begin to play; `entries` are hubs that may be asked first."""
         self._loop = asyncio.get_running_loop()
         self._client = LightClient(entries, self._meter, self._hear, self.host.random)
@@ -133,7 +134,7 @@ class Crowd:
     """All players. `follow` keeps their number to a schedule."""
 
     def __init__(
-        self, sim: Simulation, game: Game, meter: Meter, entries: Callable[[], Sequence[str]]
+        self, sim: Simulation, game: Game, meter: Meter, entries: Callable[[], Sequence[Endpoint]]
     ) -> None:
         """`entries` names the hubs that a newcomer may ask first."""
         self.players: list[Player] = []

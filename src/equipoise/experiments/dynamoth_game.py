@@ -23,10 +23,10 @@ from equipoise.experiments.dynamoth_figures import elasticity_figure, load_figur
 from equipoise.experiments.experiment import Experiment, Findings, Progress
 from equipoise.experiments.fleet import Fleet
 from equipoise.experiments.meter import Meter
-from equipoise.experiments.plain_view import PlainViews
 from equipoise.experiments.playing import Match, Outcome, play
 from equipoise.experiments.result import Size
 from equipoise.experiments.shedding import Shedding
+from equipoise.experiments.views import LiveViews
 from equipoise.plan import PlannerSettings, Policy
 from equipoise.plan.planner import Planner
 from equipoise.plan.policies import ConsistentHashing
@@ -85,7 +85,7 @@ def _play(match: Match, system: System, progress: Progress, part: tuple[float, f
         progress(f"{system.label}, {label}", begin + (end - begin) * done)
 
     def make(fleet: Fleet, meter: Meter) -> Controlling:
-        views: MakesViews = PlainViews()
+        views: MakesViews = LiveViews()
         return Controlling(fleet, meter, system.policy, views, Timing())
 
     return play(match, make, tell)

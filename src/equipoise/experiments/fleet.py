@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from equipoise.client.url import Endpoint
 from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.settings import ClusterSettings
@@ -112,6 +113,11 @@ class Fleet:
     @property
     def members(self) -> list[str]:
         return [member.hub for member in self.plan.members]
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Where the members listen."""
+        return [Endpoint(name, PORT) for name in self.members]
 
     async def start(self, *names: str) -> None:
         """Start hubs and wait until they have made themselves known."""

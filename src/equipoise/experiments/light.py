@@ -2,8 +2,8 @@
 
 Thousands of them fit into one simulation. It speaks RESP3 with positions, goes where hubs tell it that a topic lives
 (`eq.home`), waits for what it is owed before it publishes elsewhere (EQ.SETTLE), subscribes at the new home before it
-leaves the old one, merges by position and counts what is missing. It keeps no queues: each message is handed to a
-function as it comes.
+leaves the old one, merges by position and counts what is missing. Where to go and how to merge are the Equipoise
+client's own (`client.routes`, `client.merging`). It keeps no queues: each message is handed to a function as it comes.
 
 Where a topic lives is found out by publishing to it: a hub where it does not live passes the message on and says where
 it does, ahead of its reply. Only a client that never publishes subscribes wherever it is first.
@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from equipoise.client.codec import encode_publish, encode_request
-from equipoise.experiments.light_link import LightLink
+from equipoise.client.routes import Route, Routes
+from equipoise.client.url import Endpoint, parse_address
+from equipoise.experiments.light_link import LightLink, LightSeat
 from equipoise.experiments.light_stream import Hearing
 from equipoise.experiments.meter import Meter
 from equipoise.model import Mode
@@ -29,37 +30,40 @@ __all__ = ["LightClient"]
 IDLE_S = 10.0
 # Before a lost connection is made again.
 RETRY_S = 1.0
+ROUTES_MAX = 10_000
 _LINK_NAME_BYTES = 16
+_PING = encode_request(b"PING")
 
 Receive = Callable[[bytes, bytes], None]
 
 
-@dataclass(slots=True)
-class _Route:
-    """Where a topic is published to. `hub` is None until that is known."""
+class _Line:
+    """How one topic is published."""
 
-    hub: str | None = None
-    version: int = -1
-    homes: tuple[str, ...] = ()
-    mode: Mode = Mode.SINGLE
-    # The hub that has yet to say that all it was given has its position; meanwhile messages are held.
-    settling: str | None = None
-    held: list[bytes] = field(default_factory=list)
+    __slots__ = ("held", "hub", "settling")
+
+    def __init__(self) -> None:
+        # Where its messages go; None until that is known.
+        self.hub: Endpoint | None = None
+        # The hub that has yet to say that all it was given has its position; meanwhile messages are held.
+        self.settling: LightLink | None = None
+        self.held: list[bytes] = []
 
 
 class LightClient:
     """One client on one host. All methods are called on that host."""
 
-    def __init__(self, entries: Sequence[str], meter: Meter, receive: Receive, rng: Random) -> None:
+    def __init__(self, entries: Sequence[Endpoint], meter: Meter, receive: Receive, rng: Random) -> None:
         """`entries`: hubs to ask about topics that nothing is known of, as in the URL of a bus."""
         self.meter = meter
         self.receive = receive
-        self._entries = list(entries)
+        self._entries = entries
         self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._name = rng.randbytes(_LINK_NAME_BYTES).hex().encode()
-        self._links: dict[str, LightLink] = {}
-        self._routes: dict[bytes, _Route] = {}
+        self._links: dict[Endpoint, LightLink] = {}
+        self._routes = Routes(ROUTES_MAX, self._name)
+        self._lines: dict[bytes, _Line] = {}
         self._heard: dict[bytes, Hearing] = {}
         # Topics wanted whose home is being asked for.
         self._wanted: dict[bytes, None] = {}
@@ -69,8 +73,8 @@ class LightClient:
 
     def subscribe(self, topic: bytes) -> None:
         """Hear a topic. If its home is being asked for by a message, from when that is known."""
-        route = self._routes.get(topic)
-        if route is not None and route.hub is None:
+        line = self._lines.get(topic)
+        if line is not None and line.hub is None:
             self._wanted[topic] = None
         else:
             self._hear(topic)
@@ -79,8 +83,7 @@ class LightClient:
         self._wanted.pop(topic, None)
         heard = self._heard.pop(topic, None)
         if heard is not None:
-            for link in heard.links:
-                link.leave(topic)
+            heard.leave()
         self._tidy()
 
     def is_live(self, topic: bytes) -> bool:
@@ -90,15 +93,15 @@ class LightClient:
 
     def publish(self, topic: bytes, payload: bytes) -> None:
         request = encode_publish(topic, payload)
-        route = self._routes.get(topic)
-        if route is None:
-            route = self._routes[topic] = _Route()
+        line = self._lines.get(topic)
+        if line is None:
+            line = self._lines[topic] = _Line()
             link = self._link(self._entry())
             link.ask(request, lambda reply: self._found(topic, link))
-        elif route.hub is None or route.settling is not None:
-            route.held.append(request)
+        elif line.hub is None or line.settling is not None:
+            line.held.append(request)
         else:
-            link = self._link(route.hub)
+            link = self._link(line.hub)
             link.used_at = self._loop.time()
             link.ask(request)
 
@@ -117,10 +120,20 @@ class LightClient:
             self._sent_home(topic, push[2], push[3], push[4:])
         elif kind == b"eq.settled":
             self._settled(topic, link)
-        elif link.asked and not link.counts(kind, topic):
-            return
+        elif kind in (b"eq.subscribe", b"eq.own"):
+            seat = link.confirmed(topic, is_own=kind == b"eq.own")
+            if seat is not None and heard is not None:
+                heard.confirm(seat, push)
         elif heard is not None:
-            heard.take(link, kind, push)
+            heard.take(link, push)
+
+    def on_refused(self, seat: LightSeat) -> None:
+        """A hub has no stream of its own to give: it was a home, and is none any more. Another one will tell."""
+        heard = self._heard.get(seat.topic)
+        seat.leave()
+        if heard is not None:
+            heard.merge.lost(seat)
+            self._rescue(heard)
 
     def on_lost(self, link: LightLink) -> None:
         """A connection was lost: go on elsewhere, or here again, after a moment."""
@@ -129,63 +142,58 @@ class LightClient:
         self.meter.cuts += 1
         if self._links.get(link.hub) is link:
             del self._links[link.hub]
-        for route in self._routes.values():
-            if link.hub in (route.hub, route.settling):
-                route.hub, route.settling = None, None
-        for heard in self._heard.values():
-            heard.lose(link)
+        for line in self._lines.values():
+            if line.settling is link or line.hub == link.hub:
+                line.hub = line.settling = None
+        for seat in [seat for seats in link.seats for seat in seats.values()]:
+            heard = self._heard.get(seat.topic)
+            seat.leave()
+            if heard is not None:
+                heard.merge.lost(seat)
         self._loop.call_later(RETRY_S, self._recover)
 
     # Where topics live.
 
     def _found(self, topic: bytes, link: LightLink) -> None:
         """The reply to a message that asked: unless the hub has said otherwise, the topic lives there."""
-        route = self._routes[topic]
-        if route.hub is None:
-            route.hub = link.hub
-            self._resume(topic, route)
+        line = self._lines[topic]
+        if line.hub is None:
+            line.hub = link.hub
+            self._resume(topic, line)
 
     def _sent_home(self, topic: bytes, version: int, mode: bytes, addresses: Sequence[bytes]) -> None:
-        route = self._routes.setdefault(topic, _Route())
-        if version < route.version:
+        homes = [endpoint for address in addresses if (endpoint := parse_address(address)) is not None]
+        if not self._routes.tell(topic, version, mode, homes, self._loop.time()):
             return
-        homes = tuple(address.rpartition(b":")[0].decode() for address in addresses)
-        route.version, route.homes, route.mode = version, homes, Mode(mode.decode())
-        former = route.hub
-        if former is None:
-            route.hub = self._publish_to(route, former)
-            self._resume(topic, route)
-        elif former != (target := self._publish_to(route, former)):
-            route.hub = target
-            if route.settling is None and former in self._links:
-                route.settling = former
-                self._links[former].ask(encode_request(b"EQ.SETTLE", topic))
+        route = self._routes.get(topic)
+        assert route is not None and route.publish_at is not None, "it has just been told"
+        line = self._lines.get(topic)
+        if line is not None:
+            self._aim(topic, line, route.publish_at)
         heard = self._heard.get(topic)
         if heard is not None:
-            heard.go_to(self._link(self._listen_at(route, heard)))
+            self._seat(heard, route)
 
-    def _publish_to(self, route: _Route, former: str | None) -> str:
-        if route.mode is Mode.ALL_SUBSCRIBERS:
-            return former if former in route.homes else self._draw(route.homes)
-        return route.homes[0]
-
-    def _listen_at(self, route: _Route, heard: Hearing | None) -> str:
-        if route.mode is not Mode.ALL_PUBLISHERS:
-            return route.homes[0]
-        kept = [link.hub for link in heard.links if link.hub in route.homes] if heard is not None else []
-        return kept[-1] if kept else self._draw(route.homes)
+    def _aim(self, topic: bytes, line: _Line, target: Endpoint) -> None:
+        """Publish the topic there from now on."""
+        former, line.hub = line.hub, target
+        if former is None:
+            self._resume(topic, line)
+        elif former != target and line.settling is None and former in self._links:
+            line.settling = self._links[former]
+            line.settling.ask(encode_request(b"EQ.SETTLE", topic))
 
     def _settled(self, topic: bytes, link: LightLink) -> None:
-        route = self._routes.get(topic)
-        if route is not None and route.settling == link.hub:
-            route.settling = None
-            self._resume(topic, route)
+        line = self._lines.get(topic)
+        if line is not None and line.settling is link:
+            line.settling = None
+            self._resume(topic, line)
 
-    def _resume(self, topic: bytes, route: _Route) -> None:
+    def _resume(self, topic: bytes, line: _Line) -> None:
         """It is known where to publish: send what was held, and subscribe if that has waited for it."""
-        assert route.hub is not None, "called once the hub is known"
-        held, route.held = route.held, []
-        link = self._link(route.hub)
+        assert line.hub is not None, "called once the hub is known"
+        held, line.held = line.held, []
+        link = self._link(line.hub)
         for request in held:
             link.ask(request)
         if topic in self._wanted:
@@ -195,31 +203,56 @@ class LightClient:
     # Subscriptions.
 
     def _hear(self, topic: bytes) -> None:
-        route = self._routes.get(topic)
-        if route is not None and route.homes:
-            hub = self._listen_at(route, None)
-        elif route is not None and route.hub is not None:
-            hub = route.hub
-        else:
-            hub = self._entry()
         heard = self._heard[topic] = Hearing(topic, self.meter, self.receive)
-        heard.go_to(self._link(hub))
+        route, line = self._routes.get(topic), self._lines.get(topic)
+        if route is not None:
+            self._seat(heard, route)
+        else:
+            hub = line.hub if line is not None else None
+            heard.merge.want([self._take(heard, hub or self._entry(), is_own=False)])
+
+    def _seat(self, heard: Hearing, route: Route) -> None:
+        """Take the topic where it lives."""
+        if route.mode is Mode.ALL_SUBSCRIBERS:
+            seats = [self._take(heard, home, is_own=True) for home in route.homes]
+        else:
+            assert route.subscribe_at is not None, "it was told"
+            seats = [self._take(heard, route.subscribe_at, is_own=False)]
+        heard.merge.want(seats)
+
+    def _take(self, heard: Hearing, hub: Endpoint, *, is_own: bool) -> LightSeat:
+        link = self._link(hub)
+        is_known = heard.topic in link.seats[is_own]
+        seat = link.seat(heard.topic, is_own=is_own)
+        if not is_known and heard.merge.is_busy_without(seat):
+            # Behind its answer the hub says which streams there are; the answer to a ping says that it has.
+            link.ask(_PING, lambda reply: self._greeted(seat))
+        return seat
+
+    def _greeted(self, seat: LightSeat) -> None:
+        heard = self._heard.get(seat.topic)
+        if heard is not None and seat.is_live and seat in heard.merge.seats:
+            heard.merge.greeted(seat)
+
+    def _rescue(self, heard: Hearing) -> None:
+        """Take a topic over any hub if nothing brings it any more."""
+        if not heard.merge.wanted:
+            heard.merge.want([self._take(heard, self._entry(), is_own=False)])
 
     def _recover(self) -> None:
         """Find another way for everything that a lost connection has left without one."""
         if self._is_closed:
             return
         for heard in self._heard.values():
-            if not heard.links:
-                heard.go_to(self._link(self._entry()))
-        for topic, route in self._routes.items():
-            if route.hub is None:
-                route.hub = self._entry()
-                self._resume(topic, route)
+            self._rescue(heard)
+        for topic, line in self._lines.items():
+            if line.hub is None:
+                line.hub = self._entry()
+                self._resume(topic, line)
 
     # Connections.
 
-    def _link(self, hub: str) -> LightLink:
+    def _link(self, hub: Endpoint) -> LightLink:
         link = self._links.get(hub)
         if link is None:
             link = self._links[hub] = LightLink(self, hub, self._name)
@@ -227,21 +260,18 @@ class LightClient:
             self._loop.create_task(link.dial())
         return link
 
-    def _entry(self) -> str:
+    def _entry(self) -> Endpoint:
         """A hub to ask: one that there is a connection to, else any."""
         for hub in self._links:
             return hub
-        return self._draw(self._entries)
+        return self._entries[int(self._rng.random() * len(self._entries))]
 
     def _tidy(self) -> None:
         """Close connections that are of no use any more."""
-        in_use = {link.hub for heard in self._heard.values() for link in heard.links}
-        in_use |= {route.settling for route in self._routes.values() if route.settling is not None}
+        in_use = {link for heard in self._heard.values() for link in heard.links}
+        in_use |= {line.settling for line in self._lines.values() if line.settling is not None}
         now = self._loop.time()
         for hub, link in list(self._links.items()):
-            if hub not in in_use and now - link.used_at > IDLE_S and len(self._links) > 1:
+            if link not in in_use and now - link.used_at > IDLE_S and len(self._links) > 1:
                 del self._links[hub]
                 link.close()
-
-    def _draw(self, among: Sequence[str]) -> str:
-        return among[int(self._rng.random() * len(among))]

@@ -1,7 +1,8 @@
 """A light client's connection to one hub: requests out, pushes and replies in.
 
-Requests written before it stands are kept. Every request that has a reply other than a push is remembered in order,
-so that a reply is known by its place.
+Requests written before it stands are kept. What has a reply, and what is answered by a push, is remembered in order: so
+a reply is known by its place, and an answer to a subscription belongs to the latest one only if nothing was asked after
+it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Any, Protocol
 import hiredis
 
 from equipoise.client.codec import encode_request
-from equipoise.experiments.fleet import PORT
+from equipoise.client.url import Endpoint
 
-__all__ = ["LightLink", "Owner"]
+__all__ = ["LightLink", "LightSeat", "Owner"]
 
 # What is called with the reply to a request; None: nobody cares.
 Reply = Callable[[object], None] | None
+
+_ASK = (b"EQ.SUBSCRIBE", b"EQ.OWN")
+_LEAVE = (b"EQ.UNSUBSCRIBE", b"EQ.NOTOWN")
 
 
 class Owner(Protocol):
@@ -27,28 +31,49 @@ class Owner(Protocol):
 
     def on_push(self, link: LightLink, push: list[Any]) -> None: ...
 
+    def on_refused(self, seat: LightSeat) -> None: ...
+
     def on_lost(self, link: LightLink) -> None: ...
+
+
+class LightSeat:
+    """A subscription to one topic over one link: to all of its streams, or to those that the hub numbers itself."""
+
+    __slots__ = ("is_live", "is_own", "link", "topic")
+
+    def __init__(self, link: LightLink, topic: bytes, *, is_own: bool) -> None:
+        self.link = link
+        self.topic = topic
+        self.is_own = is_own
+        self.is_live = False
+
+    def leave(self) -> None:
+        self.is_live = False
+        table = self.link.seats[self.is_own]
+        if table.get(self.topic) is self:
+            del table[self.topic]
+            self.link.tell(encode_request(_LEAVE[self.is_own], self.topic))
 
 
 class LightLink(asyncio.Protocol):
     """One connection. Over once `on_lost` was called or `close` was."""
 
-    def __init__(self, owner: Owner, hub: str, name: bytes) -> None:
+    def __init__(self, owner: Owner, hub: Endpoint, name: bytes) -> None:
         self.hub = hub
         self.used_at = 0.0
+        # By topic: all streams; the hub's own.
+        self.seats: tuple[dict[bytes, LightSeat], dict[bytes, LightSeat]] = ({}, {})
         self._owner = owner
         self._reader = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
-        self._owed: deque[Reply] = deque((None, None))
-        # Subscriptions not answered yet, by topic: until the last of them is, nothing about the topic counts.
-        self.asked: dict[bytes, int] = {}
+        self._owed: deque[Reply | LightSeat] = deque((None, None))
         self._early = [encode_request(b"HELLO", b"3"), encode_request(b"EQ.LINK", name, b"ROUTES")]
 
     async def dial(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await loop.create_connection(lambda: self, self.hub, PORT)
+            await loop.create_connection(lambda: self, self.hub.host, self.hub.port)
         except OSError:
             self._end()
 
@@ -64,24 +89,26 @@ class LightLink(asyncio.Protocol):
         self._owed.append(reply)
         self.tell(request)
 
-    def subscribe(self, topic: bytes) -> None:
-        self.asked[topic] = self.asked.get(topic, 0) + 1
-        self.tell(encode_request(b"EQ.SUBSCRIBE", topic))
+    def seat(self, topic: bytes, *, is_own: bool) -> LightSeat:
+        """Subscribe, unless that was done."""
+        table = self.seats[is_own]
+        seat = table.get(topic)
+        if seat is None:
+            seat = table[topic] = LightSeat(self, topic, is_own=is_own)
+            self._owed.append(seat)
+            self.tell(encode_request(_ASK[is_own], topic))
+        return seat
 
-    def leave(self, name: bytes) -> None:
-        """End the subscription to a topic here."""
-        self.tell(encode_request(b"EQ.UNSUBSCRIBE", name))
-
-    def counts(self, kind: bytes, topic: bytes) -> bool:
-        """Whether a push about a topic is of the latest subscription to it."""
-        if topic not in self.asked:
-            return True
-        if kind == b"eq.subscribe":
-            self.asked[topic] -= 1
-            if not self.asked[topic]:
-                del self.asked[topic]
-                return True
-        return False
+    def confirmed(self, topic: bytes, *, is_own: bool) -> LightSeat | None:
+        """A subscription to the topic stands: the seat, if it is the one that is wanted."""
+        for owed in self._owed:
+            if isinstance(owed, LightSeat) and owed.topic == topic and owed.is_own is is_own:
+                self._owed.remove(owed)
+                if self.seats[is_own].get(topic) is owed:
+                    owed.is_live = True
+                    return owed
+                return None
+        return None
 
     def close(self) -> None:
         self._is_closed = True
@@ -104,9 +131,12 @@ class LightLink(asyncio.Protocol):
             if type(reply) is hiredis.PushNotification:
                 self._owner.on_push(self, reply)
                 continue
-            told = self._owed.popleft()
-            if told is not None:
-                told(reply)
+            owed = self._owed.popleft()
+            if isinstance(owed, LightSeat):
+                # An answer that is no push is a refusal.
+                self._owner.on_refused(owed)
+            elif owed is not None:
+                owed(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()

@@ -1,4 +1,4 @@
-"""What a light client hears of one topic, merged as the Equipoise client merges it, and counted."""
+"""What a light client hears of one topic: merged as the Equipoise client merges it, and counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from equipoise.client.merging import TRUNK, MergedTopic
-from equipoise.experiments.light_link import LightLink
+from equipoise.experiments.light_link import LightLink, LightSeat
 from equipoise.experiments.meter import Meter
 
 __all__ = ["Hearing"]
@@ -15,79 +15,63 @@ __all__ = ["Hearing"]
 MERGE_BYTES_MAX = 1 << 30
 
 
-class _Seat:
-    """The topic's subscription at one hub."""
-
-    __slots__ = ("_topic", "is_live", "is_own", "link")
-
-    def __init__(self, topic: bytes, link: LightLink) -> None:
-        self._topic = topic
-        self.link = link
-        self.is_live = False
-        self.is_own = False
-
-    def leave(self) -> None:
-        self.link.leave(self._topic)
-
-
 class Hearing:
-    """One topic, from one hub or from two while it changes. Owned by one client."""
+    """One topic, over one link or over several. Owned by one client."""
 
-    __slots__ = ("_merge", "_meter", "_receive", "is_live", "name")
+    __slots__ = ("_meter", "_receive", "is_live", "merge", "topic")
 
     def __init__(self, topic: bytes, meter: Meter, receive: Callable[[bytes, bytes], None]) -> None:
-        self.name = topic
-        self._merge = MergedTopic(self, MERGE_BYTES_MAX)
+        self.topic = topic
+        self.merge = MergedTopic(self, MERGE_BYTES_MAX)
         self._meter = meter
         self._receive = receive
-        # Whether a hub has said that it stands, and we have not lost it since.
+        # Whether a hub has said that the trunk stands, and we have not lost it since.
         self.is_live = False
 
     @property
     def links(self) -> list[LightLink]:
         """Where it is subscribed to, or being."""
-        return [seat.link for seat in self._merge.seats if isinstance(seat, _Seat)]
+        return [seat.link for seat in self.merge.seats if isinstance(seat, LightSeat)]
 
-    def go_to(self, link: LightLink) -> None:
-        """Hear the topic from this hub."""
-        seat = self._seat(link)
-        if seat is None:
-            seat = _Seat(self.name, link)
-            link.subscribe(self.name)
-        self._merge.want([seat])
+    def leave(self) -> None:
+        for seat in list(self.merge.seats):
+            seat.leave()
 
-    def lose(self, link: LightLink) -> None:
-        """The hub is not to be heard any more."""
-        seat = self._seat(link)
-        if seat is not None:
-            self._merge.lost(seat)
-
-    def take(self, link: LightLink, kind: bytes, push: list[Any]) -> None:
+    def take(self, link: LightLink, push: list[Any]) -> None:
         """Deal with what a hub sent about the topic."""
-        seat = self._seat(link)
-        if seat is None:
-            return
-        if kind == b"eq.message":
-            self._merge.receive(seat, TRUNK, push[2], push[3], push[4:])
-        elif kind == b"eq.lmessage":
-            self._merge.receive(seat, push[2], push[3], push[4], push[5:])
+        kind = push[0]
+        for seats in link.seats:
+            seat = seats.get(self.topic)
+            if seat is not None and seat.is_live:
+                if kind == b"eq.message":
+                    self.merge.receive(seat, TRUNK, push[2], push[3], push[4:])
+                elif kind == b"eq.lmessage":
+                    self.merge.receive(seat, push[2], push[3], push[4], push[5:])
+                else:
+                    self._take_news(seat, kind, push)
+
+    def _take_news(self, seat: LightSeat, kind: bytes, push: list[Any]) -> None:
+        """Of streams that begin, go on, end or follow each other."""
+        merge = self.merge
+        if kind == b"eq.opened":
+            merge.opened(seat, *push[2:5])
         elif kind == b"eq.lane":
-            self._merge.begin(seat, *push[2:5])
+            merge.begin(seat, *push[2:5])
+        elif kind == b"eq.trunk":
+            merge.begin(seat, TRUNK, *push[2:4])
         elif kind == b"eq.ended":
-            self._merge.ended(seat, *push[2:5])
-        elif kind == b"eq.opened":
-            self._merge.opened(seat, *push[2:5])
-        elif kind == b"eq.subscribe":
-            seat.is_live = True
-            self._merge.begin(seat, TRUNK, push[3], push[4])
-            self._merge.greeted(seat)
+            merge.ended(seat, *push[2:5])
+        elif kind == b"eq.after":
+            merge.marked(seat, *push[2:6])
 
-    def _seat(self, link: LightLink) -> _Seat | None:
-        return next(
-            (seat for seat in self._merge.seats if isinstance(seat, _Seat) and seat.link is link), None
-        )
+    def confirm(self, seat: LightSeat, push: list[Any]) -> None:
+        """The subscription stands."""
+        if not seat.is_own:
+            self.merge.begin(seat, TRUNK, push[3], push[4])
+        elif push[3] is not None:
+            self.merge.begin(seat, push[3], push[4], push[5])
 
-    # What the merged topic tells.
+    # What the merging tells.
 
     def on_down(self) -> None:
         self.is_live = False
@@ -101,7 +85,7 @@ class Hearing:
             self._count(missed)
         self._meter.deliveries += len(payloads)
         for payload in payloads:
-            self._receive(self.name, payload)
+            self._receive(self.topic, payload)
 
     def _count(self, missed: int | None) -> None:
         if missed is None:

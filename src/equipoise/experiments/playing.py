@@ -111,7 +111,7 @@ async def _play(sim: Simulation, match: Match, make: MakesControls, progress: Pr
     machine = Machine(out_bytes_per_s=match.out_bytes_per_s, cpu=measured_cpu())
     fleet = Fleet(sim, machine, names)
     await fleet.begin(*names[: match.servers_at_start])
-    crowd = Crowd(sim, match.game, meter, lambda: fleet.members)
+    crowd = Crowd(sim, match.game, meter, lambda: fleet.endpoints)
     controls = make(fleet, meter)
     controlling = sim.loop.create_task(controls.run(), name="controls")
     delivered = 0
@@ -119,6 +119,9 @@ async def _play(sim: Simulation, match: Match, make: MakesControls, progress: Pr
 
     def each_second(second: float) -> bool:
         nonlocal delivered
+        if controlling.done():
+            # It only ends by failing: let everybody know.
+            controlling.result()
         meter.seconds.append(
             Second(
                 at_s=second,

@@ -319,6 +319,9 @@ class HubCore:
         topic.n += count
         topic.published += count
         topic.bytes_in += len(payloads[0]) if count == 1 else sum(map(len, payloads))
+        if audience.hubs:
+            # First: they have subscribers of their own to write to.
+            deliver_to_hubs(topic, audience, first, payloads)
         backlogs = self.backlogs
         backlogs.topic, backlogs.messages = topic, count
         for encode, sessions in audience.groups:
@@ -329,8 +332,6 @@ class HubCore:
                 write(data)
         if audience.mixed:
             deliver_mixed(backlogs, topic, audience, first, payloads)
-        if audience.hubs:
-            deliver_to_hubs(topic, audience, first, payloads)
         backlogs.topic = None
         receivers = audience.receivers
         topic.delivered += receivers * count

@@ -2,8 +2,7 @@
 
 Two of them save most of the start-up time. A home with links to PySpark's `jars` and `bin` and nothing else keeps
 Python workers from importing a zipped copy of PySpark in place of the installed one. An archive of loaded classes
-(AppCDS) spares the JVM from reading and verifying some fifteen thousand; a JVM writes it when it ends in order, and
-those that start afterwards use it.
+(AppCDS) spares the JVM from reading and verifying some fifteen thousand; `training` makes it.
 
 Always true: an archive under its final name is whole, and was made by this Java from these jars; whatever is missing
 costs time and nothing else.
@@ -33,7 +32,7 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark: %p %c{1}: %m%n%ex{short}
 # PySpark counts as a shell, which otherwise announces that it talks more than this.
-logger.shell.name = org.apache.spark.repl.Main
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = error
 # What ends a query is raised to whoever runs it, and told once.
 logger.query.name = org.apache.spark.sql.execution.streaming
@@ -65,20 +64,10 @@ class SparkHome:
     def java_home(self) -> Path:
         return self.java.parent.parent
 
-    def archive_draft(self) -> Path:
-        """Where a JVM of this process writes the archive that does not exist yet."""
-        return self.folder / f"classes.{os.getpid()}.draft"
-
-    def adopt(self, draft: Path) -> bool:
-        """Make a finished draft the archive. The first one wins: others may have it open."""
-        try:
-            os.link(draft, self.archive)
-        except OSError:
-            # Not written, or somebody was first, or a file system without links: none of it matters.
-            return False
-        finally:
-            draft.unlink(missing_ok=True)
-        return True
+    @property
+    def lock(self) -> Path:
+        """Held by whoever makes the archive."""
+        return self.folder / "training.lock"
 
 
 def cache_folder() -> Path:

@@ -10,12 +10,14 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from equipoise.pipeline.directory import Directory, open_directory
 from equipoise.pipeline.job import Pipeline, PipelineSettings
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.session import SessionSettings, SparkDriver
+from equipoise.pipeline.training import start_training
 
 __all__ = ["run"]
 
@@ -23,6 +25,8 @@ log = logging.getLogger("equipoise.pipeline")
 
 _POLL_S = 0.25
 _REPORT_S = 60.0
+# By then whatever was started together with it has settled.
+_TRAINING_AFTER_S = 120.0
 
 
 def run(settings: PipelineSettings, spark: SessionSettings, *, to: str, token: str) -> None:
@@ -50,13 +54,19 @@ def run(settings: PipelineSettings, spark: SessionSettings, *, to: str, token: s
         if not stopped.is_set():
             took_s = time.monotonic() - began_at
             print(f"equipoise pipeline ready after {took_s:.1f} s on {spark.master}", flush=True)
-        _watch(pipeline, sender, stopped)
+        _watch(pipeline, sender, stopped, lambda: _train(spark, stack))
 
 
-def _watch(pipeline: Pipeline, sender: ViewSender, stopped: threading.Event) -> None:
+def _watch(
+    pipeline: Pipeline, sender: ViewSender, stopped: threading.Event, train: Callable[[], None]
+) -> None:
     report_at = time.monotonic() + _REPORT_S
+    train_at: float | None = time.monotonic() + _TRAINING_AFTER_S
     while not stopped.wait(_POLL_S):
         pipeline.check()
+        if train_at is not None and time.monotonic() >= train_at:
+            train_at = None
+            train()
         if time.monotonic() >= report_at:
             report_at += _REPORT_S
             status = pipeline.status
@@ -69,6 +79,13 @@ def _watch(pipeline: Pipeline, sender: ViewSender, stopped: threading.Event) -> 
                 status.view_topics,
                 status.view_lag_s,
             )
+
+
+def _train(spark: SessionSettings, stack: ExitStack) -> None:
+    """From the main thread: the process dies with the thread that starts it."""
+    process = start_training(spark.cache)
+    if process is not None:
+        stack.callback(process.kill)
 
 
 def _leader(directory: Directory) -> str:

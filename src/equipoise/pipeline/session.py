@@ -4,8 +4,7 @@ The settings are for a small driver that runs a small query every second: few sh
 no user interface, a checkpoint that is written without the detours for remote file systems. `local[*]` needs nothing
 else; with `spark://…` the same driver uses the executors of a cluster, on which this package is installed.
 
-Always true: one session per process; when `stop` returns, the JVM and its Python workers are gone, and if they were
-the first to get this far, the class archive has been written.
+Always true: one session per process; when `stop` returns, the JVM and its Python workers are gone.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionSettings", "SparkDriver"]
 
-# A JVM that shall write its archive takes some seconds more to end.
-_STOP_TIMEOUT_S = 60.0
+# A JVM ends within a second, unless it has an archive to write, which takes ten and on a busy machine a minute.
+_STOP_TIMEOUT_S = 5.0
+_ARCHIVE_TIMEOUT_S = 120.0
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,31 +71,26 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class SparkDriver:
     """The session of this process and the JVM behind it."""
 
-    def __init__(
-        self, session: SparkSession, jvm: subprocess.Popen[bytes], home: SparkHome, draft: Path | None
-    ) -> None:
+    def __init__(self, session: SparkSession, jvm: subprocess.Popen[bytes], stop_timeout_s: float) -> None:
         self.session = session
         self.jvm = jvm
-        self._home = home
-        # Where the JVM writes the class archive when it ends; None if there is one.
-        self._draft = draft
+        self._stop_timeout_s = stop_timeout_s
 
     @classmethod
-    def start(cls, settings: SessionSettings) -> SparkDriver:
-        """Raises PipelineError that says what is missing."""
+    def start(cls, settings: SessionSettings, *, archive_to: Path | None = None) -> SparkDriver:
+        """With `archive_to`, the JVM writes its classes there when it ends. Raises PipelineError."""
         home = prepare_home(settings.cache or cache_folder())
         _prepare_environment(home)
         from pyspark import SparkConf
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
-        draft = None if home.archive.exists() else home.archive_draft()
-        conf = SparkConf().setAll(list(configuration(settings, home, draft).items()))
+        conf = SparkConf().setAll(list(configuration(settings, home, archive_to).items()))
         try:
             session = SparkSession.Builder().config(conf=conf).getOrCreate()
         except PySparkException as problem:
             raise PipelineError(f"Spark did not start: {problem}") from problem
-        return cls(session, _jvm_of(session), home, draft)
+        return cls(session, _jvm_of(session), _STOP_TIMEOUT_S if archive_to is None else _ARCHIVE_TIMEOUT_S)
 
     @property
     def is_alive(self) -> bool:
@@ -115,8 +110,6 @@ class SparkDriver:
         except (Py4JError, OSError):
             pass  # The JVM went meanwhile.
         self._end_jvm(gateway)
-        if self._draft is not None and self.jvm.returncode == 0:
-            self._home.adopt(self._draft)
 
     def _end_jvm(self, gateway: Any) -> None:
         """Let go of the pipe that it watches, and wait. Forget the gateway, so that a next session has a JVM."""
@@ -126,7 +119,7 @@ class SparkDriver:
         if self.jvm.stdin is not None:
             self.jvm.stdin.close()
         try:
-            self.jvm.wait(_STOP_TIMEOUT_S)
+            self.jvm.wait(self._stop_timeout_s)
         except subprocess.TimeoutExpired:
             self.jvm.kill()
             self.jvm.wait()
@@ -134,15 +127,15 @@ class SparkDriver:
         SparkContext._jvm = None
 
 
-def configuration(settings: SessionSettings, home: SparkHome, draft: Path | None) -> dict[str, str]:
-    """What Spark is told, by its own names. With a draft, the JVM writes the archive there when it ends."""
+def configuration(settings: SessionSettings, home: SparkHome, archive_to: Path | None) -> dict[str, str]:
+    """What Spark is told, by its own names."""
     return {
         "spark.app.name": "equipoise",
         "spark.master": settings.master,
         "spark.driver.memory": f"{settings.driver_memory_mib}m",
         "spark.driver.host": settings.driver_host,
         "spark.driver.bindAddress": settings.driver_host,
-        "spark.driver.extraJavaOptions": " ".join(java_options(settings, home, draft)),
+        "spark.driver.extraJavaOptions": " ".join(java_options(settings, home, archive_to)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
@@ -166,10 +159,8 @@ def configuration(settings: SessionSettings, home: SparkHome, draft: Path | None
     }
 
 
-def java_options(settings: SessionSettings, home: SparkHome, draft: Path | None) -> list[str]:
-    shared = f"-XX:SharedArchiveFile={home.archive}" if draft is None else f"-XX:ArchiveClassesAtExit={draft}"
+def java_options(settings: SessionSettings, home: SparkHome, archive_to: Path | None) -> list[str]:
     options = [
-        shared,
         # An archive that does not fit is passed over without a word.
         "-Xlog:disable",
         "-Xlog:all=error:stderr",
@@ -177,6 +168,10 @@ def java_options(settings: SessionSettings, home: SparkHome, draft: Path | None)
         "-XX:+UseSerialGC",
         f"-Dlog4j2.configurationFile={home.logging.as_uri()}",
     ]
+    if archive_to is not None:
+        options.append(f"-XX:ArchiveClassesAtExit={archive_to}")
+    elif home.archive.exists():
+        options.append(f"-XX:SharedArchiveFile={home.archive}")
     return [*options, "-XX:TieredStopAtLevel=1"] if settings.is_quick_to_start else options
 
 

@@ -2,8 +2,8 @@
 
 Two things are learnt of each hub, view by view. How much CPU it spends per unit of work (a straight line through
 its samples, old ones fading), which says at what load its CPU is full. And the outgoing rate at which it fell into
-distress (loop lag above its limit while sending at least half as much as it ever sent calmly), which is where its
-network, or whatever else it has least of, is full; a stated maximum that is higher is not believed.
+distress (loop lag above its limit while it worked hard and sent at least half as much as it ever sent calmly), which is
+where it is full, whatever it has least of; a stated maximum that is higher is not believed.
 
 The alternative, a queueing curve fitted to lag over rate, needs samples near the knee to say anything, and hubs are
 kept away from it. A bound that distress lowers and calm raises is right when it matters.
@@ -23,8 +23,10 @@ __all__ = ["HubProfile", "HubSample", "learnt"]
 
 # Below this a hub's CPU is its own housekeeping, and says nothing about the price of work.
 _CPU_TELLING = 0.10
-# Distress at less than this part of the highest calm rate has another cause: a neighbour, a pause, a slow disk.
+# Distress at less than this part of the highest calm rate, or without using its own core, has another cause: a
+# neighbour, a pause, a slow disk.
 _DISTRESS_PART_MIN = 0.5
+_DISTRESS_CPU_MIN = 0.5
 # A price of work outside these multiples of the constants is an error of measurement.
 _PRICE_MIN, _PRICE_MAX = 0.02, 50.0
 
@@ -79,7 +81,7 @@ def learnt(profile: HubProfile, sample: HubSample, settings: PlannerSettings) ->
     is_distress = sample.loop_lag_s >= settings.loop_lag_full_s
     rate, calm, distress = sample.out_bytes_per_s, made.calm_bytes_per_s, made.distress_bytes_per_s
     if is_distress:
-        if rate > 0 and rate >= _DISTRESS_PART_MIN * calm:
+        if calm > 0 and rate >= _DISTRESS_PART_MIN * calm and sample.cpu_ratio >= _DISTRESS_CPU_MIN:
             # What was calm at a higher rate than this was luck, or long ago.
             distress = rate if distress == 0 else min(distress, rate)
             calm = min(calm, rate)

@@ -141,9 +141,9 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     merge_hits: Annotated[
         int,
         _count(
-            "Views in a row that have to show that fewer homes suffice: fast to split, slow to merge (PIP-364)."
+            "Windows in a row that have to show that fewer homes suffice: fast to split, slow to merge (PIP-364)."
         ),
-    ] = 30
+    ] = 12
     topic_wait_s: Annotated[
         float, _seconds("A topic that was moved for load stays for at least this long: three T_wait.")
     ] = 60.0

@@ -163,6 +163,29 @@ def test_a_hub_that_is_cut_off_from_the_store_goes_on_serving_under_the_last_pla
     play(script)
 
 
+def test_a_reconnection_that_brings_no_news_is_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    applied = 0
+    apply = Cluster.apply
+
+    def counted(cluster: Cluster, routing: Routing) -> None:
+        nonlocal applied
+        applied += 1
+        apply(cluster, routing)
+
+    monkeypatch.setattr(Cluster, "apply", counted)
+
+    async def script(world: StoreWorld) -> None:
+        before = applied
+        assert before > 3
+        for name in world.nodes:
+            world.sim.reset_connections(name, STORE)
+        await asyncio.sleep(SESSION_S)
+        assert applied == before
+        assert world.is_settled()
+
+    play(script)
+
+
 def test_a_second_hub_of_a_name_is_refused() -> None:
     async def script(world: StoreWorld) -> None:
         other = StoreNode(world, "h1", host="elsewhere")

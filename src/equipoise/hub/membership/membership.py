@@ -200,7 +200,9 @@ class Membership:
         hubs = self._sight.conclude(seen, plan, plan_id, now=self._now())
         cluster = self._hub.core.cluster
         assert cluster is not None, "it was joined when this was made"
-        cluster.apply(Routing(plan, hubs))
+        known = cluster.router.routing
+        if known.plan is not plan or known.hubs != hubs:
+            cluster.apply(Routing(plan, hubs))
         self._look_at = self._sight.doubtful_until(self._now())
         if own.since_id < plan_id and self._name in plan.by_hub:
             self._waiting_since = None

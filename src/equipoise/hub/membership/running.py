@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equipoise.access import Users
-from equipoise.errors import SettingsError
+from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.hub.membership.load import CpuLoad
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.rules import first_rules
@@ -61,7 +61,12 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
     own = settings.membership
     check_reachable(settings)
     timeouts = StoreSettings(session_timeout_s=own.session_timeout_s, request_timeout_s=own.session_timeout_s)
-    store = await open_store(own.store, timeouts)
+    try:
+        store = await open_store(own.store, timeouts)
+    except StoreUnavailableError as problem:
+        raise StoreUnavailableError(
+            f"no store answers at {own.store}: start one with `equipoise store`, or check the address"
+        ) from problem
     try:
         rules = await first_rules(store, Tree(own.region), seed)
         login = read_login(own)

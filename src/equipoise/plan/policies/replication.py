@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from equipoise.model import Mode, Reason
+from equipoise.model.plan import HOMES_MAX
 from equipoise.plan.draft import Draft, why
 from equipoise.plan.memory import Hits
 from equipoise.plan.noise import HubNoise
@@ -46,9 +47,9 @@ def algorithm_1(publications_per_s: float, subscribers: float, settings: Planner
     has_publications = publications_per_s > settings.publications_min
     has_subscribers = subscribers > settings.subscribers_min
     if p_ratio > settings.all_subscribers_ratio and has_publications:
-        return Wanted(Mode.ALL_SUBSCRIBERS, math.ceil(p_ratio / settings.all_subscribers_ratio))
+        return Wanted(Mode.ALL_SUBSCRIBERS, _begun(p_ratio / settings.all_subscribers_ratio))
     if s_ratio > settings.all_publishers_ratio and has_subscribers:
-        return Wanted(Mode.ALL_PUBLISHERS, math.ceil(s_ratio / settings.all_publishers_ratio))
+        return Wanted(Mode.ALL_PUBLISHERS, _begun(s_ratio / settings.all_publishers_ratio))
     if has_publications and has_subscribers:
         # Both very large: publications must not be multiplied.
         return Wanted(Mode.ALL_SUBSCRIBERS, 0)
@@ -70,7 +71,7 @@ def rate(
         wanted = ONE
     homes = wanted.homes
     if homes == 0 or load_ratio > settings.single_ratio_max:
-        homes = max(homes, 2, math.ceil(load_ratio / settings.home_ratio))
+        homes = max(homes, 2, _begun(load_ratio / settings.home_ratio))
     if homes < 2:
         return ONE
     mode = wanted.mode
@@ -82,6 +83,11 @@ def rate(
     spread = publishers if mode is Mode.ALL_SUBSCRIBERS else subscribers
     homes = min(homes, settings.homes_max, math.floor(spread))
     return Wanted(mode, homes) if homes >= 2 else ONE
+
+
+def _begun(servers: float) -> int:
+    """A server begun is a server; rates may be so small that ratios have no end."""
+    return math.ceil(min(servers, HOMES_MAX))
 
 
 def replicate(draft: Draft) -> None:

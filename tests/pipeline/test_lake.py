@@ -1,0 +1,176 @@
+"""The lake on disk: each record once, whatever the moment of a crash; few large files in the end."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # It ships no types.
+import pytest
+
+from equipoise.errors import DamagedError
+from equipoise.pipeline.judging import Plausible, judged
+from equipoise.pipeline.keeping import KeepingSettings, groups, merged
+from equipoise.pipeline.lake import Lake
+from equipoise.pipeline.lake_writing import hour_folder, written
+from pipeline.records import SECOND_US, START_US, batch_of, hub_record, numbered, topic_record
+
+HOUR_US = 3600 * SECOND_US
+NOW_US = START_US + 10 * HOUR_US
+
+
+def staged(lake: Lake, *numbers: int, at_us: int = START_US) -> list[str]:
+    """Write records with these numbers into the staging, as a worker does."""
+    records = [topic_record(b"t", at_us) | {"sequence": number} for number in numbers]
+    batch = judged(batch_of(numbered("h1", records)), now_us=NOW_US, plausible=Plausible())
+    return [file.name for file in written([batch], lake.folder)]
+
+
+def numbers_in(lake: Lake) -> list[int]:
+    found: list[int] = []
+    for path in lake.files():
+        found += pq.read_table(path, partitioning=None).column("sequence").to_pylist()
+    return sorted(found)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")
+
+
+class CrashError(Exception):
+    pass
+
+
+def test_committed_records_are_there_and_staged_ones_are_not(lake: Lake) -> None:
+    staged(lake, 1, 2)
+    assert numbers_in(lake) == []
+    assert not lake.is_finished("q", 0)
+    lake.commit("q", 0, staged(lake, 1, 2))
+    assert numbers_in(lake) == [1, 2]
+    assert lake.is_finished("q", 0)
+    assert not lake.is_finished("q", 1)
+    assert not lake.is_finished("another", 0)
+
+
+def test_records_lie_in_the_hour_they_are_of(lake: Lake) -> None:
+    files = staged(lake, 1) + staged(lake, 2, at_us=START_US + HOUR_US)
+    lake.commit("q", 0, files)
+    assert lake.hours() == sorted([hour_folder(START_US), hour_folder(START_US + HOUR_US)])
+    [path] = lake.files([hour_folder(START_US + HOUR_US)])
+    assert pq.read_table(path, partitioning=None).column("sequence").to_pylist() == [2]
+
+
+def test_rejected_records_are_not_kept(lake: Lake) -> None:
+    records = numbered("h1", [hub_record(START_US), hub_record(START_US, cpu_ratio=-1.0)])
+    batch = judged(batch_of(records), now_us=NOW_US, plausible=Plausible())
+    assert [file.records for file in written([batch], lake.folder)] == [1]
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_batch_that_crashes_at_any_step_and_is_run_again_is_there_once(
+    lake: Lake, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. A batch of two hours is staged and committed; 2. at some rename the process dies;
+    3. Spark runs the batch again, which may find less, as a hub forgot some; 4. then the next batch."""
+    lake.commit("q", 0, staged(lake, 0))
+    left = itertools.count(steps, -1)
+    whole_replace = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if next(left) <= 0:
+            raise CrashError
+        return whole_replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    try:
+        lake.commit("q", 1, staged(lake, 1, 2) + staged(lake, 3, at_us=START_US + HOUR_US))
+    except CrashError:
+        pass
+    monkeypatch.undo()
+    again = Lake(lake.folder)
+    is_whole = again.is_finished("q", 1)
+    if not is_whole:
+        assert again.commit("q", 1, staged(again, 2) + staged(again, 3, at_us=START_US + HOUR_US))
+    again.commit("q", 2, staged(again, 4))
+    assert numbers_in(again) == ([0, 1, 2, 3, 4] if is_whole else [0, 2, 3, 4])
+    # Without the list nothing was begun; with it everything is finished.
+    assert is_whole == (steps >= 1)
+
+
+def merge_all(lake: Lake, at_s: float = 0.0) -> None:
+    for group in groups(lake, KeepingSettings(), present_hour="", is_all=True):
+        made = merged(lake.folder, group)
+        lake.merge(type(made)(made.staged, made.final, made.replaced, at_s), Path(made.staged).parent.name)
+
+
+def test_merged_files_hold_the_same_records_and_hide_what_they_replace(lake: Lake) -> None:
+    for batch in range(10):
+        lake.commit("q", batch, staged(lake, 2 * batch, 2 * batch + 1))
+    merge_all(lake, at_s=100.0)
+    assert len(lake.files()) == 1
+    assert numbers_in(lake) == list(range(20))
+    # The replaced ones stay for those who are reading them.
+    assert len(list(lake.records.rglob("*.parquet"))) == 11
+    assert lake.clean(before_s=50.0) == 0
+    assert lake.clean(before_s=200.0) == 10
+    assert len(list(lake.records.rglob("*.parquet"))) == 1
+    lake.commit("q", 10, staged(lake, 20))
+    assert numbers_in(lake) == list(range(21))
+
+
+def test_a_merge_that_crashes_before_its_rename_has_not_happened(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in range(3):
+        lake.commit("q", batch, staged(lake, batch))
+    monkeypatch.setattr(Lake, "_rename", _crash)
+    with pytest.raises(CrashError):
+        merge_all(lake, at_s=100.0)
+    monkeypatch.undo()
+    assert len(lake.files()) == 3
+    assert lake.clean(before_s=200.0) == 0
+    assert numbers_in(lake) == [0, 1, 2]
+    merge_all(lake)
+    assert len(lake.files()) == 1
+    assert numbers_in(lake) == [0, 1, 2]
+
+
+def _crash(*_: object) -> None:
+    raise CrashError
+
+
+def test_files_are_merged_when_there_are_enough_small_ones_or_the_hour_is_over(lake: Lake) -> None:
+    for batch in range(3):
+        lake.commit("q", batch, staged(lake, batch))
+    lake.commit("q", 3, staged(lake, 3, at_us=START_US + HOUR_US) + staged(lake, 4, at_us=START_US + HOUR_US))
+    settings = KeepingSettings(files_min=3)
+    present = hour_folder(START_US + HOUR_US)
+    assert [len(group) for group in groups(lake, settings, present_hour=present)] == [3]
+    assert [len(group) for group in groups(lake, settings, present_hour=hour_folder(START_US))] == [3, 2]
+    assert [len(group) for group in groups(lake, KeepingSettings(), present_hour=hour_folder(START_US))] == [
+        2
+    ]
+
+
+def test_hours_that_are_too_old_are_deleted(lake: Lake) -> None:
+    lake.commit("q", 0, staged(lake, 1) + staged(lake, 2, at_us=START_US + HOUR_US))
+    assert lake.expire(hour_folder(START_US + HOUR_US)) == 1
+    assert numbers_in(lake) == [2]
+    assert lake.hours() == [hour_folder(START_US + HOUR_US)]
+
+
+def test_what_crashes_left_in_the_staging_is_swept_out(lake: Lake) -> None:
+    staged(lake, 1)
+    assert list(lake.staging.rglob("*.parquet"))
+    lake.clean(before_s=0.0)
+    assert list(lake.staging.rglob("*.parquet"))
+    lake.clean(before_s=4e9)
+    assert not list(lake.staging.rglob("*.parquet"))
+
+
+def test_a_list_that_cannot_be_read_is_not_taken_for_none(lake: Lake) -> None:
+    lake.commit("q", 0, staged(lake, 1))
+    (lake.folder / "_batches" / "q.json").write_text("{")
+    with pytest.raises(DamagedError, match=r"q\.json is damaged"):
+        lake.is_finished("q", 0)

@@ -1,0 +1,125 @@
+"""Views on their way to a real intake: the newest is sent, a controller that is away costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from equipoise.control.intake import Intake
+from equipoise.pipeline.sender import ViewSender
+from equipoise.pipeline.windows import WindowedView
+from equipoise.plan import HubView, TopicView, View, to_tables
+
+NOW_S = 1_000_000.0
+
+
+def view_at(time_s: float) -> WindowedView:
+    view = View.of(time_s, [TopicView(name=b"\xff", carried_by={"h1": 1.0})], [HubView(name="h1")])
+    return WindowedView(time_s, 10.0, to_tables(view))
+
+
+def play(scenario: Callable[[Intake, str], Coroutine[Any, Any, None]], token: str = "") -> None:
+    async def main() -> None:
+        intake = Intake(token=token, clock=lambda: NOW_S)
+        address = await intake.start("127.0.0.1", 0)
+        try:
+            async with asyncio.timeout(30):
+                await scenario(intake, address)
+        finally:
+            await intake.stop()
+            # The loop has to run once more for the transports to be gone.
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - the other side is a thread
+            await asyncio.sleep(0.01)
+
+
+def test_views_reach_the_controller_one_after_the_other() -> None:
+    async def scenario(intake: Intake, address: str) -> None:
+        sender = ViewSender(lambda: address, "a token of some length")
+        for at in range(3):
+            sender.offer(view_at(NOW_S - 10 + at))
+            await until(lambda at=at: intake.views == at + 1)  # type: ignore[misc]  # mypy knows no lambda's default
+        latest = intake.latest
+        assert latest is not None
+        assert (latest.time_s, latest.window_s, list(latest.topics.names)) == (NOW_S - 8, 10.0, [b"\xff"])
+        await asyncio.to_thread(sender.close)
+        assert sender.counts == Counter({"taken": 3})
+
+    play(scenario, token="a token of some length")
+
+
+def test_a_view_that_the_controller_refuses_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(intake: Intake, address: str) -> None:
+        sender = ViewSender(lambda: address)
+        sender.offer(view_at(NOW_S - 5))
+        await until(lambda: intake.views == 1)
+        sender.offer(view_at(NOW_S - 6))
+        await until(lambda: sender.counts["refused"] == 1)
+        await asyncio.to_thread(sender.close)
+
+    play(scenario)
+    assert "no newer than the last one" in caplog.text
+
+
+def test_without_the_right_token_views_fail_and_the_reason_is_suspected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(intake: Intake, address: str) -> None:
+        sender = ViewSender(lambda: address, "wrong")
+        sender.offer(view_at(NOW_S - 5))
+        await until(lambda: sender.counts["failed"] == 1)
+        await asyncio.to_thread(sender.close)
+        assert intake.views == 0
+
+    play(scenario, token="right")
+    assert "cannot be reached" in caplog.text
+
+
+def test_a_controller_that_comes_later_gets_the_next_view() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    async def main() -> None:
+        leader = [""]
+        sender = ViewSender(lambda: leader[0])
+        sender.offer(view_at(NOW_S - 9))
+        await until(lambda: sender.counts["passed over"] == 1)
+        leader[0] = f"127.0.0.1:{port}"
+        sender.offer(view_at(NOW_S - 8))
+        await until(lambda: sender.counts["failed"] == 1)
+        intake = Intake(clock=lambda: NOW_S)
+        await intake.start("127.0.0.1", port)
+        sender.offer(view_at(NOW_S - 7))
+        await until(lambda: intake.views == 1)
+        await asyncio.to_thread(sender.close)
+        await intake.stop()
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_whoever_offers_never_waits_and_the_newest_is_sent_next() -> None:
+    with socket.socket() as mute:
+        # It accepts by the kernel's backlog, and never answers.
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        sender = ViewSender(lambda: f"127.0.0.1:{mute.getsockname()[1]}")
+        began_at = time.monotonic()
+        for at in range(50):
+            sender.offer(view_at(NOW_S + at))
+        assert time.monotonic() - began_at < 1.0
+        assert sender.counts["passed over"] >= 48
+        sender.close()

@@ -1,0 +1,156 @@
+"""The transforms on Spark, against a plain reading of the same records."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from equipoise.pipeline.batch import view_at
+from equipoise.pipeline.profiles import hub_profiles, quantiles, topic_profiles
+from equipoise.pipeline.rows import Rejection
+from equipoise.pipeline.session import SparkDriver
+from equipoise.pipeline.transforms import (
+    hub_loads,
+    judged_records,
+    records_in_windows,
+    rejections,
+    topic_rates_by_hub,
+    topic_totals,
+    valid_records,
+)
+from pipeline.records import (
+    SECOND_US,
+    START_US,
+    PlainReading,
+    Record,
+    batch_of,
+    hub_record,
+    numbered,
+    random_world,
+    topic_record,
+    view_of,
+)
+
+pytestmark = pytest.mark.needs_spark
+
+
+def frame(driver: SparkDriver, records: Sequence[Record]) -> DataFrame:
+    return driver.session.createDataFrame(pa.Table.from_batches([batch_of(records)]))
+
+
+def rows_of(found: DataFrame) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = found.toArrow().to_pylist()
+    return rows
+
+
+def worlds(count: int) -> list[Record]:
+    """Several random worlds in one, none of which has a hub or a topic of another."""
+    found = []
+    for seed in range(count):
+        for hub, records in random_world(seed).items():
+            for record in records:
+                own: Record = {"hub": f"{seed}-{hub}"}
+                if record["kind"] == "topic":
+                    own["topic"] = b"%d-%b" % (seed, record["topic"])
+                found.append(record | own)
+    return found
+
+
+def agree(ours: dict[str, Any], theirs: dict[str, float]) -> None:
+    for name, value in theirs.items():
+        assert ours[name] == pytest.approx(value, rel=1e-6, abs=1e-6), (name, ours)
+
+
+def test_every_sliding_window_is_what_a_plain_reading_says(driver: SparkDriver) -> None:
+    records = worlds(6)
+    windowed = records_in_windows(frame(driver, records)).persist()
+    by_hub = topic_rates_by_hub(windowed).persist()
+    topics = {(row["window_end_us"], row["topic"]): row for row in rows_of(topic_totals(by_hub))}
+    hubs = {(row["window_end_us"], row["hub"]): row for row in rows_of(hub_loads(windowed))}
+    carried: dict[tuple[int, bytes], dict[str, float]] = defaultdict(dict)
+    for row in rows_of(by_hub):
+        carried[row["window_end_us"], row["topic"]][row["hub"]] = row["out_bytes_per_s"]
+    ends = sorted({end for end, _ in hubs})
+    assert len(ends) > 20
+    expected = 0
+    for end_us in ends:
+        reading = PlainReading(records, end_us)
+        for topic in reading.topic_records:
+            agree(topics[end_us, topic], reading.topic(topic))
+            assert carried[end_us, topic] == pytest.approx(reading.through(topic))
+            expected += 1
+        for hub in reading.hub_records:
+            agree(hubs[end_us, hub], {k: v for k, v in reading.hub(hub).items() if k != "is_alive"})
+    assert expected == len(topics)
+    windowed.unpersist()
+    by_hub.unpersist()
+
+
+def test_the_view_of_a_moment_is_the_live_one(driver: SparkDriver) -> None:
+    records = worlds(3)
+    end_us = max(record["time"] for record in records if record["kind"] == "hub")
+    view, reading = view_of(view_at(frame(driver, records), end_us)), PlainReading(records, end_us)
+    assert set(view.topics.names) == set(reading.topic_records)
+    for row in view.topic_rows():
+        agree({name: getattr(row, name) for name in reading.topic(row.name)}, reading.topic(row.name))
+    for hub in view.hub_rows():
+        agree({name: getattr(hub, name) for name in reading.hub(hub.name)}, reading.hub(hub.name))
+
+
+def test_records_that_do_not_count_are_counted_by_hub_and_reason(driver: SparkDriver) -> None:
+    good = numbered("h1", [topic_record(b"t", START_US), hub_record(START_US)])
+    stranger = numbered("h9", [hub_record(START_US)])
+    negative = numbered("h1", [topic_record(b"t", START_US, publications=-1)], incarnation=2)
+    endless = numbered("h2", [hub_record(START_US, cpu_ratio=float("nan"))])
+    records = [*good, *stranger, *negative, *endless, good[1], good[1]]
+    judged = judged_records(frame(driver, records), now_us=START_US, known_hubs=["h1", "h2"]).persist()
+    found = {(row["hub"], row["rejected"]): row["records"] for row in rows_of(rejections(judged))}
+    assert found == {
+        ("h9", Rejection.UNKNOWN_HUB): 1,
+        ("h1", Rejection.NEGATIVE): 1,
+        ("h2", Rejection.NOT_FINITE): 1,
+        ("h1", Rejection.DUPLICATE): 2,
+    }
+    assert sorted(row["sequence"] for row in rows_of(valid_records(judged))) == [0, 1]
+    judged.unpersist()
+
+
+def test_quantiles_are_at_most_a_fifth_too_high(driver: SparkDriver) -> None:
+    rng = random.Random(7)
+    values = [("a", rng.lognormvariate(3, 2)) for _ in range(500)] + [("b", 0.0)] * 3 + [("b", 5.0)]
+    rows = driver.session.createDataFrame(values, "name string, value double")
+    found = quantiles(rows, by=["name"], value=F.col("value"), name="value", ranks=(0.5, 0.95, 0.99))
+    by_name = {row["name"]: row for row in rows_of(found)}
+    ordered = sorted(value for name, value in values if name == "a")
+    for rank in (0.5, 0.95, 0.99):
+        exact = ordered[math.ceil(rank * len(ordered)) - 1]
+        assert exact <= by_name["a"][f"value_p{rank * 100:g}"] <= 1.2 * exact
+    assert by_name["b"]["value_p50"] == 0.0
+    assert 5.0 <= by_name["b"]["value_p99"] <= 6.0
+
+
+def test_profiles_sum_up_history(driver: SparkDriver) -> None:
+    records = worlds(2)
+    found = frame(driver, records).persist()
+    topics = {row["topic"]: row for row in rows_of(topic_profiles(found))}
+    counts = Counter(record["topic"] for record in records if record["kind"] == "topic")
+    assert {topic: row["records"] for topic, row in topics.items()} == counts
+    for topic, row in topics.items():
+        own = [record for record in records if record.get("topic") == topic]
+        assert row["publications"] == sum(record["publications"] for record in own)
+        assert row["hubs"] == len({record["hub"] for record in own})
+        rates = [record["publications"] / record["window_us"] * SECOND_US for record in own]
+        assert row["publications_per_s_max"] == pytest.approx(max(rates))
+    for row in rows_of(hub_profiles(found)):
+        own = [record for record in records if record["kind"] == "hub" and record["hub"] == row["hub"]]
+        assert row["covered_s"] == pytest.approx(sum(record["window_us"] for record in own) / SECOND_US)
+        assert row["deliveries"] == sum(record["deliveries"] for record in own)
+    found.unpersist()

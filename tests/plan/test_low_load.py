@@ -1,0 +1,173 @@
+"""Low-load rebalancing: when a server may go, how it is emptied, and what interrupts that."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.model import Member, Plan, Reason, Specs, apply
+from equipoise.plan import HubView, Planner, PlannerSettings, TopicView
+from plan.small import decide, moved, plan_of, settled, topic, view
+
+HUBS = ["a", "b", "c"]
+LOW = PlannerSettings()
+
+
+def load(*ratios: float) -> list[TopicView]:
+    """Each hub has ten topics that make up its ratio."""
+    return [
+        topic(f"{hub}{at}", ratio / 10, hub)
+        for hub, ratio in zip(HUBS, ratios, strict=False)
+        for at in range(10)
+    ]
+
+
+@pytest.mark.parametrize(
+    "ratios, may_go",
+    [
+        ((0.39, 0.39, 0.39), True),
+        ((0.41, 0.41, 0.41), False),
+        ((0.55, 0.55, 0.05), True),
+        ((0.59, 0.59, 0.05), False),
+    ],
+)
+def test_a_server_may_go_while_the_others_can_carry_everything(
+    ratios: tuple[float, ...], may_go: bool
+) -> None:
+    decision = decide(load(*ratios), HUBS, settings=LOW, views=200)
+    assert bool(decision.memory.releasing) == may_go
+
+
+def test_the_least_loaded_goes() -> None:
+    decision = decide(load(0.2, 0.1, 0.3), HUBS, settings=LOW, views=200)
+    assert decision.memory.releasing == "b"
+
+
+def test_it_goes_when_keeping_it_has_cost_what_emptying_it_costs() -> None:
+    few = [topic("a0", 0.1, "a"), topic("b0", 0.1, "b"), topic("c0", 0.1, "c")]
+    assert decide(few, HUBS, settings=LOW, views=59).memory.releasing == ""
+    assert decide(few, HUBS, settings=LOW, views=65).memory.releasing != ""
+    many = [topic(f"{hub}{at}", 0.001, hub) for hub in HUBS for at in range(200)]
+    assert decide(many, HUBS, settings=LOW, views=100).memory.releasing == ""
+    assert decide(many, HUBS, settings=LOW, views=160).memory.releasing != ""
+
+
+@pytest.mark.parametrize(
+    "settings, hubs",
+    [
+        (PlannerSettings(servers_min=3), HUBS),
+        (PlannerSettings(server_hour_price=0.0), HUBS),
+        (LOW, [HubView(name=hub, is_releasable=False) for hub in HUBS]),
+    ],
+)
+def test_a_server_that_must_stay_or_saves_nothing_stays(
+    settings: PlannerSettings, hubs: list[str | HubView]
+) -> None:
+    assert decide(load(0.1, 0.1, 0.1), hubs, settings=settings, views=200).memory.releasing == ""
+
+
+def test_a_server_that_has_just_come_stays_for_what_is_paid_for_it() -> None:
+    memory = settled(HUBS, joined_s={"a": 0.0, "b": 150.0, "c": 0.0})
+    decision = decide(load(0.2, 0.1, 0.3), HUBS, settings=LOW, memory=memory, views=105)
+    assert decision.memory.releasing == "a"
+
+
+class Emptying:
+    """A cluster of which one server is being emptied; topics are where the plan says."""
+
+    def __init__(self, *ratios: float) -> None:
+        self.ratios = ratios
+        self.planner = Planner(LOW)
+        self.memory = settled(HUBS)
+        self.plan = plan_of(load(*ratios), HUBS)
+        self.now = 100.0
+        self.hubs: list[str | HubView] = list(HUBS)
+        self.factor = 1.0
+        self.released: tuple[str, ...] = ()
+
+    def step(self) -> None:
+        self.now += 5.0
+        rows = [
+            topic(
+                row.name.decode(), row.out_bytes_per_s / 1e6 * self.factor, *self.plan.home_of(row.name).homes
+            )
+            for row in load(*self.ratios)
+        ]
+        seen = view(rows, self.hubs, at_s=self.now, plan_version=self.plan.version)
+        decision = self.planner.decide(seen, self.plan, Specs(), self.now, self.memory)
+        self.memory, self.released = decision.memory, decision.releasable
+        if not decision.change.is_empty:
+            self.plan = apply(self.plan, decision.change)
+        self.decision = decision
+
+    def until(self, *, weight: int | None = None, rounds: int = 200) -> None:
+        for _ in range(rounds):
+            self.step()
+            member = self.plan.by_hub.get("b")
+            if weight is not None and member is not None and member.weight <= weight:
+                return
+            if weight is None and self.released:
+                return
+        raise AssertionError("it did not come to that")
+
+
+def test_its_share_of_the_ring_goes_down_in_steps_and_its_entries_go_to_the_others() -> None:
+    world = Emptying(0.2, 0.1, 0.3)
+    weights = []
+    while not world.released:
+        world.step()
+        member = world.plan.by_hub.get("b")
+        weights.append(member.weight if member else -1)
+    steps = sorted(set(weights), reverse=True)
+    assert steps == [16, 12, 8, 4, 0, -1]
+    assert world.released == ("b",)
+    assert all("b" not in entry.homes for entry in world.plan.entries.values())
+
+
+def test_a_released_hub_is_not_taken_for_a_new_one_until_it_has_been_restarted() -> None:
+    world = Emptying(0.2, 0.1, 0.3)
+    world.until()
+    for _ in range(5):
+        world.step()
+    assert "b" not in world.plan.by_hub
+    world.hubs = ["a", HubView(name="b", incarnation=5), "c"]
+    world.step()
+    assert "b" in world.plan.by_hub
+
+
+def test_rising_load_interrupts_and_gives_the_hub_its_share_back() -> None:
+    world = Emptying(0.2, 0.1, 0.3)
+    world.until(weight=8)
+    world.factor = 2.3
+    for _ in range(30):
+        world.step()
+        if not world.memory.releasing:
+            break
+    assert world.plan.by_hub["b"] == Member("b")
+    reasons = {part.why.reason for part in world.decision.change.members}
+    assert Reason.KEPT in reasons
+
+
+def test_nobody_gets_too_full_by_a_release() -> None:
+    world = Emptying(0.45, 0.2, 0.5)
+    while not world.released:
+        world.step()
+        assert world.decision.ratio_max <= 0.61
+
+
+def test_a_hub_that_dies_while_it_is_emptied_is_forgotten() -> None:
+    world = Emptying(0.2, 0.1, 0.3)
+    world.until(weight=8)
+    world.hubs = ["a", HubView(name="b", is_alive=False), "c"]
+    for _ in range(10):
+        world.step()
+    assert "b" not in world.plan.by_hub
+    assert world.memory.releasing == ""
+
+
+def test_one_server_alone_is_never_released() -> None:
+    rows = [topic("a0", 0.01, "a")]
+    decision = decide(
+        rows, ["a"], settings=LOW, views=200, plan=Plan.of(members=[Member("a")]), memory=settled("a")
+    )
+    assert decision.change.is_empty
+    assert moved(decision) == {}

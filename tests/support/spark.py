@@ -1,0 +1,35 @@
+"""Spark for tests: one session for all tests of a process, and the reason where there can be none."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from equipoise.errors import PipelineError
+from equipoise.pipeline.home import require_spark
+
+
+@functools.cache
+def missing() -> str | None:
+    """Why there can be no Spark here; None if there can."""
+    try:
+        require_spark()
+    except PipelineError as problem:
+        return str(problem)
+    return None
+
+
+def need_spark() -> None:
+    """Skip the test, with the reason, where Spark cannot be started."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+
+
+def spark_cache() -> Path:
+    """Kept from one run of the tests to the next: a class archive saves half of the start."""
+    return Path(tempfile.gettempdir()) / f"equipoise-tests-{os.getuid()}"
