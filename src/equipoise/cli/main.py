@@ -14,6 +14,7 @@ from equipoise.cli import (
     hub,
     hubs,
     lake,
+    load,
     move,
     pipeline,
     plan,
@@ -56,6 +57,7 @@ app.command("hub")(hub.command)
 app.command("pub")(pub.command)
 app.command("sub")(sub.command)
 app.command("demo")(demo.command)
+app.command("load")(load.command)
 app.command("simulate")(simulate.command)
 app.command("reproduce")(reproduce.command)
 app.command("controller")(controller.command)

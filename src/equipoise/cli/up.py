@@ -31,6 +31,9 @@ def command(
     store: Annotated[
         str, typer.Option(help="Use this store (zk://…) instead of one of its own.", envvar="EQUIPOISE_STORE")
     ] = "",
+    hub_config: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) of all hubs.")
+    ] = None,
     pipeline: Annotated[bool, typer.Option(help="Run the pipeline: without it nothing is balanced.")] = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
@@ -50,6 +53,7 @@ def command(
             sites=tuple(part.strip() for part in sites.split(",") if part.strip()),
             store_url=store,
             has_pipeline=pipeline,
+            extra={} if hub_config is None else {"hub": ("--config", str(hub_config.resolve()))},
         )
         asyncio.run(serve(Layout(directory), settings))
 

@@ -7,44 +7,22 @@ publishing a state update until the same update comes back from the tile.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 from equipoise.client.url import Endpoint
 from equipoise.experiments.light import LightClient
 from equipoise.experiments.meter import Meter
 from equipoise.scenarios.game import Game, Walker
+from equipoise.scenarios.schedule import Schedule
 from equipoise.simulation import Simulation
 from equipoise.simulation.host import Host
 
-__all__ = ["Crowd", "Player", "Schedule"]
+__all__ = ["Crowd", "Player"]
 
 # To find a tile's home, connect and subscribe takes five legs; whoever needs longer than this is not served.
 DEAF_S = 1.0
 # Sequence numbers in payloads: enough for a year of updates.
 _SEQUENCE_DIGITS = 9
-
-
-class Schedule:
-    """How many players there are at each time: straight lines between the points given."""
-
-    def __init__(self, *points: tuple[float, float]) -> None:
-        """(seconds, players), in order of time."""
-        assert all(one[0] < other[0] for one, other in pairwise(points)), "points are in order of time"
-        self._points = points
-        self.duration_s = points[-1][0]
-        self.players_max = int(max(players for _, players in points))
-
-    def at(self, seconds: float) -> int:
-        points = self._points
-        index = bisect_right(points, seconds, key=lambda point: point[0])
-        if index == 0:
-            return round(points[0][1])
-        if index == len(points):
-            return round(points[-1][1])
-        (from_s, low), (to_s, high) = points[index - 1], points[index]
-        return round(low + (high - low) * (seconds - from_s) / (to_s - from_s))
 
 
 class Player:

@@ -16,8 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from equipoise.experiments.controlling import Controlling, MakesViews, Timing
-from equipoise.experiments.crowd import Schedule
+from equipoise.experiments.controlling import Controlling, Timing
 from equipoise.experiments.dynamoth_claims import elasticity_claims, scalability_claims
 from equipoise.experiments.dynamoth_figures import elasticity_figure, load_figure, scalability_figure
 from equipoise.experiments.experiment import Experiment, Findings, Progress
@@ -26,11 +25,12 @@ from equipoise.experiments.meter import Meter
 from equipoise.experiments.playing import Match, Outcome, play
 from equipoise.experiments.result import Size
 from equipoise.experiments.shedding import Shedding
-from equipoise.experiments.views import LiveViews
+from equipoise.experiments.sparking import ViewMaking, view_making
 from equipoise.plan import PlannerSettings, Policy
 from equipoise.plan.planner import Planner
 from equipoise.plan.policies import ConsistentHashing
 from equipoise.scenarios.game import Game
+from equipoise.scenarios.schedule import Schedule
 from equipoise.simulation.legs import Legs
 
 __all__ = ["EXPERIMENT_2", "EXPERIMENT_3"]
@@ -48,13 +48,15 @@ class World:
     game: Game
     # In terms of the paper's numbers of players.
     scale: float
+    # One view in so many is made by Spark.
+    spark_every: int
 
     def players(self, count: float) -> float:
         return round(count * self.scale)
 
 
-FULL = World(out_bytes_per_s=10e6, game=Game(payload_bytes=900), scale=1.0)
-QUICK = World(out_bytes_per_s=0.8e6, game=Game(payload_bytes=900), scale=0.28)
+FULL = World(out_bytes_per_s=10e6, game=Game(payload_bytes=900), scale=1.0, spark_every=60)
+QUICK = World(out_bytes_per_s=0.8e6, game=Game(payload_bytes=900), scale=0.28, spark_every=100)
 WORLDS = {Size.FULL: FULL, Size.QUICK: QUICK}
 
 
@@ -78,15 +80,20 @@ def _ring() -> System:
     return System("consistent hashing, a ring", ConsistentHashing(PlannerSettings(servers_max=SERVERS)))
 
 
-def _play(match: Match, system: System, progress: Progress, part: tuple[float, float]) -> Outcome:
+def _play(
+    match: Match,
+    system: System,
+    views: ViewMaking,
+    progress: Progress,
+    part: tuple[float, float] = (0.0, 1.0),
+) -> Outcome:
     begin, end = part
 
     def tell(label: str, done: float) -> None:
         progress(f"{system.label}, {label}", begin + (end - begin) * done)
 
     def make(fleet: Fleet, meter: Meter) -> Controlling:
-        views: MakesViews = LiveViews()
-        return Controlling(fleet, meter, system.policy, views, Timing())
+        return Controlling(fleet, meter, system.policy, views(), Timing())
 
     return play(match, make, tell)
 
@@ -107,25 +114,27 @@ def _run_2(size: Size, seed: int, progress: Progress) -> Findings:
     )
     systems = [_planner(), _shedding(), *([_ring()] if size is Size.FULL else [])]
     parts = np.linspace(0, 1, len(systems) + 1).tolist()
-    outcomes = [
-        _play(match, system, progress, part) for system, part in zip(systems, pairwise(parts), strict=True)
-    ]
+    with view_making(world.spark_every) as views:
+        outcomes = [
+            _play(match, system, views, progress, part)
+            for system, part in zip(systems, pairwise(parts), strict=True)
+        ]
     labels = [system.label for system in systems]
     return Findings(
         claims=scalability_claims(world.players, labels, outcomes),
         figures=(scalability_figure(labels, outcomes), load_figure("dynamoth-2-load", outcomes[0])),
         parameters=_parameters(match),
-        notes=_notes_2(labels, outcomes),
+        notes=_notes(labels, outcomes, views),
     )
 
 
-def _notes_2(labels: Sequence[str], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+def _notes(labels: Sequence[str], outcomes: Sequence[Outcome], views: ViewMaking) -> tuple[str, ...]:
     notes = [
         f"{label}: {outcome.plans} plans, {outcome.moves} topics placed by entry, "
         f"{outcome.meter.deliveries:,} messages delivered, {outcome.meter.cuts} connections cut."
         for label, outcome in zip(labels, outcomes, strict=True)
     ]
-    return (*notes, *COMMON_NOTES)
+    return (*notes, views.note, *COMMON_NOTES)
 
 
 # Experiment 3.
@@ -140,12 +149,13 @@ def _run_3(size: Size, seed: int, progress: Progress) -> Findings:
         out_bytes_per_s=world.out_bytes_per_s,
         seed=seed,
     )
-    outcome = _play(match, _planner(), progress, (0.0, 1.0))
+    with view_making(world.spark_every) as views:
+        outcome = _play(match, _planner(), views, progress)
     return Findings(
         claims=elasticity_claims(world.players, outcome),
         figures=(elasticity_figure(outcome), load_figure("dynamoth-3-load", outcome)),
         parameters=_parameters(match),
-        notes=_notes_2(["equipoise"], [outcome]),
+        notes=_notes(["equipoise"], [outcome], views),
     )
 
 

@@ -14,11 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.experiments.crowd import Crowd, Schedule
+from equipoise.experiments.crowd import Crowd
 from equipoise.experiments.experiment import Progress, silent
 from equipoise.experiments.fleet import Fleet, Machine
 from equipoise.experiments.meter import Meter, Second
 from equipoise.scenarios.game import Game
+from equipoise.scenarios.schedule import Schedule
 from equipoise.simulation import Simulation
 from equipoise.simulation.costs import measured_cpu
 from equipoise.simulation.legs import Legs

@@ -70,6 +70,8 @@ class Trouble:
     long_pauses: tuple[int, int] = (0, 0)
     crashes: tuple[int, int] = (0, 0)
     joins: tuple[int, int] = (0, 0)
+    # How wrong the clock of a hub may be, another way after each restart.
+    clock_error_s: float = 0.0
     # Of news to each hub, in seconds.
     lag_s: float = 0.05
     duration_s: float = 3.0
@@ -100,6 +102,8 @@ class HubNode:
     def start(self) -> None:
         if not self.host.is_up:
             self.host.restart()
+        error_s = (2 * self.world.random.random() - 1) * self.world.trouble.clock_error_s
+        self.host.step_clock(error_s - self.host.clock.error_s)
         self.host.spawn(self._serve(), name="hub")
 
     async def _serve(self) -> None:

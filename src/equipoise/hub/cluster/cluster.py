@@ -11,23 +11,23 @@ Always true:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.asking import Asking
-from equipoise.hub.cluster.frames import Field, Verb, decode, encode
+from equipoise.hub.cluster.barrier import Barrier
+from equipoise.hub.cluster.frames import Field, Verb, decode, encode, spell_path
 from equipoise.hub.cluster.handover import Handover
 from equipoise.hub.cluster.hearing import Hearing
-from equipoise.hub.cluster.ingress import Fresh, Ingress, fresh_messages
-from equipoise.hub.cluster.lanes import Lanes, attach_frame
+from equipoise.hub.cluster.ingress import Ingress, fresh_messages
+from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.links import InLink, LinkId, OutLink
 from equipoise.hub.cluster.listening import Listening
 from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.patterns import Patterns
 from equipoise.hub.cluster.receipts import Receipts
-from equipoise.hub.cluster.router import Life, LiveHub, Router, Routing, Stamp
+from equipoise.hub.cluster.router import Life, LiveHub, Path, Router, Routing
 from equipoise.hub.cluster.streams import Held, State, Stream
 from equipoise.hub.cluster.tags import Tag, Tags
 from equipoise.hub.cluster.telling import Telling
@@ -44,8 +44,6 @@ __all__ = ["Cluster", "Dials"]
 
 log = logging.getLogger("equipoise.hub")
 
-# Topics asked about anew in one go after a change of routing: some 5 ms.
-EVALUATE_SLICE = 2_000
 NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.held_bytes_max)"
 
 
@@ -79,6 +77,7 @@ class Cluster:
         self.merging = Merging(self, settings.held_bytes_max)
         self.handover = Handover(self)
         self.patterns = Patterns(self)
+        self.barrier = Barrier(self)
         self.lanes = Lanes(self)
         self.tags = Tags(self)
         self.asking = Asking(self)
@@ -88,14 +87,10 @@ class Cluster:
         self.telling = Telling(self, core.settings.cluster)
         self._settings = settings
         self._dials = dials
-        # What each peer has said DONE of, in its present life.
-        self.done: dict[str, Stamp] = {}
-        # What this hub has said it of.
-        self._own_done: Stamp | None = None
         # Whether this life of the hub is known to the others, and whether it is over.
         self._was_seen = False
         self._is_over = False
-        self._evaluating: Iterator[Topic] | None = None
+        self._last_ticket = 0
         self._tidy_timer: Timer = core.shell.call_later(settings.unwanted_s, self._tidy)
         self._hearing = Hearing(self)
 
@@ -149,62 +144,15 @@ class Cluster:
             if self.router.is_follower(entry.topic):
                 self.core.make_topic(entry.topic)
         self.lanes.apply()
-        self._evaluate_all()
+        self.barrier.evaluate_all()
 
     @property
     def is_barrier_passed(self) -> bool:
-        """Whether this hub and all others have said which streams leave them under the present routing."""
-        stamp = self.router.stamp
-        return (
-            self._own_done == stamp
-            and self.router.version > 0
-            and all(self.done.get(peer) == stamp for peer in self.router.peers)
-        )
+        return self.barrier.is_passed
 
-    @property
-    def is_introduced(self) -> bool:
-        """Whether every live hub has told us its patterns: before that nothing may be published here."""
-        return self.done.keys() >= self.router.peers.keys()
-
-    def _evaluate_all(self) -> None:
-        is_running = self._evaluating is not None
-        self._evaluating = iter(list(self.core.index.topics.values()))
-        if not is_running:
-            self._evaluate_some()
-
-    def _evaluate_some(self) -> None:
-        """Ask about some topics; a topic that is not reached yet goes on as under the one before."""
-        assert self._evaluating is not None, "scheduled only while there are topics left"
-        part = list(islice(self._evaluating, EVALUATE_SLICE))
-        topics = self.core.index.topics
-        for topic in part:
-            if topics.get(topic.name) is topic:
-                self.handover.evaluate(topic)
-                self.lanes.evaluate(topic)
-        if len(part) == EVALUATE_SLICE:
-            self.core.shell.call_later(0, self._evaluate_some)
-            return
-        self._evaluating = None
-        self.check_done()
-        self.check_barrier()
-
-    def check_done(self) -> None:
-        """Say DONE once every topic was asked about, and none is on its way here that is to go on elsewhere."""
-        stamp = self.router.stamp
-        if self._own_done == stamp or self._evaluating is not None or self.handover.has_guests:
-            return
-        self._own_done = stamp
-        for link in self.out.values():
-            self._say_done(link)
-        self.check_barrier()
-
-    def _say_done(self, link: OutLink) -> None:
-        """With the latest epoch known here: whoever opens a topic after this barrier gives it a later one."""
-        assert self._own_done is not None, "it has been decided"
-        link.write(encode(Verb.DONE, *self._own_done, self.core.last_epoch))
-
-    def check_barrier(self) -> None:
-        if self.is_introduced:
+    def progressed(self) -> None:
+        """Other hubs have told us more: what that lets go on."""
+        if self.barrier.is_introduced:
             if self._was_seen:
                 self.listening.introduced()
             self.handover.settle_opening()
@@ -216,35 +164,46 @@ class Cluster:
         reader = RequestReader(self.core.link_limits)
         fresh = fresh_messages(link.end_for_good(), reader)
         self._dials.hang_up(link)
-        self._forget_told(name, link, fresh)
+        for stream in self._forget_told(name, link):
+            self.ingress.origin_died(stream, name)
+            self.ingress.target_died(stream, name, fresh.get(stream.topic.key, ()))
+        self.patterns.peer_died(name)
         self.lanes.hub_died(name)
+
+    def _renewed(self, name: str, link: OutLink) -> None:
+        """A hub's link to us has begun anew: what it had said and we have not heard is void, what we said is not."""
+        for stream in self._forget_told(name, link):
+            self.ingress.doubt(stream, name)
+        self.patterns.ask_again(name)
+        self.barrier.evaluate_all()
 
     def _streams(self) -> list[Topic]:
         """All topics and lanes."""
         index = self.core.index
         return [*index.topics.values(), *index.lanes.values()]
 
-    def _forget_told(self, name: str, link: OutLink, fresh: Fresh) -> None:
-        """What a hub has told us, or we were to be told, counts no more."""
+    def _forget_told(self, name: str, link: OutLink) -> list[Stream]:
+        """What a hub has told us, or was to tell us, counts no more; all streams."""
         self.incoming.pop(name, None)
-        self.done.pop(name, None)
-        self.patterns.peer_gone(name, link)
+        self.barrier.forget(name)
+        self.core.index.remove_pattern_relays(link)
         self.lanes.link_gone(link)
         self.asking.peer_gone(name)
         self.receipts.peer_gone(name)
+        streams = []
         for topic in self._streams():
             if topic.relays and link in topic.relays:
                 self.core.index.remove_relay(topic, link)
             stream = topic.stream
             if stream is None:
                 continue
+            streams.append(stream)
             stream.relays_waiting.pop(link, None)
-            if stream.is_owed_by(name):
-                self.ingress.target_died(stream, name, fresh.get(topic.key, []))
             if stream.peer == name:
                 self.ways.unsure(topic)
             self.handover.peer_died(stream, name)
             self.merging.peer_gone(stream, name)
+        return streams
 
     # --- links
 
@@ -254,38 +213,49 @@ class Cluster:
         if link is not None:
             link.write(encode(verb, *fields))
 
+    def new_ticket(self) -> int:
+        """The number of a question to another hub."""
+        self._last_ticket += 1
+        return self._last_ticket
+
+    def tell_numbered(self, path: Path, name: bytes, count: int, at: tuple[int, int]) -> None:
+        """So many more of the messages that came here so have been dealt with, the last at `at`."""
+        self.tell(path[-1][0], Verb.NUMBERED, name, spell_path(path[:-1]), count, *at)
+
     def _introduce(self, link: OutLink) -> None:
-        """The first frames of a link: all that the peer must know of us."""
+        """The first frames of a link: what the peer must know of us before all else."""
         for hub, incarnation in self.router.dead:
             link.write(encode(Verb.DEAD, hub.encode(), incarnation))
         self.patterns.introduce(link)
         self.lanes.introduce(link)
         self.asking.introduce(link)
         self.receipts.introduce(link.hub)
-        for topic in self._streams():
-            stream = topic.stream
-            if stream is None:
-                continue
-            if link.hub in (stream.source, stream.joining):
-                link.write(attach_frame(topic))
-            for hub, epoch in stream.flushes:
-                if hub == link.hub:
-                    link.write(encode(Verb.FLUSH, topic.name, epoch))
-            if stream.state is State.CLOSING and stream.peer == link.hub:
-                link.write(encode(Verb.PREPARE, topic.name, stream.asked_version))
-        if self._own_done is not None:
-            self._say_done(link)
+        self.barrier.introduce(link)
 
     def _overflowed(self, link: OutLink) -> None:
-        """More waits for the peer than may be kept: all of it is void, and the link begins anew."""
+        """More waits for the peer than may be kept: all of it is void.
+
+        This may happen in the middle of anything that is written, so what follows has a turn of its own.
+        """
         log.warning(
             "link to %s began anew: more than %d bytes unsent", link.hub, self._settings.link_bytes_max
         )
-        for topic in self._streams():
-            if topic.stream is not None and topic.stream.is_owed_by(link.hub):
-                self.ingress.target_died(topic.stream, link.hub, [])
-        self._introduce(link)
         self._dials.redial(link)
+        self.core.shell.call_later(0, self._begin_anew, link)
+
+    def _begin_anew(self, link: OutLink) -> None:
+        """Begin the next generation of a link: what we had asked of the peer, we ask again."""
+        if self.out.get(link.hub) is not link:
+            return
+        link.rise()
+        # The peer is to hear what leaves us before it hears that it has heard of everything.
+        self.barrier.withdraw()
+        self._introduce(link)
+        for topic in self._streams():
+            if topic.stream is not None:
+                self.ingress.doubt(topic.stream, link.hub)
+                self.merging.detached(topic.stream, link.hub)
+        self.barrier.evaluate_all()
 
     def greet(self, link: LinkId, *, to_incarnation: int) -> InLink | str:
         """A hub opens, or goes on with, its link to us; or why it may not."""
@@ -299,13 +269,12 @@ class Cluster:
                 f"UNKNOWN {self.name} has not heard of life {link.incarnation} of {link.hub} yet: try again"
             )
         known = self.incoming.get(link.hub)
-        if known is not None:
-            if known.id == link:
-                return known
-            if known.id > link:
-                return f"STALE {link.hub} has opened a later link than {link.incarnation}.{link.generation}"
-            self._forget_told(link.hub, out, {})
-            self._evaluate_all()
+        if known is not None and known.id == link:
+            return known
+        if known is not None and known.id > link:
+            return f"STALE {link.hub} has opened a later link than {link.incarnation}.{link.generation}"
+        if link.generation > 1:
+            self._renewed(link.hub, out)
         incoming = self.incoming[link.hub] = InLink(link)
         return incoming
 
@@ -329,7 +298,7 @@ class Cluster:
         Where the topic lives elsewhere it is answered with the receivers at this hub, as in a Redis cluster.
         """
         stream = topic.stream
-        item = Held(None, 0, 0, payloads, tags)
+        item = Held((), 0, payloads, tags)
         self.receipts.take(topic, len(payloads))
         if stream is None or stream.way is None:
             is_taken = self.ingress.give(topic, item)
@@ -357,8 +326,8 @@ class Cluster:
     def answer_waiting(self, stream: Stream) -> None:
         """The stream stands here: tell everybody who waits for that."""
         if stream.state.is_home:
-            for link in stream.relays_waiting:
-                self.take_in(stream.topic, link)
+            for link, ticket in stream.relays_waiting.items():
+                self.take_in(stream.topic, link, ticket)
             stream.relays_waiting.clear()
         waiters, stream.waiters = stream.waiters, []
         for proceed in waiters:
@@ -375,9 +344,9 @@ class Cluster:
 
     # --- inside
 
-    def take_in(self, topic: Topic, link: OutLink) -> None:
+    def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None:
         self.core.index.add_relay(topic, link)
-        link.write(encode(Verb.ATTACHED, topic.key, topic.epoch, topic.n))
+        link.write(encode(Verb.ATTACHED, topic.key, ticket, topic.epoch, topic.n))
         self.tags.greet(topic, link)
 
     def _tidy(self) -> None:

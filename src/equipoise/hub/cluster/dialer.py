@@ -190,7 +190,7 @@ class LinkConnection(asyncio.Protocol):
             return self._link.acknowledge(offset)
         assert self.transport is not None, "it is connected"
         if not self._link.resume(offset, self.transport.write):
-            self._link.begin_anew()
+            self._link.fall()
             return False
         self._greeted.set_result(None)
         return True

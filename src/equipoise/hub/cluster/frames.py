@@ -25,8 +25,10 @@ __all__ = [
     "decode",
     "egress_encoder",
     "encode",
+    "read_path",
     "runs",
     "spell",
+    "spell_path",
 ]
 
 # Opens a link: protocol, sender, its incarnation, the link's generation, receiver, its incarnation. Answered with the
@@ -41,23 +43,27 @@ _DIGITS_MAX = 19
 class Verb(Enum):
     """Value: the word; the fields, `name` for bytes and `number` for an integer; whether payloads follow."""
 
-    # Number these messages, or pass them on. version: the sender's plan; hops: how often they were passed on.
-    # tags: positions of other streams of the topic that the first of them comes after, as `tags` spells them.
-    INGRESS = (b"EQ.L.INGRESS", ("name", "number", "number", "name"), True)
-    # So many more of the messages you sent me for the topic have their positions, the last (epoch, n); epoch 0: they
-    # never will.
-    NUMBERED = (b"EQ.L.NUMBERED", ("name", "number", "number", "number"), False)
+    # Number these messages, or pass them on: the sender's version of the plan; the hubs they have passed before it;
+    # tags, positions of other streams of the topic that the first of them comes after, as `tags` spells them.
+    INGRESS = (b"EQ.L.INGRESS", ("name", "number", "name", "name"), True)
+    # Of the messages that you sent me for the topic, and that had come to you by these hubs, so many more have their
+    # positions, the last (epoch, n); epoch 0: they never will.
+    NUMBERED = (b"EQ.L.NUMBERED", ("name", "name", "number", "number", "number"), False)
+    # A link between us has begun anew: of how many such messages do you still owe me the word? The number comes back
+    # with the answer, here and below: one to an earlier question says nothing.
+    RECOUNT = (b"EQ.L.RECOUNT", ("name", "name", "number"), False)
+    RECOUNTED = (b"EQ.L.RECOUNTED", ("name", "name", "number", "number"), False)
     # Send me the topic's stream once it lives with you.
-    ATTACH = (b"EQ.L.ATTACH", ("name",), False)
+    ATTACH = (b"EQ.L.ATTACH", ("name", "number"), False)
     DETACH = (b"EQ.L.DETACH", ("name",), False)
     # You get the stream from the position after (epoch, n).
-    ATTACHED = (b"EQ.L.ATTACHED", ("name", "number", "number"), False)
+    ATTACHED = (b"EQ.L.ATTACHED", ("name", "number", "number", "number"), False)
     # A run of the stream: epoch, position of the first.
     EGRESS = (b"EQ.L.EGRESS", ("name", "number", "number"), True)
     # Send me the streams of all topics that match and live with you.
-    PATTERN = (b"EQ.L.PATTERN", ("name",), False)
+    PATTERN = (b"EQ.L.PATTERN", ("name", "number"), False)
     NOPATTERN = (b"EQ.L.NOPATTERN", ("name",), False)
-    PATTERNED = (b"EQ.L.PATTERNED", ("name",), False)
+    PATTERNED = (b"EQ.L.PATTERNED", ("name", "number"), False)
     # I have said what I have to say about the plan of this version under those who serve by it (a digest); the last
     # number is the latest epoch that I know of.
     DONE = (b"EQ.L.DONE", ("number", "number", "number"), False)
@@ -87,7 +93,7 @@ class Verb(Enum):
     # To a hub that I meet: I have this lane.
     LANE = (b"EQ.L.LANE", ("name",), False)
     # Send me your lane that the plan of this version names, or named: answered with ATTACHED, or OVER.
-    FOLLOW = (b"EQ.L.FOLLOW", ("name", "number"), False)
+    FOLLOW = (b"EQ.L.FOLLOW", ("name", "number", "number"), False)
     # The lane that you follow ended at n; epoch 0: there is none.
     OVER = (b"EQ.L.OVER", ("name", "number", "number"), False)
     # How far is this stream with you? It is at (epoch, n), and lives with me: 1, or not: 0.
@@ -154,6 +160,19 @@ def egress_encoder(topic: bytes, epoch: int, bytes_max: int) -> Encoder:
         return b"".join([one(first + start, part) for start, part in runs(payloads, bytes_max)])
 
     return encode_run
+
+
+def spell_path(path: Sequence[tuple[str, int]]) -> bytes:
+    """Lives of hubs in one field."""
+    return b"\n".join([b"%d %b" % (incarnation, hub.encode()) for hub, incarnation in path])
+
+
+def read_path(field: bytes) -> tuple[tuple[str, int], ...]:
+    """Raises ProtocolError for anything that `spell_path` does not make."""
+    if not field:
+        return ()
+    lives = [line.partition(b" ") for line in field.split(b"\n")]
+    return tuple((hub.decode("utf-8", "replace"), _number(incarnation)) for incarnation, _, hub in lives)
 
 
 def _number(word: bytes) -> int:

@@ -58,7 +58,8 @@ class LinkSession:
                 commands = reader.feed(b"")
         except (ProtocolError, TypeError) as problem:
             # TypeError: columns of PUBLISH commands, which are no frames. How far we got is not certain any more.
-            self._cluster.incoming.pop(incoming.id.hub, None)
+            if self._cluster.incoming.get(incoming.id.hub) is incoming:
+                del self._cluster.incoming[incoming.id.hub]
             core.cut(self._session, f"it broke the protocol of links: {problem}")
             return
         incoming.offset += unread - reader.buffered_bytes

@@ -117,7 +117,7 @@ class Handover:
             stream.since_version = version
             self.happen(stream, Event.CANCEL, peer)
             self.evaluate(stream.topic)
-            self._cluster.check_done()
+            self._cluster.barrier.check()
 
     def peer_died(self, stream: Stream, peer: str) -> None:
         if stream.suitor is not None and stream.suitor[0] == peer:
@@ -137,7 +137,7 @@ class Handover:
             if is_fed or (topic.epoch, topic.n) >= (epoch, n):
                 self.happen(stream, Event.CLOSE, peer)
                 self.evaluate(topic)
-                self._cluster.check_done()
+                self._cluster.barrier.check()
                 return
         self._settle(stream)
 
@@ -173,7 +173,7 @@ class Handover:
     def agree(self, stream: Stream, peer: str) -> None:
         if stream.state is State.OPENING:
             stream.preparer = peer
-            if not self._cluster.is_introduced:
+            if not self._cluster.barrier.is_introduced:
                 stream.suitor = (peer, stream.asked_version)
                 return
         self._cluster.tell(peer, Verb.PREPARED, stream.topic.name, stream.asked_version)
@@ -246,7 +246,7 @@ class Handover:
         if stream.state is State.OPENING and is_known and is_unasked and cluster.is_barrier_passed:
             self.happen(stream, Event.CLEAR, None)
         suitor = stream.suitor
-        may_answer = stream.state is State.OPEN or cluster.is_introduced
+        may_answer = stream.state is State.OPEN or cluster.barrier.is_introduced
         if suitor is not None and stream.state is not State.CLOSING and may_answer:
             stream.suitor = None
             self.asked(stream, *suitor)

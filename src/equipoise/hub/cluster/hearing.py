@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.frames import Field, Verb
+from equipoise.hub.cluster.frames import Field, Verb, read_path
+from equipoise.hub.cluster.ingress import NOWHERE
 from equipoise.hub.cluster.streams import Held, Stream
 from equipoise.hub.cluster.tags import Tag, parse_tags
 from equipoise.hub.topics import LANE_PREFIX
@@ -25,13 +26,17 @@ class Hearing:
         self._handlers: dict[Verb, Callable[[str, list[Field], list[bytes]], None]] = {
             Verb.INGRESS: self._on_ingress,
             Verb.NUMBERED: self._on_numbered,
+            Verb.RECOUNT: self._on_recount,
+            Verb.RECOUNTED: self._on_recounted,
             Verb.ATTACH: self._on_attach,
             Verb.DETACH: self._on_detach,
             Verb.ATTACHED: self._on_attached,
             Verb.EGRESS: self._on_egress,
-            Verb.PATTERN: lambda peer, f, _: self._cluster.patterns.added(peer, _name(f[0])),
+            Verb.PATTERN: lambda peer, f, _: self._cluster.patterns.added(peer, _name(f[0]), _number(f[1])),
             Verb.NOPATTERN: lambda peer, f, _: self._cluster.patterns.removed(peer, _name(f[0])),
-            Verb.PATTERNED: lambda peer, f, _: self._cluster.patterns.confirmed(peer, _name(f[0])),
+            Verb.PATTERNED: lambda peer, f, _: self._cluster.patterns.confirmed(
+                peer, _name(f[0]), _number(f[1])
+            ),
             Verb.DONE: self._on_done,
             Verb.DEAD: lambda _, f, __: self._cluster.hear_of_death((_name(f[0]).decode(), _number(f[1]))),
             Verb.PREPARE: self._on_prepare,
@@ -59,20 +64,34 @@ class Hearing:
         self._handlers[verb](peer, fields, payloads)
 
     def _on_ingress(self, peer: str, fields: list[Field], payloads: list[bytes]) -> None:
-        name, version, hops = _name(fields[0]), _number(fields[1]), _number(fields[2])
+        cluster, name = self._cluster, _name(fields[0])
+        path = (*read_path(_name(fields[2])), (peer, cluster.out[peer].incarnation))
         topic = self._find(name, is_made=True)
         if topic is None:
-            self._cluster.ingress.dropped += len(payloads)
-            self._cluster.tell(peer, Verb.NUMBERED, name, len(payloads), 0, 0)
+            cluster.ingress.dropped += len(payloads)
+            cluster.tell_numbered(path, name, len(payloads), NOWHERE)
         else:
             tags = parse_tags(_name(fields[3]))
-            self._cluster.ingress.give(topic, Held(peer, version, hops + 1, payloads, tags))
+            cluster.ingress.give(topic, Held(path, _number(fields[1]), payloads, tags))
 
     def _on_numbered(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         stream = self._stream(fields)
         if stream is not None:
-            at = (_number(fields[2]), _number(fields[3]))
-            self._cluster.ingress.numbered(stream, peer, _number(fields[1]), at)
+            path, at = read_path(_name(fields[1])), (_number(fields[3]), _number(fields[4]))
+            self._cluster.ingress.numbered(stream, peer, path, _number(fields[2]), at)
+            self._cluster.handover.progressed(stream)
+
+    def _on_recount(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        path = (*read_path(_name(fields[1])), (peer, self._cluster.out[peer].incarnation))
+        count = 0 if stream is None else self._cluster.ingress.outstanding(stream, path)
+        self._cluster.tell(peer, Verb.RECOUNTED, *fields, count)
+
+    def _on_recounted(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+        stream = self._stream(fields)
+        if stream is not None:
+            path, ticket = read_path(_name(fields[1])), _number(fields[2])
+            self._cluster.ingress.recounted(stream, peer, path, ticket, _number(fields[3]))
             self._cluster.handover.progressed(stream)
 
     def _on_attach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
@@ -81,9 +100,9 @@ class Hearing:
             return
         stream = topic.stream
         if stream is None or stream.state.is_home:
-            self._cluster.take_in(topic, link)
+            self._cluster.take_in(topic, link, _number(fields[1]))
         else:
-            stream.relays_waiting[link] = None
+            stream.relays_waiting[link] = _number(fields[1])
 
     def _on_detach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         topic, link = self._find(_name(fields[0])), self._cluster.out.get(peer)
@@ -95,10 +114,10 @@ class Hearing:
             topic.stream.relays_waiting.pop(link, None)
 
     def _on_attached(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        epoch = self._epoch(fields[1])
+        epoch = self._epoch(fields[2])
         stream = self._stream(fields)
-        if stream is not None and not stream.state.is_home:
-            self._cluster.merging.attached(stream, peer, epoch, _number(fields[2]))
+        if stream is not None and not stream.state.is_home and stream.ticket == _number(fields[1]):
+            self._cluster.merging.attached(stream, peer, epoch, _number(fields[3]))
 
     def _on_egress(self, peer: str, fields: list[Field], payloads: list[bytes]) -> None:
         epoch = self._epoch(fields[1])
@@ -107,9 +126,7 @@ class Hearing:
             self._cluster.merging.egress(stream, peer, epoch, _number(fields[2]), payloads)
 
     def _on_done(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        self._cluster.core.note_epoch(_number(fields[2]))
-        self._cluster.done[peer] = (_number(fields[0]), _number(fields[1]))
-        self._cluster.check_barrier()
+        self._cluster.barrier.heard(peer, (_number(fields[0]), _number(fields[1])), _number(fields[2]))
 
     def _on_prepare(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         topic, version = self._cluster.core.make_topic(_name(fields[0])), _number(fields[1])
@@ -169,7 +186,7 @@ class Hearing:
     def _on_follow(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         link = self._cluster.out.get(peer)
         if link is not None:
-            self._cluster.lanes.heard_follow(link, _name(fields[0]), _number(fields[1]))
+            self._cluster.lanes.heard_follow(link, _name(fields[0]), _number(fields[1]), _number(fields[2]))
 
     def _on_over(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         stream = self._stream(fields)

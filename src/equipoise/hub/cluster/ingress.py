@@ -4,8 +4,11 @@ The home tells everybody who sent it messages when they have their positions. A 
 nothing there before it has that word about all it sent to the old one, and so no publisher's messages overtake each
 other, whichever way they go. What has to wait is held, within a bound for the whole hub.
 
-Lost are messages that were on their way to a hub that died: whether it had numbered them nobody can say, so they are
-not sent again. What no connection had taken is sent to the next home.
+Lost are messages that were on their way through a hub that died: whether it had passed them on nobody before it can
+say, so they are not sent again, and whoever meets them later drops them. What no connection had taken is sent to the
+next home.
+
+Always true: once a hub knows that a life of another is over, it numbers and passes on nothing that went through it.
 """
 
 from __future__ import annotations
@@ -14,20 +17,23 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.frames import Verb, decode, encode, runs
-from equipoise.hub.cluster.streams import Held, State, Stream
+from equipoise.hub.cluster.frames import Verb, decode, encode, runs, spell_path
+from equipoise.hub.cluster.streams import Doubt, Held, State, Stream
 from equipoise.hub.cluster.tags import Tag, parse_tags, spell_tags
 from equipoise.resp import RequestReader
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.router import Path
     from equipoise.hub.topics import Topic
 
-__all__ = ["HOPS_MAX", "Ingress"]
+__all__ = ["GONE", "HOPS_MAX", "NOWHERE", "Fresh", "Ingress", "Where", "fresh_messages"]
 
-# Each hop leads to a newer plan, so messages do not go in circles; only hubs that differ about who is alive could pass
-# them to and fro, until they have heard of it. Three hops are many; at this many the message is given up, and counted.
-HOPS_MAX = 16
+# Each hop leads to a newer plan, or past a hub that has died, so messages do not go in circles. Three hops are many; at
+# this many the message is given up, and counted.
+HOPS_MAX = 64
+# Stands for how messages came here once the hub that sent them is dead: nobody waits for a word.
+GONE: Path = (("", 0),)
 
 # Epoch and n; of a message that was lost, or dropped, nowhere.
 Where = tuple[int, int]
@@ -52,7 +58,7 @@ class Ingress:
         stream = topic.stream
         if stream is None:
             if not item.tags:
-                self._number(topic, item)
+                self._take(topic, item)
                 return True
             # What it comes after may have to come here first.
             stream = self._cluster.handover.new_stream(topic)
@@ -74,77 +80,141 @@ class Ingress:
 
     def submit(self, stream: Stream, item: Held) -> bool:
         """Take messages on their way in; False if there is no room for them."""
-        origin = item.origin
-        if origin in stream.held or self._must_wait(stream, item):
+        path = item.path
+        if path in stream.held or self._must_wait(stream, item):
             if self.held_bytes + item.size > self._held_bytes_max:
-                if origin is not None:
+                if path:
                     self.dropped += len(item.payloads)
-                    self._settle(stream.topic, origin, len(item.payloads), NOWHERE)
+                    self._settle(stream.topic, path, len(item.payloads), NOWHERE)
                 return False
-            stream.held.setdefault(origin, deque()).append(item)
+            stream.held.setdefault(path, deque()).append(item)
             self.held_bytes += item.size
         else:
             self._pass(stream, item)
         return True
 
-    def numbered(self, stream: Stream, peer: str, count: int, at: Where) -> None:
-        """The peer has dealt with so many more of the messages that we sent it; the last is at `at`."""
-        for key in [key for key in stream.owed if key[0] == peer]:
-            count = self._credit(stream, key, count, at)
-        self.drain(stream)
-
-    def _credit(self, stream: Stream, key: tuple[str, int], count: int, at: Where) -> int:
-        """So many messages have been dealt with; how many more than were sent in this term."""
-        owed = stream.owed[key]
-        while count and owed:
-            origin, waiting = owed.popleft()
-            part = min(waiting, count)
-            count -= part
-            if part < waiting:
-                owed.appendleft((origin, waiting - part))
-            epoch, n = at
-            self._settle(stream.topic, origin, part, (epoch, n - count) if epoch else NOWHERE)
-        if not owed:
-            del stream.owed[key]
-        return count
-
     def drain(self, stream: Stream) -> None:
         """Pass on what was held, as far as it may go now."""
-        for origin, items in list(stream.held.items()):
+        for path, items in list(stream.held.items()):
             while items and not self._must_wait(stream, items[0]):
                 item = items.popleft()
                 self.held_bytes -= item.size
                 self._pass(stream, item)
             if not items:
-                stream.held.pop(origin, None)
+                stream.held.pop(path, None)
+
+    # Words about what was sent.
+
+    def numbered(self, stream: Stream, peer: str, path: Path, count: int, at: Where) -> None:
+        """Of the messages that had come here so, the peer has dealt with so many more; the last is at `at`."""
+        doubt = stream.doubts.get((peer, path))
+        if doubt is not None:
+            # These are meant: nothing else has been sent there since.
+            if doubt.left is not None:
+                self._resolve(stream, peer, path, doubt._replace(left=max(0, doubt.left - count)))
+        else:
+            for key in [key for key in stream.owed if key[0] == peer]:
+                count = self._credit(stream, key, path, count, at)
+        self.drain(stream)
+
+    def _credit(self, stream: Stream, key: tuple[str, int], path: Path, count: int, at: Where) -> int:
+        """So many messages have been dealt with; how many more than were sent in this term."""
+        left: deque[tuple[Path, int]] = deque()
+        for came_by, waiting in stream.owed[key]:
+            part = min(waiting, count) if came_by == path else 0
+            count -= part
+            if part < waiting:
+                left.append((came_by, waiting - part))
+            if part:
+                epoch, n = at
+                self._settle(stream.topic, path, part, (epoch, n - count) if epoch else NOWHERE)
+        if left:
+            stream.owed[key] = left
+        else:
+            del stream.owed[key]
+        return count
+
+    def outstanding(self, stream: Stream, path: Path) -> int:
+        """Of how many messages that came here so their sender has had no word."""
+        held = sum(len(item.payloads) for item in stream.held.get(path, ()))
+        return held + sum(
+            count for owed in stream.owed.values() for came_by, count in owed if came_by == path
+        )
+
+    def doubt(self, stream: Stream, peer: str) -> None:
+        """A link between us and a hub has begun anew: of what we sent it, or of its words, some are lost.
+
+        Nobody can say which messages those were. Nothing that came the same way goes on before the hub has said that it
+        is through with all that it did receive.
+        """
+        paths = {path for (target, _), owed in stream.owed.items() if target == peer for path, _ in owed}
+        paths.update(path for target, path in stream.doubts if target == peer)
+        if not paths:
+            return
+        self.target_died(stream, peer, ())
+        self._cluster.ways.unsure(stream.topic)
+        ticket = self._cluster.new_ticket()
+        for path in paths:
+            stream.doubts[peer, path] = Doubt(ticket)
+            self._cluster.tell(peer, Verb.RECOUNT, stream.topic.key, spell_path(path), ticket)
+
+    def recounted(self, stream: Stream, peer: str, path: Path, ticket: int, count: int) -> None:
+        """The peer has yet to deal with this many of those that are in doubt."""
+        doubt = stream.doubts.get((peer, path))
+        if doubt is not None and doubt.ticket == ticket:
+            self._resolve(stream, peer, path, doubt._replace(left=count))
+            self.drain(stream)
+
+    def _resolve(self, stream: Stream, peer: str, path: Path, doubt: Doubt) -> None:
+        if doubt.left:
+            stream.doubts[peer, path] = doubt
+        else:
+            del stream.doubts[peer, path]
+
+    # Deaths.
 
     def target_died(
         self, stream: Stream, peer: str, fresh: Sequence[tuple[Sequence[Tag], Sequence[bytes]]]
     ) -> None:
-        """A hub that messages went to is dead. `fresh` are those that it cannot have seen: they wait again."""
+        """A hub that messages went to is dead. It cannot have seen `fresh`, the last of them: they wait again."""
+        for key in [key for key in stream.doubts if key[0] == peer]:
+            del stream.doubts[key]
         keys = [key for key in stream.owed if key[0] == peer]
         entries = [entry for key in keys for entry in stream.owed.pop(key)]
-        origins = [origin for origin, count in entries for _ in range(count)]
+        paths = [path for path, count in entries for _ in range(count)]
         messages = [
             ((payload,), () if number else tags) for tags, run in fresh for number, payload in enumerate(run)
         ]
-        lost = len(origins) - len(messages)
+        # What is in doubt may be among them.
+        messages = messages[max(0, len(messages) - len(paths)) :]
+        lost = len(paths) - len(messages)
         self.lost += lost
-        for origin in origins[:lost]:
-            self._settle(stream.topic, origin, 1, NOWHERE)
-        again = [
-            Held(origin, 0, 0, *message) for origin, message in zip(origins[lost:], messages, strict=True)
-        ]
+        for path in paths[:lost]:
+            self._settle(stream.topic, path, 1, NOWHERE)
+        again = [Held(path, 0, *message) for path, message in zip(paths[lost:], messages, strict=True)]
         # The tags of messages that were lost hold for those that follow.
-        first = next((number for number, origin in enumerate(origins[lost:]) if origin is None), None)
+        first = next((number for number, path in enumerate(paths[lost:]) if not path), None)
         if first is not None:
             again[first] = again[first]._replace(tags=self._cluster.ways.tags_of(stream.topic.trunk))
         for item in reversed(again):
-            stream.held.setdefault(item.origin, deque()).appendleft(item)
+            stream.held.setdefault(item.path, deque()).appendleft(item)
             self.held_bytes += item.size
 
+    def origin_died(self, stream: Stream, peer: str) -> None:
+        """A hub that messages came from is dead: what comes from its next life must not meet them."""
+        for path in [path for path in stream.held if path and path[-1][0] == peer]:
+            for item in stream.held.pop(path):
+                self.held_bytes -= item.size
+                self.lost += len(item.payloads)
+        for key, owed in stream.owed.items():
+            stream.owed[key] = deque(
+                [(GONE if path and path[-1][0] == peer else path, count) for path, count in owed]
+            )
+
+    # Inside.
+
     def _must_wait(self, stream: Stream, item: Held) -> bool:
-        """Whether the home is not certain, or messages of the same origin are still on another way."""
+        """Whether the home is not certain, or messages that came the same way are still on another one."""
         state = stream.state
         if state.is_home and item.tags and self._cluster.tags.must_wait(stream, item.tags):
             return True
@@ -153,51 +223,67 @@ class Ingress:
         if state is State.REMOTE and item.version > self._cluster.router.version:
             # Its sender knows better where it belongs; soon we shall, too.
             return True
+        if any(path == item.path for _, path in stream.doubts):
+            return True
         way = (stream.peer, stream.term) if state is State.REMOTE else None
-        # What was sent back to its origin returns from there in order.
         return any(
-            key != way and key[0] != item.origin and any(origin == item.origin for origin, _ in owed)
-            for key, owed in stream.owed.items()
+            key != way and any(path == item.path for path, _ in owed) for key, owed in stream.owed.items()
         )
 
     def _pass(self, stream: Stream, item: Held) -> None:
-        cluster, topic = self._cluster, stream.topic
-        origin, payloads = item.origin, item.payloads
         if stream.state.is_home:
-            self._number(topic, item)
+            self._take(stream.topic, item)
+        elif self._is_void(item):
+            self._drop(stream.topic, item)
+        elif len(item.path) >= HOPS_MAX:
+            self.dropped += len(item.payloads)
+            self._settle(stream.topic, item.path, len(item.payloads), NOWHERE)
+        else:
+            self._send(stream, item)
+
+    def _is_void(self, item: Held) -> bool:
+        """Whether a hub that the messages have passed is dead: what was sent after them may be here already."""
+        return bool(item.path) and (item.path == GONE or self._cluster.router.has_died(item.path))
+
+    def _drop(self, topic: Topic, item: Held) -> None:
+        self.lost += len(item.payloads)
+        self._settle(topic, item.path, len(item.payloads), NOWHERE)
+
+    def _take(self, topic: Topic, item: Held) -> None:
+        """Give the messages their positions."""
+        if self._is_void(item):
+            self._drop(topic, item)
             return
-        if item.hops >= HOPS_MAX:
-            self.dropped += len(payloads)
-            self._settle(topic, origin, len(payloads), NOWHERE)
-            return
+        if item.tags:
+            self._cluster.tags.mark(topic, item.tags)
+        if item.path:
+            self._cluster.core.metering.published_elsewhere(topic.trunk)
+        self._cluster.core.publish(topic, item.payloads)
+        self._settle(topic, item.path, len(item.payloads), (topic.epoch, topic.n))
+
+    def _send(self, stream: Stream, item: Held) -> None:
+        cluster, topic = self._cluster, stream.topic
         assert stream.peer is not None, "a remote stream without a home waits"
-        link, version = cluster.out[stream.peer], cluster.router.version
+        link, version, path = cluster.out[stream.peer], cluster.router.version, spell_path(item.path)
         way = (stream.peer, stream.term)
-        stream.owed.setdefault(way, deque()).append((origin, len(payloads)))
         tags, size = spell_tags(item.tags), 0
-        for _, part in runs(payloads, cluster.core.limits.payload_bytes_max):
-            frame = encode(Verb.INGRESS, topic.key, version, item.hops, tags, payloads=part)
+        for _, part in runs(item.payloads, cluster.core.limits.payload_bytes_max):
+            frame = encode(Verb.INGRESS, topic.key, version, path, tags, payloads=part)
             size += len(frame)
+            # First: writing it may give up all that is owed.
+            stream.owed.setdefault(way, deque()).append((item.path, len(part)))
             link.write(frame)
             tags = b""
         meter = cluster.core.metering.touch(topic)
         if meter is not None:
-            meter.note_ingress(len(payloads), size)
+            meter.note_ingress(len(item.payloads), size)
 
-    def _number(self, topic: Topic, item: Held) -> None:
-        if item.tags:
-            self._cluster.tags.mark(topic, item.tags)
-        if item.origin is not None:
-            self._cluster.core.metering.published_elsewhere(topic.trunk)
-        self._cluster.core.publish(topic, item.payloads)
-        self._settle(topic, item.origin, len(item.payloads), (topic.epoch, topic.n))
-
-    def _settle(self, topic: Topic, origin: str | None, count: int, at: Where) -> None:
-        """So many more messages of an origin have been dealt with, the last at `at`."""
-        if origin is None:
+    def _settle(self, topic: Topic, path: Path, count: int, at: Where) -> None:
+        """So many more messages that came so have been dealt with, the last at `at`."""
+        if not path:
             self._cluster.receipts.settle(topic, count, at)
-        else:
-            self._cluster.tell(origin, Verb.NUMBERED, topic.key, count, *at)
+        elif path != GONE:
+            self._cluster.tell_numbered(path, topic.key, count, at)
 
 
 def fresh_messages(pieces: Iterable[bytes], reader: RequestReader) -> Fresh:

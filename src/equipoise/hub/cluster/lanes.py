@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.links import OutLink
     from equipoise.hub.topics import Topic
 
-__all__ = ["Lanes", "attach_frame", "ended_push", "lane_push"]
+__all__ = ["Lanes", "ended_push", "lane_push"]
 
 
 class Lanes:
@@ -43,8 +43,9 @@ class Lanes:
         # By hub, this one included, the latest version about which it has said SETTLED.
         self.settled: dict[str, int] = {}
         self._version = 0
-        # Hubs that want to follow a lane of ours under a plan that has not come here yet: by key, the version.
-        self._waiting: dict[bytes, dict[OutLink, int]] = {}
+        # Hubs that want to follow a lane of ours under a plan that has not come here yet: by key, the version and the
+        # number of the question.
+        self._waiting: dict[bytes, dict[OutLink, tuple[int, int]]] = {}
 
     # What the plan says.
 
@@ -139,9 +140,11 @@ class Lanes:
         is_asked = stream.source is not None or stream.joining is not None
         if stream.is_wanted and not (is_asked and lane.asked == lane.facts.since):
             lane.asked = lane.facts.since
+            if not is_asked:
+                stream.ticket = self._cluster.new_ticket()
             if stream.source is None:
                 stream.joining = lane.hub
-            self._cluster.tell(lane.hub, Verb.FOLLOW, lane.key, lane.asked)
+            self._cluster.tell(lane.hub, Verb.FOLLOW, lane.key, lane.asked, stream.ticket)
 
     def began(self, stream: Stream) -> None:
         """We follow the lane."""
@@ -270,13 +273,13 @@ class Lanes:
         if topic is not None:
             self.evaluate(topic)
 
-    def heard_follow(self, link: OutLink, key: bytes, version: int) -> None:
+    def heard_follow(self, link: OutLink, key: bytes, version: int, ticket: int) -> None:
         """A hub wants to follow a lane of ours that the plan of this version names, or named."""
         lane = self._cluster.core.index.lanes.get(key)
         if version > self._cluster.router.version:
-            self._waiting.setdefault(key, {})[link] = version
+            self._waiting.setdefault(key, {})[link] = (version, ticket)
         elif lane is not None and lane.hub == self._cluster.name:
-            self._cluster.take_in(lane, link)
+            self._cluster.take_in(lane, link, ticket)
         else:
             link.write(encode(Verb.OVER, key, 0, 0))
 
@@ -307,18 +310,10 @@ class Lanes:
         """The plan has changed: hubs that knew it before us may be answered."""
         version = self._cluster.router.version
         for key, links in list(self._waiting.items()):
-            for link in [link for link, asked in links.items() if asked <= version]:
-                asked = links.pop(link)
-                self.heard_follow(link, key, asked)
+            for link in [link for link, (asked, _) in links.items() if asked <= version]:
+                self.heard_follow(link, key, *links.pop(link))
             if not links:
                 del self._waiting[key]
-
-
-def attach_frame(topic: Topic) -> bytes:
-    """Ask the hub that numbers a stream to send it."""
-    if isinstance(topic, Lane):
-        return encode(Verb.FOLLOW, topic.key, topic.asked)
-    return encode(Verb.ATTACH, topic.name)
 
 
 def lane_push(lane: Lane) -> bytes:

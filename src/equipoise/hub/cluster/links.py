@@ -46,6 +46,7 @@ class OutLink:
         "generation",
         "hub",
         "incarnation",
+        "is_fallen",
         "is_over",
         "is_paused",
         "voided",
@@ -67,6 +68,8 @@ class OutLink:
         self.is_paused = False
         # The peer is dead or a new one: nothing goes here any more.
         self.is_over = False
+        # All that was written is void, and so is what is written until the next generation has begun.
+        self.is_fallen = False
         self.base = self.end = self.written_to = 0
         # Generations that were given up for want of room.
         self.voided = 0
@@ -80,7 +83,7 @@ class OutLink:
         return self._send is not None
 
     def write(self, data: bytes) -> None:
-        if self.is_over:
+        if self.is_over or self.is_fallen:
             return
         self.end += len(data)
         if self._send is not None and not self.is_paused:
@@ -90,7 +93,7 @@ class OutLink:
         else:
             self._unsent.append(data)
         if self.end - self.base > self._bytes_max:
-            self.begin_anew()
+            self.fall()
 
     def resume(self, offset: int, send: Send) -> bool:
         """A connection is up and the receiver has dealt with `offset` bytes. False if that cannot be."""
@@ -138,12 +141,17 @@ class OutLink:
         fresh.reverse()
         return fresh
 
-    def begin_anew(self) -> None:
-        """All that was written is void: the next generation of the link begins."""
-        self.generation += 1
-        self.voided += 1
-        self._clear()
-        self._overflowed(self)
+    def fall(self) -> None:
+        """All that was written is void: the next generation of the link will begin with `rise`."""
+        if not self.is_fallen:
+            self.is_fallen = True
+            self.generation += 1
+            self.voided += 1
+            self._clear()
+            self._overflowed(self)
+
+    def rise(self) -> None:
+        self.is_fallen = False
 
     def _clear(self) -> None:
         self._kept.clear()

@@ -122,8 +122,17 @@ class Merging:
             stream.joining = stream.join_at = None
         if stream.source == hub:
             stream.source = None
-            if stream.joining is not None and stream.join_at is None:
-                self._ask(stream)
+        self._advance(stream)
+
+    def detached(self, stream: Stream, hub: str) -> None:
+        """What we had asked of the hub, it has not heard: it is asked again."""
+        stream.flushes = {
+            key: is_ended for key, is_ended in stream.flushes.items() if is_ended or key[0] != hub
+        }
+        if stream.joining == hub:
+            stream.joining = stream.join_at = None
+        if stream.source == hub:
+            stream.source = None
         self._advance(stream)
 
     def is_behind(self, stream: Stream) -> bool:
@@ -142,7 +151,8 @@ class Merging:
 
     def _ask(self, stream: Stream) -> None:
         assert stream.joining is not None, "somebody is asked"
-        self._cluster.tell(stream.joining, Verb.ATTACH, stream.topic.name)
+        stream.ticket = self._cluster.new_ticket()
+        self._cluster.tell(stream.joining, Verb.ATTACH, stream.topic.name, stream.ticket)
 
     def _may(self, stream: Stream, item: Pending) -> bool:
         if item.mark is not None:

@@ -25,8 +25,9 @@ class Patterns:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        # Ours: by pattern, the hubs that have not confirmed it yet.
+        # Ours: by pattern, the hubs that have not confirmed it yet, and the number of the question.
         self._unconfirmed: dict[bytes, set[str]] = {}
+        self._tickets: dict[bytes, int] = {}
         self._waiters: dict[bytes, list[Callable[[], None]]] = {}
 
     def want(self, pattern: bytes, wait: Wait) -> None:
@@ -34,44 +35,59 @@ class Patterns:
         unconfirmed = self._unconfirmed.get(pattern)
         if unconfirmed is None:
             unconfirmed = self._unconfirmed[pattern] = set(self._cluster.out)
-            for peer in self._cluster.out:
-                self._cluster.tell(peer, Verb.PATTERN, pattern)
+            self._tickets[pattern] = self._cluster.new_ticket()
+            for link in self._cluster.out.values():
+                self._tell(link, pattern)
         if unconfirmed:
             self._waiters.setdefault(pattern, []).append(wait.add())
 
-    def confirmed(self, peer: str, pattern: bytes) -> None:
-        unconfirmed = self._unconfirmed.get(pattern)
-        if unconfirmed is not None:
-            unconfirmed.discard(peer)
-            if not unconfirmed:
-                for proceed in self._waiters.pop(pattern, ()):
-                    proceed()
+    def confirmed(self, peer: str, pattern: bytes, ticket: int) -> None:
+        if self._tickets.get(pattern) == ticket:
+            self._confirm(peer, pattern)
+
+    def _confirm(self, peer: str, pattern: bytes) -> None:
+        unconfirmed = self._unconfirmed[pattern]
+        unconfirmed.discard(peer)
+        if not unconfirmed:
+            for proceed in self._waiters.pop(pattern, ()):
+                proceed()
 
     def introduce(self, link: OutLink) -> None:
         for pattern in self._unconfirmed:
-            link.write(encode(Verb.PATTERN, pattern))
+            self._tell(link, pattern)
 
-    def added(self, peer: str, pattern: bytes) -> None:
+    def _tell(self, link: OutLink, pattern: bytes) -> None:
+        link.write(encode(Verb.PATTERN, pattern, self._tickets[pattern]))
+
+    def added(self, peer: str, pattern: bytes, ticket: int) -> None:
         link = self._cluster.out.get(peer)
         if link is not None:
             self._cluster.core.index.add_pattern_relay(pattern, link)
-            link.write(encode(Verb.PATTERNED, pattern))
+            link.write(encode(Verb.PATTERNED, pattern, ticket))
 
     def removed(self, peer: str, pattern: bytes) -> None:
         link = self._cluster.out.get(peer)
         if link is not None:
             self._cluster.core.index.remove_pattern_relay(pattern, link)
 
-    def peer_gone(self, peer: str, link: OutLink) -> None:
-        self._cluster.core.index.remove_pattern_relays(link)
-        for pattern in list(self._unconfirmed):
-            self.confirmed(peer, pattern)
+    def peer_died(self, peer: str) -> None:
+        """A dead hub needs to know nothing."""
+        for pattern in self._unconfirmed_by(peer):
+            self._confirm(peer, pattern)
+
+    def ask_again(self, peer: str) -> None:
+        """The hub's answers have been lost."""
+        for pattern in self._unconfirmed_by(peer):
+            self._tell(self._cluster.out[peer], pattern)
+
+    def _unconfirmed_by(self, peer: str) -> list[bytes]:
+        return [pattern for pattern, unconfirmed in self._unconfirmed.items() if peer in unconfirmed]
 
     def tidy(self, claimed: set[bytes]) -> None:
         """Take back the patterns that no client of ours has any more, or waits for."""
         known = self._cluster.core.index.patterns
         for pattern in list(self._unconfirmed):
             if pattern not in claimed and known.get(pattern) is None:
-                del self._unconfirmed[pattern]
+                del self._unconfirmed[pattern], self._tickets[pattern]
                 for peer in self._cluster.out:
                     self._cluster.tell(peer, Verb.NOPATTERN, pattern)

@@ -10,7 +10,7 @@ Lives are told apart by their incarnations, which are compared for equality alon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,13 +18,15 @@ from xxhash import xxh3_64_intdigest
 
 from equipoise.model import Entry, Mode, Placement, Plan
 
-__all__ = ["Life", "LiveHub", "Router", "Routing", "Stamp"]
+__all__ = ["Life", "LiveHub", "Path", "Router", "Routing", "Stamp"]
 
 # Lives known to be over, the latest of them: nothing that speaks of an older one is under way any more.
 DEAD_MAX = 1_000
 
 # A hub's name and its incarnation.
 Life = tuple[str, int]
+# The hubs that a message has passed.
+Path = tuple[Life, ...]
 # What decides where topics live: the plan's version, and a digest of the lives that serve under it. Equal stamps mean
 # that all topics have equal homes.
 Stamp = tuple[int, int]
@@ -96,6 +98,10 @@ class Router:
 
     def is_dead(self, hub: str, incarnation: int) -> bool:
         return (hub, incarnation) in self.dead
+
+    def has_died(self, path: Iterable[Life]) -> bool:
+        """Whether any of these lives is over."""
+        return any(life in self.dead for life in path)
 
     def is_live(self, hub: str) -> bool:
         return hub == self.name or hub in self.peers

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.links import OutLink
+    from equipoise.hub.cluster.router import Path
     from equipoise.hub.cluster.tags import Tag
     from equipoise.hub.cluster.ways import Way
     from equipoise.hub.topics import Topic
 
-__all__ = ["TABLE", "Action", "Event", "Held", "Pending", "State", "Stream"]
+__all__ = ["TABLE", "Action", "Doubt", "Event", "Held", "Pending", "State", "Stream"]
 
 
 class State(Enum):
@@ -101,11 +102,11 @@ TABLE: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
 class Held(NamedTuple):
     """Messages that wait here on their way to the home."""
 
-    # The hub they came from; None: clients of this one.
-    origin: str | None
-    # The plan that the origin sent them by: an older one would only send them back.
+    # How they came here: the lives of the hubs that they have passed, the latest last. None: clients of this hub.
+    # Messages that came the same way keep their order.
+    path: Path
+    # The plan that they were sent here by: an older one would only send them back.
     version: int
-    hops: int
     payloads: Sequence[bytes]
     # What the first of them comes after, in other streams of the topic.
     tags: Sequence[Tag] = ()
@@ -113,6 +114,15 @@ class Held(NamedTuple):
     @property
     def size(self) -> int:
         return sum(map(len, self.payloads))
+
+
+class Doubt(NamedTuple):
+    """Messages whose words may have been lost."""
+
+    # The number of the question to the hub they went to.
+    ticket: int
+    # How many it has yet to deal with; None until it has said.
+    left: int | None = None
 
 
 class Pending(NamedTuple):
@@ -139,6 +149,7 @@ class Stream:
 
     __slots__ = (
         "asked_version",
+        "doubts",
         "ending",
         "flushes",
         "held",
@@ -156,6 +167,7 @@ class Stream:
         "state",
         "suitor",
         "term",
+        "ticket",
         "topic",
         "waiters",
         "way",
@@ -177,18 +189,22 @@ class Stream:
         self.suitor: tuple[str, int] | None = None
         # On the way in. Counts the changes of where messages are sent to.
         self.term = 0
-        # By the hub and the term they were sent to and in, messages that we have no word of yet: who they came from,
+        # By the hub and the term they were sent to and in, messages that we have no word of yet: how they came here,
         # how many. The oldest first; none is there without any.
-        self.owed: dict[tuple[str, int], deque[tuple[str | None, int]]] = {}
-        # By origin, messages that wait here: each origin's in order, none waits for another's. None is there without
-        # any.
-        self.held: dict[str | None, deque[Held]] = {}
+        self.owed: dict[tuple[str, int], deque[tuple[Path, int]]] = {}
+        # By hub and by how they came here, messages sent there whose fate is in doubt.
+        self.doubts: dict[tuple[str, Path], Doubt] = {}
+        # By how they came here, messages that wait: in order, none waits for those that came otherwise. None is there
+        # without any.
+        self.held: dict[Path, deque[Held]] = {}
         # The position of the last message of clients of this hub that has one, as far as this Stream knows.
         self.numbered_at = (0, 0)
         # On the way out. The hub whose stream we follow; the one we are changing to, and where it took us in.
         self.source: str | None = None
         self.joining: str | None = None
         self.join_at: tuple[int, int] | None = None
+        # The number of the last ATTACH.
+        self.ticket = 0
         self.pending: deque[Pending] = deque()
         # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
         self.flushes: dict[tuple[str, int], bool] = {}
@@ -197,17 +213,16 @@ class Stream:
         # Which stream of the topic this hub's own clients publish to; None: this one, the trunk, as long as there was
         # no other.
         self.way: Way | None = None
-        # Who waits until the stream stands here: clients' subscriptions, other hubs.
+        # Who waits until the stream stands here: clients' subscriptions; other hubs, with the number of their ATTACH.
         self.waiters: list[Callable[[], None]] = []
-        self.relays_waiting: dict[OutLink, None] = {}
+        self.relays_waiting: dict[OutLink, int] = {}
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is under way, so that an open topic needs no Stream."""
         is_on_its_way = self.way is not None and not self.way.is_plain
-        return not (
-            self.held or self.owed or self.waiters or self.relays_waiting or self.suitor or is_on_its_way
-        )
+        is_sending = self.held or self.owed or self.doubts or is_on_its_way
+        return not (is_sending or self.waiters or self.relays_waiting or self.suitor)
 
     @property
     def is_idle(self) -> bool:
@@ -220,9 +235,6 @@ class Stream:
         """Whether anybody here, or behind this hub, listens to the topic by name."""
         topic = self.topic
         return bool(self.is_kept or topic.is_heard or topic.relays or self.waiters)
-
-    def is_owed_by(self, hub: str) -> bool:
-        return any(target == hub for target, _ in self.owed)
 
     @property
     def is_ready(self) -> bool:

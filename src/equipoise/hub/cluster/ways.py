@@ -101,7 +101,7 @@ class Ways:
         """What waited for the lane's hub, and has certainly not been seen by it, goes elsewhere, and first."""
         stream = lane.trunk.stream
         way = None if stream is None else stream.way
-        held = None if lane.stream is None else lane.stream.held.pop(None, None)
+        held = None if lane.stream is None else lane.stream.held.pop((), None)
         if stream is None or way is None or way.now != lane.lane:
             return
         way.held.extendleft(reversed(held or ()))
@@ -162,8 +162,9 @@ class Ways:
         stream = None if found is None else found.stream
         if stream is None:
             return True
-        is_owed = any(origin is None for owed in stream.owed.values() for origin, _ in owed)
-        return None not in stream.held and not is_owed
+        is_owed = any(not path for owed in stream.owed.values() for path, _ in owed)
+        is_doubtful = any(not path for _, path in stream.doubts)
+        return () not in stream.held and not is_owed and not is_doubtful
 
     def _note(self, trunk: Topic, way: Way) -> None:
         """Keep the position that we have reached in the stream that we leave."""

@@ -1,0 +1,75 @@
+"""`equipoise load`: let players of a game use hubs that run, and say what became of their messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from equipoise.cli.failures import FAILED, exit_on_failure
+from equipoise.scenarios.game import Game
+from equipoise.scenarios.schedule import Schedule
+from equipoise.workload.game import GameLoad
+
+LOOK_S = 0.5
+SETTLE_S = 3.0
+
+
+def command(
+    urls: Annotated[
+        list[str] | None, typer.Argument(help="Hubs that clients know at first. [equipoise://127.0.0.1:6399]")
+    ] = None,
+    players: Annotated[
+        str, typer.Option(help="How many, when: SECONDS:PLAYERS,… with straight lines between.")
+    ] = "0:10,30:60,60:60,90:10,120:10",
+    tiles: Annotated[int, typer.Option(min=1, max=64, help="Tiles on each side of the map.")] = 4,
+    payload: Annotated[int, typer.Option(min=64, max=100_000, help="Bytes of one update.")] = 1_000,
+    rate: Annotated[float, typer.Option(min=0.1, max=100, help="Updates of one player per second.")] = 3.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
+) -> None:
+    """Load a system with a game: players walk over tiles, publish where they are, and hear whoever is near.
+
+    Every tile has an observer, so that the end says exactly what was lost, doubled or out of order. Exit status 1 if
+    anything was.
+    """
+    with exit_on_failure():
+        schedule = Schedule.parse(players)
+        game = Game(tiles_per_side=tiles, payload_bytes=payload, updates_per_s=rate)
+        found = asyncio.run(_run(urls or ["equipoise://127.0.0.1:6399"], game, schedule, is_quiet=as_json))
+    if as_json:
+        print(json.dumps(found))
+    else:
+        Console().print(
+            f"{found['published']:,} updates published, {found['delivered']:,} heard by players: "
+            f"{found['lost']} lost, {found['duplicated']} twice, {found['out_of_order']} out of order"
+        )
+    if found["lost"] or found["duplicated"] or found["out_of_order"]:
+        raise typer.Exit(FAILED)
+
+
+async def _run(urls: list[str], game: Game, schedule: Schedule, *, is_quiet: bool) -> dict[str, Any]:
+    load = GameLoad(urls, game)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=is_quiet) as progress:
+        task = progress.add_task("observers take their places", total=schedule.duration_s)
+        try:
+            await load.start()
+            began_at = time.monotonic()
+            while (elapsed_s := time.monotonic() - began_at) < schedule.duration_s:
+                load.set_players(schedule.at(elapsed_s))
+                words = f"{load.players} players, {load.tally.published:,} updates"
+                progress.update(task, completed=elapsed_s, description=words)
+                await asyncio.sleep(LOOK_S)
+            await load.settle(SETTLE_S)
+            return {
+                "published": load.tally.published,
+                "delivered": load.tally.delivered,
+                **load.tally.verdict(),
+            }
+        finally:
+            await load.stop()

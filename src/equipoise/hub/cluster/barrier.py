@@ -1,0 +1,108 @@
+"""Know that everybody has acted on the present routing.
+
+A hub whose routing changes asks about each of its topics anew, in slices, and so announces every stream that is to
+leave it. Then it says DONE to all, with the stamp of the routing. Links are ordered: who has heard DONE of its own
+stamp from every live hub has heard of every stream that is on its way to it, and may open the other topics that the
+plan gives it.
+
+Always true: `is_passed` only if no live hub numbers a topic that lives here by the present routing, but for streams
+that it has offered to this hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from equipoise.hub.cluster.frames import Verb, encode
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.links import OutLink
+    from equipoise.hub.cluster.router import Stamp
+    from equipoise.hub.topics import Topic
+
+__all__ = ["EVALUATE_SLICE", "Barrier"]
+
+# Topics asked about anew in one go after a change of routing: some 5 ms.
+EVALUATE_SLICE = 2_000
+
+
+class Barrier:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # What each peer has said DONE of, in its present life.
+        self._done: dict[str, Stamp] = {}
+        # What this hub has said it of.
+        self._own: Stamp | None = None
+        self._evaluating: Iterator[Topic] | None = None
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether this hub and all others have said which streams leave them under the present routing."""
+        router = self._cluster.router
+        stamp = router.stamp
+        return (
+            self._own == stamp
+            and router.version > 0
+            and all(self._done.get(peer) == stamp for peer in router.peers)
+        )
+
+    @property
+    def is_introduced(self) -> bool:
+        """Whether every live hub has told us its patterns: before that nothing may be published here."""
+        return self._done.keys() >= self._cluster.router.peers.keys()
+
+    def heard(self, peer: str, stamp: Stamp, epoch: int) -> None:
+        self._cluster.core.note_epoch(epoch)
+        self._done[peer] = stamp
+        self._cluster.progressed()
+
+    def forget(self, peer: str) -> None:
+        self._done.pop(peer, None)
+
+    def evaluate_all(self) -> None:
+        """Ask about all topics anew."""
+        is_running = self._evaluating is not None
+        self._evaluating = iter(list(self._cluster.core.index.topics.values()))
+        if not is_running:
+            self._evaluate_some()
+
+    def _evaluate_some(self) -> None:
+        """Ask about some topics; a topic that is not reached yet goes on as under the one before."""
+        assert self._evaluating is not None, "scheduled only while there are topics left"
+        cluster = self._cluster
+        part = list(islice(self._evaluating, EVALUATE_SLICE))
+        topics = cluster.core.index.topics
+        for topic in part:
+            if topics.get(topic.name) is topic:
+                cluster.handover.evaluate(topic)
+                cluster.lanes.evaluate(topic)
+        if len(part) == EVALUATE_SLICE:
+            cluster.core.shell.call_later(0, self._evaluate_some)
+            return
+        self._evaluating = None
+        self.check()
+        cluster.progressed()
+
+    def check(self) -> None:
+        """Say DONE once every topic was asked about, and none is on its way here that is to go on elsewhere."""
+        stamp = self._cluster.router.stamp
+        if self._own == stamp or self._evaluating is not None or self._cluster.handover.has_guests:
+            return
+        self._own = stamp
+        for link in self._cluster.out.values():
+            self.introduce(link)
+        self._cluster.progressed()
+
+    def introduce(self, link: OutLink) -> None:
+        """Say what was decided, with the latest epoch known here: who opens a topic by it gives it a later one."""
+        if self._own is not None:
+            link.write(encode(Verb.DONE, *self._own, self._cluster.core.last_epoch))
+
+    def withdraw(self) -> None:
+        """Say DONE again, once all topics have been asked about again."""
+        self._own = None
