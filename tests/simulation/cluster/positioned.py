@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
 
     def on_lane(self, topic: bytes, lane: bytes, epoch: int, n: int) -> None:
         known = self.cursors.at.get((topic, lane))
-        assert known is None, f"{lane!r} of {topic!r} begins at {epoch, n} though it stands at {known}"
+        assert known in (None, (epoch, n)), f"{lane!r} of {topic!r} at {epoch, n}, known at {known}"
         self.cursors.at[topic, lane] = (epoch, n)
 
     def on_ended(self, topic: bytes, lane: bytes, epoch: int, n: int) -> None:

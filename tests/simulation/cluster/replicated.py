@@ -10,7 +10,9 @@ from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
 from equipoise.simulation.link import LinkSpec
 from equipoise.workload import Driven, History, Place, Stage, cast_client
 
+from .gathering import Gathering
 from .positioned import Positioned
+from .wandering import Wandering
 from .worlds import Outcomes, Trouble, World, run
 
 HUBS = ("h1", "h2", "h3", "h4")
@@ -36,7 +38,14 @@ CROWD = (
     Client(name="dan", subscribes=hear("a", "b", "c")),
     Client(name="gus", subscribes=hear("a", "c")),
     Client(name="hal", subscribes=hear("[ab]", is_pattern=True)),
+    Client(name="joe", subscribes=hear("a", "b")),
+    Client(name="kim", subscribes=hear("a", "c")),
 )
+# Who takes lanes from the hubs that number them.
+GATHERING = ("joe", "kim")
+# Who publishes at all hubs by turns.
+WANDERING = ("leo", "mia")
+WANDERERS = tuple(Client(name=name, publishes=talk("a", "b")) for name in WANDERING)
 
 
 # Without those who would hold the hub to the wire.
@@ -44,6 +53,10 @@ PLAIN = tuple(client for client in CROWD if client.publishes or client.dialect i
 
 
 def cast(client: Client, place: Place, stage: Stage, history: History) -> Driven:
+    if client.name in WANDERING:
+        return Wandering(client, place, stage, history, HUBS)  # type: ignore[return-value]  # driven like the others
+    if client.name in GATHERING:
+        return Gathering(client, place, stage, history)  # type: ignore[return-value]  # driven like the others
     if client.dialect is Dialect.SMART and client.subscribes:
         return Positioned(client, place, stage, history)  # type: ignore[return-value]  # driven like the others
     return cast_client(client, place, stage, history)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from equipoise.hub.cluster.lane import lane_key
 from equipoise.hub.cluster.lanes import Lanes
@@ -14,10 +16,13 @@ from equipoise.hub.cluster.tags import Tags
 from equipoise.model import Mode
 from equipoise.scenarios import Client
 
+from .gathering import Gathering
 from .replicated import (
+    CROWD,
     FOLLOWERS,
     FOLLOWERS_CRASH,
     FOLLOWERS_SKEW,
+    GATHERING,
     HUBS,
     LANES,
     LANES_BULK,
@@ -25,10 +30,12 @@ from .replicated import (
     LANES_CRASH,
     LANES_SKEW,
     PLAIN,
+    WANDERERS,
     play,
     talk,
 )
-from .worlds import Trouble, World
+from .wandering import Wandering
+from .worlds import SETTINGS, Trouble, World
 
 SEEDS = range(15)
 
@@ -88,6 +95,47 @@ def test_the_checkers_notice_what_is_left_out_of_lanes(
         for seed in range(40)
         for violation in play(seed, LANES, clients=PLAIN).violations
     )
+
+
+def test_a_subscriber_of_several_hubs_needs_the_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes lanes from their own hubs and passes over `eq.after` sees publishers overtake themselves."""
+    monkeypatch.setattr(Gathering, "is_careless", True)
+    gathering = (*PLAIN, *(client for client in CROWD if client.name in GATHERING))
+    assert any(
+        violation.property == "order"
+        for seed in range(40)
+        for violation in play(seed, LANES, clients=gathering).violations
+    )
+
+
+def test_a_publisher_that_wanders_from_hub_to_hub_keeps_its_order() -> None:
+    for seed in SEEDS:
+        outcomes = play(seed, LANES, clients=(*WANDERERS, *CROWD))
+        assert not outcomes.violations, f"seed {seed}: {[str(v) for v in outcomes.violations[:5]]}"
+
+
+def test_a_publisher_that_wanders_without_saying_so_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wandering, "is_careless", True)
+    assert any(
+        violation.property == "order"
+        for seed in range(40)
+        for violation in play(seed, LANES, clients=(*WANDERERS, *PLAIN)).violations
+    )
+
+
+def test_where_there_is_no_room_messages_are_missed_but_not_out_of_order() -> None:
+    settings = structs.replace(SETTINGS, held_bytes_max=65_536)
+    trouble = replace(LANES_SKEW, link_cuts=(2, 5), settings=settings, is_gap_allowed=True)
+    large = tuple(
+        replace(client, publishes=tuple(replace(p, payload_bytes=(3_000, 3_000)) for p in client.publishes))
+        for client in PLAIN
+    )
+    missed = 0
+    for seed in SEEDS:
+        violations = play(seed, trouble, clients=large).violations
+        assert {violation.property for violation in violations} <= {"once"}, f"seed {seed}"
+        missed += len(violations)
+    assert missed, "there was room for everything"
 
 
 def _lanes(world: World, topic: bytes) -> dict[str, int]:

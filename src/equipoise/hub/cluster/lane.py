@@ -53,13 +53,15 @@ class Facts:
 class Beside:
     """Owned by one topic: made when there is anything to hold. `lanes` is empty for a lane."""
 
-    __slots__ = ("absent", "after", "lanes", "opened")
+    __slots__ = ("absent", "after", "lanes", "opened", "over")
 
     def __init__(self) -> None:
         # By hub.
         self.lanes: dict[str, Lane] = {}
         # Positions that every message of this stream from now on comes after: by the other stream, epoch and n.
         self.after: dict[bytes, tuple[int, int]] = {}
+        # Streams among those that were known to be over when this was last looked at.
+        self.over: set[bytes] = set()
         # Smart subscribers of the topic that get this stream elsewhere.
         self.absent: set[Session] = set()
         # Of a trunk that lives here: its epoch, and the end that it follows.

@@ -71,8 +71,9 @@ class Listening:
             for name in names:
                 found = core.index.topics.get(name) or core.new_topic(session, name)
                 # What may not be, the subscription itself is refused for.
-                if not isinstance(found, str):
-                    self._stand(found, wait, left_out(found) or ())
+                absent = None if isinstance(found, str) else left_out(found)
+                if not isinstance(found, str) and absent is not None:
+                    self._stand(found, wait, absent)
         is_over = wait.is_over_at_once()
         if is_over:
             self._claims.pop(session, None)

@@ -103,6 +103,8 @@ class Tags:
                 del self._blocked[stream]
                 self._cluster.merging.wake(stream)
         self._is_waking = False
+        # A lane of ours may have waited with its end for what was held in it.
+        self._cluster.lanes.settle()
 
     def forget(self, stream: Stream) -> None:
         self._blocked.pop(stream, None)
@@ -154,13 +156,14 @@ class Tags:
             session.push(_after_push(topic, tag))
 
     def tidy(self, trunk: Topic, known: Iterable[bytes]) -> None:
-        """Forget the marks of lanes that are over."""
-        beside = trunk.beside
-        lanes = () if beside is None else beside.lanes.values()
+        """Forget the marks of lanes that are over, and were so the last time: others may hear of that later."""
+        lanes = () if trunk.beside is None else trunk.beside.lanes.values()
         for topic in (trunk, *lanes):
             if topic.beside is not None:
-                for stream in set(topic.beside.after).difference(known):
+                over = set(topic.beside.after).difference(known)
+                for stream in over & topic.beside.over:
                     del topic.beside.after[stream]
+                topic.beside.over = over
 
     def find(self, trunk: Topic, stream: bytes) -> Topic | None:
         """One of the topic's streams as it is here; None if it is over."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Topics that the next messages of one connection may be tagged for: as many as it may well have open.
 TAGGED_MAX = 1_000
-_USAGE = "ERR syntax error: EQ.OWN topic [ELSEWHERE stream [stream ...]]"
+_USAGE = "ERR syntax error: EQ.OWN topic [ELSEWHERE [stream ...]]"
 
 
 def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
@@ -76,7 +76,7 @@ def _settle(session: Session) -> None:
 def _elsewhere(words: Sequence[bytes]) -> list[bytes] | str | None:
     if not words:
         return None
-    if words[0].upper() != b"ELSEWHERE" or len(words) == 1:
+    if words[0].upper() != b"ELSEWHERE":
         return _USAGE
     return list(words[1:])
 

@@ -1,0 +1,119 @@
+"""Several hubs without sockets: frames go from hub to hub when the test says so, and can be held back on any link."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from equipoise.access import Users
+from equipoise.hub.cluster import Cluster, LiveHub, Routing
+from equipoise.hub.cluster.frames import GREETING, PROTOCOL
+from equipoise.hub.cluster.links import OutLink
+from equipoise.hub.core import HubCore
+from equipoise.hub.settings import HubSettings
+from equipoise.model import Entry, Member, Mode, Plan
+from hub.world import FakeClient, FakeShell, World
+
+PORT = 6399
+# Who hubs are to each other, where there are users.
+HUB_USER = "hub"
+
+
+class Node(World):
+    """One hub among others."""
+
+    def __init__(self, hubs: Hubs, name: str, users: Users | None) -> None:
+        self.shell = FakeShell(1 << 30)
+        self.core = HubCore(HubSettings(name=name, port=0), users or Users.open(), self.shell)
+        self.cluster = self.core.cluster = Cluster(self.core, Wires(hubs, name))
+
+
+class Wires:
+    """What a cluster needs of the world: links that the test moves."""
+
+    def __init__(self, hubs: Hubs, name: str) -> None:
+        self._hubs = hubs
+        self._name = name
+
+    def dial(self, link: OutLink, facts: LiveHub) -> None:
+        self._hubs.links[self._name, link.hub] = link
+
+    def redial(self, link: OutLink) -> None:
+        self._hubs.connections.pop((self._name, link.hub), None)
+
+    def hang_up(self, link: OutLink) -> None:
+        self._hubs.links.pop((self._name, link.hub), None)
+        self._hubs.connections.pop((self._name, link.hub), None)
+
+    def buried(self) -> None:
+        raise AssertionError("nobody is buried here")
+
+
+class Hubs:
+    """All of them. `settle` lets everything happen that can."""
+
+    def __init__(self, *names: str, users: Users | None = None) -> None:
+        self.links: dict[tuple[str, str], OutLink] = {}
+        # By link, the other end and what is on its way there.
+        self.connections: dict[tuple[str, str], tuple[FakeClient, list[bytes]]] = {}
+        self.held: set[tuple[str, str]] = set()
+        self.nodes = {name: Node(self, name, users) for name in names}
+        self.alive = set(names)
+        self._plan = Plan(members=tuple(Member(name) for name in sorted(names)))
+        self.commit()
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def replicate(self, topic: str, mode: Mode, *homes: str) -> None:
+        """Commit a plan with this entry, and let it be carried out as far as links allow."""
+        entry = Entry(topic.encode(), homes, mode)
+        self._plan = replace(self._plan, entries={**self._plan.entries, entry.topic: entry})
+        self.commit()
+
+    def commit(self, *, only: tuple[str, ...] = ()) -> None:
+        self._plan = replace(self._plan, version=self._plan.version + 1)
+        self.tell(*(only or self.nodes))
+
+    def tell(self, *names: str) -> None:
+        facts = {name: LiveHub(self.nodes[name].core.incarnation, name, PORT) for name in sorted(self.alive)}
+        for name in names:
+            if name in self.alive:
+                self.nodes[name].cluster.apply(Routing(self._plan, facts))
+        self.settle()
+
+    def kill(self, name: str) -> None:
+        """The hub is dead, and everybody knows. What it had sent has come, where it was not held back."""
+        self.alive.discard(name)
+        self.tell(*self.nodes)
+
+    def release(self, *link: str) -> None:
+        self.held.discard((link[0], link[1]))
+        self.settle()
+
+    def settle(self) -> None:
+        is_moving = True
+        while is_moving:
+            self._connect()
+            is_moving = False
+            for name in sorted(self.alive):
+                self.nodes[name].shell.advance(0.001)
+            for link, (end, under_way) in list(self.connections.items()):
+                if under_way and link not in self.held and set(link) <= self.alive:
+                    data = b"".join(under_way)
+                    under_way.clear()
+                    end.send_raw(data)
+                    is_moving = True
+
+    def _connect(self) -> None:
+        for (source, target), link in list(self.links.items()):
+            if (source, target) in self.connections or not {source, target} <= self.alive:
+                continue
+            own, peer = self.nodes[source].core, self.nodes[target]
+            end = peer.client(user=HUB_USER)
+            words: tuple[Any, ...] = (own.incarnation, link.generation, target, link.incarnation)
+            offset = end.do(GREETING, PROTOCOL, source, *map(str, words))
+            if isinstance(offset, int):
+                under_way: list[bytes] = []
+                self.connections[source, target] = (end, under_way)
+                assert link.resume(offset, under_way.append)

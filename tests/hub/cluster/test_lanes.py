@@ -1,0 +1,305 @@
+"""Topics with lanes, hub by hub: what subscribers get, in which order, and what they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from equipoise.access import Users
+from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.lane import lane_key, parse_lane_key
+from equipoise.hub.cluster.tags import Tag, parse_tags, spell_tags
+from equipoise.model import Mode
+from hub.cluster.hubs import Hubs
+from hub.world import FakeClient, users
+
+LANES = Mode.ALL_SUBSCRIBERS
+ALL = 'create = ["*"]\npublish = ["*"]\nsubscribe = ["*"]'
+
+
+def spread(*names: str, users: Users | None = None) -> Hubs:
+    """Hubs with the topic t at h1, and a lane of it at h2."""
+    hubs = Hubs(*(names or ("h1", "h2", "h3")), users=users)
+    hubs.replicate("t", LANES, "h1", "h2")
+    return hubs
+
+
+def subscribed(hubs: Hubs, hub: str, *words: str) -> tuple[FakeClient, list[Any]]:
+    """A client that has sent a command, and all that came of it."""
+    client = hubs[hub].client(3)
+    client.send(*words)
+    hubs.settle()
+    return client, client.read()
+
+
+def payloads(pushes: list[Any]) -> list[bytes]:
+    """The messages among them, in order."""
+    found: list[bytes] = []
+    for push in pushes:
+        skipped = {b"message": 2, b"eq.message": 4, b"eq.lmessage": 5, b"eq.lpmessage": 6}.get(push[0])
+        if skipped is not None:
+            found += push[skipped:]
+    return found
+
+
+def words(pushes: list[Any]) -> list[bytes]:
+    return [push[0] for push in pushes]
+
+
+def publish(hubs: Hubs, hub: str, *messages: str) -> None:
+    publisher = hubs[hub].client()
+    for message in messages:
+        publisher.send("PUBLISH", "t", message)
+    hubs.settle()
+
+
+def test_each_home_numbers_the_messages_of_its_own_clients() -> None:
+    hubs = spread()
+    publish(hubs, "h1", "a", "b")
+    publish(hubs, "h2", "c")
+    assert hubs["h1"].core.index.topics[b"t"].n == 2
+    assert hubs["h2"].core.index.lanes[lane_key("h2", b"t")].n == 1
+
+
+def test_a_subscriber_at_any_hub_gets_all_streams() -> None:
+    hubs = spread()
+    clients = [subscribed(hubs, hub, "SUBSCRIBE", "t")[0] for hub in ("h1", "h2", "h3")]
+    clients += [subscribed(hubs, "h3", "PSUBSCRIBE", "?")[0]]
+    publish(hubs, "h1", "a")
+    publish(hubs, "h2", "b")
+    publish(hubs, "h3", "c")
+    for client in clients:
+        assert sorted(push[-1] for push in client.read()) == [b"a", b"b", b"c"]
+
+
+def test_a_positioned_subscriber_is_told_of_each_lane_from_its_beginning_to_its_end() -> None:
+    hubs = spread()
+    publish(hubs, "h2", "before")
+    client, pushes = subscribed(hubs, "h3", "EQ.SUBSCRIBE", "t")
+    assert words(pushes) == [b"eq.subscribe", b"eq.lane"]
+    _, topic, lane, epoch, n = pushes[1]
+    assert (topic, lane, n) == (b"t", b"h2", 1)
+    publish(hubs, "h2", "x", "y")
+    assert client.read() == [
+        [b"eq.lmessage", b"t", b"h2", epoch, 2, b"x"],
+        [b"eq.lmessage", b"t", b"h2", epoch, 3, b"y"],
+    ]
+    hubs.replicate("t", LANES, "h1", "h2", "h3")
+    (begun,) = client.read()
+    assert begun[:3] == [b"eq.lane", b"t", b"h3"]
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    ends = client.read()
+    assert sorted(ends) == [[b"eq.ended", b"t", b"h2", epoch, 3], [b"eq.ended", b"t", b"h3", begun[3], 0]]
+
+
+def test_lanes_are_told_by_pattern_too() -> None:
+    hubs = spread()
+    client, _ = subscribed(hubs, "h3", "EQ.PSUBSCRIBE", "t*")
+    publish(hubs, "h2", "x")
+    (push,) = client.read()
+    assert push[:4] == [b"eq.lpmessage", b"t*", b"t", b"h2"]
+    assert push[5:] == [1, b"x"]
+
+
+def test_what_comes_behind_a_mark_waits_for_the_other_stream() -> None:
+    """
+    1. A client of h2 publishes to the lane there; the link from h2 to h3 is slow.
+    2. The plan ends the lane: the client's next message goes to the trunk at h1, and from there to h3.
+    3. The subscriber at h3 gets it only after the first.
+    """
+    hubs = spread()
+    clients = [
+        subscribed(hubs, "h3", "SUBSCRIBE", "t")[0],
+        subscribed(hubs, "h3", "EQ.SUBSCRIBE", "t")[0],
+        subscribed(hubs, "h3", "EQ.PSUBSCRIBE", "*")[0],
+    ]
+    hubs.held.add(("h2", "h3"))
+    publish(hubs, "h2", "first")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    publish(hubs, "h2", "second")
+    assert [payloads(client.read()) for client in clients] == [[], [], []]
+    hubs.release("h2", "h3")
+    assert payloads(clients[0].read()) == [b"first", b"second"]
+    assert words(clients[1].read()) == [b"eq.lmessage", b"eq.after", b"eq.message", b"eq.ended"]
+    assert words(clients[2].read()) == [b"eq.lpmessage", b"eq.pmessage"]
+
+
+def test_nobody_waits_for_a_hub_that_is_dead() -> None:
+    hubs = spread("h1", "h2", "h3", "h4")
+    client, _ = subscribed(hubs, "h3", "EQ.SUBSCRIBE", "t")
+    hubs.held.add(("h2", "h3"))
+    publish(hubs, "h2", "first")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    publish(hubs, "h2", "second")
+    assert payloads(client.read()) == []
+    hubs.kill("h2")
+    pushes = client.read()
+    assert [b"eq.ended", b"t", b"h2", 0, 0] in pushes
+    assert payloads(pushes) == [b"second"]
+
+
+def test_a_hub_that_begins_to_follow_hears_the_marks_of_before() -> None:
+    """
+    1. A client of h2 goes from the lane to the trunk while nobody listens at h3.
+    2. A subscriber comes to h3. The lane's end is slow to get there, what the trunk brings is not.
+    """
+    hubs = spread()
+    publish(hubs, "h2", "first")
+    hubs.held.update({("h2", "h1"), ("h2", "h3")})
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client, pushes = subscribed(hubs, "h3", "EQ.SUBSCRIBE", "t")
+    assert pushes == [], "the lane may still have messages for it"
+    hubs.release("h2", "h1")
+    publish(hubs, "h2", "second")
+    hubs.release("h2", "h3")
+    assert b"eq.subscribe" in words(client.read())
+
+
+def test_own_gives_what_the_hub_numbers_and_what_is_not_had_elsewhere() -> None:
+    hubs = spread()
+    at_h1, (answer,) = subscribed(hubs, "h1", "EQ.OWN", "t")
+    assert answer[:4] == [b"eq.own", b"t", 1, b""]
+    at_h2, (answer,) = subscribed(hubs, "h2", "EQ.OWN", "t")
+    assert answer[:4] == [b"eq.own", b"t", 1, b"h2"]
+    publish(hubs, "h1", "trunk")
+    publish(hubs, "h2", "lane")
+    assert payloads(at_h1.read()) == [b"trunk"]
+    assert payloads(at_h2.read()) == [b"lane"]
+    hubs.replicate("t", LANES, "h1", "h2", "h3")
+    publish(hubs, "h3", "new")
+    for client in (at_h1, at_h2):
+        begun, push = client.read()
+        assert begun[:3] == [b"eq.lane", b"t", b"h3"]
+        assert push[:3] == [b"eq.lmessage", b"t", b"h3"]
+    at_h1.send("EQ.OWN", "t", "ELSEWHERE", "h2", "h3")
+    publish(hubs, "h3", "newer")
+    assert words(at_h1.read()) == [b"eq.own"]
+    assert payloads(at_h2.read()) == [b"newer"]
+
+
+def test_what_was_left_out_is_given_when_it_begins_anew() -> None:
+    hubs = spread()
+    client, _ = subscribed(hubs, "h1", "EQ.OWN", "t", "ELSEWHERE", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    hubs.replicate("t", LANES, "h1", "h2")
+    publish(hubs, "h2", "again")
+    pushes = client.read()
+    assert words(pushes) == [b"eq.lane", b"eq.lmessage"]
+
+
+def test_a_trunk_that_moves_away_is_relayed_to_those_who_had_it_as_the_hubs_own() -> None:
+    hubs = spread()
+    client, ((_, _, _, _, epoch, n),) = subscribed(hubs, "h1", "EQ.OWN", "t")
+    hubs.replicate("t", LANES, "h3", "h2")
+    publish(hubs, "h3", "there")
+    opened, push = client.read()
+    assert (opened[0], opened[3:]) == (b"eq.opened", [epoch, n])
+    assert push == [b"eq.message", b"t", opened[2], 1, b"there"]
+
+
+def test_own_is_refused_where_the_hub_numbers_nothing() -> None:
+    hubs = spread()
+    client = hubs["h3"].client(3)
+    assert str(client.do("EQ.OWN", "t")).startswith("NOTHOME")
+    assert str(client.do("EQ.OWN", "t", "BUT", "h2")).startswith("ERR syntax")
+    assert str(hubs["h1"].client().do("EQ.OWN", "t")).startswith("ERR EQ commands need RESP3")
+    client.send("EQ.OWN", "t", "ELSEWHERE")
+    hubs.settle()
+    answer, trunk, lane = client.read()
+    assert (answer[3], trunk[0], lane[:3]) == (None, b"eq.trunk", [b"eq.lane", b"t", b"h2"])
+    assert client.do("EQ.NOTOWN", "t") == [b"eq.notown", b"t", 0]
+
+
+def test_a_hub_alone_numbers_everything_itself() -> None:
+    hubs = Hubs("h1")
+    client, (answer,) = subscribed(hubs, "h1", "EQ.OWN", "t")
+    assert answer[:4] == [b"eq.own", b"t", 1, b""]
+    publish(hubs, "h1", "x")
+    assert payloads(client.read()) == [b"x"]
+
+
+def test_a_publisher_says_what_its_next_message_comes_after() -> None:
+    """The link from h2 to h3 is slow; the publisher goes from h2 to h1."""
+    hubs = spread()
+    client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    hubs.held.add(("h2", "h3"))
+    stream, epoch, n, _ = hubs["h2"].client().do("EQ.PUBLISH", "t", "first")
+    assert (stream, n) == (b"h2", 1)
+    publisher = hubs["h1"].client()
+    publisher.send("EQ.AFTER", "t", stream, str(epoch), str(n))
+    hubs.settle()
+    assert publisher.read() == [b"OK"]
+    assert publisher.do("EQ.PUBLISH", "t", "second")[:1] == [b""]
+    hubs.settle()
+    assert payloads(client.read()) == []
+    hubs.release("h2", "h3")
+    assert payloads(client.read()) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("stream", ["h2", "", "nowhere"])
+def test_nobody_waits_for_a_position_that_was_never_given(stream: str) -> None:
+    hubs = spread()
+    client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    publisher = hubs["h2" if stream == "" else "h1"].client()
+    publisher.send("EQ.AFTER", "t", stream, str(2**62), str(2**62))
+    hubs.settle()
+    assert publisher.read() == [b"OK"]
+    publisher.send("EQ.PUBLISH", "t", "x")
+    hubs.settle()
+    assert payloads(client.read()) == [b"x"]
+    publisher.read()
+    assert str(publisher.do("EQ.AFTER", "t", stream, "-1", "x")).startswith("ERR")
+
+
+def test_lanes_are_in_no_listing_and_have_names_that_no_client_can_use() -> None:
+    hubs = spread()
+    subscribed(hubs, "h2", "SUBSCRIBE", "t")
+    client = hubs["h2"].client()
+    key = lane_key("h2", b"t")
+    assert client.do("PUBSUB", "CHANNELS") == [b"t"]
+    assert client.do("PUBSUB", "CHANNELS", "$*") == []
+    assert client.do("PUBSUB", "NUMSUB", "t", key) == [b"t", 1, key, 0]
+    assert [row[0] for row in client.do("EQ.TOPICS", "0", "100")[1]] == [b"t"]
+    for words_ in (("PUBLISH", key, "x"), ("SUBSCRIBE", key)):
+        assert str(client.do(*words_)).startswith("ERR names that begin with $lane/")
+
+
+def test_access_is_judged_on_the_topic() -> None:
+    rules = {"hub": ALL + '\noperate = ["*"]', "ann": ALL, "bob": 'create = ["*"]\npublish = ["*"]'}
+    hubs = spread("h1", "h2", "h3", users=users(**rules))
+    ann, bob = hubs["h3"].client(3, user="ann"), hubs["h3"].client(3, user="bob")
+    ann.send("EQ.SUBSCRIBE", "t")
+    hubs.settle()
+    assert words(ann.read()) == [b"eq.subscribe", b"eq.lane"]
+    for command in ("EQ.SUBSCRIBE", "EQ.OWN", "EQ.PSUBSCRIBE"):
+        assert str(bob.do(command, "t")).startswith("NOPERM user 'bob' may not subscribe 't'")
+    publisher = hubs["h2"].client(user="bob")
+    publisher.send("PUBLISH", "t", "x")
+    hubs.settle()
+    assert payloads(ann.read()) == [b"x"]
+    hubs["h3"].core.reload_users(users(**{**rules, "ann": 'create = ["*"]'}))
+    publisher.send("PUBLISH", "t", "y")
+    hubs.settle()
+    assert words(ann.read()) == [b"eq.unsubscribe"]
+
+
+def test_what_lanes_do_counts_for_their_topic() -> None:
+    hubs = spread()
+    subscribed(hubs, "h2", "SUBSCRIBE", "t")
+    publish(hubs, "h2", "x", "y")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    topic = hubs["h2"].core.index.topics[b"t"]
+    assert not hubs["h2"].core.index.lanes
+    assert (topic.published, topic.delivered) == (2, 2)
+
+
+def test_keys_and_tags_are_read_as_they_were_spelled() -> None:
+    assert parse_lane_key(lane_key("hub-1.x", b"a/b \x00")) == ("hub-1.x", b"a/b \x00")
+    assert parse_lane_key(b"$lanes") is None
+    tags = (Tag(b"", 1, 2), Tag(b"h-1", 2**62, 0))
+    assert parse_tags(spell_tags(tags)) == tags
+    assert parse_tags(b"") == ()
+    for wrong in (b"x", b"x:1", b"x:1:y", b"x:1:2 "):
+        with pytest.raises(ProtocolError):
+            parse_tags(wrong)

@@ -1,0 +1,317 @@
+"""A subscriber that takes the lanes of its topics from the hubs that number them, and the rest from one hub: EQ.OWN.
+
+It merges by positions and holds what comes behind a mark. Whatever it cannot have by the rules of the wire is an
+assertion; what it missed by the positions is a gap in its track.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import NamedTuple
+
+import hiredis
+
+from equipoise.client.codec import encode_request
+from equipoise.scenarios import Client
+from equipoise.workload import History, Place, Stage
+from equipoise.workload.history import Away, Live, Missed, Track
+
+Position = tuple[int, int]
+
+
+class Item(NamedTuple):
+    """Something that one hub has said of one stream: a message, or else where it begins or ends, or a mark."""
+
+    at: Position
+    payload: bytes | None = None
+    # The stream and the position that what follows comes after.
+    mark: tuple[bytes, Position] | None = None
+    # Of a trunk's new epoch: the end that it follows.
+    former: Position | None = None
+    is_start: bool = False
+    is_end: bool = False
+
+
+class Topic:
+    """One topic, merged from all hubs that give something of it."""
+
+    def __init__(self, owner: Gathering, name: bytes) -> None:
+        self.owner = owner
+        self.name = name
+        # How far each stream is that has begun; and what each hub has said of it that waits.
+        self.at: dict[bytes, Position] = {}
+        self.queues: dict[tuple[bytes, str], deque[Item]] = {}
+        # By lane, the last epoch that has ended: other hubs may still bring some of it.
+        self.over: dict[bytes, int] = {}
+        # By lane, where its own hub took us in, until we are as far.
+        self.joining: dict[bytes, Position] = {}
+        # Lanes that we get from their own hubs and no longer from the base.
+        self.gathered: set[bytes] = set()
+
+    def put(self, stream: bytes, hub: str, item: Item) -> None:
+        self.queues.setdefault((stream, hub), deque()).append(item)
+        self.pump()
+
+    def pump(self) -> None:
+        """Take whatever may be taken."""
+        has_moved = True
+        while has_moved:
+            has_moved = False
+            for (stream, _), queue in list(self.queues.items()):
+                while queue and self._take(stream, queue[0]):
+                    queue.popleft()
+                    has_moved = True
+            for lane, at in list(self.joining.items()):
+                if self.at.get(lane, (0, 0)) >= at:
+                    del self.joining[lane]
+                    self.gathered.add(lane)
+                    self.owner.say_rest(self)
+
+    def _take(self, stream: bytes, item: Item) -> bool:
+        known = self.at.get(stream)
+        if item.mark is not None:
+            other, at = item.mark
+            return self.owner.is_careless or other not in self.at or self.at[other] >= at
+        if 0 < item.at[0] <= self.over.get(stream, 0):
+            return True
+        if item.is_end:
+            return self._end(stream, known, item.at)
+        if item.is_start:
+            return self._start(stream, known, item.at)
+        if known is None:
+            # The base has yet to say that it began.
+            return False
+        if item.former is not None:
+            if item.at > known:
+                if known != item.former:
+                    self.miss(None)
+                self.at[stream] = item.at
+            return True
+        if item.at <= known:
+            return True
+        if stream == b"" and item.at[0] > known[0]:
+            # Nobody has said which end it follows: the hub that had the trunk is dead.
+            self.miss(None)
+        elif item.at != (known[0], known[1] + 1):
+            return False
+        assert item.payload is not None
+        self.at[stream] = item.at
+        self.owner.receive(asyncio.get_running_loop().time(), self.name.decode(), item.payload)
+        return True
+
+    def _start(self, stream: bytes, known: Position | None, at: Position) -> bool:
+        if known is not None and known[0] == at[0] and known < at:
+            # The base gives it again, after a while in which its own hub did not.
+            self.miss(at[1] - known[1])
+        elif stream == b"" and known is not None and known[0] < at[0]:
+            self.miss(None)
+        elif known is not None and known[0] < at[0]:
+            return False
+        self.at[stream] = max(at, known or at)
+        self.owner.begin(self, stream)
+        return True
+
+    def _end(self, stream: bytes, known: Position | None, at: Position) -> bool:
+        if known is not None and at[0] == known[0] and known < at:
+            return False
+        if known is not None and (at[0] == 0 or at[0] == known[0]):
+            if not at[0]:
+                self.miss(None)
+            self.over[stream] = known[0]
+            del self.at[stream]
+            self.joining.pop(stream, None)
+            self.gathered.discard(stream)
+        return True
+
+    def lost(self, hub: str) -> None:
+        """The connection to a hub is gone: its lane comes from the base again."""
+        for key in [key for key in self.queues if key[1] == hub]:
+            del self.queues[key]
+        lane = hub.encode()
+        self.joining.pop(lane, None)
+        if lane in self.gathered:
+            self.gathered.discard(lane)
+            self.owner.say_rest(self)
+
+    def miss(self, missed: int | None) -> None:
+        now = asyncio.get_running_loop().time()
+        self.owner.track.events.append(Missed(now, self.name.decode(), missed))
+
+
+class Gathering:
+    """One subscriber of a workload; `run` it as a task."""
+
+    # Whether marks are passed over: then the order must suffer.
+    is_careless = False
+
+    def __init__(self, client: Client, place: Place, stage: Stage, history: History) -> None:
+        self.name = client.name
+        self.unfinished = 0
+        (subscribing,) = client.subscribes
+        self.place = place
+        self.base = place.host
+        self._stage = stage
+        self.track = Track(f"{client.name}/0", subscribing.names, is_pattern=False, is_smart=True)
+        history.tracks.append(self.track)
+        self.receive = self.track.receiver(history.payloads)
+        self.topics: dict[bytes, Topic] = {}
+        self.hubs: dict[str, Connection] = {}
+        self.keeping: dict[str, asyncio.Task[None]] = {}
+        # Lanes taken from their own hubs so far.
+        self.gathered = 0
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self.group = group
+            self.keep(self.base)
+            await self._stage.stop.wait()
+            for task in self.keeping.values():
+                task.cancel()
+
+    def keep(self, hub: str) -> None:
+        if hub not in self.keeping:
+            self.keeping[hub] = self.group.create_task(self._keep(hub))
+
+    async def _keep(self, hub: str) -> None:
+        loop, place = asyncio.get_running_loop(), self.place
+        while True:
+            if hub == self.base:
+                self.topics = {name.encode(): Topic(self, name.encode()) for name in self.track.names}
+            connection = None
+            try:
+                async with asyncio.timeout(place.settings.connect_timeout_s):
+                    _, connection = await loop.create_connection(
+                        lambda: Connection(self, hub), hub, place.port
+                    )
+                await connection.watch()
+            except (OSError, TimeoutError):
+                pass
+            if connection is not None:
+                connection.transport.abort()
+                self.hubs.pop(hub, None)
+            if hub == self.base:
+                self.track.events.append(Away(loop.time()))
+                for other in list(self.hubs.values()):
+                    other.transport.abort()
+            else:
+                for topic in self.topics.values():
+                    topic.lost(hub)
+            await asyncio.sleep(place.retry_s)
+
+    def begin(self, topic: Topic, lane: bytes) -> None:
+        """The base gives a lane: take it from its own hub."""
+        hub = lane.decode()
+        if hub not in ("", self.base):
+            self.keep(hub)
+            if hub in self.hubs:
+                self.hubs[hub].ask_for_lane(topic)
+
+    def say_rest(self, topic: Topic) -> None:
+        """Say at the base which lanes come from elsewhere."""
+        self.gathered += len(topic.gathered)
+        if self.base in self.hubs:
+            self.hubs[self.base].own(topic.name, sorted(topic.gathered))
+
+
+class Connection(asyncio.Protocol):
+    """A connection to one hub."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, owner: Gathering, hub: str) -> None:
+        self.owner = owner
+        self.hub = hub
+        self._reader = hiredis.Reader(notEnoughData=...)
+        self._unconfirmed = {name.encode() for name in owner.track.names}
+        self._is_heard = False
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def watch(self) -> None:
+        settings = self.owner.place.settings
+        unanswered = 0
+        while not self._lost.done():
+            await asyncio.wait([self._lost], timeout=settings.ping_interval_s)
+            unanswered = 0 if self._is_heard else unanswered + 1
+            if unanswered > settings.pings_unanswered_max:
+                return
+            self._is_heard = False
+            self.transport.write(encode_request(b"PING"))
+
+    def own(self, topic: bytes, elsewhere: list[bytes]) -> None:
+        self.transport.write(encode_request(b"EQ.OWN", topic, b"ELSEWHERE", *elsewhere))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # a stream's transport
+        self.owner.hubs[self.hub] = self
+        self.transport.write(encode_request(b"HELLO", b"3"))
+        if self.hub == self.owner.base:
+            for name in self._unconfirmed:
+                self.own(name, [])
+        else:
+            for topic in self.owner.topics.values():
+                self.ask_for_lane(topic)
+
+    def ask_for_lane(self, topic: Topic) -> None:
+        """Take this hub's lane from it; the base gives all that we do not know of yet, too."""
+        if self.hub.encode() in topic.at:
+            self.own(topic.name, [stream for stream in topic.at if stream != self.hub.encode()])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        self._is_heard = True
+        self._reader.feed(data)
+        while (item := self._reader.gets()) is not ...:
+            if isinstance(item, list) and item[0].startswith(b"eq."):
+                topic = self.owner.topics.get(item[1])
+                if topic is not None and self.owner.hubs.get(self.hub) is self:
+                    getattr(self, f"on_{item[0][3:].decode()}")(topic, *item[2:])
+
+    # What the hub pushes.
+
+    def on_own(self, topic: Topic, count: int, stream: bytes | None, epoch: int, n: int) -> None:
+        if self.hub == self.owner.base:
+            if stream is not None:
+                topic.put(stream, self.hub, Item((epoch, n), is_start=True))
+            if topic.name in self._unconfirmed:
+                self._unconfirmed.discard(topic.name)
+                if not self._unconfirmed:
+                    self.owner.track.events.append(Live(asyncio.get_running_loop().time()))
+        elif stream == self.hub.encode() and stream in topic.at and stream not in topic.gathered:
+            topic.joining[stream] = (epoch, n)
+            topic.pump()
+
+    def on_notown(self, topic: Topic, count: int) -> None:
+        pass
+
+    def on_trunk(self, topic: Topic, epoch: int, n: int) -> None:
+        topic.put(b"", self.hub, Item((epoch, n), is_start=True))
+
+    def on_lane(self, topic: Topic, lane: bytes, epoch: int, n: int) -> None:
+        # What another hub says of lanes the base says, too.
+        if self.hub == self.owner.base:
+            topic.put(lane, self.hub, Item((epoch, n), is_start=True))
+
+    def on_ended(self, topic: Topic, lane: bytes, epoch: int, n: int) -> None:
+        topic.put(lane, self.hub, Item((epoch, n), is_end=True))
+
+    def on_after(self, topic: Topic, stream: bytes, other: bytes, epoch: int, n: int) -> None:
+        topic.put(stream, self.hub, Item((0, 0), mark=(other, (epoch, n))))
+
+    def on_opened(self, topic: Topic, epoch: int, former: int, n: int) -> None:
+        if self.hub == self.owner.base:
+            topic.put(b"", self.hub, Item((epoch, 0), former=(former, n)))
+
+    def on_message(self, topic: Topic, epoch: int, n: int, *payloads: bytes) -> None:
+        assert self.hub == self.owner.base, "the trunk was left out"
+        self.on_lmessage(topic, b"", epoch, n, *payloads)
+
+    def on_lmessage(self, topic: Topic, lane: bytes, epoch: int, n: int, *payloads: bytes) -> None:
+        if self.hub != self.owner.base and lane != self.hub.encode():
+            # One that we did not know of when we asked: the base gives it, too.
+            return
+        for number, payload in enumerate(payloads):
+            topic.put(lane, self.hub, Item((epoch, n + number), payload))
