@@ -152,7 +152,7 @@ class Bus:
         return Subscription(channels, encoded, is_pattern=is_pattern, settings=self._settings)
 
     async def _flush(self, timeout_s: float) -> None:
-        await self._publishing.flush(self._routing.links, timeout_s)
+        await self._routing.flush(timeout_s)
 
     def _check_open(self) -> None:
         if not self._is_entered:

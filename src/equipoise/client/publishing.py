@@ -340,6 +340,7 @@ class Publishing:
                 if line.waiting or not is_base:
                     self._advance(line)
 
+    @property
     def links_in_use(self) -> set[Link]:
         return {link for line in self._lines.values() for link in (line.link, line.way_link)}
 
