@@ -46,6 +46,7 @@ class MergedTopic:
         "_bytes_max",
         "_is_changing",
         "_is_settling",
+        "_over",
         "_sink",
         "_streams",
         "_trunk",
@@ -60,6 +61,8 @@ class MergedTopic:
         self._bytes_max = bytes_max
         self._trunk = Stream(TRUNK)
         self._streams: dict[bytes, Stream] = {TRUNK: self._trunk}
+        # By lane, the last epoch of it that is over.
+        self._over: dict[bytes, int] = {}
         # Feeds with parts that wait.
         self._waiting: dict[Feed, None] = {}
         self._waiting_bytes = 0
@@ -109,6 +112,9 @@ class MergedTopic:
 
     def begin(self, seat: Seat, name: bytes, epoch: int, n: int, *, may_lag: bool = True) -> None:
         """The seat brings a stream from here on."""
+        if epoch <= self._over.get(name, -1):
+            # A hub that lags does not know yet.
+            return
         is_new = name not in self._streams
         stream = self._streams.setdefault(name, Stream(name))
         if is_new:
@@ -314,6 +320,7 @@ class MergedTopic:
     def _end(self, stream: Stream) -> None:
         """The lane is over, for everybody who waits for it, too; what seats have brought of the next one is not."""
         del self._streams[stream.name]
+        self._over[stream.name] = stream.cursor.epoch
         next_lane: list[tuple[Seat, list[Part]]] = []
         for seat, feed in stream.feeds.items():
             parts = list(feed.parts)

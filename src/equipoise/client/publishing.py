@@ -11,9 +11,9 @@ are not, the topic's messages wait, and no other's:
 
 Then what waited is sent the new way. A hub that knows neither question is a plain Redis, and nothing is waited for.
 
-A topic with lanes has several streams, and another hub may give its messages to another one. So the answers name the
-stream and the position that was reached there, and the first message of the new way is tagged with them (EQ.AFTER):
-whoever gets both streams sees it after those.
+A topic with lanes has several streams, and another hub may give its messages to another one, under plans that this
+client has not heard of. So the answer to EQ.SETTLE names the stream and the position that was reached there, and the
+first message of the new way is tagged with it (EQ.AFTER): whoever gets both streams sees it after that.
 
 Always true: messages of a topic are sent in the order in which they were published; at most a window of publishes
 without receipt waits.
@@ -58,26 +58,15 @@ class Line:
 
 
 class Publishing:
-    """Owned by one bus.
-
-    `link_for` says which link serves a topic that is published to for the first time, `has_lanes` whether a topic is
-    known to have several streams.
-    """
+    """Owned by one bus. `link_for` says which link serves a topic that is published to for the first time."""
 
     def __init__(
-        self,
-        settings: ClientSettings,
-        losses: NowaitLosses,
-        base: Link,
-        *,
-        link_for: Callable[[bytes], Link],
-        has_lanes: Callable[[bytes], bool],
+        self, settings: ClientSettings, losses: NowaitLosses, link_for: Callable[[bytes], Link], base: Link
     ) -> None:
         self._messages_max = settings.window_messages_max
         self._bytes_max = settings.window_bytes_max
         self._losses = losses
         self._link_for = link_for
-        self._has_lanes = has_lanes
         self._base = base
         self._lines: dict[bytes, Line] = {}
         self._lines_max = settings.routes_max
@@ -284,7 +273,7 @@ class Publishing:
         line.tags[stream] = (epoch, n)
         if len(line.tags) > TAGS_MAX:
             del line.tags[next(iter(line.tags))]
-        line.is_due = self._has_lanes(line.topic) or any(line.tags)
+        line.is_due = True
 
     def _sever(self, line: Line, way: Connection, connection: Connection) -> None:
         if way in self._severing:

@@ -52,9 +52,7 @@ class Routing:
         # No two clients have links of the same name.
         self._routes = Routes(settings.routes_max, base.name)
         self.channels = Channels(settings, self._link_to_subscribe, base)
-        self.publishing = Publishing(
-            settings, self.losses, base, link_for=self._link_to_publish, has_lanes=self._has_lanes
-        )
+        self.publishing = Publishing(settings, self.losses, self._link_to_publish, base)
         # Topics that are not where they should be.
         self._restless: dict[bytes, None] = {}
         # When a topic's subscription may change next.
@@ -120,10 +118,6 @@ class Routing:
 
     def _link_at(self, endpoint: Endpoint) -> Link | None:
         return self._links.at(endpoint, self.publishing.links_in_use)
-
-    def _has_lanes(self, topic: bytes) -> bool:
-        route = self._routes.get(topic)
-        return route is not None and route.mode is Mode.ALL_SUBSCRIBERS
 
     # Getting there.
 
