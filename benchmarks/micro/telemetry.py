@@ -23,6 +23,7 @@ import dataclasses
 import datetime
 import gc
 import json
+import os
 import re
 import select
 import socket
@@ -77,6 +78,7 @@ class Subject:
         for each in (*self._subscribers, self._publisher, self._prober, self._reader):
             each.setblocking(False)
         self._names = names
+        self._unsent = b""
         self._at = 0
         self._pinged_ns = 0
         self.waits_us: list[float] = []
@@ -100,14 +102,22 @@ class Subject:
         return {each.fileno(): each for each in listened}
 
     def publish(self, count: int, payload: bytes) -> None:
-        """To the next `count` topics, and ask for a sign of life."""
+        """To the next `count` topics, and ask for a sign of life; unless the hub has not read the last send yet."""
+        if self._unsent:
+            self._send()
+            return
         names = self._names
         frames = [spell([b"PUBLISH", names[(self._at + i) % len(names)], payload]) for i in range(count)]
         self._at = (self._at + count) % len(names)
         if not self._pinged_ns:
             self._pinged_ns = time.perf_counter_ns()
             self._prober.send(b"PING\r\n")
-        self._publisher.send(b"".join(frames))
+        self._unsent = b"".join(frames)
+        self._send()
+
+    def _send(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._unsent = self._unsent[self._publisher.send(self._unsent) :]
 
     def ask(self) -> None:
         if self._is_asking:
@@ -235,6 +245,8 @@ def main() -> None:
             for name in ("processor", "cores", "memory_bytes", "system")
         },
         "versions": environment.library_versions(),
+        # Of everything on the machine, before the run: above one, the costs below are rather too high.
+        "load_average": os.getloadavg()[0],
         "topics": options.topics,
         "messages_per_s": options.rate,
         "rounds": options.rounds,

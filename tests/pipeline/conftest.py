@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from equipoise.pipeline.session import SessionSettings, SparkDriver
+from equipoise.pipeline.session import SparkDriver
+from equipoise.pipeline.settings import SessionSettings
 from support.spark import need_spark, spark_cache
 
 

@@ -11,10 +11,10 @@ from equipoise.errors import DisconnectedError, RefusedError
 from equipoise.pipeline import fetching
 from equipoise.pipeline.fetching import fetched
 from equipoise.pipeline.heads import Heads
-from equipoise.pipeline.judging import Plausible
 from equipoise.pipeline.offsets import Range
 from equipoise.pipeline.reading import Door, HubConnection, Piece
 from equipoise.pipeline.rows import Rejection
+from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.unpacking import unpacked
 from pipeline.fake_hub import FakeHub
 from pipeline.records import START_US, topic_record

@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pytest
 
-from equipoise.pipeline.judging import Plausible, conformed, judged
+from equipoise.pipeline.judging import conformed, judged
 from equipoise.pipeline.rows import Rejection
+from equipoise.pipeline.settings import Plausible
 from equipoise.telemetry import arrow_schema
 from pipeline.records import (
     SECOND_US,

@@ -9,10 +9,11 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # It ships no type
 import pytest
 
 from equipoise.errors import DamagedError
-from equipoise.pipeline.judging import Plausible, judged
-from equipoise.pipeline.keeping import KeepingSettings, groups, merged
+from equipoise.pipeline.judging import judged
+from equipoise.pipeline.keeping import groups, merged
 from equipoise.pipeline.lake import Lake
 from equipoise.pipeline.lake_writing import hour_folder, written
+from equipoise.pipeline.settings import KeepingSettings, Plausible
 from pipeline.records import SECOND_US, START_US, batch_of, hub_record, numbered, topic_record
 
 HOUR_US = 3600 * SECOND_US

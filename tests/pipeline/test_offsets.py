@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from equipoise.pipeline.offsets import Mark, Offsets, Range, advanced, decode, encode, ranges
+from equipoise.pipeline.offsets import MARKS_MAX, Mark, Offsets, Range, advanced, decode, encode, ranges
 from equipoise.pipeline.reading import Piece
 
 
@@ -43,10 +43,11 @@ def test_a_hub_that_does_not_answer_stays_where_it_is_and_is_counted() -> None:
     ]
 
 
-def test_a_hub_that_is_dead_keeps_its_place_until_it_is_forgotten() -> None:
-    start = {"h1": Mark(1, 100, 40, 0)}
-    assert advanced(start, {}, known={"h1"}, rows_max=None) == start
-    assert advanced(start, {}, known=set(), rows_max=None) == {}
+def test_a_hub_that_is_gone_keeps_its_place_until_there_are_too_many() -> None:
+    start = {f"h{number}": Mark(1, 100, 40, 0) for number in range(MARKS_MAX)}
+    assert advanced(start, {}, known=set(), rows_max=None) == start
+    start["new"] = Mark(1, 5, 0, 0)
+    assert advanced(start, {}, known={"new", "h7"}, rows_max=None) == {"h7": start["h7"], "new": start["new"]}
 
 
 @pytest.mark.parametrize(

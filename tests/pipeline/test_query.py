@@ -14,13 +14,13 @@ import pytest
 
 from equipoise.errors import PipelineError
 from equipoise.pipeline.directory import ListedHubs
-from equipoise.pipeline.job import Pipeline, PipelineSettings
-from equipoise.pipeline.keeping import KeepingSettings, keep
+from equipoise.pipeline.job import Pipeline
+from equipoise.pipeline.keeping import keep
 from equipoise.pipeline.lake import Lake
 from equipoise.pipeline.profiles import lake_records
 from equipoise.pipeline.rows import Rejection
 from equipoise.pipeline.session import SparkDriver
-from equipoise.pipeline.source import SourceSettings
+from equipoise.pipeline.settings import KeepingSettings, PipelineSettings, SourceSettings
 from equipoise.pipeline.windows import WindowedView
 from pipeline.fake_hub import FakeHub
 from pipeline.records import SECOND_US, Record, hub_record, topic_record, view_of

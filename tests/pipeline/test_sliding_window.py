@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from equipoise.pipeline.directory import HubEntry
-from equipoise.pipeline.judging import Plausible, judged
+from equipoise.pipeline.judging import judged
 from equipoise.pipeline.samples import Sampled, sampled
+from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.windows import SlidingWindow
 from equipoise.plan.view import View
 from pipeline.records import (

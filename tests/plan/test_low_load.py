@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from equipoise.model import Member, Plan, Reason, Specs, apply
-from equipoise.plan import HubView, Planner, PlannerSettings, TopicView
+from equipoise.plan import Arbiter, HubView, Planner, PlannerSettings, TopicView
 from plan.small import decide, moved, plan_of, settled, topic, view
 
 HUBS = ["a", "b", "c"]
@@ -24,9 +25,9 @@ def load(*ratios: float) -> list[TopicView]:
 @pytest.mark.parametrize(
     "ratios, may_go",
     [
-        ((0.39, 0.39, 0.39), True),
+        ((0.38, 0.38, 0.38), True),
         ((0.41, 0.41, 0.41), False),
-        ((0.55, 0.55, 0.05), True),
+        ((0.54, 0.54, 0.05), True),
         ((0.59, 0.59, 0.05), False),
     ],
 )
@@ -63,6 +64,11 @@ def test_a_server_that_must_stay_or_saves_nothing_stays(
     settings: PlannerSettings, hubs: list[str | HubView]
 ) -> None:
     assert decide(load(0.1, 0.1, 0.1), hubs, settings=settings, views=200).memory.releasing == ""
+
+
+def test_a_server_with_a_topic_that_fits_nowhere_stays() -> None:
+    rows = [topic("a0", 0.4, "a"), topic("b0", 0.35, "b"), topic("c0", 0.4, "c")]
+    assert decide(rows, HUBS, settings=LOW, views=200).memory.releasing == ""
 
 
 def test_a_server_that_has_just_come_stays_for_what_is_paid_for_it() -> None:
@@ -162,6 +168,36 @@ def test_a_hub_that_dies_while_it_is_emptied_is_forgotten() -> None:
         world.step()
     assert "b" not in world.plan.by_hub
     assert world.memory.releasing == ""
+
+
+def test_a_server_that_cannot_be_emptied_is_kept_after_ten_minutes() -> None:
+    world = Emptying(0.2, 0.1, 0.3)
+    world.until(weight=4)
+    # What it still has is in another's hand for good.
+    held, _ = world.memory.arbiter.claim("content", [row.name for row in load(0.2, 0.1, 0.3)], now=world.now)
+    rounds = 0
+    while world.memory.releasing:
+        forever, _ = held.claim("content", [], now=world.now)
+        fresh = {
+            name: msgspec.structs.replace(one, since_s=world.now) for name, one in forever.in_hand.items()
+        }
+        world.memory = msgspec.structs.replace(world.memory, arbiter=Arbiter(fresh))
+        world.step()
+        rounds += 1
+    assert 60 < rounds < 130
+    assert world.plan.by_hub["b"] == Member("b")
+
+
+def test_nothing_is_given_to_a_server_that_is_being_emptied() -> None:
+    world = Emptying(0.2, 0.1, 0.3)
+    world.until(weight=8)
+    assert world.memory.releasing == "b"
+    rows = [topic(f"a{at}", 0.11, "a") for at in range(10)]
+    outcome = decide(
+        rows, HUBS, settings=LOW, memory=msgspec.structs.replace(world.memory, plan_s=0.0), at_s=world.now + 1
+    )
+    assert all("b" not in homes for homes in moved(outcome).values())
+    assert moved(outcome)
 
 
 def test_one_server_alone_is_never_released() -> None:

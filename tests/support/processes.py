@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +109,13 @@ def hub(*options: str, name: str = "h1", port: int = 0) -> Iterator[ServerProces
 
 
 @contextmanager
-def running(command: Sequence[str], ready: Callable[[str], re.Match[str] | None]) -> Iterator[ServerProcess]:
+def running(
+    command: Sequence[str],
+    ready: Callable[[str], re.Match[str] | None],
+    *,
+    timeout_s: float = START_TIMEOUT_S,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[ServerProcess]:
     """Run a command until the block ends; enter the block once it has printed a line that `ready` accepts."""
     process = subprocess.Popen(
         command,
@@ -118,14 +124,14 @@ def running(command: Sequence[str], ready: Callable[[str], re.Match[str] | None]
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=_environment(),
+        env=_environment() | dict(environment or {}),
     )
     server = ServerProcess(process)
     told = threading.Event()
     reader = threading.Thread(target=_follow, args=(server, ready, told), daemon=True)
     reader.start()
     try:
-        if not told.wait(START_TIMEOUT_S) or process.poll() is not None:
+        if not told.wait(timeout_s) or process.poll() is not None:
             server.stop()
             reader.join(STOP_TIMEOUT_S)
             raise AssertionError(f"{' '.join(command)} did not become ready; it printed:\n{server.output}")

@@ -106,7 +106,8 @@ def compact(
     A running pipeline does this by itself; this is for a lake whose pipeline does not run.
     """
     with exit_on_failure(), _opened(directory, master) as (session, found):
-        from equipoise.pipeline.keeping import KeepingSettings, keep
+        from equipoise.pipeline.keeping import keep
+        from equipoise.pipeline.settings import KeepingSettings
 
         before = len(found.files())
         kept = keep(session, found, KeepingSettings(retention_h=retention_hours), is_all=True)
@@ -122,7 +123,8 @@ def _opened(directory: Path, master: str) -> Iterator[tuple[SparkSession, Lake]]
     require_spark()
     # Here, so that only these commands load Spark.
     from equipoise.pipeline.lake import Lake
-    from equipoise.pipeline.session import SessionSettings, SparkDriver
+    from equipoise.pipeline.session import SparkDriver
+    from equipoise.pipeline.settings import SessionSettings
 
     found = Lake(directory.absolute() / "lake")
     if not found.hours():

@@ -51,7 +51,8 @@ def command(
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    # The bridge to the JVM tells every broken connection with a traceback; what matters of it is told by us.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with exit_on_failure():
         if bool(store) == bool(hubs):
             raise SettingsError("give either --store zk://host:port/root or --hubs name=host:port,…")
@@ -61,11 +62,13 @@ def command(
             )
         _require_spark()
         # Here, so that only this command loads Spark.
-        from equipoise.pipeline.job import PipelineSettings
-        from equipoise.pipeline.keeping import KeepingSettings
         from equipoise.pipeline.running import run
-        from equipoise.pipeline.session import SessionSettings
-        from equipoise.pipeline.source import SourceSettings
+        from equipoise.pipeline.settings import (
+            KeepingSettings,
+            PipelineSettings,
+            SessionSettings,
+            SourceSettings,
+        )
 
         source = SourceSettings(
             hubs=store or hubs, region=region, user=user, secret=_word(secret_file), tls_ca=tls_ca

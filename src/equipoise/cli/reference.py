@@ -14,9 +14,18 @@ from typer.main import get_command
 from equipoise.cli.failures import MISUSED
 from equipoise.client import ClientSettings
 from equipoise.hub import HubSettings, Limits, Tls
+from equipoise.hub.cluster import diagram
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.hub.settings import ClusterSettings
 from equipoise.hub.telemetry_settings import TelemetrySettings
+from equipoise.pipeline.settings import (
+    KeepingSettings,
+    PipelineSettings,
+    Plausible,
+    SessionSettings,
+    SourceSettings,
+)
+from equipoise.store import tree
 from equipoise.telemetry import COLUMNS, EVERY_KIND, Column, Kind, columns_of
 
 app = typer.Typer(help="Print reference pages made from the code.", no_args_is_help=True, hidden=True)
@@ -39,6 +48,16 @@ def settings_page() -> str:
         _table(TelemetrySettings),
         "### `[membership]`\n\nThis hub among others, and the store they meet in.",
         _table(MembershipSettings),
+        "## Pipeline\n\nWhat `equipoise pipeline` goes by; the options that matter have a word on its command line.",
+        _table(PipelineSettings),
+        "### Spark",
+        _table(SessionSettings),
+        '### Source\n\nOptions of `spark.readStream.format("equipoise")`.',
+        _table(SourceSettings),
+        "### What is believed",
+        _table(Plausible),
+        "### The lake",
+        _table(KeepingSettings),
         "## Client\n\nKeyword arguments of `equipoise.connect`.",
         _table(ClientSettings),
     ]
@@ -108,6 +127,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings": settings_page,
     "commands": commands_page,
     "telemetry": telemetry_page,
+    "handover": diagram.render_reference,
+    "znodes": tree.render_reference,
 }
 
 
@@ -143,11 +164,13 @@ def _unwrap(kind: msgspec.inspect.Type) -> tuple[str, msgspec.inspect.Type]:
 
 
 def _shown(default: Any, *, is_size: bool) -> str:
+    if default is msgspec.NODEFAULT:
+        return "must be given"
     if default == "" or default is None:
         return "none"
     if isinstance(default, bool):
         return "yes" if default else "no"
-    if is_size and default >= 1024 and default % 1024 == 0:
+    if is_size and isinstance(default, int) and default >= 1024 and default % 1024 == 0:
         mib = 1024 * 1024
         return f"{default // mib} MiB" if default % mib == 0 else f"{default // 1024} KiB"
     return f"{default:,}" if isinstance(default, int) else f"`{default}`"

@@ -51,7 +51,8 @@ class ViewMaking:
 def view_making(every: int) -> Iterator[ViewMaking]:
     """Have every n-th view of each run made by Spark, if it can be started."""
     try:
-        from equipoise.pipeline.session import SessionSettings, SparkDriver
+        from equipoise.pipeline.session import SparkDriver
+        from equipoise.pipeline.settings import SessionSettings
 
         driver = SparkDriver.start(SessionSettings(master="local[1]"))
     except (PipelineError, ImportError) as problem:

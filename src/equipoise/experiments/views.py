@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 
-from equipoise.pipeline.judging import Plausible, conformed, judged
+from equipoise.pipeline.judging import conformed, judged
 from equipoise.pipeline.samples import sampled
+from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.windows import SlidingWindow
 from equipoise.plan import View
 from equipoise.plan.view_table import from_tables

@@ -216,6 +216,8 @@ def _roles(topics: Sequence[Topic]) -> Values:
 
 
 def _role(topic: Topic) -> Role:
+    if topic.stream is None or topic.stream.state.is_home:
+        return Role.HOME
     lanes = () if topic.beside is None else topic.beside.lanes.values()
-    streams = map(_stream, (topic, *lanes))
-    return Role.HOME if any(stream is None or stream.state.is_home for stream in streams) else Role.RELAY
+    has_own = any(lane.stream is None or lane.stream.state.is_home for lane in lanes)
+    return Role.LANE if has_own else Role.RELAY

@@ -24,7 +24,7 @@ from xxhash import xxh3_64_intdigest
 
 from equipoise.errors import PlanError
 
-__all__ = ["MEMBERS_MAX", "WEIGHT_NORMAL", "Ring", "position_of", "ring_over"]
+__all__ = ["MEMBERS_MAX", "POSITION_BITS", "WEIGHT_NORMAL", "Ring", "ring_over"]
 
 # The weight of an ordinary hub. In sixteenths a weight follows capacity to about 6 %, and noise below that does
 # not move topics.
@@ -35,8 +35,8 @@ _PAIRS_PER_WEIGHT = 24
 # A point is position × MEMBERS_MAX + the owner's index, as a float because floats sort and compare faster than
 # integers of this size; 2³² × 4,096 is far below 2⁵³, so they are exact.
 MEMBERS_MAX = 4096
-_POSITION_BITS = 32
-_POSITION_MASK = (1 << _POSITION_BITS) - 1
+POSITION_BITS = 32
+_POSITION_MASK = (1 << POSITION_BITS) - 1
 
 
 class Ring:
@@ -72,7 +72,7 @@ class Ring:
         points, hubs = self._points, self._hubs
         if points:
             count = len(points)
-            start = bisect(points, position_of(topic))
+            start = bisect(points, float(xxh3_64_intdigest(topic) >> POSITION_BITS) * MEMBERS_MAX)
             hub = hubs[int(points[start % count]) % MEMBERS_MAX]
             if alive is None or hub in alive:
                 return hub
@@ -110,11 +110,6 @@ def ring_over(weights: tuple[tuple[str, int], ...]) -> Ring:
     return Ring(weights)
 
 
-def position_of(topic: bytes) -> float:
-    """Where a topic lies among the points; the first point above it is its own."""
-    return float(xxh3_64_intdigest(topic) >> _POSITION_BITS) * MEMBERS_MAX
-
-
 def _points_of(hub: str, weight: int, index: int) -> list[float]:
     """Each hash gives two positions: building a ring is half hashing.
 
@@ -124,6 +119,6 @@ def _points_of(hub: str, weight: int, index: int) -> list[float]:
     if len(name) == 3:
         name += b"\0"
     hashes = [xxh3_64_intdigest(name, pair) for pair in range(weight * _PAIRS_PER_WEIGHT)]
-    high = [float((number >> _POSITION_BITS) * MEMBERS_MAX + index) for number in hashes]
+    high = [float((number >> POSITION_BITS) * MEMBERS_MAX + index) for number in hashes]
     low = [float((number & _POSITION_MASK) * MEMBERS_MAX + index) for number in hashes]
     return high + low

@@ -15,55 +15,31 @@ import logging
 import threading
 import time
 from collections import Counter
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from equipoise.errors import PipelineError
 from equipoise.pipeline.directory import Directory
-from equipoise.pipeline.judging import Plausible
-from equipoise.pipeline.keeping import KeepingSettings, keep
+from equipoise.pipeline.keeping import keep
 from equipoise.pipeline.lake import Lake
 from equipoise.pipeline.rows import Rejection
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.session import SparkDriver
-from equipoise.pipeline.source import FORMAT, SourceSettings, TelemetrySource
+from equipoise.pipeline.settings import PipelineSettings
+from equipoise.pipeline.source import FORMAT, TelemetrySource
 from equipoise.pipeline.windows import SlidingWindow
 from equipoise.pipeline.working import worked, worked_pieces
 
-__all__ = ["Pipeline", "PipelineSettings", "Status"]
+__all__ = ["Pipeline", "Status"]
 
 log = logging.getLogger("equipoise.pipeline")
 
 _POLL_S = 0.2
 # A batch that was begun is finished within this, or given up: Spark runs it again.
 _STOP_TIMEOUT_S = 30.0
-
-
-class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One pipeline. Of one region there is one at a time: two would send the same views twice."""
-
-    source: SourceSettings
-    directory: Annotated[Path, Meta(description="Checkpoint and lake.")]
-    has_lake: Annotated[bool, Meta(description="Whether history is kept.")] = True
-    trigger_s: Annotated[
-        float,
-        Meta(ge=0, description="Between two batches: as often as hubs record. 0: as soon as one is done."),
-    ] = 1.0
-    plausible: Plausible = Plausible()
-    keeping: KeepingSettings = KeepingSettings()
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.directory / "checkpoint"
-
-    @property
-    def lake(self) -> Path:
-        return self.directory / "lake"
 
 
 class Status(msgspec.Struct):

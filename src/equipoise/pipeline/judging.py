@@ -10,40 +10,20 @@ applies in the order of `Rejection`; a row without a reason has everything its k
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
-from msgspec import Meta
 from numpy.typing import NDArray
 
 from equipoise.pipeline.rows import Rejection
+from equipoise.pipeline.settings import Plausible
 from equipoise.telemetry import COLUMNS, ColumnType, Kind, arrow_schema
 
-__all__ = ["Plausible", "conformed", "judged", "reasons"]
+__all__ = ["conformed", "judged", "reasons"]
 
 Flags = NDArray[np.bool_]
-
-
-class Plausible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a hub can do at most. Far above any real one: this is to find nonsense, not load."""
-
-    messages_per_s_max: Annotated[
-        float, Meta(gt=0, description="A hub delivers some 25 million a second at best, measured.")
-    ] = 1e9
-    bytes_per_s_max: Annotated[float, Meta(gt=0, description="Ten times the fastest network cards.")] = 1e12
-    # Of a hub's own figures.
-    cpu_ratio_max: Annotated[float, Meta(gt=0, description="A hub has one thread that matters.")] = 64.0
-    memory_bytes_max: Annotated[int, Meta(gt=0, description="16 TiB.")] = 1 << 44
-    window_us_min: Annotated[int, Meta(gt=0, description="A tenth of the shortest window there is.")] = 10_000
-    window_us_max: Annotated[
-        int, Meta(gt=0, description="Twice the longest window: a hub that was paused makes long ones.")
-    ] = 120_000_000
-    future_s_max: Annotated[
-        float, Meta(ge=0, description="How far clocks may be apart. NTP keeps them within a tenth of this.")
-    ] = 2.0
 
 
 _SCHEMA = arrow_schema()

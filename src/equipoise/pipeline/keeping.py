@@ -14,55 +14,23 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # As above.
-from msgspec import Meta
 
 from equipoise.pipeline.lake import Lake, Merge
 from equipoise.pipeline.lake_writing import hour_folder, open_parquet
+from equipoise.pipeline.settings import KeepingSettings
 from equipoise.telemetry import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["KeepingSettings", "Kept", "groups", "keep", "merged"]
+__all__ = ["Kept", "groups", "keep", "merged"]
 
 log = logging.getLogger("equipoise.pipeline")
-
-MIB = 1024 * 1024
-
-
-class KeepingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the lake is kept."""
-
-    every_s: Annotated[
-        float,
-        Meta(gt=0, description="Between two rounds of the running pipeline: a hundred files have come."),
-    ] = 60.0
-    files_min: Annotated[
-        int,
-        Meta(
-            ge=2,
-            description="Small files in the present hour that are worth merging; of an hour that is over, two are.",
-        ),
-    ] = 64
-    file_bytes_max: Annotated[
-        int,
-        Meta(ge=MIB, description="A file of this size is left alone: large enough to be read at full speed."),
-    ] = 64 * MIB
-    replaced_s: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="How long replaced files stay for those who are reading them. A summary takes less.",
-        ),
-    ] = 600.0
-    retention_h: Annotated[
-        int, Meta(ge=1, description="Hours that are kept: a week shows every daily and weekly habit.")
-    ] = 168
 
 
 class Kept(NamedTuple):

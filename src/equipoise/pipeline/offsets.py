@@ -18,6 +18,10 @@ from equipoise.pipeline.reading import Piece
 __all__ = ["Mark", "Offsets", "Range", "advanced", "decode", "encode", "ranges"]
 
 
+# Hubs that are remembered: ten times as many as a large system has, in 50 kB of checkpoint.
+MARKS_MAX = 1_000
+
+
 class Mark(msgspec.Struct, frozen=True, array_like=True):
     """One hub."""
 
@@ -61,13 +65,14 @@ def advanced(
 ) -> Offsets:
     """The next state: as far as hubs reach, within `rows_max` records over all of them.
 
-    `heads` are the hubs that were asked. A hub that is known but was not asked stays where it was; one that is not
-    known any more is forgotten, as its name comes back, if ever, with another incarnation.
+    `heads` are the hubs that were asked. A hub that was not asked stays where it was, known or not: a store that was
+    emptied must not make us read everything again. Only when there are too many are unknown ones forgotten.
     """
     begun = {hub: _met(start.get(hub, Mark()), piece) for hub, piece in heads.items()}
     wanted = {hub: max(0, piece.end - begun[hub].next) for hub, piece in heads.items() if piece is not None}
     granted = _shared_out(wanted, rows_max)
-    end = {hub: mark for hub, mark in start.items() if hub in known}
+    is_full = len(start) > MARKS_MAX
+    end = {hub: mark for hub, mark in start.items() if hub in known or not is_full}
     for hub, mark in begun.items():
         end[hub] = msgspec.structs.replace(mark, next=mark.next + granted.get(hub, 0))
     return end

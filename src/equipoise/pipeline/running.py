@@ -14,9 +14,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from equipoise.pipeline.directory import Directory, open_directory
-from equipoise.pipeline.job import Pipeline, PipelineSettings
+from equipoise.pipeline.job import Pipeline
 from equipoise.pipeline.sender import ViewSender
-from equipoise.pipeline.session import SessionSettings, SparkDriver
+from equipoise.pipeline.session import SparkDriver
+from equipoise.pipeline.settings import PipelineSettings, SessionSettings
 from equipoise.pipeline.training import start_training
 
 __all__ = ["run"]

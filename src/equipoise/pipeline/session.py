@@ -13,59 +13,20 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import msgspec
-from msgspec import Meta
+from typing import TYPE_CHECKING, Any
 
 from equipoise.errors import PipelineError
 from equipoise.pipeline.home import SparkHome, cache_folder, prepare_home
+from equipoise.pipeline.settings import SessionSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SessionSettings", "SparkDriver"]
+__all__ = ["SparkDriver"]
 
 # A JVM ends within a second, unless it has an archive to write, which takes ten and on a busy machine a minute.
 _STOP_TIMEOUT_S = 5.0
 _ARCHIVE_TIMEOUT_S = 120.0
-
-
-class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How Spark is started."""
-
-    master: Annotated[
-        str,
-        Meta(description="`local[*]` for all cores of this machine, or spark://host:port of a cluster."),
-    ] = "local[*]"
-    driver_memory_mib: Annotated[
-        int,
-        Meta(
-            ge=256,
-            description="Heap of the JVM. The query keeps ten seconds of records, some 300 B each; the rest is "
-            "Spark itself.",
-        ),
-    ] = 640
-    shuffle_partitions: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Tasks after a shuffle. Each costs some 10 ms; two suffice for 100,000 records a second.",
-        ),
-    ] = 2
-    is_quick_to_start: Annotated[
-        bool,
-        Meta(
-            description="Compile lightly: up 2 s sooner and fine to 100,000 records a second, but three times "
-            "slower at a million."
-        ),
-    ] = True
-    driver_host: Annotated[
-        str, Meta(description="Where executors find the driver; an address of this machine in a cluster.")
-    ] = "127.0.0.1"
-    cache: Annotated[
-        Path | None, Meta(description="Folder for what is made once; the user's cache folder without it.")
-    ] = None
 
 
 class SparkDriver:
@@ -81,16 +42,23 @@ class SparkDriver:
         """With `archive_to`, the JVM writes its classes there when it ends. Raises PipelineError."""
         home = prepare_home(settings.cache or cache_folder())
         _prepare_environment(home)
-        from pyspark import SparkConf
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # It ships no types.
+        from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
+        from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
 
         conf = SparkConf().setAll(list(configuration(settings, home, archive_to).items()))
+        gateway: Any = None
         try:
-            session = SparkSession.Builder().config(conf=conf).getOrCreate()
-        except PySparkException as problem:
-            raise PipelineError(f"Spark did not start: {problem}") from problem
-        return cls(session, _jvm_of(session), _STOP_TIMEOUT_S if archive_to is None else _ARCHIVE_TIMEOUT_S)
+            # In a group of its own: an interrupt typed at the terminal is for us to pass on, in order.
+            gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]  # PySpark's.
+            session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        except (PySparkException, Py4JError) as problem:
+            if gateway is not None:
+                gateway.proc.kill()
+            raise PipelineError(f"Spark did not start: {str(problem).strip().splitlines()[0]}") from problem
+        return cls(session, gateway.proc, _STOP_TIMEOUT_S if archive_to is None else _ARCHIVE_TIMEOUT_S)
 
     @property
     def is_alive(self) -> bool:
@@ -99,7 +67,7 @@ class SparkDriver:
 
     def stop(self) -> None:
         """Whatever runs is cut off: stop queries first. May be called twice, and after the JVM has died."""
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # It ships no types.
+        from py4j.protocol import Py4JError
 
         gateway = type(self.session.sparkContext)._gateway
         if gateway is None:
@@ -177,17 +145,11 @@ def java_options(settings: SessionSettings, home: SparkHome, archive_to: Path | 
 
 def _prepare_environment(home: SparkHome) -> None:
     """PySpark takes these from nowhere else. The Python of the workers is the one that runs this."""
+    # A JVM that somebody else has started is not ours to use, or to end.
+    os.environ.pop("PYSPARK_GATEWAY_PORT", None)
     os.environ["SPARK_HOME"] = str(home.home)
     os.environ["JAVA_HOME"] = str(home.java_home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # Spark asks for the machine's name in DNS otherwise, which may take seconds.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-
-
-def _jvm_of(session: SparkSession) -> subprocess.Popen[bytes]:
-    gateway: Any = type(session.sparkContext)._gateway
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    if process is None:
-        raise PipelineError("this process is attached to a JVM of somebody else: unset PYSPARK_GATEWAY_PORT")
-    return process

@@ -13,11 +13,10 @@ a bounded time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
-from msgspec import Meta
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
@@ -29,52 +28,13 @@ from equipoise.pipeline.heads import Heads
 from equipoise.pipeline.offsets import Range
 from equipoise.pipeline.reading import Door
 from equipoise.pipeline.rows import PIECES_DDL
+from equipoise.pipeline.settings import SourceSettings
 
-__all__ = ["FORMAT", "SourceSettings", "TelemetrySource"]
+__all__ = ["FORMAT", "TelemetrySource"]
 
 FORMAT = "equipoise"
 # For the store's first word after a restart: without it, what was to be read then is lost.
 _FIRST_WORD_S = 20.0
-
-
-class SourceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of the source, by these names."""
-
-    hubs: Annotated[str, Meta(description="A store's address, or hubs as name=host:port,name=host:port.")]
-    region: Annotated[str, Meta(description="The region in the store.")] = "default"
-    user: Annotated[
-        str, Meta(description="Who asks; needs the right `operate`. Empty: nobody has to say.")
-    ] = ""
-    secret: Annotated[str, Meta(description="That user's secret.")] = ""
-    tls_ca: Annotated[str, Meta(description="Authority of the hubs' certificates (PEM). Empty: no TLS.")] = ""
-    rows_max: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Records in one batch: four seconds of 50,000 a second, so that a pipeline that was away "
-            "catches up in steps that each take about a second.",
-        ),
-    ] = 200_000
-    piece_bytes_max: Annotated[
-        int, Meta(ge=65_536, description="Asked for at once; a hub gives at most 2 MiB of it.")
-    ] = 2 * 1024 * 1024
-    timeout_s: Annotated[
-        float,
-        Meta(
-            gt=0, description="For one answer. Beyond it the hub is passed over, and what it has comes later."
-        ),
-    ] = 0.5
-    read_timeout_s: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="For all that a hub contributes to a batch, when it has just answered. Beyond it what is "
-            "missing counts as lost.",
-        ),
-    ] = 2.0
-
-    def door(self, hub: HubEntry, timeout_s: float) -> Door:
-        return Door(hub.host, hub.port, self.user, self.secret, self.tls_ca, timeout_s)
 
 
 class TelemetrySource(DataSource):
@@ -124,7 +84,7 @@ class TelemetryReader(DataSourceStreamReader):
             return start
         self._seen.update(known)
         timeout_s = self._settings.timeout_s
-        doors = {name: self._settings.door(hub, timeout_s) for name, hub in known.items() if hub.is_alive}
+        doors = {name: door_of(hub, self._settings, timeout_s) for name, hub in known.items() if hub.is_alive}
         end = offsets.advanced(
             offsets.decode(start),
             self._heads.ask(doors),
@@ -163,7 +123,11 @@ class TelemetryReader(DataSourceStreamReader):
 
     def _door(self, hub: str) -> Door | None:
         entry = self._seen.get(hub)
-        return None if entry is None else self._settings.door(entry, self._settings.read_timeout_s / 2)
+        return None if entry is None else door_of(entry, self._settings, self._settings.read_timeout_s / 2)
 
     def _rows(self, limit: ReadLimit) -> int:
         return limit.max_rows if isinstance(limit, ReadMaxRows) else self._settings.rows_max
+
+
+def door_of(hub: HubEntry, settings: SourceSettings, timeout_s: float) -> Door:
+    return Door(hub.host, hub.port, settings.user, settings.secret, settings.tls_ca, timeout_s)

@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 
 from equipoise.pipeline.home import cache_folder, prepare_home
-from equipoise.pipeline.session import SessionSettings, SparkDriver
+from equipoise.pipeline.session import SparkDriver
+from equipoise.pipeline.settings import SessionSettings
 from equipoise.processes import spawn
 
 __all__ = ["start_training", "train"]
@@ -63,8 +64,8 @@ def _exercise(driver: SparkDriver) -> None:
     """Load what a pipeline loads: a stream in batches, and our workers on pieces that hold nothing."""
     from pyspark.sql import DataFrame
 
-    from equipoise.pipeline.judging import Plausible
     from equipoise.pipeline.rows import PIECES_DDL
+    from equipoise.pipeline.settings import Plausible
     from equipoise.pipeline.working import worked_pieces
 
     session = driver.session

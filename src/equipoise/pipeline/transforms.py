@@ -17,8 +17,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.functions import arrow_udf
 
-from equipoise.pipeline.judging import Plausible, reasons
+from equipoise.pipeline.judging import reasons
 from equipoise.pipeline.rows import Rejection
+from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.totals import PRESENT_US, SLOPE_POINTS_MIN
 from equipoise.telemetry import COLUMNS, Kind, arrow_schema
 

@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 
-from equipoise.pipeline.judging import Plausible, judged
+from equipoise.pipeline.judging import judged
 from equipoise.pipeline.rows import Rejection, stream_of
+from equipoise.pipeline.settings import Plausible
 
 __all__ = ["Rejected", "unpacked"]
 

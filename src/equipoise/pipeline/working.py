@@ -19,10 +19,10 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
 
-from equipoise.pipeline.judging import Plausible
 from equipoise.pipeline.lake_writing import Written, written
 from equipoise.pipeline.rows import PIECES_SCHEMA
 from equipoise.pipeline.samples import HUB_SAMPLES, TOPIC_SAMPLES, Sampled, sampled
+from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.unpacking import unpacked
 
 __all__ = ["Worked", "worked", "worked_pieces"]

@@ -113,7 +113,8 @@ class Draft:
         weights = [self.members[name].weight if name in self.members else 0 for name in hubs.names]
         limit = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
         has_memory = hubs.memory_bytes <= self.settings.memory_full_ratio * limit
-        return hubs.is_alive & ~hubs.is_draining & (np.array(weights, np.int64) > 0) & has_memory
+        stays = np.array([name != self.memory.releasing for name in hubs.names], np.bool_)
+        return stays & hubs.is_alive & ~hubs.is_draining & (np.array(weights, np.int64) > 0) & has_memory
 
     # --- when to act --------------------------------------------------------------------------------------------------
 
@@ -155,14 +156,14 @@ class Draft:
         return {at: spec.site for at, spec in found if spec is not None and spec.site is not None}
 
     @cached_property
-    def typical_ratio(self) -> NDArray[np.float64]:
-        """What each topic puts on an ordinary hub just now."""
-        among = self.eligible if self.eligible.any() else self.alive
-        if not among.any():
-            return np.zeros(self.view.topics.count)
-        bandwidth = self.needs.present_bytes / np.median(self.capacities.bytes_full[among])
-        cpu = self.needs.present_work * (np.median(self.capacities.price[among]) / self.capacities.cpu_full)
-        return np.maximum(bandwidth, cpu)
+    def mean_ratio(self) -> NDArray[np.float64]:
+        """What each topic puts on an ordinary hub, over the window."""
+        return self._on_ordinary_hub(self.needs.mean_bytes, self.needs.mean_work)
+
+    @cached_property
+    def present_ratio(self) -> NDArray[np.float64]:
+        """The same just now, as far as trends tell."""
+        return self._on_ordinary_hub(self.needs.present_bytes, self.needs.present_work)
 
     def is_free(self, topic: int) -> bool:
         """Nobody has it in hand, no earlier step of this round has touched it, and there is room for one more."""
@@ -295,6 +296,16 @@ class Draft:
         recent += self.memory.arbiter.in_hand
         moving[[index[name] for name in recent if name in index]] = True
         return moving
+
+    def _on_ordinary_hub(
+        self, bytes_per_s: NDArray[np.float64], work: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        among = self.eligible if self.eligible.any() else self.alive
+        if not among.any():
+            return np.zeros(self.view.topics.count)
+        bandwidth = bytes_per_s / np.median(self.capacities.bytes_full[among])
+        cpu = work * (np.median(self.capacities.price[among]) / self.capacities.cpu_full)
+        return np.maximum(bandwidth, cpu)
 
     def _touch(self, topic: int, homes: tuple[int, ...], mode: Mode, why: Why) -> None:
         name = self.view.topics.names[topic]

@@ -46,7 +46,9 @@ class Needs:
     work: Floats
     carried_bytes: Floats
     carried_work: Floats
-    # The same as the first two without the horizon: no more than the largest second has shown.
+    # The first two as the window's mean, and as it is now: no more than the largest second has shown.
+    mean_bytes: Floats
+    mean_work: Floats
     present_bytes: Floats
     present_work: Floats
 
@@ -159,6 +161,8 @@ def needs(view: View, is_rising: NDArray[np.bool_], settings: PlannerSettings) -
         work=work * growth,
         carried_bytes=(mean * growth)[at] * share,
         carried_work=(work * growth)[at] * share,
+        mean_bytes=mean,
+        mean_work=work,
         present_bytes=mean * present,
         present_work=work * present,
     )

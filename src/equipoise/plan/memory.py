@@ -65,9 +65,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Servers asked for in all, and when; 0: as many as there are.
     servers_wanted: int = 0
     asked_s: float = LONG_AGO_S
-    # The hub being emptied, the weight it had, and since when its share is nothing; and the hubs that are out of the
-    # plan by the planner's own doing.
+    # The hub being emptied, since when, the weight it had, and since when it holds nothing; and the hubs that are out
+    # of the plan by the planner's own doing, each with its incarnation.
     releasing: str = ""
+    releasing_s: float = LONG_AGO_S
     releasing_weight: int = 0
     emptied_s: float = LONG_AGO_S
     released: dict[str, int] = {}

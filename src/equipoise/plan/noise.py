@@ -17,8 +17,8 @@ _LEVEL_S = 60.0
 _VARIANCE_S = 300.0
 _CLIP = 3.0
 # Until a hub has been heard: what a hub with a few hundred topics of ordinary traffic shows.
-_PRIOR = 0.02
-_PRIOR_RISE = 0.04
+_PRIOR = 0.015
+_PRIOR_RISE = 0.03
 
 
 class HubNoise(msgspec.Struct, frozen=True, array_like=True):

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
 
 from equipoise.model import Entry, Member, Mode
-from equipoise.model.ring import MEMBERS_MAX, position_of, ring_over
+from equipoise.model.ring import MEMBERS_MAX, POSITION_BITS, ring_over
 from equipoise.plan.view import View
 
 __all__ = ["Replicas", "by_entries", "ring_homes", "topic_positions"]
@@ -30,8 +31,9 @@ class Replicas:
 
 
 def topic_positions(view: View) -> NDArray[np.float64]:
-    """Where the topics lie on any ring."""
-    return np.fromiter(map(position_of, view.topics.names), np.float64, view.topics.count)
+    """Where the topics lie on any ring: the first point above belongs to the owner."""
+    hashes = np.fromiter(map(xxh3_64_intdigest, view.topics.names), np.uint64, view.topics.count)
+    return (hashes >> np.uint64(POSITION_BITS)).astype(np.float64) * MEMBERS_MAX
 
 
 def ring_homes(

@@ -137,7 +137,7 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "Deviations of a hub's own noise that an overload, or a rise, has to stand out by to be clear. One that is "
             "not clear counts once per window only, since views that overlap are one piece of evidence."
         ),
-    ] = 4.0
+    ] = 5.0
     merge_hits: Annotated[
         int,
         _count(
@@ -256,6 +256,10 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         int,
         _count("Rounds in which a server's share of the ring goes down to nothing: slowly (paper, III-B4)."),
     ] = 4
+    release_patience_s: Annotated[
+        float,
+        _seconds("A server that could not be emptied within this is kept: something on it fits nowhere."),
+    ] = 600.0
     release_wait_s: Annotated[
         float,
         _seconds("How long a drained server serves clients that do not know plans before it goes anyway."),

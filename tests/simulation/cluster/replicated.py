@@ -118,6 +118,20 @@ LANES_CRASH = Trouble(replications=(2, 6), modes=BOTH, crashes=(1, 2), is_gap_al
 LANES_CLIENTS = Trouble(
     replications=(2, 8), modes=BOTH, client_resets=(1, 8), link_resets=(0, 3), lag_s=0.3, is_gap_allowed=True
 )
+LANES_ALL = Trouble(
+    replications=(2, 6),
+    modes=BOTH,
+    moves=(0, 2),
+    joins=(0, 1),
+    crashes=(0, 2),
+    long_pauses=(0, 1),
+    pauses=(0, 1),
+    link_resets=(0, 3),
+    link_cuts=(0, 2),
+    client_resets=(0, 3),
+    lag_s=0.2,
+    is_gap_allowed=True,
+)
 FOLLOWERS = Trouble(replications=(2, 7), modes=(Mode.ALL_PUBLISHERS,))
 FOLLOWERS_SKEW = Trouble(
     replications=(2, 8),

@@ -87,8 +87,12 @@ class Handover:
         """A hub wants to give us the topic under its plan.
 
         If that plan is older than ours, and ours gives the topic to another, the hub will soon find out: to take it
-        after we have said DONE would be behind the back of its new home.
+        after we have said DONE would be behind the back of its new home. If somebody has asked us since, it has found
+        out already.
         """
+        is_promised = stream.preparer is not None or stream.ending is not None
+        if is_promised and version < stream.asked_version:
+            return
         if stream.state is State.CLOSING:
             stream.suitor = (peer, version)
         elif stream.state is not State.REMOTE or version >= self._cluster.router.version:

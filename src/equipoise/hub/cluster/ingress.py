@@ -110,8 +110,8 @@ class Ingress:
         doubt = stream.doubts.get((peer, path))
         if doubt is not None:
             # These are meant: nothing else has been sent there since.
-            if doubt.left is not None:
-                self._resolve(stream, peer, path, doubt._replace(left=max(0, doubt.left - count)))
+            if doubt.is_counted:
+                self._resolve(stream, peer, path, max(0, doubt.messages - count))
         else:
             for key in [key for key in stream.owed if key[0] == peer]:
                 count = self._credit(stream, key, path, count, at)
@@ -137,39 +137,43 @@ class Ingress:
     def outstanding(self, stream: Stream, path: Path) -> int:
         """Of how many messages that came here so their sender has had no word."""
         held = sum(len(item.payloads) for item in stream.held.get(path, ()))
-        return held + sum(
-            count for owed in stream.owed.values() for came_by, count in owed if came_by == path
-        )
+        doubtful = sum(doubt.messages for (_, came_by), doubt in stream.doubts.items() if came_by == path)
+        owed = sum(count for owed in stream.owed.values() for came_by, count in owed if came_by == path)
+        return held + doubtful + owed
 
     def doubt(self, stream: Stream, peer: str) -> None:
         """A link between us and a hub has begun anew: of what we sent it, or of its words, some are lost.
 
         Nobody can say which messages those were. Nothing that came the same way goes on before the hub has said that it
-        is through with all that it did receive.
+        is through with all that it did receive, and nobody is told anything else before.
         """
-        paths = {path for (target, _), owed in stream.owed.items() if target == peer for path, _ in owed}
-        paths.update(path for target, path in stream.doubts if target == peer)
-        if not paths:
+        counts = {path: doubt.messages for (target, path), doubt in stream.doubts.items() if target == peer}
+        for key in [key for key in stream.owed if key[0] == peer]:
+            for path, count in stream.owed.pop(key):
+                counts[path] = counts.get(path, 0) + count
+        if not counts:
             return
-        self.target_died(stream, peer, ())
         self._cluster.ways.unsure(stream.topic)
         ticket = self._cluster.new_ticket()
-        for path in paths:
-            stream.doubts[peer, path] = Doubt(ticket)
+        for path, count in counts.items():
+            stream.doubts[peer, path] = Doubt(ticket, False, count)
             self._cluster.tell(peer, Verb.RECOUNT, stream.topic.key, spell_path(path), ticket)
 
     def recounted(self, stream: Stream, peer: str, path: Path, ticket: int, count: int) -> None:
         """The peer has yet to deal with this many of those that are in doubt."""
         doubt = stream.doubts.get((peer, path))
         if doubt is not None and doubt.ticket == ticket:
-            self._resolve(stream, peer, path, doubt._replace(left=count))
+            self._resolve(stream, peer, path, min(count, doubt.messages))
             self.drain(stream)
 
-    def _resolve(self, stream: Stream, peer: str, path: Path, doubt: Doubt) -> None:
-        if doubt.left:
-            stream.doubts[peer, path] = doubt
-        else:
-            del stream.doubts[peer, path]
+    def _resolve(self, stream: Stream, peer: str, path: Path, left: int) -> None:
+        """All but so many are over, one way or another."""
+        doubt = stream.doubts.pop((peer, path))
+        if left:
+            stream.doubts[peer, path] = Doubt(doubt.ticket, True, left)
+        if doubt.messages > left:
+            self.lost += doubt.messages - left
+            self._settle(stream.topic, path, doubt.messages - left, NOWHERE)
 
     # Deaths.
 
@@ -177,8 +181,8 @@ class Ingress:
         self, stream: Stream, peer: str, fresh: Sequence[tuple[Sequence[Tag], Sequence[bytes]]]
     ) -> None:
         """A hub that messages went to is dead. It cannot have seen `fresh`, the last of them: they wait again."""
-        for key in [key for key in stream.doubts if key[0] == peer]:
-            del stream.doubts[key]
+        for target, path in [key for key in stream.doubts if key[0] == peer]:
+            self._resolve(stream, target, path, 0)
         keys = [key for key in stream.owed if key[0] == peer]
         entries = [entry for key in keys for entry in stream.owed.pop(key)]
         paths = [path for path, count in entries for _ in range(count)]
@@ -210,6 +214,9 @@ class Ingress:
             stream.owed[key] = deque(
                 [(GONE if path and path[-1][0] == peer else path, count) for path, count in owed]
             )
+        for target, path in list(stream.doubts):
+            if path and path[-1][0] == peer:
+                del stream.doubts[target, path]
 
     # Inside.
 

@@ -117,12 +117,13 @@ class Held(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Messages whose words may have been lost."""
+    """Messages of which some, or the words about them, have been lost."""
 
-    # The number of the question to the hub they went to.
+    # The number of the question to the hub they went to, and whether it has answered how many it has to deal with.
     ticket: int
-    # How many it has yet to deal with; None until it has said.
-    left: int | None = None
+    is_counted: bool
+    # How many there are that nobody has been told about yet.
+    messages: int
 
 
 class Pending(NamedTuple):

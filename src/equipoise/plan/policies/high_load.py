@@ -134,7 +134,7 @@ def _given(draft: Draft, hub: int) -> list[int]:
     own = draft.predicted.at_hub(hub)
     worth: list[int] = own[draft.predicted.reliefs(own, hub) >= _TOPIC_RATIO_MIN].tolist()
     shared = [topic for topic, replicas in draft.predicted.several.items() if hub in replicas.homes]
-    return worth + sorted(shared, key=lambda topic: (-draft.typical_ratio[topic], topic))
+    return worth + sorted(shared, key=lambda topic: (-draft.mean_ratio[topic], topic))
 
 
 def _least(draft: Draft) -> float:

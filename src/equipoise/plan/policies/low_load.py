@@ -99,10 +99,24 @@ def _consider(draft: Draft) -> None:
     moves = int((draft.predicted.home == hub).sum())
     price = rental_price(draft) + moves * settings.move_price
     draft.remember(idle_debt=debt)
-    if debt >= price and draft.may_plan:
+    if debt >= price and draft.may_plan and _fits(draft, hub):
         name = draft.view.hubs.names[hub]
-        draft.remember(releasing=name, releasing_weight=draft.members[name].weight, idle_debt=0.0)
+        weight = draft.members[name].weight
+        draft.remember(releasing=name, releasing_weight=weight, releasing_s=draft.now, idle_debt=0.0)
         _go_on(draft, hub)
+
+
+def _fits(draft: Draft, hub: int) -> bool:
+    """Whether the others could take all its topics one by one: a heavy one may fit nowhere, whatever the average."""
+    predicted, limit = draft.predicted, draft.settings.low_ratio
+    others = np.flatnonzero(_others(draft, hub))
+    filled = predicted.ratio[others].copy()
+    for size in predicted.topic_ratios(predicted.at_hub(hub), hub).tolist():
+        emptiest = int(np.argmin(filled))
+        filled[emptiest] += size
+        if filled[emptiest] > limit:
+            return False
+    return True
 
 
 def _victim(draft: Draft) -> int | None:
@@ -122,7 +136,8 @@ def _victim(draft: Draft) -> int | None:
 def _go_on(draft: Draft, hub: int) -> None:
     name = draft.view.hubs.names[hub]
     member = draft.members[name]
-    if _has_risen(draft) or draft.view.hubs.is_draining[hub]:
+    is_stuck = draft.now - draft.memory.releasing_s > draft.settings.release_patience_s
+    if _has_risen(draft) or is_stuck or draft.view.hubs.is_draining[hub]:
         _interrupt(draft, member, hub)
         return
     if member.weight > 0:
@@ -167,8 +182,7 @@ def _finish(draft: Draft, hub: int) -> None:
     holds = (draft.predicted.home == hub).any() or any(
         hub in replicas.homes for replicas in draft.predicted.several.values()
     )
-    has_entries = any(name in entry.homes for entry in draft.plan.entries.values())
-    if draft.members[name].weight > 0 or holds or has_entries:
+    if draft.members[name].weight > 0 or holds:
         draft.remember(emptied_s=LONG_AGO_S)
         return
     if memory.emptied_s == LONG_AGO_S:
@@ -197,4 +211,6 @@ def _interrupt(draft: Draft, member: Member, hub: int) -> None:
 
 
 def _forget(draft: Draft) -> None:
-    draft.remember(releasing="", releasing_weight=0, emptied_s=LONG_AGO_S, idle_debt=0.0)
+    draft.remember(
+        releasing="", releasing_weight=0, releasing_s=LONG_AGO_S, emptied_s=LONG_AGO_S, idle_debt=0.0
+    )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.model import Mode, Reason
 from equipoise.model.plan import HOMES_MAX
@@ -93,33 +94,45 @@ def _begun(servers: float) -> int:
 def replicate(draft: Draft) -> None:
     """Change the homes of topics that have needed more, or fewer, for long enough."""
     hits: dict[bytes, Hits] = {}
-    for topic in _candidates(draft):
+    sizes = _sizes(draft)
+    for topic in _candidates(draft, sizes):
         name = draft.view.topics.names[topic]
-        up, down = _wanted(draft, topic)
+        size = float(sizes[topic])
+        up, down = _wanted(draft, topic, size)
         count = _direction(draft, topic, up, down)
         if count == 0:
             continue
-        is_clear = count > 0 and _is_clear(draft, topic)
+        is_clear = count > 0 and _is_clear(draft, topic, size)
         hits[name] = draft.hit(draft.memory.replica_hits.get(name), step=count, is_clear=is_clear)
-        if _is_due(draft, topic, hits[name].count) and _change(draft, topic, up if count > 0 else down):
+        if _is_due(draft, topic, hits[name].count) and _change(draft, topic, up if count > 0 else down, size):
             del hits[name]
         else:
             draft.is_pressing |= count > 0
     draft.remember(replica_hits=hits)
 
 
-def _is_clear(draft: Draft, topic: int) -> bool:
+def _sizes(draft: Draft) -> NDArray[np.float64]:
+    """The load ratio of each topic: its mean, since homes are dear; where a hub is in need, what it is now."""
+    severe = np.array([is_severe(draft, hub) for hub in range(draft.view.hubs.count)], np.bool_)
+    if not severe.any():
+        return draft.mean_ratio
+    home = draft.predicted.home
+    in_need = (home >= 0) & severe[home]
+    for topic, replicas in draft.predicted.several.items():
+        in_need[topic] = severe[list(replicas.homes)].any()
+    return np.where(in_need, draft.present_ratio, draft.mean_ratio)
+
+
+def _is_clear(draft: Draft, topic: int, size: float) -> bool:
     """The topic is beyond what one hub can take by more than its home's noise."""
     names, noises = draft.view.hubs.names, draft.memory.noises
     usual = max((noises.get(names[hub], HubNoise()).deviation for hub in draft.homes_of(topic)), default=1.0)
-    excess = draft.typical_ratio[topic] - draft.settings.single_ratio_max
-    return bool(excess >= draft.settings.clear_deviations * usual)
+    return size - draft.settings.single_ratio_max >= draft.settings.clear_deviations * usual
 
 
-def _candidates(draft: Draft) -> list[int]:
+def _candidates(draft: Draft, size: NDArray[np.float64]) -> list[int]:
     """The topics that have several homes, or might need them; the heaviest first."""
     settings, topics = draft.settings, draft.view.topics
-    size = draft.typical_ratio
     is_large = size > settings.single_ratio_max
     by_count = (topics.publications_per_s > settings.publications_min) | (
         topics.subscribers > settings.subscribers_min
@@ -129,7 +142,7 @@ def _candidates(draft: Draft) -> list[int]:
     return sorted(found, key=lambda topic: (-size[topic], topic))
 
 
-def _wanted(draft: Draft, topic: int) -> tuple[Wanted, Wanted]:
+def _wanted(draft: Draft, topic: int, size: float) -> tuple[Wanted, Wanted]:
     """By the thresholds for more homes, and by those for fewer."""
     topics, settings = draft.view.topics, draft.settings
     spec = draft.spec_of(topic)
@@ -149,7 +162,7 @@ def _wanted(draft: Draft, topic: int) -> tuple[Wanted, Wanted]:
         float(topics.publications_per_s[topic]),
         float(topics.subscribers[topic]),
         float(topics.publishers[topic]),
-        float(draft.typical_ratio[topic]),
+        size,
     )
     return rate(*counts, settings, may_split=may_split), rate(*counts, low, may_split=may_split)
 
@@ -181,14 +194,14 @@ def _is_due(draft: Draft, topic: int, hits: int) -> bool:
     return (hits >= settings.hits and draft.may_plan) or (is_urgent and draft.may_plan_severe)
 
 
-def _change(draft: Draft, topic: int, wanted: Wanted) -> bool:
+def _change(draft: Draft, topic: int, wanted: Wanted, size: float) -> bool:
     """Whether anything was changed: there may be no room."""
     homes = list(draft.homes_of(topic))
     topics = draft.view.topics
     numbers = {
         "publications_per_s": float(topics.publications_per_s[topic]),
         "subscribers": float(topics.subscribers[topic]),
-        "topic_ratio": float(draft.typical_ratio[topic]),
+        "topic_ratio": size,
     }
     if wanted.homes > len(homes):
         made = _grown(draft, topic, homes, wanted.homes)

@@ -1,0 +1,70 @@
+"""What `equipoise pipeline` and `equipoise lake` say when something is missing or wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from equipoise.cli.main import app
+
+HUBS = ("--hubs", "h1=127.0.0.1:1", "--to", "127.0.0.1:1")
+
+
+def told(*words: str) -> tuple[int, str]:
+    found = CliRunner().invoke(app, list(words))
+    return found.exit_code, found.output + found.stderr
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without Java; the folder returned is its PATH."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def test_without_java_it_says_what_to_install(no_java: Path) -> None:
+    pytest.importorskip("pyspark")
+    status, text = told("pipeline", *HUBS)
+    assert status == 1
+    assert "Spark needs Java: there is no Java: install version 17 or newer, or set JAVA_HOME" in text
+
+
+def test_with_an_old_java_it_says_which_is_needed(no_java: Path) -> None:
+    pytest.importorskip("pyspark")
+    java = no_java / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    status, text = told("pipeline", *HUBS)
+    assert status == 1
+    assert "is Java 11: version 17 or newer is needed" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "give either --store zk://host:port/root or --hubs"),
+        (("--store", "zk://a", "--hubs", "h1=a:1"), "give either --store"),
+        (("--hubs", "h1=127.0.0.1:1"), "give --to HOST:PORT"),
+        ((*HUBS, "--secret-file", "/nowhere/at/all"), "cannot read /nowhere/at/all"),
+    ],
+)
+def test_words_that_do_not_go_together_are_refused_with_those_that_do(
+    words: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
+    status, said = told("pipeline", *words)
+    assert status == 2
+    assert text in said
+
+
+@pytest.mark.parametrize("words", [("summary",), ("compact",), ("view", "--at", "2026-11-15T12:00:00")])
+def test_a_folder_without_history_is_told_apart_from_an_empty_one(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    pytest.importorskip("pyspark")
+    status, text = told("lake", words[0], str(tmp_path), *words[1:])
+    assert status == 2
+    assert "has a pipeline run there" in text

@@ -1,0 +1,97 @@
+"""A move in which the old or the new home crashes at each of its steps, and comes back.
+
+The steps are frames: the crash comes before one leaves, just after it has left, or just after it was dealt with and
+before anything that was said to it has left. What was in the hub that died may be lost, and whoever listened is told;
+what is received is received once and in order, and everything goes on afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from equipoise.hub.cluster.frames import Verb
+
+from .stories import TOPIC, Moment, Wire, judge, tell
+from .worlds import Trouble, World
+
+SEEDS = range(2)
+OLD, NEW = "h1", "h2"
+TROUBLE = Trouble(duration_s=2.0, is_gap_allowed=True)
+
+SAID_BY = (
+    (OLD, Verb.PREPARE),
+    (NEW, Verb.PREPARED),
+    (OLD, Verb.ATTACH),
+    (OLD, Verb.CLOSE),
+    (NEW, Verb.OPENED),
+    (NEW, Verb.ATTACHED),
+    (OLD, Verb.ENDED),
+    (OLD, Verb.DONE),
+    (NEW, Verb.DONE),
+)
+HEARD_BY = (
+    (NEW, Verb.PREPARE),
+    (OLD, Verb.PREPARED),
+    (NEW, Verb.ATTACH),
+    (NEW, Verb.CLOSE),
+    (OLD, Verb.OPENED),
+    (OLD, Verb.ATTACHED),
+    (OLD, Verb.FLUSH),
+    (OLD, Verb.DONE),
+    (NEW, Verb.DONE),
+)
+STEPS = [
+    *((hub, moment, verb) for hub, verb in SAID_BY for moment in (Moment.BEFORE_SAYING, Moment.AFTER_SAYING)),
+    *((hub, Moment.AFTER_HEARING, verb) for hub, verb in HEARD_BY),
+]
+
+
+async def _restart(world: World, name: str) -> None:
+    """Its session expires and it comes back; or it is back before that."""
+    node, facts = world.nodes[name], world.directory.alive.get(name)
+    if world.random.random() < 0.3:
+        await asyncio.sleep(0.05)
+        node.start()
+        return
+    await asyncio.sleep(0.2 + 0.3 * world.random.random())
+    if world.directory.alive.get(name) is facts:
+        world.directory.expire(name)
+    await asyncio.sleep(0.3 * world.random.random())
+    node.start()
+
+
+@pytest.mark.parametrize(
+    ("name", "moment", "verb"),
+    [
+        pytest.param(*step, id=f"{'old' if step[0] == OLD else 'new'} {step[1].value} {step[2].name}")
+        for step in STEPS
+    ],
+)
+def test_a_home_that_crashes_in_the_middle_of_a_move_leaves_nothing_twice_and_nothing_stuck(
+    name: str, moment: Moment, verb: Verb
+) -> None:
+    """
+    1. a moves from h1 to h2, with publishers and listeners at three hubs;
+    2. one of the two crashes at a step of that, with or without a word to those connected to it;
+    3. it comes back, after the others have buried it or before.
+    """
+
+    async def story(world: World, wire: Wire) -> None:
+        crashed = asyncio.Event()
+
+        def crash() -> None:
+            world.excuse()
+            world.nodes[name].crash(silent=world.random.random() < 0.5)
+            crashed.set()
+
+        wire.set_trap(name, moment, verb, crash)
+        world.move(TOPIC, NEW)
+        await crashed.wait()
+        await _restart(world, name)
+
+    for seed in SEEDS:
+        outcomes, wire = tell(seed, story, trouble=TROUBLE)
+        assert wire.sprung == 1, f"seed {seed}: nothing crashed"
+        judge(seed, outcomes)

@@ -1,0 +1,221 @@
+"""Interleavings of moves with everything else, each told step by step and played over seeds that draw latencies.
+
+Where nothing crashes nobody may be told of a gap. A change of mode between the two replications is in
+`test_replication`; moves in which a hub crashes are in `test_handover_crashes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from equipoise.hub.cluster.frames import Verb
+from equipoise.scenarios import Dialect
+from equipoise.workload.history import Away
+
+from .stories import CROWD, HUBS, TOPIC, Moment, Wire, judge, listener, speaker, tell
+from .worlds import Trouble, World
+
+SEEDS = range(16)
+# Of a case with several variants: as many in all.
+HALF = range(8)
+THIRD = range(6)
+
+
+def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> None:
+    """
+    1. a lives at h1; two publish it at h2; four listen at h3, by name and by pattern;
+    2. nothing moves;
+    3. every message goes h2 → h1 → h3, and comes once, in order.
+    """
+    clients = (
+        speaker("ann", "h2"),
+        speaker("bob", "h2"),
+        listener("cat", "h3", Dialect.RESP3),
+        listener("dan", "h3"),
+        listener("fay", "h3", Dialect.RESP2, pattern="*"),
+        listener("hal", "h3", pattern="[a]"),
+    )
+
+    async def story(world: World, wire: Wire) -> None:
+        wire.heard.clear()
+
+    for seed in SEEDS:
+        outcomes, wire = tell(seed, story, clients=clients)
+        judge(seed, outcomes)
+        assert wire.heard["h1", Verb.INGRESS] and wire.heard["h3", Verb.EGRESS]
+        assert wire.hops_max == 1
+        assert not wire.heard["h1", Verb.PREPARE] + wire.heard["h2", Verb.PREPARE]
+
+
+@pytest.mark.parametrize("late", HUBS)
+def test_messages_that_are_sent_by_an_older_plan_arrive_like_others(late: str) -> None:
+    """
+    1. a lives at h1, and publishers are at all hubs;
+    2. a is moved to h2; one hub hears of that half a second after the others;
+    3. until then it passes messages to h1 (h3), keeps numbering them (h1) or is given the topic by surprise (h2);
+    4. h1 passes on to h2 what comes to it by the older plan.
+    """
+
+    async def story(world: World, wire: Wire) -> None:
+        world.directory._heard_at[late] = world.sim.now + 0.5
+        world.move(TOPIC, "h2")
+
+    hops = []
+    for seed in THIRD:
+        outcomes, wire = tell(seed, story)
+        judge(seed, outcomes)
+        assert wire.heard["h2", Verb.CLOSE] == 1, f"seed {seed}: there was no move"
+        hops.append(wire.hops_max)
+    if late == "h3":
+        assert min(hops) > 1, "nothing was sent by the older plan"
+
+
+@pytest.mark.parametrize(
+    "moment", [Moment.BEFORE_SAYING, Moment.AFTER_SAYING], ids=lambda moment: moment.value
+)
+def test_a_link_that_is_reset_between_a_message_and_the_close_loses_neither(moment: Moment) -> None:
+    """
+    1. a moves from h1 to h2; messages are on their way from h1 to both others;
+    2. when h1 is about to say CLOSE, or has just said it, all its links are reset;
+    3. what was under way is sent again, in its order, and no more than once.
+    """
+
+    async def story(world: World, wire: Wire) -> None:
+        def reset() -> None:
+            world.sim.reset_connections("h1", "h2")
+            world.sim.reset_connections("h1", "h3")
+
+        wire.set_trap("h1", moment, Verb.CLOSE, reset)
+        world.move(TOPIC, "h2")
+
+    for seed in HALF:
+        outcomes, wire = tell(seed, story)
+        judge(seed, outcomes)
+        assert wire.sprung == 1, f"seed {seed}: nothing was reset"
+
+
+@pytest.mark.parametrize(
+    ("hub", "moment", "verb"),
+    [
+        pytest.param("h1", Moment.AFTER_SAYING, Verb.PREPARE, id="once-the-first-is-asked"),
+        pytest.param("h2", Moment.AFTER_SAYING, Verb.PREPARED, id="once-it-has-agreed"),
+        pytest.param("h1", Moment.AFTER_SAYING, Verb.CLOSE, id="once-the-close-is-under-way"),
+        pytest.param("h2", Moment.AFTER_HEARING, Verb.CLOSE, id="once-it-has-opened"),
+    ],
+)
+def test_a_second_move_begins_while_the_first_is_unfinished(hub: str, moment: Moment, verb: Verb) -> None:
+    """
+    1. a moves from h1 to h2;
+    2. at one step of that the plan says h3, and each hub hears of it at a time of its own;
+    3. a ends up at h3, after two moves or one, without a gap.
+    """
+
+    async def story(world: World, wire: Wire) -> None:
+        wire.set_trap(hub, moment, verb, lambda: world.move(TOPIC, "h3"))
+        world.move(TOPIC, "h2")
+
+    for seed in THIRD:
+        outcomes, wire = tell(seed, story)
+        judge(seed, outcomes)
+        assert wire.sprung == 1, f"seed {seed}: there was no second move"
+        assert wire.heard["h3", Verb.CLOSE] >= 1, f"seed {seed}: the topic did not arrive"
+
+
+def test_a_plain_subscriber_that_never_leaves_its_hub_misses_nothing() -> None:
+    """
+    1. cat and eve listen at h1, where a lives, and know nothing of plans;
+    2. a moves to h2, to h3, back to h1, and to h2 again;
+    3. their connections stay, and bring everything once, in order.
+    """
+    plain = (listener("cat", "h1", Dialect.RESP3), listener("eve", "h1", Dialect.RESP2))
+    clients = (speaker("ann", "h1"), speaker("bob", "h2"), speaker("ida", "h3"), *plain)
+
+    async def story(world: World, wire: Wire) -> None:
+        for hub in ("h2", "h3", "h1", "h2"):
+            world.move(TOPIC, hub)
+            await asyncio.sleep(0.1 + 0.2 * world.random.random())
+
+    for seed in SEEDS:
+        outcomes, wire = tell(seed, story, clients=clients, trouble=Trouble(duration_s=2.0))
+        judge(seed, outcomes)
+        assert wire.heard["h3", Verb.CLOSE] and wire.heard["h1", Verb.CLOSE], f"seed {seed}: too few moves"
+        assert not any(isinstance(event, Away) for track in outcomes.history.tracks for event in track.events)
+
+
+@pytest.mark.parametrize("name", ["h1", "h3"])
+def test_a_hub_that_is_restarted_under_its_old_name_is_a_new_one(name: str) -> None:
+    """
+    1. a lives at h1; h3 passes messages to it and follows it;
+    2. one of them crashes and is back within 50 ms, before anybody has missed it;
+    3. the others meet it as another life: nothing of the former one is taken for the present one's.
+    """
+    lives: set[tuple[int, int]] = set()
+
+    async def story(world: World, wire: Wire) -> None:
+        node = world.nodes[name]
+        before = world.directory.alive[name].incarnation
+        world.excuse()
+        node.crash(silent=world.random.random() < 0.5)
+        await asyncio.sleep(0.05)
+        node.start()
+        await world.until(lambda: world.directory.alive[name].incarnation != before, 1.0)
+        lives.add((before, world.directory.alive[name].incarnation))
+
+    for seed in HALF:
+        outcomes, _ = tell(seed, story, trouble=Trouble(duration_s=2.0, is_gap_allowed=True))
+        judge(seed, outcomes)
+    assert len(lives) == len(HALF) and all(before != after for before, after in lives)
+
+
+def test_a_pattern_subscriber_hears_the_end_of_an_epoch_before_the_next_home() -> None:
+    """
+    1. a lives at h1; h3, far from h1 and near h2, hears it only by patterns, without attaching to anybody;
+    2. a moves to h2 and back again, twice;
+    3. h3 has the first messages of h2 before the last of h1: it asks h1 to say when all is on its way, and waits.
+    """
+
+    async def story(world: World, wire: Wire) -> None:
+        for hub in ("h2", "h1", "h2", "h1"):
+            world.move(TOPIC, hub)
+            await asyncio.sleep(0.1 + 0.2 * world.random.random())
+
+    flushes = 0
+    for seed in SEEDS:
+        outcomes, wire = tell(seed, story, trouble=Trouble(duration_s=2.0))
+        judge(seed, outcomes)
+        flushes += wire.heard["h1", Verb.FLUSH]
+    assert flushes, "the new home never was the first to be heard"
+
+
+@pytest.mark.parametrize("way", ["reset", "unheard", "deaf"])
+def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: str) -> None:
+    """
+    1. ann publishes a, without waiting for receipts, at its home h1;
+    2. her connection is reset while h1 is out of her reach, or h1 stops hearing her, or she stops hearing h1;
+    3. she goes on at another hub; what h1 had taken has its position before anything that came later;
+    4. nothing that was acknowledged is there twice, or out of order, and nobody misses anything.
+    """
+    clients = (
+        speaker("ann", "h1", interval_s=0.01),
+        *(client for client in CROWD if client.subscribes),
+    )
+
+    async def story(world: World, wire: Wire) -> None:
+        if way == "unheard":
+            world.sim.cut("ann", "h1", one_way=True)
+        elif way == "deaf":
+            world.sim.cut("h1", "ann", one_way=True)
+        else:
+            world.sim.cut("ann", "h1")
+            world.sim.reset_connections("ann", "h1")
+        await asyncio.sleep(2.5)
+        # What was held up arrives after all, when she has long been elsewhere.
+        world.sim.heal("ann", "h1")
+
+    trouble = Trouble(duration_s=4.0, is_routing=True)
+    for seed in THIRD:
+        outcomes, wire = tell(seed, story, clients=clients, trouble=trouble)
+        judge(seed, outcomes)
+        assert wire.heard["h1", Verb.INGRESS], f"seed {seed}: she did not go elsewhere"
