@@ -69,7 +69,8 @@ def test_there_are_the_four_experiments_of_the_paper() -> None:
         "dynamoth-2",
         "dynamoth-3",
     ]
-    assert all(experiment.takes[0] and experiment.takes[1] for experiment in EXPERIMENTS.values())
+    ours = [experiment for name, experiment in EXPERIMENTS.items() if name.startswith("dynamoth-")]
+    assert all(experiment.takes[0] and experiment.takes[1] for experiment in ours)
 
 
 @pytest.mark.parametrize("setup", [dynamoth_channel.SETUP_1A, dynamoth_channel.SETUP_1B], ids=["1a", "1b"])
