@@ -89,8 +89,7 @@ def test_three_servers_carry_more_of_a_channel_than_one(
 def test_experiment_2_counts_the_players_of_each_system() -> None:
     found = EXPERIMENTS["dynamoth-2"].run(Size.QUICK, 1, silent)
     check("dynamoth-2", found)
-    assert [claim.claim.split()[0] for claim in found.claims[:2]] == ["eight", "that"]
-    ours, theirs = (int(claim.ours.split(",")[0]) for claim in found.claims[:2])
+    ours, theirs = (int(claim.ours.split(":")[0]) for claim in found.claims[:2])
     assert ours > 0
     assert theirs > 0
     assert any("this is a test" in note for note in found.notes)
@@ -124,7 +123,7 @@ def test_an_experiment_is_judged_by_what_was_asked_of_it() -> None:
     def findings(ours: float, theirs: float) -> Findings:
         slow = [0.07] * 60 + [2.0] * 40
         pairs = [outcome([int(count)] * 100, slow) for count in (ours, theirs)]
-        claims = scalability_claims(lambda count: count, ["ours", "theirs"], pairs)
+        claims = scalability_claims(lambda count: count, *pairs)
         return Findings(claims=claims, figures=())
 
     assert [claim.holds for claim in findings(1_000, 625).claims[:2]] == [True, True]
