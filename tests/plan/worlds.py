@@ -103,7 +103,7 @@ class World:
         while self.now < until:
             self._second()
             is_period = self.now % self.period_s == 0
-            if is_period or self._is_pressing or self.policy.wakes(self.view(), self.memory):
+            if is_period or self._is_pressing or self._wakes():
                 self._plan()
 
     def add_hub(self, hub: HubView) -> None:
@@ -175,6 +175,14 @@ class World:
                 BOOT_CPU + work @ shares,
             )
         )
+
+    def _wakes(self) -> bool:
+        """Whether the policy is woken by the view of this second. It is not asked while every hub is far from full."""
+        full = np.array([hub.out_bytes_per_s_max or np.inf for hub in self.hubs])
+        second = self._seconds[-1]
+        if max((second.hub_bytes / full).max(), second.hub_cpu.max()) < 0.7:
+            return False
+        return self.policy.wakes(self.view(), self.memory)
 
     def _plan(self) -> None:
         view = self.view()
