@@ -105,9 +105,9 @@ class Pipeline:
             raise self._without_jvm()
         try:
             is_active = self._query.isActive
-        except Exception as problem:
+        except Exception as failure:
             # It ends between the two questions as well; what asking raises then is Py4J's business.
-            raise self._without_jvm() from problem
+            raise self._without_jvm() from failure
         if not is_active:
             problem = self._problem or self._query.exception()
             raise PipelineError(f"the query has ended: {_first_words(problem)}") from self._problem
