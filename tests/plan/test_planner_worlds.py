@@ -33,6 +33,7 @@ def reasons(world: World, since_s: float = 0.0) -> set[Reason]:
     return found
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "ratio, noise, together, exponent",
     [

@@ -177,12 +177,11 @@ class World:
         )
 
     def _wakes(self) -> bool:
-        """Whether the policy is woken by the view of this second. It is not asked while every hub is far from full."""
-        full = np.array([hub.out_bytes_per_s_max or np.inf for hub in self.hubs])
-        second = self._seconds[-1]
-        if max((second.hub_bytes / full).max(), second.hub_cpu.max()) < 0.7:
-            return False
-        return self.policy.wakes(self.view(), self.memory)
+        """Whether the policy is woken by the view of this second: by its hubs, which is all that it looks at."""
+        hub_bytes = np.array([second.hub_bytes for second in self._seconds])
+        hub_cpu = np.array([second.hub_cpu for second in self._seconds])
+        bare = View.of(self.now, window_s=float(len(hub_bytes)))
+        return self.policy.wakes(replace(bare, hubs=self._hub_columns(hub_bytes, hub_cpu)), self.memory)
 
     def _plan(self) -> None:
         view = self.view()
