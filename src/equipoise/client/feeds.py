@@ -15,7 +15,7 @@ class Seat(Protocol):
     """A subscription to the topic over one link."""
 
     is_own: bool
-    """Whether it is to some streams of the topic only."""
+    """Whether other streams of the topic come from elsewhere, so that marks are ours to keep."""
     is_live: bool
 
     def leave(self) -> None:

@@ -8,8 +8,7 @@ before is skipped. Until then what it brings waits. So to change links is to tak
 step with every stream, and leave the former: there is a live subscription all the time, and nobody who listens notices.
 
 Order between streams is kept by marks: what follows a mark in one stream comes after the position in another that the
-mark names. A hub has seen to that among all that it brings; but two streams may come from two hubs, so the marked one
-waits here.
+mark names. A hub that brings all streams has seen to that; between seats that bring their own the marked one waits.
 
 If a seat is lost that alone was in step, one that is ahead is taken at once, and what lies between is a gap. So it is
 when more waits than may be kept, or something waits too long.
@@ -95,10 +94,6 @@ class MergedTopic:
         if self._trunk.cursor.behind is not None:
             self._sink.on_live(self._trunk.cursor.resume(*self._trunk.cursor.behind, may_lag=False))
         self._skip_waiting()
-        for stream in self._streams.values():
-            for feed in stream.feeds.values():
-                if not feed.is_in_step:
-                    self._take_up(feed, may_lag=True)
         if self.wanted and all(self.seats.get(seat) for seat in self.wanted):
             for seat in self.seats.keys() - self.wanted:
                 self._leave(seat)
@@ -122,10 +117,8 @@ class MergedTopic:
             return
         is_new = name not in self._streams
         stream = self._streams.setdefault(name, Stream(name))
-        # A lane that the others have not heard of, or would have said so: they will bring it from its beginning.
-        is_awaited = is_new and n > 0 and any(other.is_live for other in self.seats if other is not seat)
         if is_new:
-            stream.cursor.resume(epoch, 0 if is_awaited else n)
+            stream.cursor.resume(epoch, n)
         known = stream.feeds.get(seat)
         if known is not None:
             # Said again; unless an end that has come before it is still to be dealt with.
@@ -133,7 +126,7 @@ class MergedTopic:
                 self._wait(known, Begun(epoch, n))
             return
         feed = stream.feeds[seat] = Feed(stream, seat, (epoch, n))
-        if not stream.is_served and not is_awaited:
+        if not stream.is_served:
             self._take_up(feed, may_lag=may_lag)
         self._settle()
 
@@ -184,7 +177,8 @@ class MergedTopic:
         self._put(seat, TRUNK, Opened(epoch, after_epoch, after_n))
 
     def marked(self, seat: Seat, name: bytes, other: bytes, epoch: int, n: int) -> None:
-        self._put(seat, name, Mark(other, epoch, n))
+        if seat.is_own:
+            self._put(seat, name, Mark(other, epoch, n))
 
     def ended(self, seat: Seat, name: bytes, epoch: int, n: int) -> None:
         self._put(seat, name, Ended(epoch, n))

@@ -9,8 +9,9 @@ Always true: at most one question is under way to each hub.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from equipoise.errors import DisconnectedError, EquipoiseError
 from equipoise.pipeline.reading import Door, HubConnection, Piece
@@ -19,8 +20,8 @@ __all__ = ["Heads"]
 
 log = logging.getLogger("equipoise.pipeline")
 
-# Questions under way at once. A hub answers in a millisecond; those that do not are asked last.
-_THREADS_MAX = 32
+# Questions under way at once; a hub answers in a millisecond.
+_THREADS_MAX = 16
 
 
 @dataclass(slots=True)
@@ -28,22 +29,24 @@ class _Hub:
     connection: HubConnection
     asking: Future[Piece] | None = None
     is_silent: bool = False
+    # Its last answer that nobody has taken yet.
+    found: list[Piece] = field(default_factory=list)
 
 
 class Heads:
-    """Owned by one reader; not for several threads."""
+    """Owned by one reader; not for several threads. `connect` makes a connection: tests give their own."""
 
-    def __init__(self, *, timeout_s: float) -> None:
+    def __init__(self, *, timeout_s: float, connect: Callable[[Door], HubConnection] = HubConnection) -> None:
         self._timeout_s = timeout_s
+        self._connect = connect
         self._hubs: dict[str, _Hub] = {}
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="equipoise-heads")
 
     def ask(self, doors: dict[str, Door]) -> dict[str, Piece | None]:
         """An answer of each hub, with no records in it; None of those that did not answer in time."""
         self._forget_all_but(doors)
-        for name in doors.keys() - self._hubs.keys():
-            self._hubs[name] = _Hub(HubConnection(doors[name]))
-        for hub in sorted(self._hubs.values(), key=lambda each: each.is_silent):
+        for name, door in doors.items():
+            hub = self._hubs.setdefault(name, _Hub(self._connect(door)))
             if hub.asking is None:
                 hub.asking = self._threads.submit(_ask, hub.connection)
         awaited = [hub.asking for hub in self._hubs.values() if hub.asking is not None and not hub.is_silent]

@@ -27,7 +27,6 @@ from equipoise.pipeline.directory import Directory
 from equipoise.pipeline.keeping import keep
 from equipoise.pipeline.lake import Lake
 from equipoise.pipeline.rows import Rejection
-from equipoise.pipeline.samples import Sampled
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.session import SparkDriver
 from equipoise.pipeline.settings import PipelineSettings
@@ -76,6 +75,7 @@ class Pipeline:
         # What ended the query, if it was a batch.
         self._problem: Exception | None = None
         self._name = ""
+        self._tasks = driver.session.sparkContext.defaultParallelism
         self._stopping = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="equipoise-keeper", daemon=True)
 
@@ -154,7 +154,7 @@ class Pipeline:
             lake = None
         rows = worked_pieces(
             # A task for each core: each costs some 10 ms whatever it does, and writes a file.
-            pieces.coalesce(self._driver.session.sparkContext.defaultParallelism),
+            pieces.coalesce(self._tasks),
             now_us=time.time_ns() // 1000,
             plausible=self.settings.plausible,
             lake=None if lake is None else lake.folder.resolve(),
@@ -165,7 +165,7 @@ class Pipeline:
             lake.commit(self._query_name(), batch, [file.name for file in done.files])
         self.status.batches += 1
 
-    def _show(self, samples: Sampled) -> None:
+    def _show(self, samples: Any) -> None:
         status = self.status
         late = self._window.add(samples)
         status.records += len(samples.topics) + len(samples.hubs)

@@ -10,7 +10,6 @@ Always true: one session per process; when `stop` returns, the JVM and its Pytho
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,8 +27,6 @@ __all__ = ["SparkDriver"]
 # A JVM ends within a second, unless it has an archive to write, which takes ten and on a busy machine a minute.
 _STOP_TIMEOUT_S = 5.0
 _ARCHIVE_TIMEOUT_S = 120.0
-# Spark's own bound on clusters.
-_FAILURES_MAX = 4
 
 
 class SparkDriver:
@@ -102,7 +99,7 @@ def configuration(settings: SessionSettings, home: SparkHome, archive_to: Path |
     """What Spark is told, by its own names."""
     return {
         "spark.app.name": "equipoise",
-        "spark.master": _patient(settings.master),
+        "spark.master": settings.master,
         "spark.driver.memory": f"{settings.driver_memory_mib}m",
         "spark.driver.host": settings.driver_host,
         "spark.driver.bindAddress": settings.driver_host,
@@ -110,9 +107,11 @@ def configuration(settings: SessionSettings, home: SparkHome, archive_to: Path |
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        # It would plan anew in every batch what never changes from one to the next.
+        # Both plan anew in every batch what never changes from one to the next.
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Rows beyond it come in several Arrow batches; the default of 10,000 costs a round trip each.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         # A rename in place of the detour over FileContext: 2 s sooner for the first batch.
@@ -122,14 +121,10 @@ def configuration(settings: SessionSettings, home: SparkHome, archive_to: Path |
         # Without a checksum file beside each file.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.minBatchesToRetain": "10",
+        # A trigger that falls behind is no news: the status line tells it.
+        "spark.sql.streaming.metricsEnabled": "false",
         "spark.cleaner.periodicGC.interval": "5min",
     }
-
-
-def _patient(master: str) -> str:
-    """As on a cluster, a task may fail four times: locally Spark would give up with the first worker that dies."""
-    found = re.fullmatch(r"local\[(\*|\d+)\]", master)
-    return f"local[{found[1]},{_FAILURES_MAX}]" if found else master
 
 
 def java_options(settings: SessionSettings, home: SparkHome, archive_to: Path | None) -> list[str]:

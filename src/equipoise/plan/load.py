@@ -32,8 +32,6 @@ Floats = NDArray[np.float64]
 
 # A hub whose CPU is below this tells nothing about the price of work.
 _CPU_TELLING = 0.10
-# Nor does one whose topics explain less than a thousandth of a core.
-_WORK_TELLING = 1e-3
 # The flow ratio below which a hub's lag is not its topics' doing.
 _LAG_FLOW_MIN = 0.25
 # A topic that falls is not expected to vanish within a horizon.
@@ -213,7 +211,7 @@ def sums(index: NDArray[np.int64], values: Floats, count: int) -> Floats:
 def _prices(profiles: list[HubProfile], work: Floats, cpu_ratio: Floats, settings: PlannerSettings) -> Floats:
     learnt_prices = [profile.price(settings) for profile in profiles]
     prices = np.array([np.nan if price is None else price for price in learnt_prices], np.float64)
-    is_telling = np.isnan(prices) & (cpu_ratio >= _CPU_TELLING) & (work > _WORK_TELLING)
+    is_telling = np.isnan(prices) & (cpu_ratio >= _CPU_TELLING) & (work > 0)
     prices[is_telling] = np.clip(cpu_ratio[is_telling] / work[is_telling], 0.02, 50.0)
     known = prices[~np.isnan(prices)]
     prices[np.isnan(prices)] = np.median(known) if len(known) else 1.0

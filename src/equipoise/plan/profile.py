@@ -23,7 +23,6 @@ __all__ = ["HubProfile", "HubSample", "learnt"]
 
 # Below this a hub's CPU is its own housekeeping, and says nothing about the price of work.
 _CPU_TELLING = 0.10
-_WORK_TELLING = 1e-3
 # Distress at less than this part of the highest calm rate, or without using its own core, has another cause: a
 # neighbour, a pause, a slow disk.
 _DISTRESS_PART_MIN = 0.5
@@ -94,7 +93,7 @@ def learnt(profile: HubProfile, sample: HubSample, settings: PlannerSettings) ->
 
 
 def _learn_price(profile: HubProfile, sample: HubSample, settings: PlannerSettings) -> HubProfile:
-    if sample.cpu_ratio < _CPU_TELLING or sample.work_ratio < _WORK_TELLING:
+    if sample.cpu_ratio < _CPU_TELLING or sample.work_ratio <= 0:
         return profile
     keep = math.exp(-1 / settings.profile_memory_views)
     work, cpu = sample.work_ratio, sample.cpu_ratio

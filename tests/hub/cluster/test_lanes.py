@@ -178,13 +178,6 @@ def test_own_gives_what_the_hub_numbers_and_what_is_not_had_elsewhere() -> None:
     assert payloads(at_h2.read()) == [b"newer"]
 
 
-def test_who_got_a_lane_elsewhere_is_told_that_its_hub_is_dead() -> None:
-    hubs = spread("h1", "h2", "h3", "h4")
-    client, _ = subscribed(hubs, "h1", "EQ.OWN", "t", "ELSEWHERE", "h2")
-    hubs.kill("h2")
-    assert client.read() == [[b"eq.ended", b"t", b"h2", 0, 0]]
-
-
 def test_what_was_left_out_is_given_when_it_begins_anew() -> None:
     hubs = spread()
     client, _ = subscribed(hubs, "h1", "EQ.OWN", "t", "ELSEWHERE", "h2")
