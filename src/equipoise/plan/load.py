@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.plan.noise import HubNoise
-from equipoise.plan.profile import HubProfile, HubSample, learnt
+from equipoise.plan.profile import CPU_TELLING, PRICE_MAX, PRICE_MIN, HubProfile, HubSample, learnt
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.view import View
 
@@ -30,8 +30,6 @@ __all__ = ["Capacities", "Needs", "capacities", "learn_all", "needs", "sums"]
 
 Floats = NDArray[np.float64]
 
-# A hub whose CPU is below this tells nothing about the price of work.
-_CPU_TELLING = 0.10
 # The flow ratio below which a hub's lag is not its topics' doing.
 _LAG_FLOW_MIN = 0.25
 # A topic that falls is not expected to vanish within a horizon.
@@ -211,8 +209,10 @@ def sums(index: NDArray[np.int64], values: Floats, count: int) -> Floats:
 def _prices(profiles: list[HubProfile], work: Floats, cpu_ratio: Floats, settings: PlannerSettings) -> Floats:
     learnt_prices = [profile.price(settings) for profile in profiles]
     prices = np.array([np.nan if price is None else price for price in learnt_prices], np.float64)
-    is_telling = np.isnan(prices) & (cpu_ratio >= _CPU_TELLING) & (work > 0)
-    prices[is_telling] = np.clip(cpu_ratio[is_telling] / work[is_telling], 0.02, 50.0)
+    is_telling = np.isnan(prices) & (cpu_ratio >= CPU_TELLING) & (work > 0)
+    cpu = cpu_ratio[is_telling]
+    # Bounded before it is divided: next to no work would give no number.
+    prices[is_telling] = np.maximum(cpu / np.maximum(work[is_telling], cpu / PRICE_MAX), PRICE_MIN)
     known = prices[~np.isnan(prices)]
     prices[np.isnan(prices)] = np.median(known) if len(known) else 1.0
     return prices

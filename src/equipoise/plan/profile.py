@@ -19,16 +19,16 @@ import msgspec
 
 from equipoise.plan.settings import PlannerSettings
 
-__all__ = ["HubProfile", "HubSample", "learnt"]
+__all__ = ["CPU_TELLING", "PRICE_MAX", "PRICE_MIN", "HubProfile", "HubSample", "learnt"]
 
 # Below this a hub's CPU is its own housekeeping, and says nothing about the price of work.
-_CPU_TELLING = 0.10
+CPU_TELLING = 0.10
 # Distress at less than this part of the highest calm rate, or without using its own core, has another cause: a
 # neighbour, a pause, a slow disk.
 _DISTRESS_PART_MIN = 0.5
 _DISTRESS_CPU_MIN = 0.5
 # A price of work outside these multiples of the constants is an error of measurement.
-_PRICE_MIN, _PRICE_MAX = 0.02, 50.0
+PRICE_MIN, PRICE_MAX = 0.02, 50.0
 
 
 class HubSample(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class HubProfile(msgspec.Struct, frozen=True, array_like=True):
             slope = self.cpu / self.work
         through_origin = self.cpu / self.work
         # A slope above the average would mean that idling costs less than nothing.
-        return min(max(min(slope, through_origin), _PRICE_MIN), _PRICE_MAX)
+        return min(max(min(slope, through_origin), PRICE_MIN), PRICE_MAX)
 
     def out_bytes_full(self, settings: PlannerSettings) -> float:
         """The outgoing rate that is full, as far as it was met; infinite if it never was."""
@@ -93,7 +93,7 @@ def learnt(profile: HubProfile, sample: HubSample, settings: PlannerSettings) ->
 
 
 def _learn_price(profile: HubProfile, sample: HubSample, settings: PlannerSettings) -> HubProfile:
-    if sample.cpu_ratio < _CPU_TELLING or sample.work_ratio <= 0:
+    if sample.cpu_ratio < CPU_TELLING or sample.work_ratio <= 0:
         return profile
     keep = math.exp(-1 / settings.profile_memory_views)
     work, cpu = sample.work_ratio, sample.cpu_ratio
