@@ -71,7 +71,7 @@ def test_the_same_view_again_is_no_evidence() -> None:
 
 
 def test_an_overload_within_a_hubs_noise_counts_once_per_window() -> None:
-    noisy = settled(HUBS, noises={"a": HubNoise(level=0.8, variance=0.05**2)})
+    noisy = settled(HUBS, noises={"a": HubNoise(rise_variance=0.15**2)})
     assert moved(decide(on(a=[0.6, 0.25]), HUBS, memory=noisy, views=20)) == {}
     assert moved(decide(on(a=[0.6, 0.25]), HUBS, memory=noisy, views=21)) != {}
 
@@ -153,7 +153,7 @@ def test_without_room_a_server_is_asked_for() -> None:
 
 def test_a_small_lack_is_only_worth_a_server_when_it_lasts() -> None:
     topics = on(a=[0.41, 0.4], b=[0.59], c=[0.59])
-    noise = settled(HUBS, noises={"a": HubNoise(level=0.8, variance=0.001**2)})
+    noise = settled(HUBS, noises={"a": HubNoise(rise_variance=0.003**2)})
     assert decide(topics, HUBS, memory=noise, views=10).servers_wanted == 3
     assert decide(topics, HUBS, memory=noise, views=40).servers_wanted == 4
 

@@ -89,7 +89,7 @@ def memory_for(view: View) -> Memory:
     return settled([], incarnations=dict.fromkeys(view.hubs.names, 0), spread_until_s=110.0)
 
 
-SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @SLOW

@@ -33,6 +33,7 @@ def reasons(world: World, since_s: float = 0.0) -> set[Reason]:
     return found
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "ratio, noise, together, exponent",
     [
@@ -123,6 +124,18 @@ def test_servers_follow_the_load_up_and_down_and_do_not_come_back_for_nothing() 
     settled_s = world.now
     world.run(1200)
     assert world.moves_between(settled_s, world.now + 1) == 0
+
+
+def test_a_server_comes_before_a_steady_growth_needs_it() -> None:
+    world = World(Topics.like(zipf(300, deliveries(0.4, 3))), hubs(3), spare=hubs(5, first=3))
+    world.run(120)
+    base, worst = world.topics.publications_per_s, 0.0
+    for second in range(240):
+        world.topics.publications_per_s = base * (1 + second / 120)
+        world.run(1)
+        worst = max(worst, *world.ratios().values())
+    assert worst <= 0.9
+    assert 5 <= len(world.ratios()) <= 7
 
 
 def test_servers_that_cost_too_much_are_not_asked_for() -> None:

@@ -98,22 +98,31 @@ def test_whatever_it_sees_a_profile_says_something_possible(samples: list[HubSam
     assert profile.out_bytes_full(SETTINGS) > 0
 
 
-def heard_all(ratios: list[float]) -> HubNoise:
+def heard_all(seconds: list[float]) -> HubNoise:
+    """A view every second over the last ten."""
     noise = HubNoise()
-    for ratio in ratios:
-        noise = heard(noise, ratio, 0.0, 1.0)
+    for end in range(10, len(seconds) + 1):
+        window = np.array(seconds[end - 10 : end])
+        at = np.arange(10) - 4.5
+        noise = heard(noise, float(window.mean()), 10 * float(at @ window / (at @ at)), 1.0)
     return noise
 
 
-@pytest.mark.parametrize("deviation", [0.005, 0.02, 0.06])
+@pytest.mark.parametrize("deviation", [0.02, 0.06, 0.2])
 def test_noise_is_learnt_within_minutes(deviation: float) -> None:
-    ratios = np.random.default_rng(2).normal(0.6, deviation, 1500).tolist()
-    assert heard_all(ratios).deviation == pytest.approx(deviation, rel=0.35)
+    seconds = np.random.default_rng(2).normal(0.6, deviation, 1500).tolist()
+    assert heard_all(seconds).deviation == pytest.approx(deviation / math.sqrt(10), rel=0.35)
+
+
+def test_growth_is_not_taken_for_noise() -> None:
+    growing = (0.3 + 0.002 * np.arange(600)).tolist()
+    noise = heard_all(growing)
+    assert noise.deviation < 0.01
+    assert noise.rise_level == pytest.approx(0.02, rel=0.1)
 
 
 def test_a_step_does_not_make_the_planner_deaf() -> None:
-    ratios = [0.4] * 600 + [0.95] * 5
-    assert heard_all(ratios).deviation < 0.01
+    assert heard_all([0.4] * 900 + [0.95] * 5).deviation < 0.01
 
 
 def test_one_second_that_stands_out_is_no_growth_and_a_step_is() -> None:

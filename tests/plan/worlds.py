@@ -103,7 +103,7 @@ class World:
         while self.now < until:
             self._second()
             is_period = self.now % self.period_s == 0
-            if is_period or self._is_pressing or self.policy.wakes(self.view(), self.memory):
+            if is_period or self._is_pressing or self._wakes():
                 self._plan()
 
     def add_hub(self, hub: HubView) -> None:
@@ -175,6 +175,13 @@ class World:
                 BOOT_CPU + work @ shares,
             )
         )
+
+    def _wakes(self) -> bool:
+        """Whether the policy is woken by the view of this second: by its hubs, which is all that it looks at."""
+        hub_bytes = np.array([second.hub_bytes for second in self._seconds])
+        hub_cpu = np.array([second.hub_cpu for second in self._seconds])
+        bare = View.of(self.now, window_s=float(len(hub_bytes)))
+        return self.policy.wakes(replace(bare, hubs=self._hub_columns(hub_bytes, hub_cpu)), self.memory)
 
     def _plan(self) -> None:
         view = self.view()

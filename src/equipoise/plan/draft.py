@@ -68,6 +68,8 @@ class Draft:
         self.members: dict[str, Member] = dict(plan.by_hub)
         self.reasons: list[Why] = []
         self.is_pressing = False
+        # Capacity is missing, or will be.
+        self.is_short = False
         # The view was not decided on before, and when the one before it was.
         self.is_news = view.time_s > view_before_s
         self.view_before_s = view_before_s

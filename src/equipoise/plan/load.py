@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.plan.noise import HubNoise
-from equipoise.plan.profile import CPU_TELLING, PRICE_MAX, PRICE_MIN, HubProfile, HubSample, learnt
+from equipoise.plan.profile import (
+    CPU_TELLING,
+    PRICE_MAX,
+    PRICE_MIN,
+    WORK_TELLING,
+    HubProfile,
+    HubSample,
+    learnt,
+)
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.view import View
 
@@ -209,10 +217,8 @@ def sums(index: NDArray[np.int64], values: Floats, count: int) -> Floats:
 def _prices(profiles: list[HubProfile], work: Floats, cpu_ratio: Floats, settings: PlannerSettings) -> Floats:
     learnt_prices = [profile.price(settings) for profile in profiles]
     prices = np.array([np.nan if price is None else price for price in learnt_prices], np.float64)
-    is_telling = np.isnan(prices) & (cpu_ratio >= CPU_TELLING) & (work > 0)
-    cpu = cpu_ratio[is_telling]
-    # Bounded before it is divided: next to no work would give no number.
-    prices[is_telling] = np.maximum(cpu / np.maximum(work[is_telling], cpu / PRICE_MAX), PRICE_MIN)
+    is_telling = np.isnan(prices) & (cpu_ratio >= CPU_TELLING) & (work >= WORK_TELLING)
+    prices[is_telling] = np.clip(cpu_ratio[is_telling] / work[is_telling], PRICE_MIN, PRICE_MAX)
     known = prices[~np.isnan(prices)]
     prices[np.isnan(prices)] = np.median(known) if len(known) else 1.0
     return prices

@@ -58,6 +58,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     noises: dict[str, HubNoise] = {}
     # What the servers would carry on average with one less; a slow mean, below 0 if there is none yet.
     average_without_one: float = -1.0
+    # The same when a server could last not be emptied; below 0: that has not happened.
+    kept_average: float = -1.0
 
     # What missing capacity has cost since it is missing, and what a server too many has.
     overload_debt: float = 0.0

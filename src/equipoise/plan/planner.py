@@ -21,7 +21,7 @@ from equipoise.plan.policies.low_load import release
 from equipoise.plan.policies.membership import keep_members
 from equipoise.plan.policies.obedience import obey
 from equipoise.plan.policies.replication import replicate
-from equipoise.plan.policies.servers import servers_wanted
+from equipoise.plan.policies.servers import foresee, servers_wanted
 from equipoise.plan.policies.spread import spread
 from equipoise.plan.policies.tidiness import tidy
 from equipoise.plan.settings import PlannerSettings
@@ -72,6 +72,7 @@ class Planner:
         relieve(draft)
         if draft.has_moves:
             draft.remember(plan_s=draft.now, hits={})
+        foresee(draft)
         spread(draft)
         release(draft)
 
@@ -93,6 +94,7 @@ def _recalled(view: View, now: float, memory: Memory, settings: PlannerSettings,
         profiles=learn_all(view, memory.profiles, settings) if is_news else memory.profiles,
         moved_s={name: at for name, at in memory.moved_s.items() if now - at < rest_s},
         replicated_s={name: at for name, at in memory.replicated_s.items() if now - at < wait_s},
+        joined_s={name: at for name, at in memory.joined_s.items() if name in view.hub_index},
         arbiter=arbiter,
     )
 

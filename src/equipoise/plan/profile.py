@@ -19,10 +19,12 @@ import msgspec
 
 from equipoise.plan.settings import PlannerSettings
 
-__all__ = ["CPU_TELLING", "PRICE_MAX", "PRICE_MIN", "HubProfile", "HubSample", "learnt"]
+__all__ = ["CPU_TELLING", "PRICE_MAX", "PRICE_MIN", "WORK_TELLING", "HubProfile", "HubSample", "learnt"]
 
 # Below this a hub's CPU is its own housekeeping, and says nothing about the price of work.
 CPU_TELLING = 0.10
+# Nor does a hub whose topics explain less than a thousandth of a core.
+WORK_TELLING = 1e-3
 # Distress at less than this part of the highest calm rate, or without using its own core, has another cause: a
 # neighbour, a pause, a slow disk.
 _DISTRESS_PART_MIN = 0.5
@@ -93,7 +95,7 @@ def learnt(profile: HubProfile, sample: HubSample, settings: PlannerSettings) ->
 
 
 def _learn_price(profile: HubProfile, sample: HubSample, settings: PlannerSettings) -> HubProfile:
-    if sample.cpu_ratio < CPU_TELLING or sample.work_ratio <= 0:
+    if sample.cpu_ratio < CPU_TELLING or sample.work_ratio < WORK_TELLING:
         return profile
     keep = math.exp(-1 / settings.profile_memory_views)
     work, cpu = sample.work_ratio, sample.cpu_ratio

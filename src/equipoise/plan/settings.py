@@ -68,8 +68,10 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 5.0
     trend_ratio_min: Annotated[
         float,
-        _ratio("Rise of a hub's load ratio within a window below which it is noise, not a trend."),
-    ] = 0.15
+        _ratio(
+            "Rise of a hub's load ratio within a window that is too small to look ahead by; noise raises the bound."
+        ),
+    ] = 0.05
     trend_growth_max: Annotated[
         float,
         Meta(
@@ -230,6 +232,12 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0.06
     servers_min: Annotated[int, _count("Servers that are never released.")] = 1
     servers_max: Annotated[int, _count("Servers that are ever asked for, those at work included.")] = 256
+    server_lead_s: Annotated[
+        float,
+        _seconds(
+            "From asking for a server until it carries its share: 5 s to start, 10 s to see and move load."
+        ),
+    ] = 15.0
     server_hour_price: Annotated[
         float,
         _amount(

@@ -55,7 +55,7 @@ def listen(draft: Draft) -> None:
 def _is_clear(draft: Draft, hub: int) -> bool:
     """The overload stands out of the hub's own noise, that of looking ahead included."""
     noise = draft.memory.noises.get(draft.view.hubs.names[hub], HubNoise())
-    variance = noise.variance
+    variance = noise.deviation**2
     if draft.capacities.is_rising[hub]:
         parts = elapsed_s(draft) / draft.view.window_s
         measured, expected = float(draft.capacities.measured[hub]), float(draft.predicted.ratio[hub])

@@ -25,6 +25,10 @@ __all__ = ["release"]
 
 # Half a minute: three windows.
 _AVERAGE_S = 30.0
+# Topics from this size on are placed one by one before the ring sends the rest wherever it does.
+_HEAVY_RATIO = 0.02
+# How much less there has to be to carry before what could not be done is tried again.
+_RETRY_RATIO = 0.05
 
 
 def release(draft: Draft) -> None:
@@ -70,14 +74,13 @@ def _is_stirring(draft: Draft) -> bool:
     """Some hub is overloaded, or rises."""
     over = draft.eligible & (draft.predicted.ratio > draft.settings.high_ratio)
     rising = draft.eligible & draft.capacities.is_rising
-    return draft.is_pressing or bool(over.any() or rising.any())
+    return draft.is_pressing or draft.is_short or bool(over.any() or rising.any())
 
 
 def _has_risen(draft: Draft) -> bool:
     """The average, seen slowly, is clearly above what allowed the release, or load had to be moved just now."""
     limit = draft.settings.low_ratio + draft.settings.low_margin_ratio
-    is_short = draft.memory.servers_wanted > int(draft.eligible.sum())
-    return draft.memory.average_without_one > limit or draft.has_moves or is_short
+    return draft.memory.average_without_one > limit or draft.has_moves or draft.is_short
 
 
 def _average(draft: Draft, hub: int | None) -> None:
@@ -91,7 +94,7 @@ def _average(draft: Draft, hub: int | None) -> None:
 def _consider(draft: Draft) -> None:
     settings = draft.settings
     hub = _victim(draft)
-    is_quiet = draft.now >= draft.memory.spread_until_s and not draft.has_moves
+    is_quiet = draft.now >= draft.memory.spread_until_s and not draft.has_moves and not _has_failed(draft)
     if hub is None or not is_quiet or not _is_calm(draft) or settings.server_hour_price <= 0:
         draft.remember(idle_debt=0.0)
         return
@@ -104,6 +107,12 @@ def _consider(draft: Draft) -> None:
         weight = draft.members[name].weight
         draft.remember(releasing=name, releasing_weight=weight, releasing_s=draft.now, idle_debt=0.0)
         _go_on(draft, hub)
+
+
+def _has_failed(draft: Draft) -> bool:
+    """It was tried with about this much to carry, and there was something that fitted nowhere."""
+    kept = draft.memory.kept_average
+    return kept >= 0 and _average_without_one(draft) > kept - _RETRY_RATIO
 
 
 def _fits(draft: Draft, hub: int) -> bool:
@@ -137,13 +146,16 @@ def _go_on(draft: Draft, hub: int) -> None:
     name = draft.view.hubs.names[hub]
     member = draft.members[name]
     is_stuck = draft.now - draft.memory.releasing_s > draft.settings.release_patience_s
+    if is_stuck:
+        draft.remember(kept_average=_average_without_one(draft, hub))
     if _has_risen(draft) or is_stuck or draft.view.hubs.is_draining[hub]:
         _interrupt(draft, member, hub)
         return
-    if member.weight > 0:
+    has_heavy = _move_topics(draft, hub, at_least=_HEAVY_RATIO)
+    if not has_heavy and member.weight > 0:
         _shrink(draft, member, hub)
-    else:
-        _move_entries(draft, hub)
+    elif not has_heavy:
+        _move_topics(draft, hub)
     _finish(draft, hub)
 
 
@@ -155,8 +167,8 @@ def _shrink(draft: Draft, member: Member, hub: int) -> None:
     others = _others(draft, hub)
     highest = float(after[others].max())
     if highest > max(draft.settings.low_ratio, float(draft.predicted.ratio[others].max())):
-        # The ring would send too much to one of them; entries can be placed one by one.
-        _move_entries(draft, hub)
+        # The ring would send too much to one of them; by entries topics can be placed one by one.
+        _move_topics(draft, hub)
         return
     numbers = {"average_without_one": _average_without_one(draft, hub), "highest_ratio_after": highest}
     draft.set_member(made, why(Reason.LOW_LOAD, f"share of the ring {made.weight}/16", **numbers))
@@ -164,16 +176,20 @@ def _shrink(draft: Draft, member: Member, hub: int) -> None:
     draft.remember(members_s=draft.now, plan_s=draft.now)
 
 
-def _move_entries(draft: Draft, hub: int) -> None:
-    """Take off what the ring does not take off: entries, and parts of replicated topics. The smallest come first."""
-    reason = why(Reason.LOW_LOAD, f"off {draft.view.hubs.names[hub]}", ratio=draft.predicted.ratio[hub])
-    on_it = draft.predicted.at_hub(hub).tolist()[::-1]
-    on_it += [topic for topic, replicas in draft.predicted.several.items() if hub in replicas.homes]
+def _move_topics(draft: Draft, hub: int, *, at_least: float = 0.0) -> bool:
+    """Give topics of at least this size to whoever is least loaded, the heaviest first; whether there were any."""
+    predicted = draft.predicted
+    reason = why(Reason.LOW_LOAD, f"off {draft.view.hubs.names[hub]}", load_ratio=predicted.ratio[hub])
+    own = predicted.at_hub(hub)
+    on_it = own[predicted.topic_ratios(own, hub) >= at_least].tolist()
+    on_it += [topic for topic, replicas in predicted.several.items() if hub in replicas.homes]
+    limit = draft.settings.low_ratio + draft.settings.low_margin_ratio / 2
     for topic in on_it:
         if draft.budget <= 0:
             break
         if draft.is_free(topic):
-            put_elsewhere(draft, topic, hub, reason, limit=draft.settings.low_ratio)
+            put_elsewhere(draft, topic, hub, reason, limit=limit)
+    return bool(on_it)
 
 
 def _finish(draft: Draft, hub: int) -> None:
@@ -194,7 +210,7 @@ def _finish(draft: Draft, hub: int) -> None:
     if waited_s >= patience_s:
         life = int(draft.view.hubs.incarnation[hub])
         draft.remove_member(name, why(Reason.RELEASED, waited_s=waited_s))
-        draft.remember(released={**memory.released, name: life}, members_s=draft.now)
+        draft.remember(released={**memory.released, name: life}, members_s=draft.now, kept_average=-1.0)
         _forget(draft)
         draft.place_all()
 

@@ -17,9 +17,11 @@ import numpy as np
 
 from equipoise.model import Reason
 from equipoise.plan.draft import Draft, why
+from equipoise.plan.memory import LONG_AGO_S
+from equipoise.plan.noise import HubNoise
 from equipoise.plan.policies.membership import join
 
-__all__ = ["ask", "elapsed_s", "rental_price", "servers_wanted"]
+__all__ = ["ask", "elapsed_s", "foresee", "rental_price", "servers_wanted"]
 
 # A pause longer than this says that the planner, not the load, was away.
 _ELAPSED_S_MAX = 10.0
@@ -40,15 +42,39 @@ def elapsed_s(draft: Draft) -> float:
 
 def ask(draft: Draft, overloaded: list[int]) -> None:
     """Count what these hubs lack, and ask for servers once that has cost as much as one."""
-    settings, ratio = draft.settings, draft.predicted.ratio
-    missing = float(sum(ratio[hub] - settings.high_ratio for hub in overloaded))
+    missing = float(sum(draft.predicted.ratio[hub] - draft.settings.high_ratio for hub in overloaded))
+    _owe(draft, missing, _servers_for(draft, overloaded), "overloaded")
+
+
+def foresee(draft: Draft) -> None:
+    """Ask before anybody is overloaded if all together will be by the time a server has come and taken its share.
+
+    The average over all hubs is far less noisy than any of them, so what it has done for a minute, and still does, can
+    be believed. A step that is over is no growth.
+    """
+    settings, among = draft.settings, draft.eligible
+    if draft.is_short or settings.trend_horizon_s <= 0:
+        return
+    names, noises = draft.view.hubs.names, draft.memory.noises
+    rises = [noises.get(names[hub], HubNoise()).rise_level for hub in np.flatnonzero(among).tolist()]
+    rise = max(0.0, min(float(np.mean(rises)), float(draft.capacities.rise[among].mean())))
+    growth = rise * settings.server_lead_s / draft.view.window_s
+    expected = float(draft.predicted.ratio[among].mean()) + growth
+    if growth > 0 and expected > settings.high_ratio:
+        have, enough = len(rises), (settings.high_ratio + settings.accept_ratio) / 2
+        count = max(1, math.ceil(have * (expected / enough - 1)))
+        _owe(draft, have * (expected - settings.high_ratio), count, "growing")
+
+
+def _owe(draft: Draft, missing: float, count: int, note: str) -> None:
+    settings = draft.settings
+    draft.is_short = True
     debt = draft.memory.overload_debt + settings.overload_hour_price * missing * elapsed_s(draft) / 3600
     draft.remember(overload_debt=debt)
     have = int(draft.eligible.sum())
-    count = _servers_for(draft, overloaded)
-    numbers = {"missing_ratio": missing, "servers": have, "debt": debt, "price": rental_price(draft)}
-    if debt < rental_price(draft) or count == 0:
+    if debt < rental_price(draft) or count == 0 or _is_waiting(draft):
         return
+    numbers = {"missing_ratio": missing, "servers": have, "debt": debt, "price": rental_price(draft)}
     if have >= settings.servers_max:
         draft.reasons.append(why(Reason.NO_ROOM, "no further server can be had", **numbers))
         return
@@ -56,14 +82,24 @@ def ask(draft: Draft, overloaded: list[int]) -> None:
     have = int(draft.eligible.sum())
     wanted = min(have + count, settings.servers_max)
     if wanted > max(draft.memory.servers_wanted, have):
-        draft.reasons.append(why(Reason.SERVER_WANTED, f"{wanted - have} more", **numbers))
+        draft.reasons.append(why(Reason.SERVER_WANTED, f"{note}: {wanted - have} more", **numbers))
         draft.remember(servers_wanted=wanted, asked_s=draft.now)
+
+
+def _is_waiting(draft: Draft) -> bool:
+    """Servers that were asked for are on their way, or have just come and their effect is not to be seen yet."""
+    memory, settings = draft.memory, draft.settings
+    is_awaited = memory.servers_wanted > int(draft.eligible.sum())
+    has_just_come = draft.now - max(memory.joined_s.values(), default=LONG_AGO_S) < settings.settle_s
+    return has_just_come or (is_awaited and draft.now - memory.asked_s < settings.rental_min_s)
 
 
 def servers_wanted(draft: Draft) -> int:
     """How many there should be in all: those at work, or more if they were asked for and have not come."""
     have, memory = int(draft.eligible.sum()), draft.memory
-    is_over = bool((draft.predicted.ratio[draft.eligible] > draft.settings.high_ratio).any())
+    is_over = (
+        bool((draft.predicted.ratio[draft.eligible] > draft.settings.high_ratio).any()) or draft.is_short
+    )
     if not is_over:
         # What has been missing is forgotten once nothing is.
         draft.remember(overload_debt=0.0)
