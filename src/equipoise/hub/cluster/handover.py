@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.frames import Verb, encode
@@ -11,7 +13,10 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.topics import Topic
 
-__all__ = ["Handover"]
+__all__ = ["SETTLE_SLICE", "Handover"]
+
+# Streams opened in one go when the barrier has passed: some 5 ms.
+SETTLE_SLICE = 500
 
 
 class Handover:
@@ -21,6 +26,8 @@ class Handover:
         self._cluster = cluster
         # Streams that are opening, whatever they wait for.
         self.opening: dict[Stream, None] = {}
+        self._settling: Iterator[Stream] | None = None
+        self._guest: Stream | None = None
 
     def adopt(self, topic: Topic) -> None:
         """A topic is new at this hub."""
@@ -148,18 +155,38 @@ class Handover:
     @property
     def has_guests(self) -> bool:
         """Whether a topic is on its way here that the plan gives to another hub."""
+        # The one found last time first: this is asked often while there is one.
+        if self._guest is None or not self._is_guest(self._guest):
+            self._guest = next(filter(self._is_guest, self.opening), None)
+        return self._guest is not None
+
+    def _is_guest(self, stream: Stream) -> bool:
         router = self._cluster.router
-        return any(
-            (stream.preparer is not None or stream.ending is not None)
+        return (
+            stream in self.opening
+            and (stream.preparer is not None or stream.ending is not None)
             and stream.since_version <= router.version
             and router.home(stream.topic.name) != router.name
-            for stream in self.opening
         )
 
     def settle_opening(self) -> None:
         """Other hubs have told us more: what we can answer now, or whether a topic is nobody else's."""
-        for stream in list(self.opening):
-            self._settle(stream)
+        is_running = self._settling is not None
+        self._settling = iter(list(self.opening))
+        if not is_running:
+            self._settle_some()
+
+    def _settle_some(self) -> None:
+        assert self._settling is not None, "scheduled only while there are streams left"
+        part = list(islice(self._settling, SETTLE_SLICE))
+        for stream in part:
+            if stream in self.opening:
+                self._cluster.news.tell(stream.topic)
+                self._settle(stream)
+        if len(part) == SETTLE_SLICE:
+            self._cluster.core.shell.call_later(0, self._settle_some)
+        else:
+            self._settling = None
 
     # The actions of the table.
 
