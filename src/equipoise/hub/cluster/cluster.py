@@ -25,6 +25,7 @@ from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.links import InLink, LinkId, OutLink
 from equipoise.hub.cluster.listening import Listening
 from equipoise.hub.cluster.merging import Merging
+from equipoise.hub.cluster.moves import Moves
 from equipoise.hub.cluster.news import News
 from equipoise.hub.cluster.patterns import Patterns
 from equipoise.hub.cluster.receipts import Receipts
@@ -77,6 +78,7 @@ class Cluster:
         self.ingress = Ingress(self, settings.held_bytes_max)
         self.merging = Merging(self, settings.held_bytes_max)
         self.handover = Handover(self)
+        self.moves = Moves(self, moves_max=settings.moves_max, handover_s=settings.handover_s)
         self.news = News()
         self.patterns = Patterns(self)
         self.barrier = Barrier(self)
@@ -198,6 +200,7 @@ class Cluster:
         """What a hub has told us, or was to tell us, counts no more."""
         self.incoming.pop(name, None)
         self.barrier.forget(name)
+        self.handover.forget_offers(name)
         self.core.index.remove_pattern_relays(link)
         self.lanes.link_gone(link)
         self.asking.peer_gone(name)
@@ -351,6 +354,7 @@ class Cluster:
     def close(self) -> None:
         self._is_over = True
         self._tidying.close()
+        self.moves.close()
         self.telling.close()
         for link in list(self.out.values()):
             link.end_for_good()

@@ -130,9 +130,11 @@ class Hearing:
 
     def _on_prepare(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         topic, version = self._find(_name(fields[0]), is_made=True), _number(fields[1])
-        if topic is not None and topic.stream is not None:
+        if topic is None:
+            self._cluster.handover.refuse(_name(fields[0]), peer, version)
+        elif topic.stream is not None:
             self._cluster.handover.asked(topic.stream, peer, version)
-        elif topic is not None:
+        else:
             self._cluster.tell(peer, Verb.PREPARED, topic.name, version)
 
     def _on_prepared(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
@@ -142,6 +144,7 @@ class Hearing:
 
     def _on_cancel(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         stream = self._stream(fields)
+        self._cluster.handover.forget_offers(peer, _name(fields[0]))
         if stream is not None:
             self._cluster.handover.cancelled(stream, peer, _number(fields[1]))
 
@@ -165,6 +168,7 @@ class Hearing:
         stream = self._heard(_name(fields[0]))
         if stream is not None and not stream.state.is_home:
             after = (_name(fields[2]).decode(), _number(fields[3]), _number(fields[4]))
+            self._cluster.moves.opened(stream)
             self._cluster.merging.opened(stream, peer, epoch, after)
 
     def _epoch(self, field: Field) -> int:
