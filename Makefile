@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format docs bench clean
+.PHONY: setup demo test check format docs bench results clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,10 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/equipoise bench fanout --against redis,nats
+
+# The papers' experiments in full size: about an hour. Pages and figures go to docs/results.
+results: $(STAMP)
+	$(BIN)/equipoise reproduce dynamoth --out docs/results
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

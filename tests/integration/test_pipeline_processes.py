@@ -247,12 +247,15 @@ def test_the_same_pipeline_runs_on_a_cluster_and_survives_the_loss_of_a_worker(
         folder = tmp_path / "pipeline"
         driver = stack.enter_context(pipeline(folder, hubs, views, "--master", url))
         until(lambda: views.intake.views >= 3, "three views")
-        # Both workers take part.
-        assert [("Launching executor" in server.output) for server in workers] == [True, True]
+        until(
+            lambda: all("Asked to launch executor" in server.output for server in workers),
+            "both workers to take part",
+        )
         workers[0].kill()
         seen = views.intake.views
         until(lambda: views.intake.views >= seen + 3, "views after the loss of a worker")
         load.stop()
         until(lambda: published_in(history(folder)) == load.published, "all that was published")
-        assert driver.stop() == 0
+        driver.process.terminate()
+        assert driver.process.wait(PATIENCE_S) == 0
     assert_each_once(history(folder))

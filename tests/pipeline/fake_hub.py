@@ -76,7 +76,10 @@ class FakeHub:
         return array([*numbers, bulk(stream), integer(end)])
 
     def close(self) -> None:
+        """As if killed. May be called twice."""
         self.answers.set()
+        if not self._thread.is_alive():
+            return
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -93,6 +93,13 @@ def test_a_hub_that_falls_silent_costs_its_records_and_a_bounded_time(hub: FakeH
     assert time.monotonic() - began_at < 5.0
 
 
+def test_a_hub_that_has_died_is_given_up_long_before_one_that_is_slow(hub: FakeHub) -> None:
+    hub.close()
+    began_at = time.monotonic()
+    assert read(hub, 0, 25, timeout_s=60.0) == ([], {Rejection.LOST: 25})
+    assert time.monotonic() - began_at < 20.0
+
+
 def test_a_hub_that_is_gone_costs_its_records(hub: FakeHub) -> None:
     span = Range(hub="h2", incarnation=1, start=0, end=4, unanswered=2)
     [unanswered, lost] = list(fetched(span, None, piece_bytes_max=1 << 20, timeout_s=1.0))

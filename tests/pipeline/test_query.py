@@ -24,6 +24,7 @@ from equipoise.pipeline.settings import KeepingSettings, PipelineSettings, Sourc
 from equipoise.pipeline.windows import WindowedView
 from pipeline.fake_hub import FakeHub
 from pipeline.records import SECOND_US, Record, hub_record, topic_record, view_of
+from pipeline.store_thread import REGION, StoreThread
 
 pytestmark = pytest.mark.needs_spark
 
@@ -64,7 +65,7 @@ def running(
     driver: SparkDriver, folder: Path, *hubs: FakeHub, sender: Collector | None = None, **options: Any
 ) -> Iterator[Pipeline]:
     listed = ",".join(hub.listed for hub in hubs)
-    source = SourceSettings(hubs=listed, **{"timeout_s": 2.0, **options})
+    source = SourceSettings(**{"hubs": listed, "timeout_s": 2.0, **options})
     settings = PipelineSettings(
         source=source, directory=folder, trigger_s=0.0, keeping=KeepingSettings(every_s=3600.0)
     )
@@ -189,6 +190,32 @@ def test_hubs_that_restart_fall_silent_or_forge_harm_nobody_else(
         assert pipeline.status.rejected[Rejection.FUTURE] == 1
     assert max(kept(tmp_path).values()) == 1
     assert len(kept(tmp_path)) == len(former) + len(first.records) + len(second.records) - 3
+
+
+def test_hubs_are_found_in_the_store_as_they_come_and_go(
+    driver: SparkDriver, tmp_path: Path, hubs: tuple[FakeHub, FakeHub]
+) -> None:
+    first, second = hubs
+    first.add(*seconds(2))
+    second.add(*seconds(2))
+    with StoreThread() as store:
+        store.announce("h1", first.port)
+        with running(driver, tmp_path, hubs=store.url, region=REGION) as pipeline:
+            until(lambda: kept(tmp_path) == sent(first), pipeline)
+            store.announce("h2", second.port)
+            until(lambda: kept(tmp_path) == sent(*hubs), pipeline)
+            store.withdraw("h1")
+            second.add(*seconds(2, since=2))
+            until(lambda: kept(tmp_path) == sent(*hubs), pipeline)
+            # Back in the same life: it goes on where it was left.
+            first.add(*seconds(2, since=2))
+            store.announce("h1", first.port)
+            until(lambda: kept(tmp_path) == sent(*hubs), pipeline)
+        # Another query, from the checkpoint, whose source has to find the store first.
+        first.add(*seconds(1, since=4))
+        with running(driver, tmp_path, hubs=store.url, region=REGION) as pipeline:
+            until(lambda: kept(tmp_path) == sent(*hubs), pipeline)
+    assert max(kept(tmp_path).values()) == 1
 
 
 def test_the_lake_is_merged_and_read_by_spark(

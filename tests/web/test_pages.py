@@ -34,7 +34,7 @@ async def browsing(site: Site, size: dict[str, int]) -> AsyncIterator[Page]:
             "request",
             lambda asked: None if asked.url.startswith(site.address) else complaints.append(asked.url),
         )
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(45_000)
         yield page
         await browser.close()
     # A refusal is an answer, which browsers log all the same.

@@ -114,7 +114,9 @@ class Bus:
         self._check_open()
         frame = encode_publish(name, data)
         reply = await self._publishing.submit(name, frame, len(data), self._patience_s(timeout_s))
-        return Receipt(reply if isinstance(reply, int) else 0)
+        # Four words if the message had to be tagged: see publishing.py.
+        receivers = reply[3] if isinstance(reply, list) else reply
+        return Receipt(receivers if isinstance(receivers, int) else 0)
 
     def publish_nowait(self, topic: Name, payload: Payload) -> None:
         """Publish without receipt. What goes wrong later is raised by the next `flush` or by `close`.
@@ -150,7 +152,7 @@ class Bus:
         return Subscription(channels, encoded, is_pattern=is_pattern, settings=self._settings)
 
     async def _flush(self, timeout_s: float) -> None:
-        await self._publishing.flush(self._routing.links, timeout_s)
+        await self._routing.flush(timeout_s)
 
     def _check_open(self) -> None:
         if not self._is_entered:

@@ -14,8 +14,9 @@ from typing import Protocol, TypeAlias
 from equipoise.client.codec import decode_name
 from equipoise.client.cursor import PatternCursor
 from equipoise.client.events import Gap, GapReason
+from equipoise.client.feeds import Seat
 from equipoise.client.inbox import Batch
-from equipoise.client.merging import MergedTopic, Seat
+from equipoise.client.merging import MergedTopic
 from equipoise.errors import EquipoiseError
 
 

@@ -18,6 +18,7 @@ from equipoise.client.codec import decode_name
 from equipoise.client.link import Link
 from equipoise.client.names import NameSeat
 from equipoise.client.settings import ClientSettings
+from equipoise.client.spreading import Place
 from equipoise.errors import DeniedError, EquipoiseError, RefusedError
 
 
@@ -53,7 +54,7 @@ class Channels:
         else:
             topic = self._topics[name] = TopicChannel(name, self._merge_bytes_max)
             topic.add(listener)
-            self.seat(topic, [(self._link_for(name), False)])
+            self.seat(topic, [Place(self._link_for(name))])
 
     def leave(self, name: bytes, listener: Listener, *, is_pattern: bool) -> None:
         """Does nothing if the listener has already left or been ended."""
@@ -76,17 +77,20 @@ class Channels:
 
     # What the routing tells.
 
-    def seat(self, channel: TopicChannel, links: Sequence[tuple[Link, bool]]) -> None:
-        """Take the topic over these links, of each all streams or only those that its hub numbers itself.
+    def seat(self, channel: TopicChannel, places: Sequence[Place]) -> None:
+        """Take the topic over these links; what it was taken over so far is left once these bring everything."""
+        channel.merge.want(
+            [
+                link.names.want(channel, is_own=is_own, elsewhere=elsewhere)
+                for link, is_own, elsewhere in places
+            ]
+        )
 
-        What it was taken over so far is left once these bring everything.
-        """
-        channel.merge.want([link.names.want(channel, is_own=is_own) for link, is_own in links])
-
-    def is_seated(self, channel: TopicChannel, links: Sequence[tuple[Link, bool]]) -> bool:
-        """Whether the topic is taken over these links, or is about to be."""
-        wanted = {(seat.names, seat.is_own) for seat in channel.merge.wanted if isinstance(seat, NameSeat)}
-        return wanted == {(link.names, is_own) for link, is_own in links}
+    def is_whole_at(self, channel: TopicChannel, link: Link) -> bool:
+        """Whether all of the topic is taken over this link, or is about to be."""
+        return [(seat.names, seat.is_own) for seat in channel.merge.wanted if isinstance(seat, NameSeat)] == [
+            (link.names, False)
+        ]
 
     def on_down(self, link: Link) -> None:
         """The base is down. What it served waits for it, unless it was about to leave it anyway."""
@@ -114,7 +118,7 @@ class Channels:
             if rest:
                 channel.merge.want(rest[:1])
             else:
-                self.seat(channel, [(self._base, False)])
+                self.seat(channel, [Place(self._base)])
 
     def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
         """A hub does not serve the name, or any more; it may be one of several that were to."""

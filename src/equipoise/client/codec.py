@@ -47,9 +47,18 @@ def encode_payload(payload: Payload) -> bytes:
     )
 
 
+_PUBLISH = b"*3\r\n$7\r\nPUBLISH\r\n"
+_PUBLISH_POSITIONED = b"*3\r\n$10\r\nEQ.PUBLISH\r\n"
+
+
 def encode_publish(topic: bytes, payload: bytes) -> bytes:
     """The same as `encode_request(b"PUBLISH", …)`, in one step: this runs once per message."""
     return b"*3\r\n$7\r\nPUBLISH\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(topic), topic, len(payload), payload)
+
+
+def with_position(publish: bytes) -> bytes:
+    """The same request, to be answered with the message's position."""
+    return publish.replace(_PUBLISH, _PUBLISH_POSITIONED, 1)
 
 
 def encode_request(*words: bytes) -> bytes:

@@ -18,25 +18,13 @@ Always true: at most `bytes_max` bytes wait; positions of a stream are passed on
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol
 
 from equipoise.client.cursor import IN_ORDER, TopicCursor, Verdict
+from equipoise.client.feeds import TRUNK, Begun, Ended, Feed, Mark, Messages, Opened, Part, Seat, Stream
 
-TRUNK = b""
-"""The name of the stream that every topic has; a lane has that of its hub."""
-
-
-class Seat(Protocol):
-    """A subscription to the topic over one link."""
-
-    is_own: bool
-    """Whether it is only to what its hub numbers itself, so that marks are ours to keep."""
-    is_live: bool
-
-    def leave(self) -> None:
-        """End it. Nothing comes over it any more."""
+__all__ = ["TRUNK", "MergedTopic", "Seat", "Sink"]
 
 
 class Sink(Protocol):
@@ -51,68 +39,6 @@ class Sink(Protocol):
     def on_messages(self, epoch: int, n: int, payloads: list[bytes], missed: int | None) -> None: ...
 
 
-class _Messages(NamedTuple):
-    epoch: int
-    n: int
-    payloads: list[bytes]
-
-
-class _Opened(NamedTuple):
-    """The stream goes on in another epoch, after (after_epoch, after_n)."""
-
-    epoch: int
-    after_epoch: int
-    after_n: int
-
-
-class _Mark(NamedTuple):
-    """What follows comes after this position of another stream."""
-
-    stream: bytes
-    epoch: int
-    n: int
-
-
-class _Ended(NamedTuple):
-    """The lane is over; epoch 0 if nobody can say where it ended."""
-
-    epoch: int
-    n: int
-
-
-_Part: TypeAlias = _Messages | _Opened | _Mark | _Ended
-
-
-class _Feed:
-    """One stream as it comes over one seat."""
-
-    __slots__ = ("is_in_step", "parts", "seat", "start", "stream")
-
-    def __init__(self, stream: _Stream, seat: Seat, start: tuple[int, int]) -> None:
-        self.stream = stream
-        self.seat = seat
-        # The position after which the seat brings the stream.
-        self.start = start
-        self.is_in_step = False
-        # What has come and waits: for the stream to get as far, or for another one.
-        self.parts: deque[_Part] = deque()
-
-
-class _Stream:
-    """The trunk, or a lane."""
-
-    __slots__ = ("cursor", "feeds", "name")
-
-    def __init__(self, name: bytes) -> None:
-        self.name = name
-        self.cursor = TopicCursor()
-        self.feeds: dict[Seat, _Feed] = {}
-
-    @property
-    def is_served(self) -> bool:
-        return any(feed.is_in_step for feed in self.feeds.values())
-
-
 class MergedTopic:
     """Owned by one channel."""
 
@@ -120,6 +46,7 @@ class MergedTopic:
         "_bytes_max",
         "_is_changing",
         "_is_settling",
+        "_over",
         "_sink",
         "_streams",
         "_trunk",
@@ -132,10 +59,12 @@ class MergedTopic:
     def __init__(self, sink: Sink, bytes_max: int) -> None:
         self._sink = sink
         self._bytes_max = bytes_max
-        self._trunk = _Stream(TRUNK)
-        self._streams: dict[bytes, _Stream] = {TRUNK: self._trunk}
+        self._trunk = Stream(TRUNK)
+        self._streams: dict[bytes, Stream] = {TRUNK: self._trunk}
+        # By lane, the last epoch of it that is over.
+        self._over: dict[bytes, int] = {}
         # Feeds with parts that wait.
-        self._waiting: dict[_Feed, None] = {}
+        self._waiting: dict[Feed, None] = {}
         self._waiting_bytes = 0
         self._is_settling = False
         # Every seat that is taken or asked for; whether all that its hub has to say of streams has come.
@@ -183,22 +112,41 @@ class MergedTopic:
 
     def begin(self, seat: Seat, name: bytes, epoch: int, n: int, *, may_lag: bool = True) -> None:
         """The seat brings a stream from here on."""
+        if epoch <= self._over.get(name, -1):
+            # A hub that lags does not know yet.
+            return
         is_new = name not in self._streams
-        stream = self._streams.setdefault(name, _Stream(name))
+        stream = self._streams.setdefault(name, Stream(name))
         if is_new:
             stream.cursor.resume(epoch, n)
-        former = stream.feeds.pop(seat, None)
-        if former is not None:
-            self._drop(former)
-        feed = stream.feeds[seat] = _Feed(stream, seat, (epoch, n))
+        known = stream.feeds.get(seat)
+        if known is not None:
+            # Said again; unless an end that has come before it is still to be dealt with.
+            if any(type(part) is Ended for part in known.parts):
+                self._wait(known, Begun(epoch, n))
+            return
+        feed = stream.feeds[seat] = Feed(stream, seat, (epoch, n))
         if not stream.is_served:
             self._take_up(feed, may_lag=may_lag)
         self._settle()
 
+    def is_in_step(self, seats: Iterable[Seat]) -> bool:
+        """Whether all of these have said which streams they bring, and have got as far as those are."""
+        return all(
+            self.seats.get(seat, False)
+            and all(feed.is_in_step for stream in self._streams.values() if (feed := stream.feeds.get(seat)))
+            for seat in seats
+        )
+
+    def brought_by(self, seats: Iterable[Seat]) -> set[bytes]:
+        """The streams that come over some of these."""
+        among = set(seats)
+        return {stream.name for stream in self._streams.values() if not among.isdisjoint(stream.feeds)}
+
     def begin_plain(self, seat: Seat) -> None:
         """The seat's server knows no positions: whatever comes is taken as it comes."""
         self._trunk.cursor = TopicCursor()
-        feed = self._trunk.feeds[seat] = _Feed(self._trunk, seat, self._trunk.cursor.position)
+        feed = self._trunk.feeds[seat] = Feed(self._trunk, seat, self._trunk.cursor.position)
         feed.is_in_step = True
 
     def greeted(self, seat: Seat) -> None:
@@ -214,7 +162,7 @@ class MergedTopic:
         if stream is None or feed is None:
             return
         if not feed.is_in_step or feed.parts:
-            self._wait(feed, _Messages(epoch, n, payloads))
+            self._wait(feed, Messages(epoch, n, payloads))
             return
         verdict = stream.cursor.accept(epoch, n, len(payloads))
         if verdict is IN_ORDER:
@@ -226,14 +174,14 @@ class MergedTopic:
 
     def opened(self, seat: Seat, epoch: int, after_epoch: int, after_n: int) -> None:
         """The trunk goes on in another epoch."""
-        self._put(seat, TRUNK, _Opened(epoch, after_epoch, after_n))
+        self._put(seat, TRUNK, Opened(epoch, after_epoch, after_n))
 
     def marked(self, seat: Seat, name: bytes, other: bytes, epoch: int, n: int) -> None:
         if seat.is_own:
-            self._put(seat, name, _Mark(other, epoch, n))
+            self._put(seat, name, Mark(other, epoch, n))
 
     def ended(self, seat: Seat, name: bytes, epoch: int, n: int) -> None:
-        self._put(seat, name, _Ended(epoch, n))
+        self._put(seat, name, Ended(epoch, n))
 
     def lost(self, seat: Seat) -> None:
         """The seat is over, or its link is down."""
@@ -248,16 +196,16 @@ class MergedTopic:
 
     # Inside.
 
-    def _put(self, seat: Seat, name: bytes, part: _Part) -> None:
+    def _put(self, seat: Seat, name: bytes, part: Part) -> None:
         stream = self._streams.get(name)
         feed = None if stream is None else stream.feeds.get(seat)
         if feed is not None:
             self._wait(feed, part)
 
-    def _wait(self, feed: _Feed, part: _Part) -> None:
+    def _wait(self, feed: Feed, part: Part) -> None:
         feed.parts.append(part)
         self._waiting[feed] = None
-        if type(part) is _Messages:
+        if type(part) is Messages:
             self._waiting_bytes += sum(map(len, part.payloads))
         self._settle()
         if self._waiting_bytes > self._bytes_max:
@@ -279,39 +227,41 @@ class MergedTopic:
             for seat in self.seats.keys() - self.wanted:
                 self._leave(seat)
 
-    def _take_waiting(self, feed: _Feed) -> bool:
+    def _take_waiting(self, feed: Feed) -> bool:
         """Take what the feed has brought, as far as it may be taken; whether there was any."""
         cursor, taken = feed.stream.cursor, False
         feed.is_in_step = feed.is_in_step or feed.start <= cursor.position
-        while feed.parts and feed.is_in_step and self._do(feed.stream, feed.parts[0]):
+        while feed.parts and feed.is_in_step and self._is_due(feed.parts[0]):
             part = feed.parts.popleft()
             taken = True
-            if type(part) is _Messages:
+            if type(part) is Messages:
                 self._waiting_bytes -= sum(map(len, part.payloads))
+            self._do(feed.stream, part)
         if not feed.parts:
             self._waiting.pop(feed, None)
         return taken
 
-    def _do(self, stream: _Stream, part: _Part) -> bool:
-        """Take one part of a stream; False if it has to wait."""
+    def _is_due(self, part: Part) -> bool:
+        """Whether a part need not wait for another stream."""
+        other = self._streams.get(part.stream) if type(part) is Mark else None
+        return other is None or type(part) is not Mark or other.cursor.position >= (part.epoch, part.n)
+
+    def _do(self, stream: Stream, part: Part) -> None:
+        """Take one part of a stream."""
         match part:
-            case _Messages(epoch, n, payloads):
+            case Messages(epoch, n, payloads):
                 self._take(stream, epoch, n, payloads)
-            case _Opened(epoch, after_epoch, after_n):
+            case Opened(epoch, after_epoch, after_n):
                 missed = stream.cursor.open(epoch, after_epoch, after_n)
                 if missed != 0:
                     self._sink.on_messages(epoch, 1, [], missed)
-            case _Mark(name, epoch, n):
-                other = self._streams.get(name)
-                return other is None or other.cursor.position >= (epoch, n)
-            case _Ended(epoch, n) if epoch == 0 or epoch >= stream.cursor.epoch:
+            case Ended(epoch, n) if epoch == 0 or epoch == stream.cursor.epoch:
                 missed = None if epoch == 0 else stream.cursor.resume(epoch, n, may_lag=True)
                 self._end(stream)
                 if missed != 0:
                     self._sink.on_messages(epoch, n + 1, [], missed)
-        return True
 
-    def _take(self, stream: _Stream, epoch: int, n: int, payloads: list[bytes]) -> None:
+    def _take(self, stream: Stream, epoch: int, n: int, payloads: list[bytes]) -> None:
         self._pass_on(stream.cursor.accept(epoch, n, len(payloads)), epoch, n, payloads)
 
     def _pass_on(self, verdict: Verdict, epoch: int, n: int, payloads: list[bytes]) -> None:
@@ -321,7 +271,7 @@ class MergedTopic:
         if payloads or missed != 0:
             self._sink.on_messages(epoch, n, payloads, missed)
 
-    def _take_up(self, feed: _Feed, *, may_lag: bool) -> None:
+    def _take_up(self, feed: Feed, *, may_lag: bool) -> None:
         """Nobody else brings the stream: go on where the feed begins."""
         missed = feed.stream.cursor.resume(*feed.start, may_lag=may_lag)
         feed.is_in_step = True
@@ -360,19 +310,32 @@ class MergedTopic:
                 self._sink.on_down()
         self._settle()
 
-    def _drop(self, feed: _Feed) -> None:
+    def _drop(self, feed: Feed) -> None:
         self._waiting.pop(feed, None)
         self._waiting_bytes -= sum(
-            len(p) for part in feed.parts if type(part) is _Messages for p in part.payloads
+            len(p) for part in feed.parts if type(part) is Messages for p in part.payloads
         )
         feed.parts.clear()
 
-    def _end(self, stream: _Stream) -> None:
-        """The lane is over, for everybody who waits for it, too."""
-        for feed in stream.feeds.values():
+    def _end(self, stream: Stream) -> None:
+        """The lane is over, for everybody who waits for it, too; what seats have brought of the next one is not."""
+        del self._streams[stream.name]
+        self._over[stream.name] = stream.cursor.epoch
+        next_lane: list[tuple[Seat, list[Part]]] = []
+        for seat, feed in stream.feeds.items():
+            parts = list(feed.parts)
+            if feed.start[0] > stream.cursor.epoch:
+                next_lane.append((seat, [Begun(*feed.start), *parts]))
+            elif begun := [at for at, part in enumerate(parts) if type(part) is Begun]:
+                next_lane.append((seat, parts[begun[0] :]))
             self._drop(feed)
         stream.feeds.clear()
-        self._streams.pop(stream.name, None)
+        for seat, parts in next_lane:
+            for part in parts:
+                if type(part) is Begun:
+                    self.begin(seat, stream.name, *part)
+                else:
+                    self._put(seat, stream.name, part)
 
     def _end_unfed(self) -> None:
         """A lane that nobody brings is over, if a hub that brings all says so by its silence; nobody knows where."""
@@ -387,7 +350,7 @@ class MergedTopic:
             feed = next(iter(self._waiting))
             if not feed.is_in_step:
                 self._take_up(feed, may_lag=True)
-            elif feed.parts and isinstance(mark := feed.parts[0], _Mark):
+            elif feed.parts and isinstance(mark := feed.parts[0], Mark):
                 other = self._streams.get(mark.stream)
                 if other is not None:
                     missed = other.cursor.resume(mark.epoch, mark.n, may_lag=True)

@@ -11,19 +11,19 @@ order in which names were first wanted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
 from equipoise.client.channel import AnyChannel, PatternChannel, TopicChannel
 from equipoise.client.codec import encode_request
 from equipoise.client.connection import Connection
-from equipoise.client.merging import TRUNK
+from equipoise.client.feeds import TRUNK
 from equipoise.client.refusals import is_unknown_command
 from equipoise.client.requests import Courtesy
 from equipoise.errors import ProtocolError, RefusedError
 
 TOPIC, PATTERN, OWN = range(3)
-"""Kinds of subscription: all of a topic's streams, those of all topics that match, those that the hub numbers."""
+"""Kinds of subscription: all streams of a topic, those of all topics that match, some streams of a topic."""
 _SUBSCRIBE = (b"subscribe", b"psubscribe", b"own")
 _UNSUBSCRIBE = (b"unsubscribe", b"punsubscribe", b"notown")
 _POSITIONED = b"eq."
@@ -43,13 +43,17 @@ class NamesOwner(Protocol):
 class NameSeat:
     """A name wanted over one link. Live while the hub has confirmed it on the present connection."""
 
-    __slots__ = ("channel", "is_live", "is_own", "kind", "names")
+    __slots__ = ("channel", "elsewhere", "is_live", "is_own", "kind", "names")
 
-    def __init__(self, names: Names, channel: AnyChannel, kind: int) -> None:
+    def __init__(
+        self, names: Names, channel: AnyChannel, kind: int, elsewhere: Iterable[bytes] | None
+    ) -> None:
         self.names = names
         self.channel = channel
         self.kind = kind
         self.is_own = kind == OWN
+        # Of some streams: all but these; None: those that the hub numbers, and such as begin later.
+        self.elsewhere = None if elsewhere is None else set(elsewhere)
         self.is_live = False
 
     def leave(self) -> None:
@@ -103,13 +107,15 @@ class Names:
     def __len__(self) -> int:
         return sum(map(len, self._tables))
 
-    def want(self, channel: AnyChannel, *, is_own: bool = False) -> NameSeat:
+    def want(
+        self, channel: AnyChannel, *, is_own: bool = False, elsewhere: Iterable[bytes] | None = None
+    ) -> NameSeat:
         """The seat under this name, made if need be. Is to be told to the channel before anything can come over it."""
         kind = OWN if is_own else PATTERN if channel.is_pattern else TOPIC
         known = self._tables[kind].get(channel.name)
         if known is not None:
             return known
-        seat = self._tables[kind][channel.name] = NameSeat(self, channel, kind)
+        seat = self._tables[kind][channel.name] = NameSeat(self, channel, kind, elsewhere)
         if self._connection is not None:
             self._subscribe(self._connection, seat)
         return seat
@@ -149,10 +155,13 @@ class Names:
     def _request(
         self, connection: Connection, verb: bytes, seat: NameSeat, refuse: Callable[[RefusedError], None]
     ) -> None:
+        words = [seat.channel.name]
+        if verb == _SUBSCRIBE[OWN] and seat.elsewhere is not None:
+            words += [b"ELSEWHERE", *sorted(seat.elsewhere)]
         if connection.has_positions:
             verb = _POSITIONED + verb
         connection.owed.add(_Ask(verb, seat, refuse))
-        connection.send(encode_request(verb.upper(), seat.channel.name))
+        connection.send(encode_request(verb.upper(), *words))
 
     def _is_current(self, seat: NameSeat) -> bool:
         return self._tables[seat.kind].get(seat.channel.name) is seat
@@ -176,12 +185,15 @@ class Names:
         del self._tables[seat.kind][seat.channel.name]
         seat.is_live = False
 
-    def _live(self, name: object) -> list[tuple[NameSeat, TopicChannel]]:
-        """The seats, up to two, that what the hub pushes about a topic is for."""
-        found = (self._topics.get(cast(bytes, name)), self._owns.get(cast(bytes, name)))
-        return [
-            (seat, cast(TopicChannel, seat.channel)) for seat in found if seat is not None and seat.is_live
-        ]
+    def _live(self, name: object, stream: object) -> list[tuple[NameSeat, TopicChannel]]:
+        """The seats, up to two, that what the hub pushes about a stream of a topic is for."""
+        found: list[tuple[NameSeat, TopicChannel]] = []
+        whole, part = self._topics.get(cast(bytes, name)), self._owns.get(cast(bytes, name))
+        if whole is not None and whole.is_live:
+            found.append((whole, cast(TopicChannel, whole.channel)))
+        if part is not None and part.is_live and (part.elsewhere is None or stream not in part.elsewhere):
+            found.append((part, cast(TopicChannel, part.channel)))
+        return found
 
     # What the peer pushes.
 
@@ -200,32 +212,36 @@ class Names:
         seat = self._topics.get(name)
         if seat is not None and seat.is_live:
             cast(TopicChannel, seat.channel).merge.receive(seat, TRUNK, epoch, n, payloads)
-        if self._owns:
-            seat = self._owns.get(name)
-            if seat is not None and seat.is_live:
-                cast(TopicChannel, seat.channel).merge.receive(seat, TRUNK, epoch, n, payloads)
+        seat = self._owns.get(name) if self._owns else None
+        if seat is not None and seat.is_live and (seat.elsewhere is None or TRUNK not in seat.elsewhere):
+            cast(TopicChannel, seat.channel).merge.receive(seat, TRUNK, epoch, n, payloads)
 
     def _on_lane_message(self, connection: Connection, push: list[object]) -> None:
-        for seat, channel in self._live(push[1]):
+        for seat, channel in self._live(push[1], push[2]):
             epoch, n, payloads = cast(int, push[3]), cast(int, push[4]), cast("list[bytes]", push[5:])
             channel.merge.receive(seat, cast(bytes, push[2]), epoch, n, payloads)
 
     def _begin(self, push: list[object], stream: bytes, at: int) -> None:
         """The hub brings a stream from a position on."""
-        for seat, channel in self._live(push[1]):
+        name = cast(bytes, push[1])
+        part = self._owns.get(name)
+        if part is not None and part.elsewhere and name not in self._topics:
+            # It would not say so of one that it leaves out: this is the next of that name.
+            part.elsewhere.discard(stream)
+        for seat, channel in self._live(name, stream):
             channel.merge.begin(seat, stream, cast(int, push[at]), cast(int, push[at + 1]))
 
     def _on_opened(self, connection: Connection, push: list[object]) -> None:
-        for seat, channel in self._live(push[1]):
+        for seat, channel in self._live(push[1], TRUNK):
             epoch, after_epoch, after_n = cast(int, push[2]), cast(int, push[3]), cast(int, push[4])
             channel.merge.opened(seat, epoch, after_epoch, after_n)
 
     def _on_ended(self, connection: Connection, push: list[object]) -> None:
-        for seat, channel in self._live(push[1]):
+        for seat, channel in self._live(push[1], push[2]):
             channel.merge.ended(seat, cast(bytes, push[2]), cast(int, push[3]), cast(int, push[4]))
 
     def _on_after(self, connection: Connection, push: list[object]) -> None:
-        for seat, channel in self._live(push[1]):
+        for seat, channel in self._live(push[1], push[2]):
             stream, other = cast(bytes, push[2]), cast(bytes, push[3])
             channel.merge.marked(seat, stream, other, cast(int, push[4]), cast(int, push[5]))
 
@@ -251,7 +267,7 @@ class Names:
         connection.is_among = True
 
     def _on_plain_message(self, connection: Connection, push: list[object]) -> None:
-        for _, channel in self._live(push[1]):
+        for _, channel in self._live(push[1], TRUNK):
             channel.receive_plain(cast(bytes, push[2]))
 
     def _on_plain_pattern_message(self, connection: Connection, push: list[object]) -> None:
@@ -275,7 +291,7 @@ class Names:
         elif not seat.is_own:
             position = cast(int, push[3]), cast(int, push[4])
             channel.merge.begin(seat, TRUNK, *position, may_lag=connection.is_among)
-        elif push[3] is not None:
+        elif push[3] is not None and (seat.elsewhere is None or push[3] not in seat.elsewhere):
             channel.merge.begin(seat, cast(bytes, push[3]), cast(int, push[4]), cast(int, push[5]))
 
     def _on_unsubscribed(self, connection: Connection, push: list[object]) -> None:

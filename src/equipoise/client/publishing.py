@@ -11,6 +11,10 @@ are not, the topic's messages wait, and no other's:
 
 Then what waited is sent the new way. A hub that knows neither question is a plain Redis, and nothing is waited for.
 
+A topic with lanes has several streams, and another hub may give its messages to another one, under plans that this
+client has not heard of. So the answer to EQ.SETTLE names the stream and the position that was reached there, and the
+first message of the new way is tagged with it (EQ.AFTER): whoever gets both streams sees it after that.
+
 Always true: messages of a topic are sent in the order in which they were published; at most a window of publishes
 without receipt waits.
 """
@@ -20,20 +24,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from equipoise.client.codec import encode_request
+from equipoise.client.codec import encode_request, with_position
 from equipoise.client.connection import Connection
 from equipoise.client.link import Link
-from equipoise.client.requests import NowaitLosses, NowaitTicket, Question, Request, Ticket
+from equipoise.client.requests import Courtesy, NowaitLosses, NowaitTicket, Question, Request, Ticket
 from equipoise.client.settings import ClientSettings
 from equipoise.errors import BackloggedError, DisconnectedError, EquipoiseError, UncertainError, WorldError
 
 _PING = encode_request(b"PING")
+TAGS_MAX = 8
+"""Streams whose positions are sent along: the latest of them are all that can matter."""
 
 
 class Line:
     """One topic. Owned by Publishing."""
 
-    __slots__ = ("link", "question", "topic", "used_at", "waiting", "way", "way_link")
+    __slots__ = ("is_due", "link", "question", "tags", "topic", "used_at", "waiting", "way", "way_link")
 
     def __init__(self, topic: bytes, link: Link) -> None:
         self.topic = topic
@@ -45,6 +51,9 @@ class Line:
         # What was asked so that the line may change its way: what is published waits for the answer.
         self.question: object = None
         self.waiting: dict[Request, None] = {}
+        # By stream, the positions reached in those used before, the latest last; and whether the next message must say.
+        self.tags: dict[bytes, tuple[int, int]] = {}
+        self.is_due = False
         self.used_at = 0.0
 
 
@@ -195,6 +204,9 @@ class Publishing:
             line.question = None
         if line.question is not None or connection is None:
             return
+        if way is None and line.is_due and not line.waiting:
+            # Until there is a message to tag.
+            return
         if way is None or way is connection or way.is_severed:
             self._arrive(line, connection)
         elif not way.lost.done():
@@ -210,7 +222,21 @@ class Publishing:
         for request in waiting:
             self._release(request)
             if not request.is_over:
+                if line.is_due:
+                    self._tag(line, request)
                 line.link.outbox.put(request)
+
+    def _tag(self, line: Line, request: Request) -> None:
+        """Say ahead of the message which positions it comes after."""
+        frame = with_position(request.frame)
+        if frame == request.frame:
+            # A ping.
+            return
+        line.is_due = False
+        request.frame = frame
+        for stream, (epoch, n) in line.tags.items():
+            words = (b"EQ.AFTER", line.topic, stream, b"%d" % epoch, b"%d" % n)
+            line.link.outbox.put(Courtesy(encode_request(*words)))
 
     def _hold(self, request: Request) -> None:
         """A request waits in its line."""
@@ -229,12 +255,25 @@ class Publishing:
                 line.question = None
                 if push is not None or not way.lost.done():
                     line.way = None
+                if push is not None:
+                    self._note(line, push)
                 self._advance(line)
 
         frame = encode_request(b"EQ.SETTLE", line.topic)
         line.question = question = Question(frame, (b"eq.settled", line.topic), answered)
         way.expect(question)
         line.way_link.outbox.put(question)
+
+    def _note(self, line: Line, push: list[object]) -> None:
+        """Keep the position that was reached in the stream that the old way led to."""
+        stream, epoch, n = push[2:5]
+        if not isinstance(stream, bytes) or not isinstance(epoch, int) or not isinstance(n, int) or not epoch:
+            return
+        line.tags.pop(stream, None)
+        line.tags[stream] = (epoch, n)
+        if len(line.tags) > TAGS_MAX:
+            del line.tags[next(iter(line.tags))]
+        line.is_due = True
 
     def _sever(self, line: Line, way: Connection, connection: Connection) -> None:
         if way in self._severing:
@@ -267,7 +306,8 @@ class Publishing:
         if link.connection is not None and line.link is not link:
             line.link = link
             self._advance(line)
-        return line.way is not None and line.way is link.connection and line.question is None
+        is_there = line.way is link.connection or (line.way is None and line.is_due)
+        return line.link is link and line.question is None and is_there
 
     def on_up(self, link: Link) -> None:
         for line in list(self._lines.values()):
@@ -289,6 +329,7 @@ class Publishing:
                 if line.waiting or not is_base:
                     self._advance(line)
 
+    @property
     def links_in_use(self) -> set[Link]:
         return {link for line in self._lines.values() for link in (line.link, line.way_link)}
 

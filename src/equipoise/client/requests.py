@@ -105,16 +105,17 @@ class NowaitTicket(Request):
 
 
 class Courtesy(Request):
-    """Something whose reply tells only that all before it have come. Nobody is told if none comes."""
+    """Something whose reply tells only that all before it have come, if anybody cares. Nobody is told if none comes."""
 
     __slots__ = ("_answered",)
 
-    def __init__(self, frame: bytes, answered: Callable[[], None]) -> None:
+    def __init__(self, frame: bytes, answered: Callable[[], None] | None = None) -> None:
         super().__init__(frame, 0)
         self._answered = answered
 
     def settle(self, reply: object) -> None:
-        self._answered()
+        if self._answered is not None:
+            self._answered()
 
     def fail(self, error: EquipoiseError) -> None: ...
 

@@ -81,7 +81,8 @@ class Controlling:
             if view is not None:
                 view = view.with_store(self._alive(view))
                 self.load_ratios = _ratios(view, self._fleet.members)
-                if self._is_due(view, now):
+                # Who cannot see all members leaves the plan as it is.
+                if set(self._fleet.members) <= view.hub_index.keys() and self._is_due(view, now):
                     self._decide(view, now)
 
     def _is_due(self, view: View, now: float) -> bool:

@@ -209,11 +209,11 @@ EXPERIMENT_1A = _experiment(
     SETUP_1A,
     "Dynamoth, V-C1",
     "All-publishers replication: one publisher, ever more subscribers, one server against three.",
-    ("", ""),
+    ("half a minute", "3 minutes"),
 )
 EXPERIMENT_1B = _experiment(
     SETUP_1B,
     "Dynamoth, V-C2",
     "All-subscribers replication: ever more publishers, one subscriber, one server against three.",
-    ("", ""),
+    ("half a minute", "3 minutes"),
 )

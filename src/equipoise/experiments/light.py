@@ -116,7 +116,10 @@ class LightClient:
     def on_push(self, link: LightLink, push: list[Any]) -> None:
         kind, topic = push[0], push[1]
         heard = self._heard.get(topic)
-        if kind == b"eq.home":
+        if kind == b"eq.message":
+            if heard is not None:
+                heard.take_message(link, push)
+        elif kind == b"eq.home":
             self._sent_home(topic, push[2], push[3], push[4:])
         elif kind == b"eq.settled":
             self._settled(topic, link)

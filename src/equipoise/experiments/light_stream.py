@@ -37,23 +37,28 @@ class Hearing:
         for seat in list(self.merge.seats):
             seat.leave()
 
+    def take_message(self, link: LightLink, push: list[Any]) -> None:
+        """Messages of the trunk. Apart from the rest: this runs once for each."""
+        every, own = link.seats
+        seat = every.get(self.topic)
+        if seat is not None and seat.is_live:
+            self.merge.receive(seat, TRUNK, push[2], push[3], push[4:])
+        if own and (seat := own.get(self.topic)) is not None and seat.is_live:
+            self.merge.receive(seat, TRUNK, push[2], push[3], push[4:])
+
     def take(self, link: LightLink, push: list[Any]) -> None:
-        """Deal with what a hub sent about the topic."""
-        kind = push[0]
+        """Deal with whatever else a hub sent about the topic."""
         for seats in link.seats:
             seat = seats.get(self.topic)
             if seat is not None and seat.is_live:
-                if kind == b"eq.message":
-                    self.merge.receive(seat, TRUNK, push[2], push[3], push[4:])
-                elif kind == b"eq.lmessage":
-                    self.merge.receive(seat, push[2], push[3], push[4], push[5:])
-                else:
-                    self._take_news(seat, kind, push)
+                self._take_news(seat, push[0], push)
 
     def _take_news(self, seat: LightSeat, kind: bytes, push: list[Any]) -> None:
-        """Of streams that begin, go on, end or follow each other."""
+        """Messages of lanes, and that streams begin, go on, end or follow each other."""
         merge = self.merge
-        if kind == b"eq.opened":
+        if kind == b"eq.lmessage":
+            merge.receive(seat, push[2], push[3], push[4], push[5:])
+        elif kind == b"eq.opened":
             merge.opened(seat, *push[2:5])
         elif kind == b"eq.lane":
             merge.begin(seat, *push[2:5])

@@ -24,7 +24,7 @@ from equipoise.simulation import Simulation
 from equipoise.simulation.costs import measured_cpu
 from equipoise.simulation.legs import Legs
 
-__all__ = ["RESPONSE_S_MAX", "Controls", "Match", "Outcome", "play"]
+__all__ = ["RESPONSE_S_MAX", "Controls", "Match", "Outcome", "play", "server_names"]
 
 Floats = NDArray[np.float64]
 
@@ -106,9 +106,14 @@ def play(match: Match, controls: MakesControls, progress: Progress = silent) -> 
         return sim.run(_play(sim, match, controls, progress))
 
 
+def server_names(count: int) -> list[str]:
+    """Which the ring goes by."""
+    return [f"hub-{number}" for number in range(1, count + 1)]
+
+
 async def _play(sim: Simulation, match: Match, make: MakesControls, progress: Progress) -> Outcome:
     meter = Meter()
-    names = [f"hub-{number}" for number in range(1, match.servers + 1)]
+    names = server_names(match.servers)
     machine = Machine(out_bytes_per_s=match.out_bytes_per_s, cpu=measured_cpu())
     fleet = Fleet(sim, machine, names)
     await fleet.begin(*names[: match.servers_at_start])

@@ -14,8 +14,8 @@ from equipoise.resp.spelling import spell
 __all__ = ["TelemetryReader"]
 
 BYTES_MAX = 1024 * 1024
-# A hub that takes longer is left out of this round; what it recorded comes with the next.
-PATIENCE_S = 0.5
+# A hub that takes longer is left out of this round; what it recorded comes with the next. As the pipeline's.
+PATIENCE_S = 2.0
 
 
 class TelemetryReader:

@@ -23,6 +23,8 @@ log = logging.getLogger("equipoise.pipeline")
 
 # Between two attempts to reach a hub that has just answered the driver.
 _RETRY_S = 0.1
+# A hub that has died does not come back with what it had.
+_REFUSED_S = 1.0
 # Workers are used again for later batches: a login costs the hub 50 ms. Exactly the connections of this process.
 _connections: dict[Door, HubConnection] = {}
 
@@ -72,11 +74,14 @@ def _pieces(
 
 
 def _ask(span: Range, connection: HubConnection, at: int, bytes_max: int, deadline: float) -> Piece:
-    """Try until the time is up: the connection may be old, the hub busy for a moment."""
+    """Try until the time is up: the connection may be old, the hub busy. Where nobody listens, not for long."""
+    began_at = time.monotonic()
     while True:
         try:
             return connection.ask(span.incarnation, at, bytes_max)
-        except DisconnectedError:
-            if time.monotonic() + _RETRY_S >= deadline:
+        except DisconnectedError as problem:
+            is_dead = isinstance(problem.__cause__, ConnectionRefusedError)
+            give_up_at = min(deadline, began_at + _REFUSED_S) if is_dead else deadline
+            if time.monotonic() + _RETRY_S >= give_up_at:
                 raise
             time.sleep(_RETRY_S)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -40,6 +41,8 @@ log = logging.getLogger("equipoise.pipeline")
 _POLL_S = 0.2
 # A batch that was begun is finished within this, or given up: Spark runs it again.
 _STOP_TIMEOUT_S = 30.0
+# A process that has been killed is gone within a moment.
+_JVM_END_S = 5.0
 
 
 class Status(msgspec.Struct):
@@ -99,12 +102,22 @@ class Pipeline:
     def check(self) -> None:
         """Raises PipelineError if the query or the JVM has ended."""
         if not self._driver.is_alive:
-            raise PipelineError(
-                f"the JVM has ended with status {self._driver.jvm.returncode}: start the pipeline again"
-            )
-        if not self._query.isActive:
+            raise self._without_jvm()
+        try:
+            is_active = self._query.isActive
+        except Exception as failure:
+            # It ends between the two questions as well; what asking raises then is Py4J's business.
+            raise self._without_jvm() from failure
+        if not is_active:
             problem = self._problem or self._query.exception()
             raise PipelineError(f"the query has ended: {_first_words(problem)}") from self._problem
+
+    def _without_jvm(self) -> PipelineError:
+        try:
+            status = self._driver.jvm.wait(_JVM_END_S)
+        except subprocess.TimeoutExpired:
+            return PipelineError("Spark does not answer: start the pipeline again")
+        return PipelineError(f"the JVM has ended with status {status}: start the pipeline again")
 
     @property
     def is_running(self) -> bool:

@@ -81,10 +81,11 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         float,
         Meta(
             gt=0,
-            description="For all that a hub contributes to a batch, when it has just answered. Beyond it what is "
-            "missing counts as lost.",
+            description="For all that a hub contributes to a batch, when it has just said that it has it. Beyond it "
+            "what is missing counts as lost, so a hub that is merely overloaded has to get through; one that has died "
+            "since is given up after a second.",
         ),
-    ] = 2.0
+    ] = 10.0
 
 
 class Plausible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

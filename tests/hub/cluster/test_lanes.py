@@ -303,3 +303,24 @@ def test_keys_and_tags_are_read_as_they_were_spelled() -> None:
     for wrong in (b"x", b"x:1", b"x:1:y", b"x:1:2 "):
         with pytest.raises(ProtocolError):
             parse_tags(wrong)
+
+
+def test_a_lane_that_begins_anew_while_the_end_of_the_last_one_waits_is_followed_in_time() -> None:
+    """
+    1. The link from h1 to h3 is slow, so what the lane at h2 brings waits at h3 for the trunk, and so does its end.
+    2. The plan takes the lane away, and gives it back.
+    3. What is published to the new lane reaches h3, after all the rest.
+    """
+    hubs = Hubs("h1", "h2", "h3")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    hubs.held.add(("h1", "h3"))
+    publish(hubs, "h2", "0")
+    hubs.replicate("t", LANES, "h1", "h2")
+    publish(hubs, "h2", "1")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    hubs.replicate("t", LANES, "h1", "h2")
+    publish(hubs, "h2", "2")
+    assert payloads(client.read()) == []
+    hubs.release("h1", "h3")
+    assert payloads(client.read()) == [b"0", b"1", b"2"]

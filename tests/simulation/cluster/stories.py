@@ -29,7 +29,6 @@ from .worlds import Outcomes, Trouble, World, run
 
 TOPIC = "a"
 HUBS = ("h1", "h2", "h3")
-Story = Callable[[World], Coroutine[object, object, None]]
 
 
 def speaker(name: str, hub: str, *, interval_s: float = 0.03) -> Client:
@@ -146,6 +145,9 @@ class Wire:
         return cluster is not None and cluster.out.get(link.hub) is link
 
 
+Story = Callable[[World, Wire], Coroutine[object, object, None]]
+
+
 def _is_of(verb: Verb, data: bytes) -> bool:
     """Whether a frame, which is written alone, has the verb, and is about the topic if about any."""
     word = bulk(verb.word)
@@ -177,7 +179,7 @@ def tapped() -> Iterator[Wire]:
 
 def tell(
     seed: int,
-    story: Callable[[World, Wire], Coroutine[object, object, None]],
+    story: Story,
     *,
     clients: tuple[Client, ...] = CROWD,
     trouble: Trouble | None = None,

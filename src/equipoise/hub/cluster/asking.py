@@ -7,6 +7,7 @@ confirms.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,9 @@ class Asking:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        # By hub and key, who waits for the answer: the trunk, the stream, whom to tell.
-        self._asked: dict[tuple[str, bytes], list[tuple[Topic, bytes, Tell]]] = {}
+        # By hub and key, who waits for an answer: the trunk, the stream, whom to tell. Each has asked by itself, since
+        # an answer to a question of before may be older than what a client knows; answers come in order.
+        self._asked: dict[tuple[str, bytes], deque[tuple[Topic, bytes, Tell]]] = {}
 
     def position(self, trunk: Topic, stream: bytes, tell: Tell) -> None:
         """Tell how far a stream of a topic is: at once if it is numbered here, or over."""
@@ -44,7 +46,7 @@ class Asking:
             self._again(trunk, stream, tell)
         else:
             peer = found.stream.peer
-            self._asked.setdefault((peer, found.key), []).append((trunk, stream, tell))
+            self._asked.setdefault((peer, found.key), deque()).append((trunk, stream, tell))
             self._cluster.tell(peer, Verb.ASK, found.key)
 
     def asked(self, peer: str, key: bytes, topic: Topic | None) -> None:
@@ -54,22 +56,28 @@ class Asking:
         self._cluster.tell(peer, Verb.AT, key, *at, int(is_here))
 
     def answered(self, peer: str, key: bytes, at: tuple[int, int], *, is_there: bool) -> None:
-        for trunk, stream, tell in self._asked.pop((peer, key), ()):
-            if is_there:
-                tell(*at)
-            else:
-                self._again(trunk, stream, tell)
+        waiting = self._asked.get((peer, key))
+        if not waiting:
+            return
+        trunk, stream, tell = waiting.popleft()
+        if not waiting:
+            del self._asked[peer, key]
+        if is_there:
+            tell(*at)
+        else:
+            self._again(trunk, stream, tell)
 
     def peer_gone(self, peer: str) -> None:
         """What the hub was to answer never comes."""
-        for hub, key in [asked for asked in self._asked if asked[0] == peer]:
-            self.answered(hub, key, (0, 0), is_there=False)
+        for asked in [asked for asked in self._asked if asked[0] == peer]:
+            for waiting in self._asked.pop(asked):
+                self._again(*waiting)
 
     def introduce(self, link: OutLink) -> None:
         """The link begins anew: what was asked is void."""
-        for hub, key in self._asked:
+        for (hub, key), waiting in self._asked.items():
             if hub == link.hub:
-                link.write(encode(Verb.ASK, key))
+                link.write(encode(Verb.ASK, key) * len(waiting))
 
     def _again(self, trunk: Topic, stream: bytes, tell: Tell) -> None:
         self._cluster.core.shell.call_later(AGAIN_S, self.position, trunk, stream, tell)

@@ -81,7 +81,11 @@ class Lanes:
         """Make the lanes that a topic of this hub is known to have."""
         for hub, facts in self.known.get(topic.name, {}).items():
             beside = topic.beside = topic.beside or Beside()
-            if hub in beside.lanes or facts.is_over:
+            if facts.is_over:
+                continue
+            if hub in beside.lanes:
+                # One whose end has yet to be taken may have been forgotten, and named again.
+                beside.lanes[hub].facts = facts
                 continue
             is_own = hub == self._cluster.name
             if is_own and facts.dropped:

@@ -100,6 +100,13 @@ class Listening:
         made = [self._cluster.core.make_topic(name) for name in matched]
         return [topic for topic in made if topic is not None]
 
+    def heard_by(self, patterns: Sequence[bytes]) -> None:
+        """Clients hear these from now on: the streams of topics with lanes that they match are kept."""
+        for topic in self._topics_with_lanes(patterns):
+            for stream in (topic.stream, *(lane.stream for lane in self._cluster.lanes.of(topic))):
+                if stream is not None:
+                    stream.is_kept = self.is_kept(stream.topic)
+
     def introduced(self) -> None:
         """Every live hub has introduced itself."""
         self._is_acquainted = True
@@ -115,6 +122,13 @@ class Listening:
         topics = {name for kind, names in claims if not kind.is_pattern for name in names}
         topics.update(topic.name for topic in self._topics_with_lanes(list(patterns)))
         return topics, patterns
+
+    def is_claimed(self, name: bytes) -> bool:
+        """Whether a client waits to be subscribed to the topic, or is about to be."""
+        return any(
+            any(Glob(pattern).matches(name) for pattern in names) if kind.is_pattern else name in names
+            for kind, names in self._claims.values()
+        )
 
     # Who listens.
 

@@ -82,7 +82,9 @@ class Tags:
         if other is None or (other.epoch, other.n) >= tag[1:]:
             return True
         stream = other.stream
-        if stream is None or stream.state.is_home or not stream.is_wanted:
+        if stream is None or stream.state.is_home:
+            return True
+        if not (stream.is_wanted or self._cluster.listening.is_claimed(trunk.name)):
             return True
         # The trunk is about to be opened here, after an end that nobody here could see.
         ending = stream.ending

@@ -117,6 +117,11 @@ class Ways:
         if way is not None and way.now == topic.lane:
             way.is_due = bool(way.tags)
 
+    def keep_to(self, trunk: Topic, stream: bytes) -> bool:
+        """Whether the messages of our clients go to this stream, so that they come after all that it has."""
+        way = None if trunk.stream is None else trunk.stream.way
+        return stream == TRUNK if way is None else way.now == way.target == stream and not way.held
+
     def position(self, trunk: Topic) -> Tag:
         """How far the messages of our clients have come, in the stream that they go to."""
         way = None if trunk.stream is None else trunk.stream.way

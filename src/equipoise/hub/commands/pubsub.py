@@ -72,6 +72,8 @@ def _subscribe_and_tell(
     problem = subscribe(cluster.core, session, kind, names, globs)
     if session.told is not None and kind is Kind.POSITIONED_NAME:
         cluster.telling.subscribed(session, names)
+    if kind.is_pattern:
+        cluster.listening.heard_by(names)
     return problem
 
 

@@ -47,7 +47,7 @@ def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     topic = core.topic_to_publish(session, command[1])
     if isinstance(topic, str):
         return topic
-    if core.cluster is None:
+    if core.cluster is None or core.cluster.ways.keep_to(topic, command[2]):
         return OK
     tags = session.tags = session.tags or {}
     if topic.name not in tags and len(tags) >= TAGGED_MAX:

@@ -1,7 +1,7 @@
 // One function per page: given the place to draw in, draw once and return how to refresh.
 
 import { get, post } from "./api.js";
-import { ask, bar, chart, clock, el, millis, notice, number, table, tile } from "./show.js";
+import { ask, bar, chart, clock, el, fill, millis, notice, number, table, tile } from "./show.js";
 
 const act = async (path, body, done) => {
   try {
@@ -20,7 +20,7 @@ export function overview(place) {
   place.replaceChildren(el("h1", {}, "Overview"), tiles, el("h2", {}, "Over time"), el("div", { class: "charts" }, loads.node, rates.node), el("h2", {}, "Hubs"), hubs);
   return async () => {
     const [now, curves, list] = await Promise.all([get("/api/overview"), get("/api/curves"), get("/api/hubs")]);
-    tiles.replaceChildren(
+    fill(tiles,
       tile("hubs alive", number(now.hubs)), tile("topics with load", number(now.topics)),
       tile("published per second", number(now.publications_per_s)), tile("delivered per second", number(now.deliveries_per_s)),
       tile("latency p50", now.latency_ms.p50 === null ? "–" : `${number(now.latency_ms.p50, 1)} ms`),
@@ -30,7 +30,7 @@ export function overview(place) {
     const names = Object.keys(curves.loads);
     loads.feed(curves.at_s, names.map((name) => curves.loads[name]), names);
     rates.feed(curves.at_s, [curves.publications_per_s, curves.deliveries_per_s]);
-    hubs.replaceChildren(table(["hub", "load", "CPU", "loop lag", "out", "delivered/s", "connections", "site", "weight", "address", ""], list.map(hubRow)));
+    fill(hubs, table(["hub", "load", "CPU", "loop lag", "out", "delivered/s", "connections", "site", "weight", "address", ""], list.map(hubRow)));
   };
 }
 
@@ -71,7 +71,7 @@ export function topics(place) {
     count.textContent = found.total ? `${offset + 1}–${Math.min(offset + size, found.total)} of ${number(found.total)}` : "none";
     back.disabled = offset === 0;
     on.disabled = offset + size >= found.total;
-    list.replaceChildren(table([...COLUMNS.map(heading), "limit", "mode", "hubs"], found.topics.map(topicRow)));
+    fill(list, table([...COLUMNS.map(heading), "limit", "mode", "hubs"], found.topics.map(topicRow)));
   }
   return refresh;
 }
@@ -106,13 +106,13 @@ export function topic(place, id) {
     const [now, plans] = await Promise.all([get(path), get(`${path}/plans`)]);
     title.textContent = now.topic;
     free.disabled = !now.has_entry;
-    tiles.replaceChildren(
+    fill(tiles,
       tile("lives at", now.homes.join(", ") || "nowhere"), tile("mode", now.mode), tile("published per second", number(now.publications_per_s, 1)),
       tile("delivered per second", number(now.deliveries_per_s, 1)), tile("publishers", number(now.publishers)), tile("subscribers", number(now.subscribers)),
       tile("worst latency", millis(now.latency_s_worst)), tile("limit", now.latency_limit_ms === null ? "none" : `${number(now.latency_limit_ms)} ms`), tile("pinned to", now.site || "–"));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
     latency.feed(now.curve.at_s, [now.curve.latency_s_worst.map((value) => (value === null ? null : 1000 * value))]);
-    changes.replaceChildren(...(plans.length ? plans.map(changeNode) : [el("p", { class: "dim" }, "It follows the ring and was never moved by name.")]));
+    fill(changes, ...(plans.length ? plans.map(changeNode) : [el("p", { class: "dim" }, "It follows the ring and was never moved by name.")]));
   };
 }
 
@@ -136,7 +136,7 @@ export function plans(place) {
   place.replaceChildren(el("h1", {}, "Plans"), list);
   return async () => {
     const found = await get("/api/plans?limit=100");
-    list.replaceChildren(...(found.length ? found.map(changeNode) : [el("p", { class: "dim" }, "There is no plan yet.")]));
+    fill(list, ...(found.length ? found.map(changeNode) : [el("p", { class: "dim" }, "There is no plan yet.")]));
   };
 }
 
@@ -161,7 +161,7 @@ export function map(place) {
   place.replaceChildren(el("h1", {}, "Map"), holder);
   return async () => {
     const [hubs, found] = await Promise.all([get("/api/hubs"), get("/api/topics?limit=200")]);
-    holder.replaceChildren(drawMap(hubs.filter((hub) => hub.is_alive), found.topics));
+    fill(holder, drawMap(hubs.filter((hub) => hub.is_alive), found.topics));
   };
 }
 

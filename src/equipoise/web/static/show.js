@@ -32,6 +32,13 @@ export function bar(ratio) {
   return el("span", {}, el("span", { class: "bar", title: percent(ratio) }, inner), percent(ratio));
 }
 
+// Puts nodes in place of what is there, unless they look the same: what somebody is about to click stays where it is.
+export function fill(place, ...nodes) {
+  const fresh = document.createElement("div");
+  fresh.append(...nodes.flat());
+  if (fresh.innerHTML !== place.innerHTML) place.replaceChildren(...fresh.childNodes);
+}
+
 export function tile(label, value) {
   return el("div", { class: "tile" }, el("b", {}, value), el("span", {}, label));
 }

@@ -1,0 +1,31 @@
+"""What could be gained over a ring: exact where it can be told by hand, plausible on the game's map."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import pytest
+
+from equipoise.experiments.bounds import best_gain_over_ring, tile_loads
+from equipoise.scenarios.game import Game
+
+SERVERS = [f"hub-{number}" for number in range(1, 9)]
+
+
+def test_loads_sum_to_one_and_are_symmetric_and_highest_in_the_middle() -> None:
+    game = Game()
+    loads = tile_loads(game)
+    assert sum(loads.values()) == pytest.approx(1.0)
+    corner, middle = loads[game.topic(0, 0)], loads[game.topic(3, 3)]
+    assert middle > 10 * corner
+    assert loads[game.topic(3, 3)] == pytest.approx(loads[game.topic(4, 4)], rel=0.25)
+
+
+def test_a_single_tile_leaves_seven_servers_idle() -> None:
+    assert best_gain_over_ring(Game(tiles_per_side=1, tile_length=200.0), SERVERS) == pytest.approx(sqrt(8))
+
+
+def test_many_tiles_leave_little_to_gain() -> None:
+    few = best_gain_over_ring(Game(tiles_per_side=4, tile_length=50.0), SERVERS)
+    many = best_gain_over_ring(Game(tiles_per_side=16, tile_length=12.5), SERVERS)
+    assert 1.0 < many < few < sqrt(8)

@@ -1,0 +1,139 @@
+"""Dynamoth's experiments in sizes that take seconds: that they run, judge what they measured, and lose nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from equipoise.experiments import (
+    EXPERIMENTS,
+    Experiment,
+    Findings,
+    Size,
+    dynamoth_channel,
+    dynamoth_game,
+    silent,
+    to_object,
+)
+from equipoise.experiments.dynamoth_claims import scalability_claims, supported
+from equipoise.experiments.keeping import run
+from equipoise.experiments.meter import Meter, Second
+from equipoise.experiments.playing import Match, Outcome
+from equipoise.experiments.sparking import ViewMaking
+from equipoise.experiments.views import LiveViews
+from equipoise.scenarios.game import Game
+from equipoise.scenarios.schedule import Schedule
+
+# Eight servers of this bandwidth are full at some fifty players on sixteen tiles.
+TINY = dynamoth_game.World(
+    out_bytes_per_s=60e3,
+    game=Game(tiles_per_side=4, tile_length=50.0, payload_bytes=300),
+    scale=0.05,
+    spark_every=10,
+)
+
+
+@contextmanager
+def without_spark(every: int) -> Iterator[ViewMaking]:
+    yield ViewMaking(LiveViews, "this is a test")
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(dynamoth_game.WORLDS, Size.QUICK, TINY)
+    monkeypatch.setattr(dynamoth_game, "view_making", without_spark)
+    ups_and_downs = Schedule((0, 8), (25, 40), (35, 40), (40, 10), (50, 10))
+    monkeypatch.setattr(dynamoth_game, "schedule_3", lambda world: ups_and_downs)
+    joining = Schedule((0, 8), (45, 50))
+    monkeypatch.setattr(dynamoth_game, "schedule_2", lambda world: joining)
+
+
+def check(name: str, found: Findings) -> None:
+    assert found.claims
+    assert all(claim.claim and claim.paper and claim.ours for claim in found.claims)
+    for figure in found.figures:
+        assert figure.name.startswith(name)
+        for panel in figure.panels:
+            for line in panel.lines:
+                assert len(line.x) == len(line.y) > 0
+
+
+def test_there_are_the_four_experiments_of_the_paper() -> None:
+    assert [name for name in EXPERIMENTS if name.startswith("dynamoth-")] == [
+        "dynamoth-1a",
+        "dynamoth-1b",
+        "dynamoth-2",
+        "dynamoth-3",
+    ]
+    ours = [experiment for name, experiment in EXPERIMENTS.items() if name.startswith("dynamoth-")]
+    assert all(experiment.takes[0] and experiment.takes[1] for experiment in ours)
+
+
+@pytest.mark.parametrize("setup", [dynamoth_channel.SETUP_1A, dynamoth_channel.SETUP_1B], ids=["1a", "1b"])
+def test_three_servers_carry_more_of_a_channel_than_one(
+    setup: dynamoth_channel.Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A tenth of the speed, a tenth of the clients.
+    small = replace(setup, cpu_speed=setup.cpu_speed / 10, quick_counts=(10, 40, 100, 200))
+    found = dynamoth_channel._run(small, Size.QUICK, 1, silent)
+    check(setup.name, found)
+    one, three, lost = found.claims
+    assert lost.holds
+    assert int(three.ours.split(",")[0]) > 1.5 * int(one.ours)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_experiment_2_counts_the_players_of_each_system() -> None:
+    found = EXPERIMENTS["dynamoth-2"].run(Size.QUICK, 1, silent)
+    check("dynamoth-2", found)
+    ours, theirs = (int(claim.ours.split(":")[0]) for claim in found.claims[:2])
+    assert ours > 0
+    assert theirs > 0
+    assert any("this is a test" in note for note in found.notes)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_experiment_3_lets_servers_follow_and_loses_nothing() -> None:
+    result = run(EXPERIMENTS["dynamoth-3"], Size.QUICK, 1, silent)
+    shown = json.loads(json.dumps(to_object(result), allow_nan=False))
+    lost = result.claims[-1]
+    assert lost.holds, lost.ours
+    servers = shown["series"]["dynamoth-3"]["panels"][0]["lines"]["servers"]["y"]
+    assert max(servers) > servers[0] == 1
+
+
+def outcome(players: list[int], responses_s: list[float]) -> Outcome:
+    meter = Meter()
+    for second, (count, response_s) in enumerate(zip(players, responses_s, strict=True)):
+        meter.respond(second + 0.5, response_s)
+        meter.seconds.append(Second(at_s=second + 1.0, players=count, servers=1))
+    return Outcome(match=Match(schedule=Schedule((0, 1), (1, 1))), meter=meter, plans=1, moves=0)
+
+
+def test_players_are_supported_until_they_are_served_badly_for_good() -> None:
+    players = list(range(100, 200))
+    assert supported(outcome(players, [0.07] * 60 + [2.0] * 40)) == 159
+    assert supported(outcome(players, [0.07] * 40 + [2.0] * 3 + [0.07] * 57)) == 199
+
+
+def test_an_experiment_is_judged_by_what_was_asked_of_it() -> None:
+    def findings(ours: float, theirs: float) -> Findings:
+        slow = [0.07] * 60 + [2.0] * 40
+        pairs = [outcome([int(count)] * 100, slow) for count in (ours, theirs)]
+        claims = scalability_claims(lambda count: count, *pairs)
+        return Findings(claims=claims, figures=())
+
+    assert [claim.holds for claim in findings(1_000, 625).claims[:2]] == [True, True]
+    assert [claim.holds for claim in findings(1_000, 626).claims[:2]] == [True, False]
+    assert [claim.holds for claim in findings(900, 500).claims[:2]] == [False, True]
+
+
+def test_an_experiment_has_a_name_a_source_and_a_summary_of_one_line() -> None:
+    for experiment in EXPERIMENTS.values():
+        assert isinstance(experiment, Experiment)
+        assert "\n" not in experiment.summary
+        assert experiment.source

@@ -1,0 +1,106 @@
+"""Views of a simulated fleet: made as the live pipeline makes them, and the same by Spark's batch transforms."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
+import pytest
+
+from equipoise.errors import PipelineError
+from equipoise.experiments import sparking
+from equipoise.experiments.crowd import Crowd
+from equipoise.experiments.fleet import Machine
+from equipoise.experiments.sparking import ViewMaking, view_making
+from equipoise.experiments.telemetry_reader import TelemetryReader
+from equipoise.experiments.views import LiveViews, SparkViews
+from equipoise.pipeline.session import SparkDriver
+from equipoise.pipeline.settings import SessionSettings
+from equipoise.scenarios.game import Game
+from experiments.small_worlds import SmallWorld, play
+from support.spark import need_spark, spark_cache
+
+GAME = Game(tiles_per_side=2, tile_length=50.0, payload_bytes=200)
+SECONDS = 12
+
+Looks = list[tuple[float, list[pa.RecordBatch]]]
+
+
+def looks(seed: int = 1) -> Looks:
+    """What a fleet of two recorded under a small crowd, as read once a second."""
+
+    async def story(world: SmallWorld) -> Looks:
+        await world.begin()
+        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
+        crowd._adjust(16)
+        reader, found = TelemetryReader(), []
+        clock = world.fleet.servers["hub-1"].host.clock
+        for _ in range(SECONDS):
+            await asyncio.sleep(1.0)
+            found.append((clock.time(), await reader.read(world.fleet.running)))
+        return found
+
+    return play(story, hubs=2, seed=seed, machine=Machine(out_bytes_per_s=1e6))
+
+
+def test_a_view_tells_the_load_of_hubs_and_topics() -> None:
+    views = LiveViews()
+    view = None
+    for now, batches in looks():
+        view = views.view(batches, now)
+    assert view is not None
+    assert sorted(view.hubs.names) == ["hub-1", "hub-2"]
+    assert set(view.topics.names) <= set(GAME.topics)
+    # Sixteen players, three updates a second; joining and changing tiles cost a few.
+    assert view.topics.publications_per_s.sum() == pytest.approx(48, rel=0.15)
+    assert view.topics.subscribers.sum() == pytest.approx(16, abs=3)
+    assert (view.hubs.out_bytes_per_s_max == 1e6).all()
+
+
+def test_there_is_no_view_before_a_hub_has_told_anything() -> None:
+    assert LiveViews().view([], 1e9) is None
+
+
+def test_an_experiment_goes_on_without_spark_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(settings: SessionSettings) -> SparkDriver:
+        raise PipelineError("no Java here")
+
+    monkeypatch.setattr(SparkDriver, "start", fail)
+    with view_making(5) as views:
+        assert type(views()) is LiveViews
+    assert "no Java here" in views.note
+    assert views.agrees
+    assert sparking.log.name == "equipoise.experiments"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkDriver | None]:
+    """A session of this process: the one that is there, or one for this module."""
+    need_spark()
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is not None:
+        yield None
+        return
+    driver = SparkDriver.start(SessionSettings(master="local[1]", cache=spark_cache()))
+    yield driver
+    driver.stop()
+
+
+@pytest.mark.needs_spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.timeout(300)
+def test_spark_makes_the_same_views_as_the_live_window() -> None:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    making = ViewMaking(lambda: SparkViews(session, every=6))
+    views = making()
+    assert isinstance(views, SparkViews)
+    for now, batches in looks(seed=2):
+        assert views.view(batches, now) is not None or now < 1.7e9 + 3
+    assert views.made == SECONDS // 6
+    assert views.agrees, views.difference_max
+    assert "2 of them" in making.note
