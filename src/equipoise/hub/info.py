@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from equipoise import __version__
 from equipoise.access import Action
+from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.commands.connection import REDIS_VERSION
 from equipoise.hub.gauges import reply_bytes
 
@@ -130,6 +131,12 @@ def _telemetry(core: HubCore, totals: Totals) -> dict[str, object]:
     }
 
 
+def _cluster(core: HubCore, totals: Totals) -> dict[str, object]:
+    """Redis clients look for the first: what is meant by a cluster there, there is not."""
+    counters = {} if core.cluster is None else cluster_counters(core.cluster)
+    return {"cluster_enabled": 0, **counters}
+
+
 def _topic_lines(core: HubCore, session: Session) -> list[str]:
     """One line for each topic whose subscribers were cut or lost messages, as far as the session may see it."""
     hurt = [
@@ -151,6 +158,7 @@ SECTIONS = {
     "memory": _memory,
     "persistence": _persistence,
     "stats": _stats,
+    "cluster": _cluster,
     "equipoise": _equipoise,
     "telemetry": _telemetry,
 }

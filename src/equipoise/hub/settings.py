@@ -255,6 +255,22 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "Beyond it publishers are told to try again.",
         ),
     ] = 32 * MIB
+    moves_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Topics that are on their way from this hub to their new homes at once; when many leave "
+            "together, the others go on here until it is their turn.",
+        ),
+    ] = 16
+    handover_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="A hub that is alive and has not answered the offer of a topic for this long is asked again; "
+            "the topic goes on here meanwhile.",
+        ),
+    ] = 10.0
     unwanted_s: Annotated[
         float,
         Meta(

@@ -53,6 +53,7 @@ class Topic:
         "meter",
         "n",
         "name",
+        "news",
         "published",
         "publisher",
         "relays",
@@ -81,6 +82,8 @@ class Topic:
         # Links to hubs that follow the stream, and what there is to know of it beside that it is open here.
         self.relays: dict[OutLink, None] | None = None
         self.stream: Stream | None = None
+        # How much it has been told of what became of other hubs.
+        self.news = 0
         # Its lanes and all that comes with them; None for most.
         self.beside: Beside | None = None
         # Whether it is among those that nobody subscribes to, and n when it was last looked at there: an equal n on

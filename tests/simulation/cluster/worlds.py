@@ -13,6 +13,7 @@ from random import Random
 
 from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster import LiveHub, Routing
+from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.settings import ClusterSettings
 from equipoise.model import Entry, Member, Mode, Plan
 from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
@@ -454,13 +455,7 @@ class World:
             cluster = None if node.hub is None else node.hub.core.cluster
             if cluster is None:
                 continue
-            for name, value in (
-                ("lost", cluster.ingress.lost),
-                ("dropped", cluster.ingress.dropped),
-                ("held", cluster.ingress.held_bytes),
-                ("pending", cluster.merging.pending_bytes),
-                ("voided", sum(link.voided for link in cluster.out.values())),
-            ):
+            for name, value in cluster_counters(cluster).items():
                 sums[name] = sums.get(name, 0) + value
         return sums
 

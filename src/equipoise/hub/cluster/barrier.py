@@ -39,6 +39,8 @@ class Barrier:
         # What this hub has said it of.
         self._own: Stamp | None = None
         self._evaluating: Iterator[Topic] | None = None
+        # How far it was when everything that waits for it was looked after; None: look again.
+        self._looked: tuple[bool, Stamp | None] | None = None
 
     @property
     def is_passed(self) -> bool:
@@ -63,10 +65,19 @@ class Barrier:
 
     def forget(self, peer: str) -> None:
         self._done.pop(peer, None)
+        self._looked = None
+
+    @property
+    def has_progressed(self) -> bool:
+        """Whether it is further than when this was asked last: with many hubs most words change nothing."""
+        before = self._looked
+        self._looked = (self.is_introduced, self._cluster.router.stamp if self.is_passed else None)
+        return self._looked != before
 
     def evaluate_all(self) -> None:
         """Ask about all topics anew."""
         is_running = self._evaluating is not None
+        self._looked = None
         self._evaluating = iter(list(self._cluster.core.index.topics.values()))
         if not is_running:
             self._evaluate_some()
@@ -79,12 +90,14 @@ class Barrier:
         topics = cluster.core.index.topics
         for topic in part:
             if topics.get(topic.name) is topic:
+                cluster.news.tell(topic)
                 cluster.handover.evaluate(topic)
                 cluster.lanes.evaluate(topic)
         if len(part) == EVALUATE_SLICE:
             cluster.core.shell.call_later(0, self._evaluate_some)
             return
         self._evaluating = None
+        cluster.news.told_all()
         self.check()
         cluster.progressed()
 

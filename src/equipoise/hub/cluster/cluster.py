@@ -25,18 +25,20 @@ from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.links import InLink, LinkId, OutLink
 from equipoise.hub.cluster.listening import Listening
 from equipoise.hub.cluster.merging import Merging
+from equipoise.hub.cluster.moves import Moves
+from equipoise.hub.cluster.news import News
 from equipoise.hub.cluster.patterns import Patterns
 from equipoise.hub.cluster.receipts import Receipts
 from equipoise.hub.cluster.router import Life, LiveHub, Path, Router, Routing
-from equipoise.hub.cluster.streams import Held, State, Stream
+from equipoise.hub.cluster.streams import Held, Stream
 from equipoise.hub.cluster.tags import Tag, Tags
 from equipoise.hub.cluster.telling import Telling
+from equipoise.hub.cluster.tidying import Tidying
 from equipoise.hub.cluster.ways import Ways
 from equipoise.resp import Command, RequestReader
 from equipoise.resp.replies import bulk, error, integer, push
 
 if TYPE_CHECKING:
-    from equipoise.hub.backlog import Timer
     from equipoise.hub.core import HubCore
     from equipoise.hub.topics import Topic
 
@@ -76,6 +78,8 @@ class Cluster:
         self.ingress = Ingress(self, settings.held_bytes_max)
         self.merging = Merging(self, settings.held_bytes_max)
         self.handover = Handover(self)
+        self.moves = Moves(self, moves_max=settings.moves_max, handover_s=settings.handover_s)
+        self.news = News()
         self.patterns = Patterns(self)
         self.barrier = Barrier(self)
         self.lanes = Lanes(self)
@@ -91,7 +95,7 @@ class Cluster:
         self._was_seen = False
         self._is_over = False
         self._last_ticket = 0
-        self._tidy_timer: Timer = core.shell.call_later(settings.unwanted_s, self._tidy)
+        self._tidying = Tidying(self, settings.unwanted_s)
         self._hearing = Hearing(self)
 
     # --- routing
@@ -155,7 +159,8 @@ class Cluster:
         if self.barrier.is_introduced:
             if self._was_seen:
                 self.listening.introduced()
-            self.handover.settle_opening()
+            if self.barrier.has_progressed:
+                self.handover.settle_opening()
             self.lanes.settle()
 
     def _bury(self, name: str) -> None:
@@ -164,46 +169,54 @@ class Cluster:
         reader = RequestReader(self.core.link_limits)
         fresh = fresh_messages(link.end_for_good(), reader)
         self._dials.hang_up(link)
-        for stream in self._forget_told(name, link):
-            self.ingress.origin_died(stream, name)
-            self.ingress.target_died(stream, name, fresh.get(stream.topic.key, ()))
+        self._forget_told(name, link)
+
+        def tell(topic: Topic) -> None:
+            stream = self._let_go(topic, name, link)
+            if stream is not None:
+                self.ingress.origin_died(stream, name)
+                self.ingress.target_died(stream, name, fresh.get(topic.key, ()))
+                self.merging.peer_gone(stream, name)
+
+        self.news.add(tell)
         self.patterns.peer_died(name)
         self.lanes.hub_died(name)
 
     def _renewed(self, name: str, link: OutLink) -> None:
         """A hub's link to us has begun anew: what it had said and we have not heard is void, what we said is not."""
-        for stream in self._forget_told(name, link):
-            self.ingress.doubt(stream, name)
+        self._forget_told(name, link)
+
+        def tell(topic: Topic) -> None:
+            stream = self._let_go(topic, name, link)
+            if stream is not None:
+                self.ingress.doubt(stream, name)
+                self.merging.peer_gone(stream, name)
+
+        self.news.add(tell)
         self.patterns.ask_again(name)
         self.barrier.evaluate_all()
 
-    def _streams(self) -> list[Topic]:
-        """All topics and lanes."""
-        index = self.core.index
-        return [*index.topics.values(), *index.lanes.values()]
-
-    def _forget_told(self, name: str, link: OutLink) -> list[Stream]:
-        """What a hub has told us, or was to tell us, counts no more; all streams."""
+    def _forget_told(self, name: str, link: OutLink) -> None:
+        """What a hub has told us, or was to tell us, counts no more."""
         self.incoming.pop(name, None)
         self.barrier.forget(name)
+        self.handover.forget_offers(name)
         self.core.index.remove_pattern_relays(link)
         self.lanes.link_gone(link)
         self.asking.peer_gone(name)
         self.receipts.peer_gone(name)
-        streams = []
-        for topic in self._streams():
-            if topic.relays and link in topic.relays:
-                self.core.index.remove_relay(topic, link)
-            stream = topic.stream
-            if stream is None:
-                continue
-            streams.append(stream)
+
+    def _let_go(self, topic: Topic, name: str, link: OutLink) -> Stream | None:
+        """The part of that which concerns one topic; its stream."""
+        if topic.relays and link in topic.relays:
+            self.core.index.remove_relay(topic, link)
+        stream = topic.stream
+        if stream is not None:
             stream.relays_waiting.pop(link, None)
             if stream.peer == name:
                 self.ways.unsure(topic)
             self.handover.peer_died(stream, name)
-            self.merging.peer_gone(stream, name)
-        return streams
+        return stream
 
     # --- links
 
@@ -251,10 +264,13 @@ class Cluster:
         # The peer is to hear what leaves us before it hears that it has heard of everything.
         self.barrier.withdraw()
         self._introduce(link)
-        for topic in self._streams():
+
+        def tell(topic: Topic) -> None:
             if topic.stream is not None:
                 self.ingress.doubt(topic.stream, link.hub)
                 self.merging.detached(topic.stream, link.hub)
+
+        self.news.add(tell)
         self.barrier.evaluate_all()
 
     def greet(self, link: LinkId, *, to_incarnation: int) -> InLink | str:
@@ -288,6 +304,7 @@ class Cluster:
     # --- for the core and its clients
 
     def adopt(self, topic: Topic) -> None:
+        topic.news = self.news.latest
         self.handover.adopt(topic)
         self.lanes.adopt(topic)
         self.ways.retarget(topic)
@@ -297,6 +314,7 @@ class Cluster:
 
         Where the topic lives elsewhere it is answered with the receivers at this hub, as in a Redis cluster.
         """
+        self.news.tell(topic)
         stream = topic.stream
         item = Held((), 0, payloads, tags)
         self.receipts.take(topic, len(payloads))
@@ -335,7 +353,8 @@ class Cluster:
 
     def close(self) -> None:
         self._is_over = True
-        self._tidy_timer.cancel()
+        self._tidying.close()
+        self.moves.close()
         self.telling.close()
         for link in list(self.out.values()):
             link.end_for_good()
@@ -348,17 +367,3 @@ class Cluster:
         self.core.index.add_relay(topic, link)
         link.write(encode(Verb.ATTACHED, topic.key, ticket, topic.epoch, topic.n))
         self.tags.greet(topic, link)
-
-    def _tidy(self) -> None:
-        """Leave the streams and patterns that nobody here wants any more."""
-        topics, patterns = self.listening.claimed()
-        for topic in self._streams():
-            stream = topic.stream
-            if stream is None or stream.state is not State.REMOTE or topic.name in topics:
-                continue
-            stream.is_kept = self.listening.is_kept(topic)
-            if not stream.is_wanted:
-                self.merging.unfollow(stream)
-        self.lanes.tidy()
-        self.patterns.tidy(patterns)
-        self._tidy_timer = self.core.shell.call_later(self._settings.unwanted_s, self._tidy)

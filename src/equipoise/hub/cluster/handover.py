@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.frames import Verb, encode
@@ -11,7 +13,10 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.topics import Topic
 
-__all__ = ["Handover"]
+__all__ = ["SETTLE_SLICE", "Handover"]
+
+# Streams opened in one go when the barrier has passed: some 5 ms.
+SETTLE_SLICE = 500
 
 
 class Handover:
@@ -21,12 +26,17 @@ class Handover:
         self._cluster = cluster
         # Streams that are opening, whatever they wait for.
         self.opening: dict[Stream, None] = {}
+        # Topics that a hub has offered and that there was no room for, with the version: they are not nobody's.
+        self._refused: dict[bytes, tuple[str, int]] = {}
+        self._settling: Iterator[Stream] | None = None
+        self._guest: Stream | None = None
 
     def adopt(self, topic: Topic) -> None:
         """A topic is new at this hub."""
         cluster = self._cluster
         home = cluster.router.home(topic.name)
-        if home == cluster.name and cluster.is_barrier_passed:
+        offer = self._refused.pop(topic.name, None)
+        if home == cluster.name and cluster.is_barrier_passed and offer is None:
             return
         # Below every epoch there is: whatever comes is later.
         topic.epoch = 0
@@ -36,6 +46,8 @@ class Handover:
             self.opening[stream] = None
         elif stream.is_kept:
             cluster.merging.follow(stream)
+        if offer is not None:
+            self.asked(stream, *offer)
 
     def new_stream(self, topic: Topic, state: State = State.OPEN, peer: str | None = None) -> Stream:
         """There is more to know about a topic, or a lane, than that it is open here."""
@@ -67,7 +79,7 @@ class Handover:
         else:
             self.happen(stream, Event.HOME_ELSEWHERE, home)
         if topic.stream is not None:
-            self._settle(topic.stream)
+            self.settle(topic.stream)
         cluster.telling.look(topic)
 
     def happen(self, stream: Stream, event: Event, peer: str | None) -> None:
@@ -99,12 +111,21 @@ class Handover:
             stream.asked_version = version
             stream.since_version = max(stream.since_version, version)
             self.happen(stream, Event.PREPARE, peer)
-            self._settle(stream)
+            self.settle(stream)
+
+    def refuse(self, name: bytes, peer: str, version: int) -> None:
+        """There is no room for a topic that a hub wants to give us. It keeps it, and asks again."""
+        self._refused[name] = (peer, version)
+
+    def forget_offers(self, peer: str, name: bytes | None = None) -> None:
+        """The hub does not offer the topic any more, or none at all."""
+        for refused in list(self._refused) if name is None else [name]:
+            if self._refused.get(refused, ("", 0))[0] == peer:
+                del self._refused[refused]
 
     def answered(self, stream: Stream, peer: str, version: int) -> None:
         if stream.state is State.CLOSING and stream.peer == peer and stream.asked_version == version:
-            self.happen(stream, Event.PREPARED, peer)
-            self._settle(stream)
+            self._cluster.moves.answered(stream, peer, version)
 
     def ended(self, stream: Stream, peer: str, epoch: int, n: int) -> None:
         """The former home has closed its epoch: ours follows, once everything of it is here."""
@@ -143,29 +164,50 @@ class Handover:
                 self.evaluate(topic)
                 self._cluster.barrier.check()
                 return
-        self._settle(stream)
+        self.settle(stream)
 
     @property
     def has_guests(self) -> bool:
         """Whether a topic is on its way here that the plan gives to another hub."""
+        # The one found last time first: this is asked often while there is one.
+        if self._guest is None or not self._is_guest(self._guest):
+            self._guest = next(filter(self._is_guest, self.opening), None)
+        return self._guest is not None
+
+    def _is_guest(self, stream: Stream) -> bool:
         router = self._cluster.router
-        return any(
-            (stream.preparer is not None or stream.ending is not None)
+        return (
+            stream in self.opening
+            and (stream.preparer is not None or stream.ending is not None)
             and stream.since_version <= router.version
             and router.home(stream.topic.name) != router.name
-            for stream in self.opening
         )
 
     def settle_opening(self) -> None:
         """Other hubs have told us more: what we can answer now, or whether a topic is nobody else's."""
-        for stream in list(self.opening):
-            self._settle(stream)
+        is_running = self._settling is not None
+        self._settling = iter(list(self.opening))
+        if not is_running:
+            self._settle_some()
+
+    def _settle_some(self) -> None:
+        assert self._settling is not None, "scheduled only while there are streams left"
+        part = list(islice(self._settling, SETTLE_SLICE))
+        for stream in part:
+            if stream in self.opening:
+                self._cluster.news.tell(stream.topic)
+                self.settle(stream)
+        if len(part) == SETTLE_SLICE:
+            self._cluster.core.shell.call_later(0, self._settle_some)
+        else:
+            self._settling = None
 
     # The actions of the table.
 
     def ask_peer(self, stream: Stream, peer: str | None) -> None:
         stream.peer = peer
         stream.asked_version = self._cluster.router.version
+        self._cluster.moves.asked(stream)
         if peer is not None:
             self._cluster.tell(peer, Verb.PREPARE, stream.topic.name, stream.asked_version)
 
@@ -222,7 +264,11 @@ class Handover:
             topic.beside.opened = (opened, epoch, n)
         frame = encode(Verb.OPENED, topic.name, opened, hub.encode(), epoch, n)
         hearing = {**dict.fromkeys(topic.relays or ()), **stream.relays_waiting}
-        for link in {**hearing, **dict.fromkeys(cluster.pattern_links(topic))}:
+        hearing.update(dict.fromkeys(cluster.pattern_links(topic)))
+        if hub in cluster.out:
+            # Whoever has closed it waits for that, listener or not.
+            hearing[cluster.out[hub]] = None
+        for link in hearing:
             link.write(frame)
         cluster.tags.moved(topic)
 
@@ -231,6 +277,8 @@ class Handover:
     def _move(self, stream: Stream, state: State) -> None:
         if stream.state is State.OPENING:
             self.opening.pop(stream, None)
+        elif stream.state is State.CLOSING:
+            self._cluster.moves.kept(stream)
         stream.state = state
         stream.term += 1
         if state is State.OPENING:
@@ -240,7 +288,7 @@ class Handover:
         stream.topic.audience = None
         self._cluster.telling.look(stream.topic)
 
-    def _settle(self, stream: Stream) -> None:
+    def settle(self, stream: Stream) -> None:
         """Whatever the present state allows: answer who waits, pass on what is held, forget what is over."""
         cluster, topic = self._cluster, stream.topic
         if topic.stream is not stream:

@@ -95,7 +95,7 @@ class Hearing:
             self._cluster.handover.progressed(stream)
 
     def _on_attach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        topic, link = self._cluster.core.make_topic(_name(fields[0])), self._cluster.out.get(peer)
+        topic, link = self._find(_name(fields[0]), is_made=True), self._cluster.out.get(peer)
         if topic is None or link is None:
             return
         stream = topic.stream
@@ -129,10 +129,12 @@ class Hearing:
         self._cluster.barrier.heard(peer, (_number(fields[0]), _number(fields[1])), _number(fields[2]))
 
     def _on_prepare(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        topic, version = self._cluster.core.make_topic(_name(fields[0])), _number(fields[1])
-        if topic is not None and topic.stream is not None:
+        topic, version = self._find(_name(fields[0]), is_made=True), _number(fields[1])
+        if topic is None:
+            self._cluster.handover.refuse(_name(fields[0]), peer, version)
+        elif topic.stream is not None:
             self._cluster.handover.asked(topic.stream, peer, version)
-        elif topic is not None:
+        else:
             self._cluster.tell(peer, Verb.PREPARED, topic.name, version)
 
     def _on_prepared(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
@@ -142,6 +144,7 @@ class Hearing:
 
     def _on_cancel(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         stream = self._stream(fields)
+        self._cluster.handover.forget_offers(peer, _name(fields[0]))
         if stream is not None:
             self._cluster.handover.cancelled(stream, peer, _number(fields[1]))
 
@@ -165,6 +168,7 @@ class Hearing:
         stream = self._heard(_name(fields[0]))
         if stream is not None and not stream.state.is_home:
             after = (_name(fields[2]).decode(), _number(fields[3]), _number(fields[4]))
+            self._cluster.moves.opened(stream)
             self._cluster.merging.opened(stream, peer, epoch, after)
 
     def _epoch(self, field: Field) -> int:
@@ -198,20 +202,22 @@ class Hearing:
         return None if topic is None else topic.stream
 
     def _find(self, key: bytes, *, is_made: bool = False) -> Topic | None:
-        """A topic, made if need be, or a lane that there is."""
+        """A topic, made if need be, or a lane that there is; told what became of other hubs."""
+        core = self._cluster.core
+        topic: Topic | None
         if key.startswith(LANE_PREFIX):
-            return self._cluster.core.index.lanes.get(key)
-        return self._cluster.core.make_topic(key) if is_made else self._cluster.core.index.topics.get(key)
+            topic = core.index.lanes.get(key)
+        else:
+            topic = core.make_topic(key) if is_made else core.index.topics.get(key)
+        if topic is not None:
+            self._cluster.news.tell(topic)
+        return topic
 
     def _heard(self, name: bytes) -> Stream | None:
         """The stream of a topic that is told to us; made if it is by a pattern of our clients that we hear it."""
-        topic, index = self._find(name), self._cluster.core.index
-        if (
-            topic is None
-            and not name.startswith(LANE_PREFIX)
-            and next(index.patterns.matching(name), None) is not None
-        ):
-            topic = self._cluster.core.make_topic(name)
+        topic = self._find(name)
+        if topic is None and not name.startswith(LANE_PREFIX) and self._cluster.listening.hears(name):
+            topic = self._find(name, is_made=True)
         return None if topic is None else topic.stream
 
 

@@ -225,14 +225,15 @@ class Ingress:
         state = stream.state
         if state.is_home and item.tags and self._cluster.tags.must_wait(stream, item.tags):
             return True
-        if state is State.OPENING or (state is State.REMOTE and stream.peer not in self._cluster.out):
+        target = _target(stream)
+        if not state.is_home and target not in self._cluster.out:
             return True
         if state is State.REMOTE and item.version > self._cluster.router.version:
             # Its sender knows better where it belongs; soon we shall, too.
             return True
         if any(path == item.path for _, path in stream.doubts):
             return True
-        way = (stream.peer, stream.term) if state is State.REMOTE else None
+        way = None if target is None else (target, stream.term)
         return any(
             key != way and any(path == item.path for path, _ in owed) for key, owed in stream.owed.items()
         )
@@ -270,9 +271,10 @@ class Ingress:
 
     def _send(self, stream: Stream, item: Held) -> None:
         cluster, topic = self._cluster, stream.topic
-        assert stream.peer is not None, "a remote stream without a home waits"
-        link, version, path = cluster.out[stream.peer], cluster.router.version, spell_path(item.path)
-        way = (stream.peer, stream.term)
+        target = _target(stream)
+        assert target is not None, "what goes nowhere waits"
+        link, version, path = cluster.out[target], cluster.router.version, spell_path(item.path)
+        way = (target, stream.term)
         tags, size = spell_tags(item.tags), 0
         for _, part in runs(item.payloads, cluster.core.limits.payload_bytes_max):
             frame = encode(Verb.INGRESS, topic.key, version, path, tags, payloads=part)
@@ -291,6 +293,13 @@ class Ingress:
             self._cluster.receipts.settle(topic, count, at)
         elif path != GONE:
             self._cluster.tell_numbered(path, topic.key, count, at)
+
+
+def _target(stream: Stream) -> str | None:
+    """Where messages are sent on to: the home, or the hub that still is while it offers the topic to us."""
+    if stream.state is State.OPENING and stream.ending is None:
+        return stream.preparer
+    return stream.peer if stream.state is State.REMOTE else None
 
 
 def fresh_messages(pieces: Iterable[bytes], reader: RequestReader) -> Fresh:

@@ -227,18 +227,16 @@ class Lanes:
         self._remove(lane, lane.epoch, lane.n)
         return True
 
-    def tidy(self) -> None:
+    def tidy(self, topic: Topic) -> None:
         """Forget what is over for good; and let go on what nobody has to wait for any more."""
-        for topic in list(self._cluster.core.index.topics.values()):
-            beside = topic.beside
-            if beside is None:
-                continue
-            self._cluster.tags.tidy(topic, {TRUNK, *(hub.encode() for hub in self.known.get(topic.name, ()))})
-            if not (beside.lanes or beside.after or beside.absent or topic.name in self.known):
-                topic.beside = None
-                topic.renew()
-            self._cluster.tags.moved(topic)
-        self.settle()
+        beside = topic.beside
+        if beside is None:
+            return
+        self._cluster.tags.tidy(topic, {TRUNK, *(hub.encode() for hub in self.known.get(topic.name, ()))})
+        if not (beside.lanes or beside.after or beside.absent or topic.name in self.known):
+            topic.beside = None
+            topic.renew()
+        self._cluster.tags.moved(topic)
 
     # What lanes' hubs and those that follow say.
 
@@ -308,6 +306,7 @@ class Lanes:
             if not known:
                 del self.known[name]
         for lane in [lane for lane in self._cluster.core.index.lanes.values() if lane.hub == hub]:
+            self._cluster.news.tell(lane)
             self._remove(lane, 0, 0)
 
     def _answer_waiting(self) -> None:

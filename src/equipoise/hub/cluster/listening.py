@@ -83,6 +83,7 @@ class Listening:
 
     def _stand(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
         """Follow the streams of the topic, and wait for those that do not stand here yet."""
+        self._cluster.news.tell(topic)
         stream = topic.stream
         if TRUNK not in left_out and stream is not None and not stream.is_ready:
             stream.waiters.append(wait.add())

@@ -201,6 +201,7 @@ class Merging:
 
     def wake(self, stream: Stream) -> None:
         """Another of the topic's streams has come further."""
+        self._cluster.news.tell(stream.topic)
         self._advance(stream)
 
     def _advance(self, stream: Stream, *, has_moved: bool = False) -> None:

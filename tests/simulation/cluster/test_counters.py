@@ -1,0 +1,59 @@
+"""What a hub among others says of itself in INFO."""
+
+from __future__ import annotations
+
+import asyncio
+
+from equipoise.hub.info import render_info
+
+from .worlds import Trouble, World, run
+
+
+def _info(world: World, name: str, section: str) -> dict[str, int]:
+    hub = world.nodes[name].hub
+    assert hub is not None
+    core = hub.core
+    *_, totals = core.index.totals()
+    session = next(iter(core.sessions.values()))
+    lines = render_info(core, session, {section}, totals).splitlines()
+    facts = (line.partition(":")[::2] for line in lines if line and not line.startswith("#"))
+    return {key: int(value) for key, value in facts if value.lstrip("-").isdigit()}
+
+
+def test_info_counts_links_and_moves_and_only_what_was_numbered_here_as_published() -> None:
+    """
+    1. a lives at h1, b and c at h2; everybody publishes and listens anywhere;
+    2. a is moved to h3;
+    3. h1 has begun and finished one move, and all hubs are settled under the last plan;
+    4. what the hubs count as published is together what was published, though most of it passed several.
+    """
+    seen: dict[str, dict[str, int]] = {}
+    published: list[int] = []
+    moves: list[int] = []
+
+    async def story(world: World) -> None:
+        await asyncio.sleep(0.8)
+        for topic, hub in (("a", "h1"), ("b", "h2"), ("c", "h2")):
+            world.move(topic, hub)
+        await asyncio.sleep(0.7)
+        before = _info(world, "h1", "cluster")
+        world.move("a", "h3")
+        await asyncio.sleep(1.2)
+        for name in world.nodes:
+            seen[name] = _info(world, name, "cluster")
+            published.append(_info(world, name, "equipoise")["published"])
+        published.append(-world.history.messages)
+        moves.append(seen["h1"]["moves_begun"] - before["moves_begun"])
+
+    outcomes = run(5, Trouble(lag_s=0.05), prepare=lambda world: world.keep(story(world)))
+    assert not outcomes.violations
+    assert moves == [1]
+    for name in ("h1", "h2", "h3"):
+        facts = seen[name]
+        assert facts["moves_begun"] == facts["moves_finished"]
+        assert (facts["links"], facts["links_up"], facts["hubs"]) == (2, 2, 3)
+        assert facts["is_settled"] and facts["cluster_enabled"] == 0
+        assert not any(
+            facts[key] for key in ("lost", "dropped", "held_bytes", "moves_under_way", "overflows")
+        )
+    assert abs(sum(published)) <= 30, "but for what is under way"

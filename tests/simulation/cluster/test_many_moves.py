@@ -1,0 +1,148 @@
+"""Many topics that leave a hub together: so many at a time, and nobody misses anything or has to wait for long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from equipoise.hub.cluster import barrier, handover, tidying
+from equipoise.hub.cluster.cluster import Cluster
+from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
+
+from .worlds import SETTINGS, Outcomes, Trouble, World, replace_weight, run
+
+NAMES = tuple(f"t{number}" for number in range(24))
+POOL = Trouble(settings=msgspec.structs.replace(SETTINGS, moves_max=3, handover_s=0.4), lag_s=0.02)
+
+
+def _talk() -> tuple[Publishing, ...]:
+    return (Publishing(topics=NAMES, count=None, burst=(5, 15), interval_s=0.03, receipts=0.1),)
+
+
+CROWD = (
+    Client(name="ann", place="h1", publishes=_talk()),
+    Client(name="bob", place="h2", publishes=_talk()),
+    Client(name="cat", place="h1", dialect=Dialect.RESP3, subscribes=(Subscribing(names=NAMES),)),
+    Client(name="dan", place="h2", subscribes=(Subscribing(names=NAMES),)),
+    Client(
+        name="fay",
+        place="h3",
+        dialect=Dialect.RESP2,
+        subscribes=(Subscribing(names=("*",), is_pattern=True),),
+    ),
+)
+Story = Callable[[World], Coroutine[object, object, None]]
+
+
+def _play(seed: int, story: Story, clients: tuple[Client, ...] = CROWD) -> Outcomes:
+    async def later(world: World) -> None:
+        await asyncio.sleep(1.0)
+        await story(world)
+
+    outcomes = run(seed, POOL, clients=clients, prepare=lambda world: world.keep(later(world)))
+    assert not outcomes.violations, f"seed {seed}: {[str(v) for v in outcomes.violations[:5]]}"
+    return outcomes
+
+
+def _cluster(world: World, name: str) -> Cluster:
+    hub = world.nodes[name].hub
+    assert hub is not None and hub.core.cluster is not None
+    return hub.core.cluster
+
+
+def _drain(world: World, name: str) -> None:
+    """Give the hub's topics to the others."""
+    plan = world.directory.plan
+    members = tuple(replace_weight(member, 0 if member.hub == name else 16) for member in plan.members)
+    world.directory.commit(replace(plan, members=members))
+
+
+def _give_all_to(world: World, name: str) -> None:
+    plan = world.directory.plan
+    members = tuple(replace_weight(member, 16 if member.hub == name else 0) for member in plan.members)
+    world.directory.commit(replace(plan, members=members))
+
+
+def test_only_so_many_topics_are_closed_at_once_and_all_of_them_arrive() -> None:
+    """
+    1. a third of the topics live at h1, busily;
+    2. the plan gives h1 nothing more: all of them are offered to others at once;
+    3. h1 closes three of them, and one more whenever one has been opened;
+    4. the others go on at h1, and what reaches their new homes is sent back there.
+    """
+    closed: list[int] = []
+    for seed in range(4):
+        moved: list[int] = []
+
+        async def story(world: World, moved: list[int] = moved) -> None:
+            cluster = _cluster(world, "h1")
+            lived = [topic for topic in cluster.core.index.topics.values() if topic.stream is None]
+            _drain(world, "h1")
+            for _ in range(1_000):
+                closed.append(len(cluster.moves._closed))
+                if cluster.moves.begun and not cluster.moves.under_way:
+                    break
+                await asyncio.sleep(0.001)
+            moves = cluster.moves
+            assert (moves.begun, moves.finished, moves.retried) == (len(lived), len(lived), 0)
+            moved.append(len(lived))
+
+        _play(seed, story)
+        assert moved and moved[0] > 4, f"seed {seed}: there was nothing to move"
+    assert max(closed) == 3
+
+
+def test_a_topic_whose_new_home_has_no_room_goes_on_and_is_offered_again() -> None:
+    """
+    1. all topics live at h1, where everybody is; h2 knows few, and has no room for others;
+    2. the plan gives it all topics: it cannot take them, and says nothing;
+    3. they go on at h1, which offers them again and again;
+    4. h2 has room again, and takes them.
+    """
+    # What is published elsewhere would go to h2, which would have to drop it.
+    together = tuple(replace(client, place="h1") for client in CROWD)
+    retried = 0
+    for seed in range(3):
+
+        async def story(world: World) -> None:
+            nonlocal retried
+            index, home = _cluster(world, "h2").core.index, _cluster(world, "h1")
+            moves = home.moves
+            _give_all_to(world, "h1")
+            streams = home.core.index.topics.values()
+            await world.until(lambda: all(topic.stream is None for topic in streams), 5.0)
+            index._topics_max = 0
+            _give_all_to(world, "h2")
+            await world.until(lambda: moves.retried > 0, 5.0)
+            retried += moves.retried
+            index._topics_max = 1_000
+            await world.until(lambda: not moves.under_way, 5.0)
+            assert not moves.under_way, "they never got away"
+
+        _play(seed, story, together)
+    assert retried
+
+
+def test_moves_in_many_turns_are_as_good_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that looks at all topics does so in slices; here each slice is one topic."""
+    monkeypatch.setattr(barrier, "EVALUATE_SLICE", 1)
+    monkeypatch.setattr(handover, "SETTLE_SLICE", 1)
+    monkeypatch.setattr(tidying, "TIDY_SLICE", 1)
+    everything = Trouble(
+        moves=(1, 6),
+        reweighs=(0, 2),
+        link_resets=(0, 5),
+        link_cuts=(0, 3),
+        pauses=(0, 2),
+        long_pauses=(0, 2),
+        crashes=(0, 2),
+        lag_s=0.3,
+        is_gap_allowed=True,
+    )
+    for seed in range(20):
+        outcomes = run(seed, everything)
+        assert not outcomes.violations, f"seed {seed}: {[str(v) for v in outcomes.violations[:5]]}"
