@@ -57,7 +57,16 @@ WORLD = frozenset(
 CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 # The hub's shell: the only files of it that meet the loop.
 HUB_SHELL = frozenset(
-    {"server.py", "logins.py", "dialer.py", "membership.py", "presence.py", "running.py", "load.py"}
+    {
+        "server.py",
+        "scraping.py",
+        "logins.py",
+        "dialer.py",
+        "membership.py",
+        "presence.py",
+        "running.py",
+        "load.py",
+    }
 )
 ENTRY_POINTS = frozenset({"equipoise.cli.main"})
 
