@@ -24,7 +24,7 @@ LAYERS: list[frozenset[str]] = [
     frozenset({"cli"}),
     # Puts hubs, pipeline and policies together in one simulation.
     frozenset({"experiments"}),
-    frozenset({"simulation", "bench", "pipeline", "demo", "local", "web"}),
+    frozenset({"simulation", "bench", "pipeline", "demo", "local", "web", "doctor"}),
     frozenset({"workload"}),
     frozenset({"hub", "client", "control", "ledger"}),
     frozenset({"store", "disk"}),

@@ -11,6 +11,7 @@ from equipoise.cli import (
     bench,
     controller,
     demo,
+    doctor,
     hub,
     hubs,
     lake,
@@ -64,6 +65,7 @@ app.command("controller")(controller.command)
 app.command("pipeline")(pipeline.command)
 app.command("store")(store.command)
 app.command("up")(up.command)
+app.command("doctor")(doctor.command)
 app.command("move")(move.command)
 app.command("replicate")(replicate.command)
 app.add_typer(hubs.app, name="hubs")

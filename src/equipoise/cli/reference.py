@@ -67,7 +67,7 @@ def settings_page() -> str:
         _table(Plausible),
         "### The lake",
         _table(KeepingSettings),
-        "## Controller\n\nWhat `equipoise controller` goes by; the options that matter have a word on its command line.",
+        "## Controller\n\nWhat `equipoise controller` goes by; what matters most is on its command line.",
         _table(ControllerSettings),
         "### Planning",
         _table(PlannerSettings),
