@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from equipoise.cli.main import COMMANDS
+
 SRC = Path(__file__).resolve().parents[1] / "src"
 ROOT = SRC / "equipoise"
 
@@ -68,7 +70,8 @@ HUB_SHELL = frozenset(
         "load.py",
     }
 )
-ENTRY_POINTS = frozenset({"equipoise.cli.main"})
+# A command is loaded by its name.
+ENTRY_POINTS = frozenset({"equipoise.cli.main", *(f"equipoise.cli.{name}" for name in COMMANDS)})
 
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
