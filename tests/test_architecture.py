@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from equipoise.cli.main import COMMANDS
+
 SRC = Path(__file__).resolve().parents[1] / "src"
 ROOT = SRC / "equipoise"
 
@@ -59,7 +61,8 @@ CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 HUB_SHELL = frozenset(
     {"server.py", "logins.py", "dialer.py", "membership.py", "presence.py", "running.py", "load.py"}
 )
-ENTRY_POINTS = frozenset({"equipoise.cli.main"})
+# A command is loaded by its name.
+ENTRY_POINTS = frozenset({"equipoise.cli.main", *(f"equipoise.cli.{name}" for name in COMMANDS)})
 
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 70

@@ -14,6 +14,17 @@ from equipoise.errors import SettingsError
 from equipoise.hub.admission import is_loopback
 from equipoise.store.tree import Tree
 
+LoopbackLooks = Annotated[
+    bool, typer.Option("--loopback-looks", help="Whoever is on this machine may look without the token.")
+]
+Config = Annotated[
+    Path | None, typer.Option(help="Settings file (TOML); its table [planner] has the policy's constants.")
+]
+Provision = Annotated[
+    str,
+    typer.Option(help="How hubs are asked for: none, store, or a command called with start/stop NAME."),
+]
+
 
 def command(
     store: Annotated[
@@ -34,14 +45,18 @@ def command(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the token that operators and the pipeline show.")
     ] = None,
+    loopback_looks: Annotated[
+        bool, typer.Option("--loopback-looks", help="Whoever is on this machine may look without the token.")
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Settings file (TOML); its table [planner] has the policy's constants."),
+    ] = None,
     hubs_min: Annotated[int, typer.Option(min=1, help="Hubs that are never given back.")] = 1,
     hubs_max: Annotated[
         int, typer.Option(min=0, help="Hubs there may be by asking; 0: it asks for none.")
     ] = 0,
-    provision: Annotated[
-        str,
-        typer.Option(help="How hubs are asked for: none, store, or a command called with start/stop NAME."),
-    ] = "none",
+    provision: Provision = "none",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     """Turn what the pipeline measures into plans, and serve the dashboard.
@@ -72,6 +87,8 @@ def command(
             "intake": _address(intake),
             "http": _address(http) if http else None,
             "token": token,
+            "loopback_looks": loopback_looks,
+            "config": config,
             "provision": provision,
         }
         # Here, so that only this command loads Arrow and a web server.

@@ -1,40 +1,42 @@
-"""The `equipoise` command and its list of sub-commands."""
+"""The `equipoise` command and its list of sub-commands.
+
+A command that is named is loaded alone: a hub does not wait for what the simulator needs.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from equipoise import __version__
-from equipoise.cli import (
-    bench,
-    controller,
-    demo,
-    hub,
-    hubs,
-    lake,
-    load,
-    move,
-    pipeline,
-    plan,
-    pub,
-    reference,
-    replicate,
-    reproduce,
-    simulate,
-    store,
-    sub,
-    topics,
-    up,
-    users,
-)
 
-app = typer.Typer(
-    name="equipoise",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
+# In the order in which help lists them. Each has a module of its name in this folder: with `command`, or with `app` if
+# it has sub-commands.
+COMMANDS = (
+    "hub",
+    "pub",
+    "sub",
+    "demo",
+    "load",
+    "simulate",
+    "reproduce",
+    "controller",
+    "pipeline",
+    "store",
+    "up",
+    "move",
+    "replicate",
+    "hubs",
+    "topics",
+    "plan",
+    "bench",
+    "lake",
+    "users",
+    "reference",
 )
 
 
@@ -44,8 +46,7 @@ def _show_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def equipoise(
+def _equipoise(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -53,30 +54,34 @@ def equipoise(
     """Pub/sub that keeps every topic inside its latency and load limits. Any Redis client is a client."""
 
 
-app.command("hub")(hub.command)
-app.command("pub")(pub.command)
-app.command("sub")(sub.command)
-app.command("demo")(demo.command)
-app.command("load")(load.command)
-app.command("simulate")(simulate.command)
-app.command("reproduce")(reproduce.command)
-app.command("controller")(controller.command)
-app.command("pipeline")(pipeline.command)
-app.command("store")(store.command)
-app.command("up")(up.command)
-app.command("move")(move.command)
-app.command("replicate")(replicate.command)
-app.add_typer(hubs.app, name="hubs")
-app.add_typer(topics.app, name="topics")
-app.add_typer(plan.app, name="plan")
-app.add_typer(bench.app, name="bench")
-app.add_typer(lake.app, name="lake")
-app.add_typer(users.app, name="users")
-app.add_typer(reference.app, name="reference")
+def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command with these sub-commands."""
+    made = typer.Typer(
+        name="equipoise",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+    )
+    made.callback()(_equipoise)
+    for name in commands:
+        module = import_module(f"equipoise.cli.{name}")
+        if hasattr(module, "app"):
+            made.add_typer(module.app, name=name)
+        else:
+            made.command(name)(module.command)
+    return made
+
+
+def __getattr__(name: str) -> typer.Typer:
+    """`app`, the whole of it, is made when somebody asks for it."""
+    if name != "app":
+        raise AttributeError(name)
+    return make_app()
 
 
 def main() -> None:
-    app()
+    named = [word for word in sys.argv[1:2] if word in COMMANDS]
+    make_app(named or COMMANDS)()
 
 
 if __name__ == "__main__":

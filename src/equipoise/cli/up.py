@@ -34,6 +34,10 @@ def command(
     hub_config: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) of all hubs.")
     ] = None,
+    controller_config: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) of the controller."),
+    ] = None,
     pipeline: Annotated[bool, typer.Option(help="Run the pipeline: without it nothing is balanced.")] = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
@@ -53,7 +57,11 @@ def command(
             sites=tuple(part.strip() for part in sites.split(",") if part.strip()),
             store_url=store,
             has_pipeline=pipeline,
-            extra={} if hub_config is None else {"hub": ("--config", str(hub_config.resolve()))},
+            extra={
+                name: ("--config", str(path.resolve()))
+                for name, path in (("hub", hub_config), ("controller", controller_config))
+                if path is not None
+            },
         )
         asyncio.run(serve(Layout(directory), settings))
 
@@ -83,9 +91,13 @@ async def serve(layout: Layout, settings: SystemSettings) -> None:
 def _welcome(system: System, took_s: float) -> None:
     port = system.hub_url().rpartition(":")[2]
     console.print(f"[bold green]equipoise is up[/] after {took_s:.1f} s: {system.hub_url()}")
+    for name, taken in system.layout.taken.items():
+        console.print(f"[yellow]port {taken} is taken[/]: {name} listens on {system.layout.known_port(name)}")
     console.print(f"  redis-cli -p {port} subscribe news       and in another terminal")
     console.print(f"  redis-cli -p {port} publish news hello")
     console.print(f"  equipoise hubs ls --store {system.store_url}")
+    if system.dashboard_url:
+        console.print(f"  dashboard: {system.dashboard_url}  (token for actions: {system.layout.token()})")
     console.print(f"  logs and state: {system.layout.root}")
 
 

@@ -79,6 +79,7 @@ class _Pages:
                 peer=request.client.host if request.client else "",
                 host=request.headers.get("host", ""),
                 is_change=is_change,
+                is_loopback_free=self._settings.loopback_is_free,
             )
             if verdict is not Verdict.ALLOWED:
                 return _json({"error": verdict.value}, 401)
