@@ -208,6 +208,14 @@ def test_nothing_is_given_to_a_server_that_is_being_emptied() -> None:
     assert moved(outcome)
 
 
+def test_a_server_that_came_to_one_alone_may_go_again() -> None:
+    world = Emptying(0.2, 0.1, 0.3)
+    world.hubs = [HubView(name="a"), *(HubView(name=hub, is_alive=False) for hub in "bc")]
+    world.step()
+    world.hubs = list(HUBS)
+    world.until()
+
+
 def test_servers_that_were_idle_together_go_right_after_each_other() -> None:
     world = Emptying(0.1, 0.05, 0.15)
     began: dict[str, float] = {}
@@ -237,15 +245,13 @@ def test_a_hub_that_wobbles_puts_a_release_off_and_does_not_begin_its_debt_anew(
 
 def test_more_load_takes_back_the_debts_of_the_servers_that_are_no_longer_idle() -> None:
     world = Emptying(0.1, 0.1, 0.2)
-    for _ in range(5):
-        world.step()
-    assert len(world.memory.idle_debts) == 2
-    world.factor = 2.0
-    world.step()
-    assert len(world.memory.idle_debts) == 1
-    world.factor = 4.0
-    world.step()
-    assert world.memory.idle_debts == ()
+    idle = []
+    for factor in (1.0, 2.0, 4.0):
+        world.factor = factor
+        for _ in range(4):
+            world.step()
+        idle.append(len(world.memory.idle_debts))
+    assert idle == [2, 1, 0]
 
 
 def test_a_released_hub_may_stop_when_its_last_clients_have_gone_and_does_not_wait_for_ever() -> None:

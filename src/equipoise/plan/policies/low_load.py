@@ -110,9 +110,12 @@ def _has_risen(draft: Draft) -> bool:
 def _average(draft: Draft, hub: int | None) -> None:
     """Keep the slow mean of what the others would carry."""
     value, before = _average_without_one(draft, hub), draft.memory.average_without_one
+    if math.isinf(value):
+        # One server alone: there is no mean that could go on later.
+        draft.remember(average_without_one=-1.0)
+        return
     keep = math.exp(-elapsed_s(draft) / _AVERAGE_S)
-    is_first = before < 0 or not math.isfinite(value)
-    draft.remember(average_without_one=value if is_first else keep * before + (1 - keep) * value)
+    draft.remember(average_without_one=value if before < 0 else keep * before + (1 - keep) * value)
 
 
 def _consider(draft: Draft) -> None:
