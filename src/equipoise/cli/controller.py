@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from equipoise.cli.failures import exit_on_failure
+from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.hub.admission import is_loopback
 from equipoise.store.tree import Tree
@@ -57,15 +57,14 @@ def command(
         int, typer.Option(min=0, help="Hubs there may be by asking; 0: it asks for none.")
     ] = 0,
     provision: Provision = "none",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    log_format: LogFormat = LogForm.TEXT,
+    verbose: Verbose = False,
 ) -> None:
     """Turn what the pipeline measures into plans, and serve the dashboard.
 
     Run as many as you like: one leads, the others stand by. Hubs go on without any.
     """
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    set_up_logs(log_format, verbose=verbose)
     with exit_on_failure():
         token = _token(token_file)
         if not token and not is_loopback(_address(intake)[0]):

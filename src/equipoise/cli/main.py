@@ -28,6 +28,7 @@ COMMANDS = (
     "pipeline",
     "store",
     "up",
+    "doctor",
     "move",
     "replicate",
     "hubs",
