@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from equipoise.coordinates import Coordinate
 from equipoise.errors import ViewError
 
-__all__ = ["Places", "check_places", "coordinate_at", "is_known", "no_places", "places_of"]
+__all__ = ["Places", "check_one_space", "check_places", "coordinate_at", "is_known", "no_places", "places_of"]
 
 Places = NDArray[np.float64]
 
@@ -56,6 +56,13 @@ def coordinate_at(places: Places, index: int) -> Coordinate | None:
         return None
     *point, error, height_s, adjustment_s = row
     return Coordinate(tuple(point), error, height_s, adjustment_s)
+
+
+def check_one_space(*columns: Places) -> None:
+    """Raises ViewError if distances between places of these columns make no sense."""
+    widths = {column.shape[1] for column in columns} - {0}
+    if len(widths) > 1:
+        raise ViewError(f"coordinates of different spaces: {', '.join(map(str, sorted(widths)))} numbers")
 
 
 def check_places(shown: str, places: Places) -> None:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from equipoise.coordinates import Coordinate
 from equipoise.errors import ViewError
-from equipoise.plan.places import Places, check_places, coordinate_at, no_places, places_of
+from equipoise.plan.places import Places, check_one_space, check_places, coordinate_at, no_places, places_of
 
 __all__ = [
     "Carried",
@@ -225,6 +225,7 @@ class View:
             raise ViewError(f"a view of {self.window_s} s that ends at {self.time_s}")
         _check_columns(self.topics)
         _check_columns(self.hubs)
+        check_one_space(self.topics.publishers_at, self.topics.subscribers_at, self.hubs.coordinate)
         _check_carried(self.carried, self.topics.count, self.hubs.count)
 
     @classmethod
