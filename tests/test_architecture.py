@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from equipoise.cli.main import COMMANDS
+
 SRC = Path(__file__).resolve().parents[1] / "src"
 ROOT = SRC / "equipoise"
 
@@ -24,7 +26,7 @@ LAYERS: list[frozenset[str]] = [
     frozenset({"cli"}),
     # Puts hubs, pipeline and policies together in one simulation.
     frozenset({"experiments"}),
-    frozenset({"simulation", "bench", "pipeline", "demo", "local", "web"}),
+    frozenset({"simulation", "bench", "pipeline", "demo", "local", "web", "doctor"}),
     frozenset({"workload"}),
     frozenset({"hub", "client", "control", "ledger"}),
     frozenset({"store", "disk"}),
@@ -57,9 +59,19 @@ WORLD = frozenset(
 CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 # The hub's shell: the only files of it that meet the loop.
 HUB_SHELL = frozenset(
-    {"server.py", "logins.py", "dialer.py", "membership.py", "presence.py", "running.py", "load.py"}
+    {
+        "server.py",
+        "scraping.py",
+        "logins.py",
+        "dialer.py",
+        "membership.py",
+        "presence.py",
+        "running.py",
+        "load.py",
+    }
 )
-ENTRY_POINTS = frozenset({"equipoise.cli.main"})
+# A command is loaded by its name.
+ENTRY_POINTS = frozenset({"equipoise.cli.main", *(f"equipoise.cli.{name}" for name in COMMANDS)})
 
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 70

@@ -3,130 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from equipoise.control import Controller, ControllerSettings, State, StoreProvisioner
+from control.control_world import TREE, World, members_of, play, until
+from equipoise.control import ControllerSettings, State, StoreProvisioner
 from equipoise.errors import SettingsError, StoreUnavailableError
-from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, Why
-from equipoise.plan import HubView, Planner, PlannerSettings, TopicView, View
-from equipoise.simulation import Simulation
-from equipoise.store import (
-    HubFacts,
-    HubsStore,
-    LeaderFacts,
-    LeaderStore,
-    MemoryStore,
-    MemoryTree,
-    PlanStore,
-    Tree,
-    Wanted,
-)
-
-TREE = Tree("test")
-MEGA = 1_000_000.0
-
-
-class Views:
-    """What the pipeline would send."""
-
-    def __init__(self) -> None:
-        self.latest: View | None = None
-
-
-class World:
-    """One store and as many controllers and hubs as a test needs, on one simulated loop."""
-
-    def __init__(self, sim: Simulation) -> None:
-        self.sim = sim
-        self.tree = MemoryTree(sim.loop.time)
-        self.views = Views()
-        self.stores: dict[str, MemoryStore] = {}
-        self.running: dict[str, asyncio.Task[None]] = {}
-        self._feeding: asyncio.Task[None] | None = None
-
-    async def store(self, name: str) -> MemoryStore:
-        self.stores[name] = await MemoryStore(self.tree).open()
-        return self.stores[name]
-
-    async def hub(self, name: str, incarnation: int = 1, site: str = "") -> None:
-        facts = HubFacts(hub=name, address=f"{name}:6399", incarnation=incarnation, site=site)
-        await HubsStore(await self.store(name), TREE).announce(facts)
-
-    async def controller(self, name: str = "one", **settings: Any) -> Controller:
-        store = await self.store(name)
-        made = ControllerSettings(name=name, **settings)
-        controller = Controller(
-            store,
-            TREE,
-            made,
-            policy=Planner(PlannerSettings(plan_wait_s=5.0)),
-            views=self.views,
-            provisioner=StoreProvisioner(store, TREE),
-            facts=LeaderFacts(name=name, site=made.site),
-            clock=self.sim.loop.time,
-        )
-        self.running[name] = self.sim.loop.create_task(controller.run())
-        return controller
-
-    async def plan(self) -> Plan:
-        return await PlanStore(await self.store("reader"), TREE).load()
-
-    def feed(self, load: Mapping[str, Mapping[bytes, float]]) -> None:
-        """From now on a view each second in which these hubs send these topics, in MB/s; each can send 10."""
-        if self._feeding is not None:
-            self._feeding.cancel()
-        self._feeding = self.sim.loop.create_task(self._feed(load))
-
-    def stop_feeding(self) -> None:
-        assert self._feeding is not None
-        self._feeding.cancel()
-
-    async def _feed(self, load: Mapping[str, Mapping[bytes, float]]) -> None:
-        while True:
-            hubs = [
-                HubView(
-                    name=hub,
-                    out_bytes_per_s=MEGA * sum(topics.values()),
-                    out_bytes_per_s_max=10 * MEGA,
-                    incarnation=1,
-                    plan_version=10**9,
-                )
-                for hub, topics in load.items()
-            ]
-            topics = [
-                TopicView(
-                    name=topic,
-                    publications_per_s=100,
-                    deliveries_per_s=1_000,
-                    out_bytes_per_s=MEGA * rate,
-                    out_bytes_per_s_max=MEGA * rate,
-                    publishers=10,
-                    subscribers=10,
-                    carried_by={hub: 1.0},
-                )
-                for hub, carried in load.items()
-                for topic, rate in carried.items()
-            ]
-            self.views.latest = View.of(self.sim.loop.time(), topics, hubs)
-            await asyncio.sleep(1.0)
-
-
-def play(scenario: Callable[[World], Coroutine[Any, Any, None]], seed: int = 1) -> None:
-    with Simulation(seed, shuffle=True) as sim:
-        sim.run(scenario(World(sim)))
-
-
-async def until(is_so: Callable[[], bool], patience_s: float = 60.0) -> None:
-    async with asyncio.timeout(patience_s):
-        while not is_so():  # noqa: ASYNC110  virtual time: polling costs nothing
-            await asyncio.sleep(0.1)
-
-
-def members_of(plan: Plan) -> list[str]:
-    return [member.hub for member in plan.members]
+from equipoise.model import Entry, Member, Mode, PlanChange, Reason, Why
+from equipoise.store import LeaderStore, PlanStore, Wanted
 
 
 def test_hubs_that_come_alive_are_let_in_though_nobody_has_seen_a_view() -> None:
@@ -159,6 +44,25 @@ def test_a_hot_topic_is_moved_with_its_reason_kept_in_the_history() -> None:
     play(scenario)
 
 
+def test_an_overload_wakes_the_controller_long_before_its_period_is_over() -> None:
+    async def scenario(world: World) -> None:
+        controller = await world.controller(period_s=600.0)
+        await world.hub("a")
+        await world.hub("b")
+        await until(lambda: len(controller.knowledge.plan.members) == 2)
+        calm = {"a": {b"hot-1": 0.5, b"hot-2": 0.5}, "b": {b"calm": 0.5}}
+        world.feed(calm)
+        await asyncio.sleep(60.0)
+        rounds = controller.status.rounds
+        assert controller.status.state is State.LEADING
+        await asyncio.sleep(60.0)
+        assert controller.status.rounds == rounds
+        world.feed({"a": {b"hot-1": 5.0, b"hot-2": 4.5}, "b": {b"calm": 0.5}})
+        await until(lambda: bool(controller.knowledge.plan.entries), 5.0)
+
+    play(scenario)
+
+
 def test_a_view_that_gets_old_freezes_the_plan_until_a_new_one_comes() -> None:
     async def scenario(world: World) -> None:
         controller = await world.controller()
@@ -184,9 +88,7 @@ def test_a_standby_takes_over_when_the_leader_dies() -> None:
         two = await world.controller("two")
         await asyncio.sleep(20.0)
         assert not two.leadership.is_leading and two.status.state is State.STANDBY
-        world.running["one"].cancel()
-        await asyncio.wait([world.running["one"]])
-        await world.stores["one"].close()
+        await world.crash("one")
         await until(lambda: two.leadership.is_leading)
         await world.hub("a")
         await until(lambda: members_of(two.knowledge.plan) == ["a"])

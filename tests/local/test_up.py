@@ -1,133 +1,126 @@
-"""`equipoise up` as a user runs it: usable soon, whole again after a kill, gone with its supervisor."""
+"""`equipoise up` without Spark, as a user runs it: usable soon, clear about what is missing, gone with its parent."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
-from equipoise.store.java import find_jars, find_java
+from local.up_world import Up, require_java
 
 pytestmark = pytest.mark.needs_java
-PATIENCE_S = 60.0
-
-
-@pytest.fixture(autouse=True)
-def _java() -> None:
-    try:
-        find_java()
-        find_jars()
-    except Exception as problem:
-        pytest.skip(str(problem))
+# Far more than it takes, for machines that do something else meanwhile.
+USABLE_S_MAX = 15.0
+STOP_S_MAX = 5.0
 
 
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
-    running: list[subprocess.Popen[str]] = []
-
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "equipoise.cli.main", "up", "--hubs", "2", "--no-pipeline"]
-        with (tmp_path / "up.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*command, "--dir", str(tmp_path / "data")],
-                stdout=log,
-                stderr=log,
-                text=True,
-                env=environment(),
-            )
-        running.append(process)
-        return process
-
-    yield start
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
+def up(tmp_path: Path) -> Iterator[Up]:
+    require_java()
+    made = Up(tmp_path)
+    yield made
+    made.stop()
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200", "EQUIPOISE_STORE": ""}
+def test_a_hub_can_be_used_soon_and_one_interrupt_ends_everything(up: Up) -> None:
+    up.start("--hubs", "2", "--no-pipeline")
+    up.until(lambda: "equipoise is up" in up.said, "no hub came up", USABLE_S_MAX)
+    assert redis.Redis(port=up.port).publish("news", "hello") == 0
+    up.until(lambda: "controller ready" in up.said and "hub-2 ready" in up.said, "not all came up")
+    assert {path.name for path in (up.data / "logs").iterdir()} == {
+        "hub-1.log",
+        "hub-2.log",
+        "controller.log",
+    }
+    assert (up.data / "store" / "zookeeper.log").exists()
+    assert up.interrupt() < STOP_S_MAX
+    assert "nothing is left running" in up.said
+    up.until(lambda: not up.processes(), f"left: {up.processes()}")
 
 
-def until(is_so: Callable[[], bool], what: str, tmp_path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"{what}; it said:\n{(tmp_path / 'up.log').read_text()}"
-        time.sleep(0.05)
-
-
-def said(tmp_path: Path) -> str:
-    return (tmp_path / "up.log").read_text()
-
-
-def port_of(tmp_path: Path) -> int:
-    found = re.search(r"equipoise://127\.0\.0\.1:(\d+)", said(tmp_path))
-    assert found is not None
-    return int(found.group(1))
-
-
-def processes_in(folder: Path) -> list[int]:
-    """Everything whose command line names the folder or one of the ports that were chosen there."""
-    ports = json.loads((folder / "data" / "ports.json").read_text()).values()
-    marks = {str(port).encode() for port in ports}
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if str(folder).encode() in line or marks & set(line.replace(b":", b"\0").split(b"\0")):
-            found.append(int(entry.name))
-    return found
-
-
-def pid_of_hub(name: str, port: int) -> int:
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"hub" in words and name.encode() in words and b"%d" % port in words:
-            return int(entry.name)
-    return 0
-
-
-def test_a_hub_that_is_killed_comes_back_and_one_interrupt_ends_everything(
-    tmp_path: Path, up: Callable[[], subprocess.Popen[str]]
-) -> None:
-    process = up()
-    until(lambda: "equipoise is up" in said(tmp_path), "no hub came up", tmp_path)
-    port = port_of(tmp_path)
-    assert redis.Redis(port=port).publish("news", "hello") == 0
-    first = pid_of_hub("hub-1", port)
+@pytest.mark.parametrize(
+    "words",
+    [("hub", "hub-1"), ("controller",), ("org.apache.zookeeper.server.ZooKeeperServerMain",)],
+    ids=["hub", "controller", "store"],
+)
+def test_whoever_is_killed_comes_back_and_nobody_else_goes(up: Up, words: tuple[str, ...]) -> None:
+    up.start("--hubs", "2", "--no-pipeline")
+    up.until_up()
+    up.until(lambda: "controller ready" in up.said and "hub-2 ready" in up.said, "not all came up")
+    before = up.processes()
+    first = up.pid_of(*words)
     os.kill(first, signal.SIGKILL)
-    until(lambda: pid_of_hub("hub-1", port) not in (0, first), "the hub was not started again", tmp_path)
-    until(lambda: "hub-1 waiting" in said(tmp_path), "nobody was told", tmp_path)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 0
-    assert "nothing is left running" in said(tmp_path)
-    until(lambda: not processes_in(tmp_path), f"left: {processes_in(tmp_path)}", tmp_path)
+    up.until(lambda: up.pid_of(*words) not in (0, first), "it was not started again")
+    up.until(lambda: redis.Redis(port=up.port).ping() if answers(up.port) else False, "no hub answers")
+    assert before.keys() - up.processes().keys() == {first}
 
 
-def test_state_survives_and_nothing_outlives_a_supervisor_that_is_killed(
-    tmp_path: Path, up: Callable[[], subprocess.Popen[str]]
-) -> None:
-    process = up()
-    until(lambda: "equipoise is up" in said(tmp_path), "no hub came up", tmp_path)
-    port = port_of(tmp_path)
-    process.kill()
-    process.wait()
-    until(lambda: not processes_in(tmp_path), f"left: {processes_in(tmp_path)}", tmp_path)
-    (tmp_path / "up.log").write_text("")
-    up()
-    until(lambda: "equipoise is up" in said(tmp_path), "it did not come up again", tmp_path)
-    assert port_of(tmp_path) == port
+def test_state_survives_and_nothing_outlives_a_supervisor_that_is_killed(up: Up) -> None:
+    up.start("--hubs", "2", "--no-pipeline")
+    up.until_up()
+    port, token = up.port, up.token
+    up.until(lambda: up.ask("/api/overview") is not None, "no dashboard")
+    version = up.ask("/api/overview")["plan_version"]
+    assert version > 0
+    up.kill()
+    up.until(lambda: not up.processes(), f"left: {up.processes()}")
+    up.start("--hubs", "2", "--no-pipeline")
+    up.until_up()
+    assert (up.port, up.token) == (port, token)
+    up.until(lambda: up.ask("/api/overview") is not None, "no dashboard")
+    assert up.ask("/api/overview")["plan_version"] >= version
+
+
+def test_a_port_that_is_taken_is_told_with_the_one_in_its_place(up: Up) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        up.data.mkdir()
+        (up.data / "ports.json").write_text(json.dumps({"hub-1": port}))
+        up.start("--hubs", "1", "--no-pipeline")
+        up.until_up()
+        up.until(lambda: f"port {port} is taken: hub-1 listens on {up.port}" in up.said, "nobody was told")
+        assert redis.Redis(port=up.port).ping()
+
+
+def test_a_missing_java_is_told_in_one_line(up: Up, tmp_path: Path) -> None:
+    up.start(environment={"PATH": str(tmp_path), "JAVA_HOME": ""})
+    assert up.status() == 1
+    assert "there is no Java: install version 17 or newer, or set JAVA_HOME" in up.said
+    assert "Traceback" not in up.said and "hub-1" not in up.said
+
+
+def test_a_java_that_is_too_old_is_told_in_one_line(up: Up, tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    up.start(environment={"PATH": f"{tmp_path}:/usr/bin:/bin", "JAVA_HOME": ""})
+    assert up.status() == 1
+    assert f"{java} is Java 11: version 17 or newer is needed" in up.said
+    assert "Traceback" not in up.said and "hub-1" not in up.said
+
+
+def test_a_directory_in_use_is_told(up: Up, tmp_path: Path) -> None:
+    up.start("--hubs", "1", "--no-pipeline")
+    up.until_up()
+    (tmp_path / "second").mkdir()
+    second = Up(tmp_path / "second")
+    second.data = up.data
+    second.start("--hubs", "1", "--no-pipeline")
+    assert second.status() == 2
+    assert "in use by another `equipoise up`" in second.said
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

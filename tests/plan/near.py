@@ -147,4 +147,3 @@ class _Given:
         self, topics: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         return self._worst[topics]
-

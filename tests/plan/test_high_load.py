@@ -7,6 +7,7 @@ import pytest
 
 from equipoise.model import Member, Plan, Reason, Specs, TopicSpec
 from equipoise.plan import Arbiter, HubView, PlannerSettings, TopicView
+from equipoise.plan.memory import Released
 from equipoise.plan.noise import HubNoise
 from plan.small import decide, moved, plan_of, settled, topic
 
@@ -192,7 +193,7 @@ def test_when_everybody_is_full_only_moves_that_help_much_are_made() -> None:
 
 
 def test_a_released_hub_that_still_runs_is_taken_back_before_a_new_one_is_asked_for() -> None:
-    memory = msgspec.structs.replace(settled("ab"), released={"c": 0})
+    memory = msgspec.structs.replace(settled("ab"), released={"c": Released(0, 0.0)})
     topics = on(a=[0.5, 0.45], b=[0.59])
     decision = decide(topics, HUBS, plan=plan_of(topics, "ab"), memory=memory, views=10)
     (joined,) = decision.change.members

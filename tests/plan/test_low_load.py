@@ -88,13 +88,21 @@ class Emptying:
         self.now = 100.0
         self.hubs: list[str | HubView] = list(HUBS)
         self.factor = 1.0
+        # Of the ratio of one topic, per second.
+        self.trend = 0.0
+        # Whether a client that knows no plans is still served by the hub that was released.
+        self.lingers = False
         self.released: tuple[str, ...] = ()
 
     def step(self) -> None:
         self.now += 5.0
         rows = [
             topic(
-                row.name.decode(), row.out_bytes_per_s / 1e6 * self.factor, *self.plan.home_of(row.name).homes
+                row.name.decode(),
+                row.out_bytes_per_s / 1e6 * self.factor,
+                *self.plan.home_of(row.name).homes,
+                *(["b"] if self.lingers and row.name == b"a0" else []),
+                trend=self.trend if row.name == b"c0" else 0.0,
             )
             for row in load(*self.ratios)
         ]
@@ -198,6 +206,64 @@ def test_nothing_is_given_to_a_server_that_is_being_emptied() -> None:
     )
     assert all("b" not in homes for homes in moved(outcome).values())
     assert moved(outcome)
+
+
+def test_a_server_that_came_to_one_alone_may_go_again() -> None:
+    world = Emptying(0.2, 0.1, 0.3)
+    world.hubs = [HubView(name="a"), *(HubView(name=hub, is_alive=False) for hub in "bc")]
+    world.step()
+    world.hubs = list(HUBS)
+    world.until()
+
+
+def test_servers_that_were_idle_together_go_right_after_each_other() -> None:
+    world = Emptying(0.1, 0.05, 0.15)
+    began: dict[str, float] = {}
+    while len(world.plan.by_hub) > 1:
+        world.step()
+        if world.memory.releasing:
+            began.setdefault(world.memory.releasing, world.now)
+    first, second = began.values()
+    # The second has been paid for long enough when the first is out: it waits for T_wait, not for another minute.
+    assert second - first < LOW.release_steps * 5 + LOW.settle_s + LOW.plan_wait_s
+    world.step()
+    assert world.memory.releasing == ""
+
+
+def test_a_hub_that_wobbles_puts_a_release_off_and_does_not_begin_its_debt_anew() -> None:
+    world = Emptying(0.2, 0.1, 0.3)
+    while sum(world.memory.idle_debts[:1]) < 0.010:
+        world.step()
+    before = world.memory.idle_debts
+    world.trend = 0.02
+    world.step()
+    assert world.memory.idle_debts[0] == before[0]
+    world.trend = 0.0
+    world.step()
+    assert world.memory.idle_debts[0] > before[0]
+
+
+def test_more_load_takes_back_the_debts_of_the_servers_that_are_no_longer_idle() -> None:
+    world = Emptying(0.1, 0.1, 0.2)
+    idle = []
+    for factor in (1.0, 2.0, 4.0):
+        world.factor = factor
+        for _ in range(4):
+            world.step()
+        idle.append(len(world.memory.idle_debts))
+    assert idle == [2, 1, 0]
+
+
+def test_a_released_hub_may_stop_when_its_last_clients_have_gone_and_does_not_wait_for_ever() -> None:
+    for lingering_s, waited_s in ((0.0, LOW.settle_s), (30.0, 30.0), (1e9, LOW.release_wait_s)):
+        world = Emptying(0.2, 0.1, 0.3)
+        while "b" in world.plan.by_hub:
+            world.step()
+        out_s = world.now
+        while not world.released:
+            world.lingers = world.now + 5 - out_s <= lingering_s
+            world.step()
+        assert waited_s <= world.now - out_s <= waited_s + 5
 
 
 def test_one_server_alone_is_never_released() -> None:

@@ -79,6 +79,7 @@ def test_the_page_names_every_kind_of_node_there_is() -> None:
         tree.users,
         f"{tree.users_blobs}/BLOB/PART",
         tree.leader,
+        tree.planner,
         tree.servers,
         tree.head,
         tree.change(0),

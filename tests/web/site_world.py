@@ -24,7 +24,11 @@ HOT = b"game/tile 1\xff"
 
 
 class Views:
-    latest: View | None = None
+    """What the pipeline would send, by hand."""
+
+    def __init__(self) -> None:
+        self.latest: View | None = None
+        self.news = asyncio.Event()
 
 
 class Site:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.store import MemoryStore, SpecsStore
+from equipoise.web.guard import Verdict, judge
 from equipoise.web.metrics import METRICS
 from equipoise.web.names import from_id, to_id
 from equipoise.web.routes import ROUTES, describe
@@ -139,6 +140,21 @@ def test_without_a_token_set_loopback_may_look_and_nobody_may_act() -> None:
         assert status == 401 and "loopback" in found["error"]
 
     play(scenario)
+
+
+def test_where_loopback_is_free_it_may_look_without_the_token_and_act_with_it() -> None:
+    local: dict[str, Any] = {"token": TOKEN, "peer": "127.0.0.1", "host": "localhost:6398"}
+    for shown, is_change, verdict in (
+        ("", False, Verdict.ALLOWED),
+        ("", True, Verdict.NEEDS_TOKEN),
+        ("wrong", False, Verdict.NEEDS_TOKEN),
+        (TOKEN, True, Verdict.ALLOWED),
+    ):
+        assert judge(**local, shown=shown, is_change=is_change, is_loopback_free=True) is verdict
+    away = {**local, "peer": "192.0.2.7"}
+    assert judge(**away, shown="", is_change=False, is_loopback_free=True) is Verdict.FOREIGN
+    evil = {**local, "host": "evil.example"}
+    assert judge(**evil, shown="", is_change=False, is_loopback_free=True) is Verdict.FOREIGN
 
 
 def test_metrics_are_those_of_the_table_and_no_more_topics_than_allowed() -> None:

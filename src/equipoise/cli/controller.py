@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +9,21 @@ from typing import Annotated, Any
 import typer
 
 from equipoise.cli.failures import exit_on_failure
+from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.hub.admission import is_loopback
 from equipoise.store.tree import Tree
+
+LoopbackLooks = Annotated[
+    bool, typer.Option("--loopback-looks", help="Whoever is on this machine may look without the token.")
+]
+Config = Annotated[
+    Path | None, typer.Option(help="Settings file (TOML); its table [planner] has the policy's constants.")
+]
+Provision = Annotated[
+    str,
+    typer.Option(help="How hubs are asked for: none, store, or a command called with start/stop NAME."),
+]
 
 
 def command(
@@ -34,23 +45,26 @@ def command(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the token that operators and the pipeline show.")
     ] = None,
+    loopback_looks: Annotated[
+        bool, typer.Option("--loopback-looks", help="Whoever is on this machine may look without the token.")
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Settings file (TOML); its table [planner] has the policy's constants."),
+    ] = None,
     hubs_min: Annotated[int, typer.Option(min=1, help="Hubs that are never given back.")] = 1,
     hubs_max: Annotated[
         int, typer.Option(min=0, help="Hubs there may be by asking; 0: it asks for none.")
     ] = 0,
-    provision: Annotated[
-        str,
-        typer.Option(help="How hubs are asked for: none, store, or a command called with start/stop NAME."),
-    ] = "none",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    provision: Provision = "none",
+    log_format: LogFormat = LogForm.TEXT,
+    verbose: Verbose = False,
 ) -> None:
     """Turn what the pipeline measures into plans, and serve the dashboard.
 
     Run as many as you like: one leads, the others stand by. Hubs go on without any.
     """
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    set_up_logs(log_format, verbose=verbose)
     with exit_on_failure():
         token = _token(token_file)
         if not token and not is_loopback(_address(intake)[0]):
@@ -72,6 +86,8 @@ def command(
             "intake": _address(intake),
             "http": _address(http) if http else None,
             "token": token,
+            "loopback_looks": loopback_looks,
+            "config": config,
             "provision": provision,
         }
         # Here, so that only this command loads Arrow and a web server.

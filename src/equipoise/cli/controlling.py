@@ -8,9 +8,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+import tomllib
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from equipoise.control import (
     CommandProvisioner,
@@ -21,7 +25,8 @@ from equipoise.control import (
     StoreProvisioner,
 )
 from equipoise.control.intake import Intake
-from equipoise.plan import policy_named
+from equipoise.errors import SettingsError
+from equipoise.plan import PlannerSettings, policy_named
 from equipoise.store import LeaderFacts, Store, Tree, open_store
 from equipoise.web import Facts, WebSettings
 from equipoise.web import serve as serve_pages
@@ -43,6 +48,9 @@ class Wanted:
     # None: no pages.
     http: Address | None
     token: str
+    loopback_looks: bool
+    # Settings file; None: all by default.
+    config: Path | None
     # none, store or a command.
     provision: str
 
@@ -58,6 +66,7 @@ async def _serve(wanted: Wanted) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     settings, tree = wanted.settings, wanted.tree
+    policy = policy_named(settings.policy, read_planner(wanted.config))
     async with AsyncExitStack() as stack:
         store = await open_store(wanted.store_url)
         stack.push_async_callback(store.close)
@@ -69,14 +78,16 @@ async def _serve(wanted: Wanted) -> None:
             store,
             tree,
             settings,
-            policy=policy_named(settings.policy),
+            policy=policy,
             views=views,
             provisioner=_provisioner(wanted.provision, store, tree),
             facts=LeaderFacts(name=settings.name, site=settings.site, intake=address, http=page),
         )
         if wanted.http is not None:
             host, port = wanted.http
-            web = WebSettings(host=host, port=port, token=wanted.token)
+            web = WebSettings(
+                host=host, port=port, token=wanted.token, loopback_is_free=wanted.loopback_looks
+            )
             pages = serve_pages(Facts(controller, time.time), Actions(store, tree), web)
             page = await stack.enter_async_context(pages)
         shown = f", dashboard at {page}" if page else ""
@@ -94,6 +105,24 @@ async def _run(controller: Controller, stopped: asyncio.Event) -> None:
     outcome = (await asyncio.gather(running, return_exceptions=True))[0]
     if isinstance(outcome, Exception):
         raise outcome
+
+
+def read_planner(path: Path | None) -> PlannerSettings:
+    """The table [planner] of a settings file. Raises SettingsError that says what to mend."""
+    if path is None:
+        return PlannerSettings()
+    try:
+        values = tomllib.loads(path.read_text())
+        unknown = values.keys() - {"planner"}
+        if unknown:
+            raise SettingsError(f"{path}: there is no table {sorted(unknown)[0]!r}, only [planner]")
+        return msgspec.convert(values.get("planner", {}), PlannerSettings)
+    except OSError as problem:
+        raise SettingsError(f"cannot read the settings file {path}: {problem.strerror}") from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise SettingsError(f"{path} is not valid TOML: {problem}") from problem
+    except msgspec.ValidationError as problem:
+        raise SettingsError(f"{path}: {problem}") from problem
 
 
 def _provisioner(how: str, store: Store, tree: Tree) -> Provisioner:

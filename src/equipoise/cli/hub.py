@@ -16,11 +16,13 @@ import uvloop
 
 from equipoise.access import Users, parse_users
 from equipoise.cli.failures import exit_on_failure
+from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings, load_settings
 from equipoise.hub.descriptors import ensure_descriptors
 from equipoise.hub.membership.running import member
 from equipoise.hub.membership.settings import Join
+from equipoise.hub.scraping import serve_metrics
 from equipoise.hub.settings import MIB
 
 log = logging.getLogger("equipoise.hub")
@@ -81,16 +83,22 @@ def command(
     join: Joining = None,
     cluster_user: ClusterUser = None,
     cluster_password_file: Annotated[str | None, typer.Option(help="File with that user's password.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Port of /metrics, for Prometheus; off if not given.")
+    ] = None,
+    metrics_host: Annotated[str | None, typer.Option(help="Address of /metrics. [127.0.0.1]")] = None,
+    metrics_token_file: Annotated[
+        str | None, typer.Option(help="File with the token that Prometheus shows.")
+    ] = None,
+    log_format: LogFormat = LogForm.TEXT,
+    verbose: Verbose = False,
 ) -> None:
     """Run a hub: pub/sub for every Redis client.
 
     Try it: start `equipoise hub`, then in another terminal `redis-cli -p 6399 subscribe news`, and in a third
     `redis-cli -p 6399 publish news hello` (or `equipoise sub news` and `equipoise pub news hello`).
     """
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    set_up_logs(log_format, verbose=verbose)
     tls = {"port": tls_port, "certificate": tls_certificate, "key": tls_key, "client_ca": tls_client_ca}
     membership = {
         "store": store,
@@ -103,6 +111,7 @@ def command(
         "cluster_user": cluster_user,
         "cluster_password_file": cluster_password_file,
     }
+    metrics = {"port": metrics_port, "host": metrics_host, "token_file": metrics_token_file}
     with exit_on_failure():
         settings = load_settings(
             config,
@@ -113,6 +122,7 @@ def command(
             insecure=insecure,
             tls=_given(tls),
             membership=_given(membership),
+            metrics=_given(metrics),
         )
         uvloop.run(serve(settings))
 
@@ -147,8 +157,9 @@ async def serve_alone(settings: HubSettings) -> None:
     await hub.start()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_users, hub)
     try:
-        say_ready(hub)
-        await asyncio.Event().wait()
+        async with serve_metrics(hub) as metrics:
+            say_ready(hub, metrics)
+            await asyncio.Event().wait()
     finally:
         await hub.stop()
 
@@ -158,16 +169,18 @@ async def serve_among_others(settings: HubSettings) -> None:
     asyncio.get_running_loop().add_signal_handler(
         signal.SIGHUP, log.warning, "users are in the store: change them with `equipoise users --store`"
     )
-    async with member(settings, read_users(settings)) as running:
+    async with member(settings, read_users(settings)) as running, serve_metrics(running.hub) as metrics:
         await running.wait_ready()
-        say_ready(running.hub)
+        say_ready(running.hub, metrics)
         await running.wait_over()
 
 
-def say_ready(hub: Hub) -> None:
+def say_ready(hub: Hub, metrics: str | None) -> None:
     settings = hub.settings
     tls = f" and with TLS on {settings.host}:{hub.tls_port}" if hub.tls_port is not None else ""
     print(f"equipoise hub {settings.name} ready on {settings.host}:{hub.port}{tls}", flush=True)
+    if metrics is not None:
+        log.info("metrics at %s", metrics)
 
 
 def settle_descriptors(connections_max: int) -> None:

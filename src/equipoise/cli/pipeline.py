@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.failures import exit_on_failure
+from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 
 
@@ -42,15 +43,14 @@ def command(
     ] = None,
     lake: Annotated[bool, typer.Option(help="Keep history.")] = True,
     retention_hours: Annotated[int, typer.Option(min=1, help="How much of it.")] = 168,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    log_format: LogFormat = LogForm.TEXT,
+    verbose: Verbose = False,
 ) -> None:
     """Read what hubs record, send the controller its view each second, keep history as Parquet. Needs Java 17 or newer.
 
     It goes on where it stopped: what hubs still have is read once, whatever happened meanwhile.
     """
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    set_up_logs(log_format, verbose=verbose)
     # The bridge to the JVM tells every broken connection with a traceback; what matters of it is told by us.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with exit_on_failure():

@@ -12,10 +12,12 @@ import typer
 from typer.main import get_command
 
 from equipoise.cli.failures import MISUSED
+from equipoise.cli.metrics_page import metrics_page
 from equipoise.client import ClientSettings
 from equipoise.hub import HubSettings, Limits, Tls
 from equipoise.hub.cluster import diagram
 from equipoise.hub.membership.settings import MembershipSettings
+from equipoise.hub.metrics_settings import MetricsSettings
 from equipoise.hub.settings import ClusterSettings
 from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.pipeline.settings import (
@@ -33,6 +35,11 @@ app = typer.Typer(help="Print reference pages made from the code.", no_args_is_h
 
 def settings_page() -> str:
     """Every setting with its default, its bounds and its reason."""
+    # Here, since these load numpy.
+    from equipoise.control.settings import ControllerSettings
+    from equipoise.plan.settings import PlannerSettings
+    from equipoise.web.settings import WebSettings
+
     parts = [
         "# Settings",
         "Made from the code by `make docs`; do not edit. Each default comes with its reason.",
@@ -46,6 +53,8 @@ def settings_page() -> str:
         _table(ClusterSettings),
         "### `[telemetry]`\n\nWhat a hub records of its load.",
         _table(TelemetrySettings),
+        "### `[metrics]`\n\nWhat a hub tells Prometheus.",
+        _table(MetricsSettings),
         "### `[membership]`\n\nThis hub among others, and the store they meet in.",
         _table(MembershipSettings),
         "## Pipeline\n\nWhat `equipoise pipeline` goes by; the options that matter have a word on its command line.",
@@ -58,6 +67,12 @@ def settings_page() -> str:
         _table(Plausible),
         "### The lake",
         _table(KeepingSettings),
+        "## Controller\n\nWhat `equipoise controller` goes by; what matters most is on its command line.",
+        _table(ControllerSettings),
+        "### Planning",
+        _table(PlannerSettings),
+        "### Dashboard, API and metrics",
+        _table(WebSettings),
         "## Client\n\nKeyword arguments of `equipoise.connect`.",
         _table(ClientSettings),
     ]
@@ -127,6 +142,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings": settings_page,
     "commands": commands_page,
     "telemetry": telemetry_page,
+    "metrics": metrics_page,
     "handover": diagram.render_reference,
     "znodes": tree.render_reference,
 }

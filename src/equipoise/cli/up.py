@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 from rich.console import Console
 
 from equipoise.cli.failures import exit_on_failure
+from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.processes import Change, Phase
@@ -34,16 +36,21 @@ def command(
     hub_config: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) of all hubs.")
     ] = None,
+    controller_config: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) of the controller."),
+    ] = None,
     pipeline: Annotated[bool, typer.Option(help="Run the pipeline: without it nothing is balanced.")] = True,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    log_format: LogFormat = LogForm.TEXT,
+    verbose: Verbose = False,
 ) -> None:
     """Run a store, hubs, the pipeline and a controller on this machine. Ctrl-C stops it all.
 
     The first hub can be used within seconds, by any Redis client; balancing begins half a minute later.
     """
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    set_up_logs(log_format, verbose=verbose, level=logging.WARNING)
+    # What it starts logs in the same way.
+    os.environ["EQUIPOISE_LOG_FORMAT"] = log_format.value
     with exit_on_failure():
         if max_hubs and max_hubs < hubs:
             raise SettingsError(f"--max-hubs {max_hubs} is below --hubs {hubs}")
@@ -53,7 +60,11 @@ def command(
             sites=tuple(part.strip() for part in sites.split(",") if part.strip()),
             store_url=store,
             has_pipeline=pipeline,
-            extra={} if hub_config is None else {"hub": ("--config", str(hub_config.resolve()))},
+            extra={
+                name: ("--config", str(path.resolve()))
+                for name, path in (("hub", hub_config), ("controller", controller_config))
+                if path is not None
+            },
         )
         asyncio.run(serve(Layout(directory), settings))
 
@@ -83,9 +94,13 @@ async def serve(layout: Layout, settings: SystemSettings) -> None:
 def _welcome(system: System, took_s: float) -> None:
     port = system.hub_url().rpartition(":")[2]
     console.print(f"[bold green]equipoise is up[/] after {took_s:.1f} s: {system.hub_url()}")
+    for name, taken in system.layout.taken.items():
+        console.print(f"[yellow]port {taken} is taken[/]: {name} listens on {system.layout.known_port(name)}")
     console.print(f"  redis-cli -p {port} subscribe news       and in another terminal")
     console.print(f"  redis-cli -p {port} publish news hello")
     console.print(f"  equipoise hubs ls --store {system.store_url}")
+    if system.dashboard_url:
+        console.print(f"  dashboard: {system.dashboard_url}  (token for actions: {system.layout.token()})")
     console.print(f"  logs and state: {system.layout.root}")
 
 

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from equipoise.control.knowledge import Knowledge
+from equipoise.control.knowledge import Knowledge, hub_views
 from equipoise.control.leadership import Leadership
 from equipoise.control.provision import Provisioner
+from equipoise.control.remembering import Remembering
 from equipoise.control.rounds import Known, Outcome, State, decide
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import PlanError, PlanRaceError, ProvisionError, StoreError
@@ -37,6 +38,11 @@ class ViewSource(Protocol):
     @property
     def latest(self) -> View | None:
         """The newest one; None before the first."""
+        ...
+
+    @property
+    def news(self) -> asyncio.Event:
+        """Set with every new one; whoever waits for it clears it."""
         ...
 
 
@@ -93,7 +99,9 @@ class Controller:
         self._policy = policy
         self._provisioner = provisioner
         self._clock = clock
-        self._memory = Memory()
+        self._remembering = Remembering(store, tree)
+        # None while it does not lead.
+        self._memory: Memory | None = None
         self._is_pressing = False
 
     async def run(self) -> None:
@@ -108,25 +116,33 @@ class Controller:
         while True:
             if self.leadership.is_leading:
                 await self.round()
-            elif self.status.state is not State.STANDBY:
+            else:
                 # Another one may plan meanwhile: what we remember is no longer how things came about.
-                self.status.state, self._memory = State.STANDBY, Memory()
+                self.status.state, self._memory = State.STANDBY, None
             await self._pause()
 
     async def _pause(self) -> None:
-        """A period; less if something presses, and none if hubs come or go or the leader changes."""
-        settings = self.settings
-        pause_s = settings.pressing_s if self._is_pressing else settings.period_s
-        waits = [
-            asyncio.ensure_future(event.wait()) for event in (self.knowledge.changed, self.leadership.changed)
-        ]
-        try:
-            await asyncio.wait(waits, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-        self.knowledge.changed.clear()
-        self.leadership.changed.clear()
+        """A period; less if something presses, and none if hubs come or go, the leader changes or a hub is too full."""
+        loop, settings = asyncio.get_running_loop(), self.settings
+        until = loop.time() + (settings.pressing_s if self._is_pressing else settings.period_s)
+        facts = (self.knowledge.changed, self.leadership.changed)
+        while loop.time() < until and not any(event.is_set() for event in facts):
+            await _first_of((*facts, self.views.news), until - loop.time())
+            if self.views.news.is_set():
+                self.views.news.clear()
+                if self._is_woken():
+                    break
+        for event in facts:
+            event.clear()
+
+    def _is_woken(self) -> bool:
+        """Whether the newest view is not to wait for the end of the period."""
+        view = self.views.latest
+        if view is None or self._memory is None:
+            return False
+        known = self.knowledge
+        seen = view.with_store(hub_views(known.hubs, known.plan, releasable=set()))
+        return self.status.state is State.FROZEN or self._policy.wakes(seen, self._memory)
 
     async def round(self) -> None:
         """Decide once and do it. What the world refuses is tried again in the next round."""
@@ -136,6 +152,7 @@ class Controller:
             version = await self._commit(outcome)
             if version is not None:
                 await self._provide(outcome)
+                await self._remembering.keep(outcome.decision.memory, began_s)
         except (StoreError, ProvisionError) as problem:
             self.status.failures += 1
             log.warning("round given up: %s", problem)
@@ -143,6 +160,8 @@ class Controller:
         self._note(outcome, began_s, version)
 
     async def _decide(self, now: float) -> Outcome:
+        if self._memory is None:
+            self._memory = await self._remembering.recall()
         known = Known(
             now=now,
             view=self.views.latest,
@@ -200,3 +219,12 @@ class Controller:
                 outcome.frozen or "; ".join(why.note or why.reason for why in decision.reasons),
             )
         )
+
+
+async def _first_of(events: tuple[asyncio.Event, ...], patience_s: float) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from equipoise.errors import SettingsError
 from equipoise.hub.membership.settings import MembershipSettings
+from equipoise.hub.metrics_settings import MetricsSettings
 from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.resp import RequestLimits
 
@@ -331,6 +332,7 @@ class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tls: Tls = Tls()
     cluster: ClusterSettings = ClusterSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    metrics: MetricsSettings = MetricsSettings()
     membership: MembershipSettings = MembershipSettings()
 
 

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from equipoise.local.layout import HOST, Layout
 from equipoise.processes import ChildSpec
 
-__all__ = ["Addresses", "controller", "hub", "pipeline"]
+__all__ = ["DASHBOARD", "DASHBOARD_PORT", "Addresses", "controller", "hub", "pipeline"]
+
+# The pages have a port of their own, beside the controller's for views.
+DASHBOARD = "dashboard"
+DASHBOARD_PORT = 6398
 
 _HUB_READY = re.compile(r"^equipoise hub \S+ ready on \S+:(?P<port>\d+)", re.MULTILINE)
 _CONTROLLER_READY = re.compile(r"^equipoise controller \S+ ready on (?P<intake>\S+)", re.MULTILINE)
@@ -74,11 +78,16 @@ def controller(
     port = layout.port("controller")
     where = ["--store", addresses.store_url, "--region", addresses.region, "--intake", f"{HOST}:{port}"]
     bounds = ["--hubs-min", str(hubs_min), "--hubs-max", str(hubs_max)]
-    words = ["controller", *where, *bounds, "--provision", "store", *extra]
+    pages = ["--http", f"{HOST}:{layout.port(DASHBOARD, DASHBOARD_PORT)}", "--loopback-looks"]
+    token = ["--token-file", str(layout.token())]
+    words = ["controller", *where, *bounds, *pages, *token, "--provision", "store", *extra]
     return _spec(layout, "controller", words, _CONTROLLER_READY, ready_timeout_s=30.0)
 
 
 def pipeline(layout: Layout, addresses: Addresses, *, extra: Sequence[str] = ()) -> ChildSpec:
     where = ["--store", addresses.store_url, "--region", addresses.region, "--dir", str(layout.pipeline)]
+    token = ["--token-file", str(layout.token())]
     # Spark takes its time, and a busy machine doubles it.
-    return _spec(layout, "pipeline", ["pipeline", *where, *extra], _PIPELINE_READY, ready_timeout_s=180.0)
+    return _spec(
+        layout, "pipeline", ["pipeline", *where, *token, *extra], _PIPELINE_READY, ready_timeout_s=180.0
+    )

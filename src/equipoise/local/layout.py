@@ -3,6 +3,7 @@
     DIR/store/      ZooKeeper's state
     DIR/logs/       one file for each process
     DIR/pipeline/   checkpoints and the lake
+    DIR/token       what an operator shows the dashboard, made at the first start
     DIR/ports.json  the ports in use, kept so that clients find their hubs again
     DIR/lock        held by the one supervisor that uses the directory
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import socket
 from pathlib import Path
 
@@ -32,6 +34,8 @@ class Layout:
         self.root = root.resolve()
         self._lock: int | None = None
         self._ports: dict[str, int] = {}
+        # Ports that were to be had and belong to somebody else, by process.
+        self.taken: dict[str, int] = {}
 
     @property
     def store(self) -> Path:
@@ -43,6 +47,14 @@ class Layout:
 
     def log(self, name: str) -> Path:
         return self.root / "logs" / f"{name}.log"
+
+    def token(self) -> Path:
+        """The file with the token; made if it is not there."""
+        path = self.root / "token"
+        if not path.exists():
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(secrets.token_urlsafe(24) + "\n")
+        return path
 
     def lock(self) -> None:
         """Make the directory ours. Raises SettingsError if it cannot be had."""
@@ -68,8 +80,11 @@ class Layout:
         """The port of a process: the one it had, else the preferred, else a free one; what is taken is passed over."""
         taken = set(self._ports.values()) - {self._ports.get(name)}
         for candidate in (self._ports.get(name, 0), preferred):
-            if candidate and candidate not in taken and _is_free(candidate):
+            if not candidate or candidate in taken:
+                continue
+            if _is_free(candidate):
                 break
+            self.taken[name] = candidate
         else:
             candidate = free_port(HOST)
         if self._ports.get(name) != candidate:

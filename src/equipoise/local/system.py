@@ -1,14 +1,17 @@
-"""Run everything on one machine and keep it running: the store first, then hubs, then what watches and plans them.
+"""Run everything on one machine and keep it running: store and first hub, then the rest.
+
+The store and the first hub start side by side and have the machine to themselves; everything else begins once that hub
+can be used. So nobody waits for Spark to publish a message. A hub serves nobody before it has read from the store who
+may use it, which is why it does not do without.
 
 The hubs that a controller asks for, through the store, are started and stopped here: so they outlive the controller,
 and end with this process at the latest.
-
-Nobody waits for Spark: a hub serves as soon as it is ready, the pipeline comes when it comes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -21,6 +24,7 @@ from equipoise.local.layout import HOST, Layout
 from equipoise.processes import Change, ChildSpec, Phase, Supervisor
 from equipoise.store import ServersStore, Store, Tree, Wanted, open_store
 from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.java import find_jars, find_java
 
 __all__ = ["System", "SystemSettings"]
 
@@ -29,6 +33,9 @@ log = logging.getLogger("equipoise.local")
 # Redis's port belongs to Redis; the next hubs follow where they are free.
 PORT = 6399
 STORE = "store"
+# Of the five seconds in which everything ends: hubs and the rest have three.
+STORE_STOP_S = 1.0
+GOODBYE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +70,8 @@ class System:
         self.settings = settings
         self.supervisor = Supervisor(on_change=on_change)
         self.store_url = settings.store_url
+        # Where the pages are once the controller is up; known from the start on, empty without a controller.
+        self.dashboard_url = ""
         self._zookeeper: EmbeddedZooKeeper | None = None
         self._store: Store | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -87,19 +96,35 @@ class System:
         """Returns when the first hub can be used. Raises SettingsError, StoreUnavailableError."""
         self.layout.lock()
         try:
-            if not self.store_url:
-                await self._start_store()
-            first = self._hub_spec(_name(1), 0)
-            starting = asyncio.ensure_future(self.supervisor.keep(first))
+            if self.settings.has_controller:
+                port = self.layout.port(children.DASHBOARD, children.DASHBOARD_PORT)
+                self.dashboard_url = f"http://{HOST}:{port}"
+            await self._start_first()
             for number in range(2, self.settings.hubs + 1):
                 self.supervisor.begin(self._hub_spec(_name(number), number - 1))
             self._start_control()
-            await starting
-            self._store = await open_store(self.store_url)
-            self._tasks.append(asyncio.create_task(self._follow_wanted(self._store)))
+            self._tasks.append(asyncio.create_task(self._follow_wanted()))
         except BaseException:
             await self.stop()
             raise
+
+    async def _start_first(self) -> None:
+        """The store, if it is to be ours, and a hub; whoever fails ends the other's start."""
+        if not self.store_url:
+            # Before anything is started: without them there is nothing to clean up, and one line to read.
+            await asyncio.to_thread(find_java)
+            find_jars()
+            self._zookeeper = self._make_store()
+            self.store_url = self._zookeeper.url
+        try:
+            async with asyncio.TaskGroup() as group:
+                if self._zookeeper is not None:
+                    group.create_task(self._zookeeper.start())
+                group.create_task(self.supervisor.keep(self._hub_spec(_name(1), 0)))
+        except ExceptionGroup as problems:
+            raise problems.exceptions[0] from problems
+        if self._zookeeper is not None:
+            self._tasks.append(asyncio.create_task(self._keep_store()))
 
     async def stop(self) -> None:
         """End everything, the store last. May be called twice."""
@@ -109,7 +134,10 @@ class System:
         self._tasks.clear()
         await self.supervisor.stop()
         if self._store is not None:
-            await self._store.close()
+            # A store that does not answer is not waited for: our session ends with it, or by time.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._store.close()
             self._store = None
         if self._zookeeper is not None:
             await self._zookeeper.stop()
@@ -123,12 +151,11 @@ class System:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def _start_store(self) -> None:
-        port = self.layout.port(STORE)
-        self._zookeeper = EmbeddedZooKeeper(EmbeddedSettings(directory=self.layout.store, port=port))
-        await self._zookeeper.start()
-        self.store_url = self._zookeeper.url
-        self._tasks.append(asyncio.create_task(self._keep_store()))
+    def _make_store(self) -> EmbeddedZooKeeper:
+        settings = EmbeddedSettings(
+            directory=self.layout.store, port=self.layout.port(STORE), stop_timeout_s=STORE_STOP_S
+        )
+        return EmbeddedZooKeeper(settings)
 
     async def _keep_store(self) -> None:
         """Start the store again when it ends: its state is on disk, and hubs do without it meanwhile."""
@@ -173,10 +200,12 @@ class System:
             extra=self.settings.extra.get("hub", ()),
         )
 
-    async def _follow_wanted(self, store: Store) -> None:
-        servers = ServersStore(store, Tree(self.settings.region))
+    async def _follow_wanted(self) -> None:
         while True:
             try:
+                if self._store is None:
+                    self._store = await open_store(self.store_url)
+                servers = ServersStore(self._store, Tree(self.settings.region))
                 async with aclosing(servers.watch()) as changes:
                     async for wanted in changes:
                         await self._run_wanted(wanted)

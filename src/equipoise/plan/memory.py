@@ -16,7 +16,7 @@ from equipoise.plan.arbiter import Arbiter
 from equipoise.plan.noise import HubNoise
 from equipoise.plan.profile import HubProfile
 
-__all__ = ["Approach", "Hits", "Memory", "decode_memory", "encode_memory"]
+__all__ = ["Approach", "Hits", "Memory", "Released", "decode_memory", "encode_memory"]
 
 LONG_AGO_S = -1e18
 
@@ -34,6 +34,13 @@ class Approach(msgspec.Struct, frozen=True, array_like=True):
     at_s: float
     left: tuple[str, ...]
     returns: int = 0
+
+
+class Released(msgspec.Struct, frozen=True, array_like=True):
+    """Which life of a hub was taken out of the plan, and when."""
+
+    incarnation: int
+    at_s: float
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,19 +80,19 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # The same when a server could last not be emptied; below 0: that has not happened.
     kept_average: float = -1.0
 
-    # What missing capacity has cost since it is missing, and what a server too many has.
+    # What missing capacity has cost since it is missing, and what every server too many has.
     overload_debt: float = 0.0
-    idle_debt: float = 0.0
+    idle_debts: tuple[float, ...] = ()
     # Servers asked for in all, and when; 0: as many as there are.
     servers_wanted: int = 0
     asked_s: float = LONG_AGO_S
     # The hub being emptied, since when, the weight it had, and since when it holds nothing; and the hubs that are out
-    # of the plan by the planner's own doing, each with its incarnation.
+    # of the plan by the planner's own doing.
     releasing: str = ""
     releasing_s: float = LONG_AGO_S
     releasing_weight: int = 0
     emptied_s: float = LONG_AGO_S
-    released: dict[str, int] = {}
+    released: dict[str, Released] = {}
 
     arbiter: Arbiter = Arbiter()
 

@@ -18,7 +18,7 @@ from equipoise.plan.load import capacities, learn_all
 from equipoise.plan.memory import Memory
 from equipoise.plan.policies.high_load import count_hits, listen, relieve
 from equipoise.plan.policies.latency import approach
-from equipoise.plan.policies.low_load import release
+from equipoise.plan.policies.low_load import may_stop, release
 from equipoise.plan.policies.membership import keep_members
 from equipoise.plan.policies.obedience import obey
 from equipoise.plan.policies.replication import replicate
@@ -119,7 +119,7 @@ def _decided(draft: Draft) -> Decision:
         change=change,
         memory=draft.memory,
         servers_wanted=wanted,
-        releasable=tuple(sorted(draft.memory.released)),
+        releasable=may_stop(draft),
         reasons=tuple(draft.reasons),
         ratio_max=float(ratio.max()) if len(ratio) else 0.0,
         ratio_mean=float(ratio.mean()) if len(ratio) else 0.0,

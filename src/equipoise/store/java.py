@@ -11,7 +11,7 @@ from pathlib import Path
 
 from equipoise.errors import StoreUnavailableError
 
-__all__ = ["JARS", "JAVA_VERSION_MIN", "find_jars", "find_java"]
+__all__ = ["JARS", "JAVA_VERSION_MIN", "find_jars", "find_java", "java_version", "locate_java"]
 
 JAVA_VERSION_MIN = 17
 # What ZooKeeper needs of PySpark's jars: itself, its logging, its metrics and its compression.
@@ -27,21 +27,34 @@ JARS = (
 )
 
 
-def find_java() -> str:
-    """The path of a Java that is new enough. Raises StoreUnavailableError."""
+def locate_java() -> str | None:
+    """The path of the Java that would be used, whatever its version; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
-    java = java or shutil.which("java")
+    return java or shutil.which("java")
+
+
+def java_version(java: str) -> int | None:
+    """Its major version, as it says; None if it says nothing of the kind."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
+    return None if found is None else int(found[1])
+
+
+def find_java() -> str:
+    """The path of a Java that is new enough. Raises StoreUnavailableError."""
+    java = locate_java()
     if java is None:
         raise StoreUnavailableError(
             f"there is no Java: install version {JAVA_VERSION_MIN} or newer, or set JAVA_HOME"
         )
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    if found is None or int(found[1]) < JAVA_VERSION_MIN:
-        version = found[1] if found else "unknown"
+    version = java_version(java)
+    if version is None or version < JAVA_VERSION_MIN:
         raise StoreUnavailableError(
-            f"{java} is Java {version}: version {JAVA_VERSION_MIN} or newer is needed"
+            f"{java} is Java {version or 'unknown'}: version {JAVA_VERSION_MIN} or newer is needed"
         )
     return java
 

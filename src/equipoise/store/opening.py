@@ -15,7 +15,7 @@ from equipoise.store.memory import MemoryStore, shared_tree
 from equipoise.store.paths import check_path
 from equipoise.store.remote import RemoteMemoryStore
 
-__all__ = ["ZOOKEEPER_PORT", "open_store"]
+__all__ = ["ZOOKEEPER_PORT", "open_store", "zookeeper_hosts"]
 
 ZOOKEEPER_PORT = 2181
 
@@ -40,6 +40,16 @@ async def open_store(url: str, settings: StoreSettings | None = None) -> Store:
     raise AddressError(
         f"{url!r} is no address of a store: give zk://host:port,host:port/root, eqs://host:port or memory:name"
     )
+
+
+def zookeeper_hosts(url: str) -> str | None:
+    """What kazoo takes for an address of ours: hosts with ports, and the root. None if it names no ZooKeeper."""
+    found = _ZOOKEEPER.fullmatch(url)
+    if found is None:
+        return None
+    return ",".join(_with_port(host) for host in found["hosts"].split(",")) + _root(
+        url, found["root"]
+    ).rstrip("/")
 
 
 def _with_port(host: str) -> str:

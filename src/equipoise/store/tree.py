@@ -93,6 +93,10 @@ class Tree:
         return f"{self.root}/leader"
 
     @property
+    def planner(self) -> str:
+        return f"{self.root}/planner"
+
+    @property
     def servers(self) -> str:
         return f"{self.root}/servers"
 
@@ -170,6 +174,12 @@ NODES = (
         _SESSION,
         "a controller",
         "The controller that plans: name, site, addresses (msgpack). Gone: nobody plans.",
+    ),
+    NodeKind(
+        "/planner",
+        _FOREVER,
+        "a controller",
+        "What the planner remembers: what it is emptying, asked for, and has learnt of hubs (msgpack).",
     ),
     NodeKind(
         "/servers",

@@ -60,6 +60,10 @@ class Ring:
         for block in reversed(behind):
             yield block, max(0, sequence - block.first)
 
+    def backwards(self) -> Iterator[Block]:
+        """From the newest block on. Not to be appended to meanwhile."""
+        return (block for block, _ in reversed(self._blocks))
+
     def _trim(self, before_us: int) -> None:
         while len(self._blocks) > 1 and (
             self.bytes > self._bytes_max or self._blocks[0][0].latest_us < before_us

@@ -1,7 +1,8 @@
 """Who may look and who may act. Pure.
 
-With a token set, whoever shows it may do everything and everybody else nothing. Without one, loopback may look and
-nobody may act: a page that any other site's script could reach must not change anything by itself.
+With a token set, whoever shows it may do everything and everybody else nothing, unless loopback was said to be free to
+look. Without one, loopback may look and nobody may act: a page that any other site's script could reach must not change
+anything by itself.
 """
 
 from __future__ import annotations
@@ -20,10 +21,19 @@ class Verdict(Enum):
     FOREIGN = "without a token only loopback may look: start the controller with --token-file"
 
 
-def judge(*, token: str, shown: str, peer: str, host: str, is_change: bool) -> Verdict:
-    """`shown` is the token of the request, `peer` its address, `host` the name it was sent to."""
-    if token:
-        return Verdict.ALLOWED if hmac.compare_digest(shown.encode(), token.encode()) else Verdict.NEEDS_TOKEN
+def judge(
+    *, token: str, shown: str, peer: str, host: str, is_change: bool, is_loopback_free: bool = False
+) -> Verdict:
+    """`shown` is the token of the request, `peer` its address, `host` the name it was sent to.
+
+    `is_loopback_free`: whoever is on this machine may look though there is a token. Not for a machine with a proxy,
+    which makes everybody look as if they were.
+    """
+    if token and hmac.compare_digest(shown.encode(), token.encode()):
+        return Verdict.ALLOWED
+    # A wrong token is told, not taken for none: its owner wants to act.
+    if token and (shown or is_change or not is_loopback_free):
+        return Verdict.NEEDS_TOKEN
     if is_change:
         return Verdict.READ_ONLY
     # A name that somebody made point to loopback would let that somebody's pages read ours.

@@ -1,45 +1,78 @@
 """The facts as Prometheus metrics: per hub, for the system, and per topic for the busiest few.
 
-Made anew for each scrape from the newest view, so nothing is kept for topics that are gone.
+Made anew for each scrape from the newest view, so nothing is kept for topics that are gone. What hubs say of themselves
+has other names (hub/metrics.py), so that a sum over either counts nothing twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from equipoise.hub.metrics import label_of
 from equipoise.web.facts import Facts
+from equipoise.web.names import from_id
 
 __all__ = ["METRICS", "render"]
 
 Row = dict[str, Any]
 
-# name, what it is of, the fact it shows, meaning.
-METRICS = (
+
+def _is_frozen(row: Row) -> bool:
+    return row["frozen"] is not None
+
+
+def _seconds(of: str, key: str) -> Callable[[Row], float | None]:
+    def read(row: Row) -> float | None:
+        found = row[of][key] if key else row[of]
+        return None if found is None else found / 1_000
+
+    return read
+
+
+# name, what it is of, the fact it shows or how it is read, meaning.
+METRICS: tuple[tuple[str, str, str | Callable[[Row], float | None], str], ...] = (
     ("equipoise_plan_version", "system", "plan_version", "Version of the plan in force."),
+    ("equipoise_plan_is_frozen", "system", _is_frozen, "1 if nothing is moved for want of a view."),
     ("equipoise_controller_is_leading", "system", "is_leading", "1 if this controller leads."),
     ("equipoise_controller_commits", "system", "commits", "Plans that this controller has made."),
     ("equipoise_controller_rounds", "system", "rounds", "Rounds that it has decided."),
-    ("equipoise_view_age_seconds", "system", "view_age_s", "Age of the newest view."),
+    ("equipoise_view_age_seconds", "system", "view_age_s", "Age of the newest view: the pipeline's lag."),
     ("equipoise_hubs_alive", "system", "hubs", "Hubs that are alive."),
     ("equipoise_topics_active", "system", "topics", "Topics that have load."),
     ("equipoise_publications_per_second", "system", "publications_per_s", "Over all topics."),
     ("equipoise_deliveries_per_second", "system", "deliveries_per_s", "Over all topics."),
+    ("equipoise_out_bytes_per_second", "system", "out_bytes_per_s", "Over all topics."),
+    ("equipoise_latency_seconds_p50", "system", _seconds("latency_ms", "p50"), "Weighed by deliveries."),
+    ("equipoise_latency_seconds_p99", "system", _seconds("latency_ms", "p99"), "Weighed by deliveries."),
+    ("equipoise_hub_is_alive", "hub", "is_alive", "1 if it is."),
+    ("equipoise_hub_weight", "hub", "weight", "Its share of topics; 0 if it is drained."),
+    ("equipoise_hub_entries", "hub", "entries", "Entries of the plan that name it."),
     ("equipoise_hub_load_ratio", "hub", "load", "The larger of CPU and bandwidth use."),
     ("equipoise_hub_cpu_ratio", "hub", "cpu_ratio", "CPU use, of one core."),
     ("equipoise_hub_loop_lag_seconds", "hub", "loop_lag_s", "How late its event loop is."),
     ("equipoise_hub_memory_bytes", "hub", "memory_bytes", "Resident memory."),
     ("equipoise_hub_out_bytes_per_second", "hub", "out_bytes_per_s", "Sent to clients and other hubs."),
+    ("equipoise_hub_publications_per_second", "hub", "publications_per_s", "Messages numbered there."),
     ("equipoise_hub_deliveries_per_second", "hub", "deliveries_per_s", "Messages sent to clients."),
     ("equipoise_hub_connections", "hub", "connections", "Connections."),
     ("equipoise_topic_publications_per_second", "topic", "publications_per_s", "Of the busiest topics."),
     ("equipoise_topic_deliveries_per_second", "topic", "deliveries_per_s", "Of the busiest topics."),
+    ("equipoise_topic_out_bytes_per_second", "topic", "out_bytes_per_s", "Of the busiest topics."),
+    ("equipoise_topic_publishers", "topic", "publishers", "Of the busiest topics."),
     ("equipoise_topic_subscribers", "topic", "subscribers", "Of the busiest topics."),
     ("equipoise_topic_latency_seconds_worst", "topic", "latency_s_worst", "Where it is known."),
+    (
+        "equipoise_topic_latency_limit_seconds",
+        "topic",
+        _seconds("latency_limit_ms", ""),
+        "Where there is one.",
+    ),
+    ("equipoise_topic_is_held", "topic", "is_held", "1 if the latency is within its limit."),
 )
 
 
@@ -49,17 +82,24 @@ class _FactsCollector(Collector):
         self._topics_max = topics_max
 
     def collect(self) -> Iterator[Metric]:
-        rows: dict[str, list[Row]] = {
-            "system": [self._facts.overview()],
-            "hub": self._facts.hubs(),
-            "topic": self._facts.topics(limit=self._topics_max)["topics"] if self._topics_max else [],
+        rows: dict[str, list[tuple[list[str], Row]]] = {
+            "system": [([], self._facts.overview())],
+            "hub": [([str(row["hub"])], row) for row in self._facts.hubs()],
+            "topic": [([label_of(from_id(row["id"]))], row) for row in self._busiest()],
         }
         for name, of, fact, meaning in METRICS:
             family = GaugeMetricFamily(name, meaning, labels=[] if of == "system" else [of])
-            for row in rows[of]:
-                if row.get(fact) is not None:
-                    family.add_metric([] if of == "system" else [str(row[of])], float(row[fact]))
+            for labels, row in rows[of]:
+                number = fact(row) if callable(fact) else row.get(fact)
+                if number is not None:
+                    family.add_metric(labels, float(number))
             yield family
+
+    def _busiest(self) -> list[Row]:
+        if not self._topics_max:
+            return []
+        found: list[Row] = self._facts.topics(limit=self._topics_max)["topics"]
+        return found
 
 
 def render(facts: Facts, topics_max: int) -> bytes:

@@ -20,6 +20,13 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "loopback may look."
         ),
     ] = ""
+    loopback_is_free: Annotated[
+        bool,
+        Meta(
+            description="Whoever is on this machine may look without the token, and act with it. Not behind a proxy, "
+            "which makes everybody look as if they were."
+        ),
+    ] = False
     refresh_s: Annotated[
         float, Meta(gt=0, description="Between two pushes to an open page: views come each second.")
     ] = 1.0

@@ -1,9 +1,11 @@
 """Low-load rebalancing: empty the least loaded server, slowly, and let it go (Dynamoth III-B4).
 
 It begins when the others could carry everything, avg + avg/(n − 1) ≤ low, and a server too many has cost what emptying
-one costs. The hub's share of the ring goes down in a few rounds, its entries move to whoever is least loaded, and each
-step is predicted first: no other hub may get above the low threshold by it. If load rises meanwhile the hub
-gets its share back. A hub that holds nothing any more leaves the plan and may be stopped.
+one costs. Every server too many has a debt of its own, so that those that were idle together go right after each other.
+The hub's share of the ring goes down in a few rounds, its entries move to whoever is least loaded, and each
+step is predicted first: no other hub may get above the low threshold by it. If load rises meanwhile the hub gets its
+share back. A hub that holds nothing any more leaves the plan, so that clients no longer come to it; once those that it
+has are gone it may be stopped.
 
 One hub at a time; never the last ones, never one that has just come, never one that nobody would stop.
 """
@@ -16,13 +18,13 @@ import numpy as np
 
 from equipoise.model import Member, Reason
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.memory import LONG_AGO_S
+from equipoise.plan.memory import LONG_AGO_S, Released
 from equipoise.plan.noise import HubNoise
 from equipoise.plan.policies.latency import needed_at
 from equipoise.plan.policies.obedience import put_elsewhere
 from equipoise.plan.policies.servers import elapsed_s, rental_price
 
-__all__ = ["release"]
+__all__ = ["may_stop", "release"]
 
 # Half a minute: three windows.
 _AVERAGE_S = 30.0
@@ -38,6 +40,7 @@ def release(draft: Draft) -> None:
         return
     hub = draft.view.hub_index.get(draft.memory.releasing)
     _average(draft, hub)
+    _owe(draft)
     if draft.memory.releasing and (hub is None or draft.memory.releasing not in draft.members):
         _forget(draft)
     elif hub is not None and draft.memory.releasing:
@@ -62,13 +65,34 @@ def _average_without_one(draft: Draft, hub: int | None = None) -> float:
     return float(draft.predicted.ratio[among].sum()) / (count - 1) if count > 1 else math.inf
 
 
-def _is_calm(draft: Draft) -> bool:
-    """The others could carry everything, their usual noise included, and nothing is about to need room."""
-    average, settings = _average_without_one(draft), draft.settings
+def _owe(draft: Draft) -> None:
+    """Add to the debt of every server too many. Noise adds nothing for a while; only more load takes a debt away."""
+    settings = draft.settings
     noises = [draft.memory.noises.get(name, HubNoise()).deviation for name in draft.view.hubs.names]
-    noise = float(np.median(np.array(noises)[draft.eligible]))
-    has_headroom = average + settings.clear_deviations * noise <= settings.high_ratio
-    return average <= settings.low_ratio and has_headroom and not _is_stirring(draft)
+    noise = float(np.median(np.array(noises)[draft.eligible])) if draft.eligible.any() else 0.0
+    # The others have to carry everything, their usual noise included.
+    limit = min(settings.low_ratio, settings.high_ratio - settings.clear_deviations * noise)
+    debts = list(
+        draft.memory.idle_debts[: _idle_servers(draft, settings.low_ratio + settings.low_margin_ratio)]
+    )
+    count = 0 if _is_stirring(draft) or not _is_quiet(draft) else _idle_servers(draft, limit)
+    debts += [0.0] * (count - len(debts))
+    for level in range(count):
+        debts[level] += settings.server_hour_price * elapsed_s(draft) / 3600
+    draft.remember(idle_debts=tuple(debts))
+
+
+def _idle_servers(draft: Draft, limit: float) -> int:
+    """How many of the servers could go before the rest were above the limit on average."""
+    if limit <= 0:
+        return 0
+    needed = math.ceil(float(draft.predicted.ratio[draft.eligible].sum()) / limit - 1e-9)
+    return max(0, int(draft.eligible.sum()) - max(needed, draft.settings.servers_min, 1))
+
+
+def _is_quiet(draft: Draft) -> bool:
+    """Nothing is being shared out or moved, and nothing has shown that this much does not fit on fewer."""
+    return draft.now >= draft.memory.spread_until_s and not draft.has_moves and not _has_failed(draft)
 
 
 def _is_stirring(draft: Draft) -> bool:
@@ -87,26 +111,26 @@ def _has_risen(draft: Draft) -> bool:
 def _average(draft: Draft, hub: int | None) -> None:
     """Keep the slow mean of what the others would carry."""
     value, before = _average_without_one(draft, hub), draft.memory.average_without_one
+    if math.isinf(value):
+        # One server alone: there is no mean that could go on later.
+        draft.remember(average_without_one=-1.0)
+        return
     keep = math.exp(-elapsed_s(draft) / _AVERAGE_S)
-    is_first = before < 0 or not math.isfinite(value)
-    draft.remember(average_without_one=value if is_first else keep * before + (1 - keep) * value)
+    draft.remember(average_without_one=value if before < 0 else keep * before + (1 - keep) * value)
 
 
 def _consider(draft: Draft) -> None:
-    settings = draft.settings
+    settings, debts = draft.settings, draft.memory.idle_debts
     hub = _victim(draft)
-    is_quiet = draft.now >= draft.memory.spread_until_s and not draft.has_moves and not _has_failed(draft)
-    if hub is None or not is_quiet or not _is_calm(draft) or settings.server_hour_price <= 0:
-        draft.remember(idle_debt=0.0)
+    if hub is None or not debts or settings.server_hour_price <= 0:
         return
-    debt = draft.memory.idle_debt + settings.server_hour_price * elapsed_s(draft) / 3600
     moves = int((draft.predicted.home == hub).sum())
-    price = rental_price(draft) + moves * settings.move_price
-    draft.remember(idle_debt=debt)
-    if debt >= price and draft.may_plan and _fits(draft, hub):
+    is_due = debts[0] >= rental_price(draft) + moves * settings.move_price
+    is_calm = _is_quiet(draft) and not _is_stirring(draft)
+    if is_due and is_calm and draft.may_plan and _fits(draft, hub):
         name = draft.view.hubs.names[hub]
         weight = draft.members[name].weight
-        draft.remember(releasing=name, releasing_weight=weight, releasing_s=draft.now, idle_debt=0.0)
+        draft.remember(releasing=name, releasing_weight=weight, releasing_s=draft.now, idle_debts=debts[1:])
         _go_on(draft, hub)
 
 
@@ -197,7 +221,7 @@ def _move_topics(draft: Draft, hub: int, *, at_least: float = 0.0) -> bool:
 
 
 def _finish(draft: Draft, hub: int) -> None:
-    """Once it holds nothing, wait for its last clients, but not for ever; then it is out."""
+    """Once it has held nothing for as long as clients take to hear of it, it is out."""
     memory, name = draft.memory, draft.view.hubs.names[hub]
     holds = (draft.predicted.home == hub).any() or any(
         hub in replicas.homes for replicas in draft.predicted.several.values()
@@ -208,15 +232,25 @@ def _finish(draft: Draft, hub: int) -> None:
     if memory.emptied_s == LONG_AGO_S:
         draft.remember(emptied_s=draft.now)
         return
-    carries = bool((draft.view.carried.hub == hub).any())
     waited_s = draft.now - memory.emptied_s
-    patience_s = draft.settings.release_wait_s if carries else draft.settings.settle_s
-    if waited_s >= patience_s:
-        life = int(draft.view.hubs.incarnation[hub])
+    if waited_s >= draft.settings.settle_s:
+        out = Released(int(draft.view.hubs.incarnation[hub]), draft.now)
         draft.remove_member(name, why(Reason.RELEASED, waited_s=waited_s))
-        draft.remember(released={**memory.released, name: life}, members_s=draft.now, kept_average=-1.0)
+        draft.remember(released={**memory.released, name: out}, members_s=draft.now, kept_average=-1.0)
         _forget(draft)
         draft.place_all()
+
+
+def may_stop(draft: Draft) -> tuple[str, ...]:
+    """The released hubs that no client is served by any more, or that have waited long enough for the last ones."""
+    index, carriers = draft.view.hub_index, set(draft.view.carried.hub.tolist())
+    settings, released = draft.settings, draft.memory.released
+    return tuple(
+        name
+        for name, out in sorted(released.items())
+        if draft.now - out.at_s
+        >= (settings.release_wait_s if index.get(name) in carriers else settings.settle_s)
+    )
 
 
 def _interrupt(draft: Draft, member: Member, hub: int) -> None:
@@ -227,10 +261,9 @@ def _interrupt(draft: Draft, member: Member, hub: int) -> None:
         draft.set_member(Member(member.hub, weight, member.site), reason)
         draft.place_all()
         draft.remember(members_s=draft.now)
+    draft.remember(idle_debts=())
     _forget(draft)
 
 
 def _forget(draft: Draft) -> None:
-    draft.remember(
-        releasing="", releasing_weight=0, releasing_s=LONG_AGO_S, emptied_s=LONG_AGO_S, idle_debt=0.0
-    )
+    draft.remember(releasing="", releasing_weight=0, releasing_s=LONG_AGO_S, emptied_s=LONG_AGO_S)

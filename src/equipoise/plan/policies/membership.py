@@ -39,7 +39,7 @@ def join(draft: Draft, hub: int) -> None:
     draft.remember(
         joined_s={**memory.joined_s, name: draft.now},
         spread_until_s=draft.now + draft.settings.join_spread_s,
-        released={other: life for other, life in memory.released.items() if other != name},
+        released={other: out for other, out in memory.released.items() if other != name},
     )
 
 
@@ -57,9 +57,9 @@ def _forget_released(draft: Draft) -> None:
     """A released hub that has stopped, or has come back as another life, is a hub like any other."""
     index, lives = draft.view.hub_index, draft.view.hubs.incarnation
     kept = {
-        name: life
-        for name, life in draft.memory.released.items()
-        if name in index and draft.alive[index[name]] and int(lives[index[name]]) == life
+        name: out
+        for name, out in draft.memory.released.items()
+        if name in index and draft.alive[index[name]] and int(lives[index[name]]) == out.incarnation
     }
     if kept != draft.memory.released:
         draft.remember(released=kept)

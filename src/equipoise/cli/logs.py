@@ -1,0 +1,60 @@
+"""How commands that run for long log: lines for people, or one JSON object per line for programs.
+
+The form is an option and an environment variable, so that whatever `equipoise up` starts logs in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["JsonFormatter", "LogForm", "LogFormat", "Verbose", "set_up_logs"]
+
+
+class LogForm(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+LogFormat = Annotated[
+    LogForm,
+    typer.Option(
+        "--log-format",
+        envvar="EQUIPOISE_LOG_FORMAT",
+        help="json: one object per line, with time, level, logger and message.",
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
+
+_TEXT = "%(asctime)s %(levelname)s %(message)s"
+# What every record has; anything else was given by whoever logged.
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+
+
+class JsonFormatter(logging.Formatter):
+    """One object per record, on one line whatever the message holds."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC)
+        told: dict[str, Any] = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        told |= {name: value for name, value in vars(record).items() if name not in _USUAL | told.keys()}
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False, default=str)
+
+
+def set_up_logs(form: LogForm, *, verbose: bool, level: int = logging.INFO) -> None:
+    """Log to standard error from now on; `level` is what is told unless more is asked for."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if form is LogForm.JSON else logging.Formatter(_TEXT))
+    logging.basicConfig(level=logging.DEBUG if verbose else level, handlers=[handler])

@@ -1,0 +1,115 @@
+"""The doctor on this machine: what it finds is what is so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from equipoise.cli.main import app
+from equipoise.doctor import Finding, Status, Wanted, examine, looking
+from equipoise.store import MemoryStoreServer, MemoryTree
+from support.zookeeper import require_zookeeper, shared_zookeeper
+
+
+def found(wanted: Wanted) -> dict[str, Finding]:
+    async def main() -> dict[str, Finding]:
+        return {finding.name: finding async for finding in examine(wanted)}
+
+    return asyncio.run(main())
+
+
+def test_a_port_that_somebody_listens_on_is_found_taken(tmp_path: Path) -> None:
+    with socket.socket() as listener, socket.socket() as other:
+        for one in (listener, other):
+            one.bind(("127.0.0.1", 0))
+        listener.listen()
+        taken, free = listener.getsockname()[1], other.getsockname()[1]
+        other.close()
+        findings = found(Wanted(ports={taken: "a hub", free: "the dashboard"}, directory=tmp_path))
+    assert findings[f"port {taken}"].status is Status.WARNING
+    assert findings[f"port {free}"].status is Status.OK
+
+
+def test_a_machine_without_java_and_spark_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(looking, "find_spec", lambda _: None)
+    findings = found(Wanted(ports={}, directory=tmp_path))
+    assert findings["java"].status is findings["spark"].status is Status.FAILURE
+
+
+def test_an_old_java_is_told_by_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    finding = found(Wanted(ports={}, directory=tmp_path))["java"]
+    assert finding.status is Status.FAILURE and finding.fact.startswith("8 at ")
+
+
+def test_memory_is_read_from_the_kernel(tmp_path: Path) -> None:
+    file = tmp_path / "meminfo"
+    file.write_text("MemTotal: 100 kB\nMemAvailable:   2048 kB\n")
+    assert looking.available_bytes(file) == 2_097_152
+    assert looking.available_bytes(tmp_path / "none") is None
+
+
+def test_a_directory_that_is_to_be_made_is_judged_by_the_one_above(tmp_path: Path) -> None:
+    assert looking.look_at(tmp_path / "a" / "b").status is Status.OK
+    (tmp_path / "file").touch()
+    assert looking.look_at(tmp_path / "file").status is Status.FAILURE
+
+
+def test_a_store_that_answers_is_found_and_one_that_does_not_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> list[Finding]:
+        server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time), host="127.0.0.1", port=0)
+        await server.start()
+        there = await looking.ask_store(f"eqs://127.0.0.1:{server.port}")
+        await server.stop()
+        return [there, await looking.ask_store(f"eqs://127.0.0.1:{server.port}")]
+
+    monkeypatch.setattr(looking, "_PATIENCE_S", 0.5)
+    there, gone = asyncio.run(main())
+    assert there.status is Status.OK
+    assert gone.status is Status.FAILURE and "does not answer" in gone.fact
+
+
+@pytest.mark.needs_java
+def test_the_clock_is_compared_with_zookeepers(tmp_path: Path) -> None:
+    require_zookeeper()
+    findings = found(Wanted(ports={}, directory=tmp_path, store_url=f"{shared_zookeeper().url}/doctor"))
+    assert findings["store"].status is Status.OK
+    assert findings["clock"].status is Status.OK and "the store's" in findings["clock"].fact
+
+
+def test_the_command_prints_facts_for_programs_and_ends_with_1_on_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
+    words = ["doctor", "--json", "--ports", "6399", "--dir"]
+    told = CliRunner().invoke(app, [*words, str(tmp_path)])
+    names = [row["name"] for row in json.loads(told.stdout)]
+    assert {"java", "spark", "port 6399", "open files", "memory", "directory"} <= set(names)
+    (tmp_path / "file").touch()
+    told = CliRunner().invoke(app, [*words, str(tmp_path / "file")])
+    assert told.exit_code == 1
+    (row,) = [row for row in json.loads(told.stdout) if row["name"] == "directory"]
+    assert row["status"] == "failure" and row["next_step"]
+
+
+def test_the_command_tells_people_one_line_for_each_and_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
+    (tmp_path / "file").touch()
+    told = CliRunner().invoke(app, ["doctor", "--dir", str(tmp_path / "file")])
+    assert "python: 3." in told.stdout
+    assert "→ give --dir another" in told.stdout
+    refused = CliRunner().invoke(app, ["doctor", "--ports", "x"])
+    assert refused.exit_code == 2 and "such as 6399,6400" in refused.output

@@ -1,0 +1,61 @@
+"""`equipoise up` with everything, Spark included: from the first message to the first plan, kills and the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import redis
+
+from local.up_world import Up, require_java
+
+pytestmark = [pytest.mark.needs_java, pytest.mark.needs_spark, pytest.mark.timeout(300)]
+STOP_S_MAX = 5.0
+# Starting Spark takes 15 s on an idle machine of two cores.
+PLAN_S_MAX = 90.0
+
+
+def test_it_plans_loses_its_pipeline_and_its_supervisor_and_plans_again(tmp_path: Path) -> None:
+    """One story, since every start of Spark costs a quarter of a minute.
+
+    1. Everything comes up, and the controller decides on views.
+    2. The pipeline is killed: it comes back, and its JVM does not outlive it.
+    3. The supervisor is killed: nothing is left, Spark's JVM included.
+    4. It starts again where it stopped, and one interrupt ends everything within five seconds.
+    """
+    require_java()
+    up = Up(tmp_path)
+    try:
+        up.start("--hubs", "1")
+        up.until_up()
+        redis.Redis(port=up.port).publish("news", "hello")
+        up.until(lambda: plans(up), "it decides nothing", PLAN_S_MAX)
+
+        first = up.pid_of("pipeline")
+        os.kill(first, signal.SIGKILL)
+        up.until(lambda: up.pid_of("pipeline") not in (0, first), "the pipeline was not started again")
+        up.until(lambda: len(jvms(up)) <= 2, f"the old JVM is left: {jvms(up)}")
+
+        up.kill()
+        up.until(lambda: not up.processes(), f"left: {up.processes()}")
+
+        up.start("--hubs", "1")
+        up.until_up()
+        up.until(lambda: "pipeline ready" in up.said, "no pipeline", PLAN_S_MAX)
+        up.until(lambda: plans(up), "it decides nothing", PLAN_S_MAX)
+        assert up.interrupt() < STOP_S_MAX
+        up.until(lambda: not up.processes(), f"left: {up.processes()}")
+    finally:
+        up.stop()
+
+
+def plans(up: Up) -> bool:
+    overview = up.ask("/api/overview")
+    return overview is not None and overview["state"] == "leading" and overview["view_age_s"] < 10
+
+
+def jvms(up: Up) -> list[int]:
+    """The store's, and Spark's once it has been started again."""
+    return [pid for pid, words in up.processes().items() if words[0].endswith("java")]

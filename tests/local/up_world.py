@@ -1,0 +1,144 @@
+"""A system that `equipoise up` runs, as a user sees it: what it says, its processes, its ports."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from equipoise.errors import StoreUnavailableError
+from equipoise.store.java import find_jars, find_java
+
+PATIENCE_S = 60.0
+
+
+def require_java() -> None:
+    """Skip the test where there is none."""
+    try:
+        find_java()
+        find_jars()
+    except StoreUnavailableError as problem:
+        pytest.skip(str(problem))
+
+
+class Up:
+    """One directory and whoever runs in it. `stop` in the end, whatever happened."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self._log = folder / "up.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *words: str, environment: dict[str, str] | None = None) -> None:
+        """Without waiting for anything. What earlier ones said is forgotten."""
+        command = [sys.executable, "-m", "equipoise.cli.main", "up", "--dir", str(self.data), *words]
+        own = {"PYTHONUNBUFFERED": "1", "COLUMNS": "200", "EQUIPOISE_STORE": ""}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, **own, **(environment or {})}
+            )
+
+    def interrupt(self) -> float:
+        """Ctrl-C; how long it took, in seconds."""
+        assert self._process is not None, "not started"
+        began_at = time.monotonic()
+        self._process.send_signal(signal.SIGINT)
+        assert self._process.wait(PATIENCE_S) == 0, self.said
+        return time.monotonic() - began_at
+
+    def kill(self) -> None:
+        """The supervisor alone, as the kernel would when memory is short."""
+        assert self._process is not None, "not started"
+        self._process.kill()
+        self._process.wait()
+
+    def status(self) -> int:
+        """Wait for its end by itself."""
+        assert self._process is not None, "not started"
+        return self._process.wait(PATIENCE_S)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def port(self) -> int:
+        found = re.search(r"equipoise://127\.0\.0\.1:(\d+)", self.said)
+        assert found is not None, self.said
+        return int(found.group(1))
+
+    @property
+    def dashboard(self) -> str:
+        found = re.search(r"dashboard: (http://\S+)", self.said)
+        assert found is not None, self.said
+        return found.group(1)
+
+    @property
+    def token(self) -> str:
+        return (self.data / "token").read_text().strip()
+
+    def ask(self, path: str) -> Any:
+        """The dashboard's answer; None while it gives none."""
+        try:
+            with urllib.request.urlopen(self.dashboard + path, timeout=5) as answer:
+                return json.load(answer)
+        except OSError:
+            return None
+
+    def until(self, is_so: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+        deadline = time.monotonic() + patience_s
+        while not is_so():
+            assert time.monotonic() < deadline, f"{what}; it said:\n{self.said}"
+            time.sleep(0.05)
+
+    def until_up(self) -> None:
+        self.until(lambda: "equipoise is up" in self.said, "no hub came up")
+
+    def processes(self) -> dict[int, list[str]]:
+        """Everything whose command line names the directory or one of the ports that were chosen there."""
+        ports = json.loads((self.data / "ports.json").read_text()).values()
+        marks = {str(port) for port in ports}
+        found = {}
+        for pid, words in _command_lines():
+            parts = {part for word in words for part in word.split(":")}
+            is_ours = any(str(self.data) in word for word in words) or bool(marks & parts)
+            if is_ours and "up" not in words:
+                found[pid] = words
+        return found
+
+    def pid_of(self, *words: str) -> int:
+        """The process whose command line has all these words; 0 if there is none."""
+        for pid, line in self.processes().items():
+            if all(word in line for word in words):
+                return pid
+        return 0
+
+
+def _command_lines() -> list[tuple[int, list[str]]]:
+    lines = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        lines.append((int(entry.name), words))
+    return lines
