@@ -54,7 +54,7 @@ def test_what_help_lists_is_what_the_commands_say_themselves() -> None:
     for name, summary in COMMANDS.items():
         command = whole.commands[name]  # type: ignore[attr-defined]  # it is a group
         said = (command.help or "").strip().partition("\n\n")[0].replace("\n", " ")
-        assert summary == ("" if command.hidden else said), name
+        assert summary == ("" if command.hidden else said), f"change {name} in COMMANDS of cli/main.py"
 
 
 @pytest.mark.parametrize(
