@@ -209,6 +209,11 @@ class FakeClient:
         (reply,) = self.read()
         return reply
 
+    def do_all(self, *words: str | bytes) -> list[Any]:
+        """Send a command and return all that came of it."""
+        self.send(*words)
+        return self.read()
+
     def text(self, *words: str) -> str:
         reply = self.do(*words)
         assert isinstance(reply, bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from equipoise.client.cursor import TopicCursor
@@ -15,8 +16,11 @@ class Seat(Protocol):
     """A subscription to the topic over one link."""
 
     is_own: bool
-    """Whether other streams of the topic come from elsewhere, so that marks are ours to keep."""
+    """Whether it is to some streams of the topic only."""
     is_live: bool
+    """Whether its hub has confirmed it."""
+    left_out: set[bytes]
+    """Streams that it does not bring, as its hub has said. Such as begin later it does."""
 
     def leave(self) -> None:
         """End it. Nothing comes over it any more."""
@@ -79,13 +83,63 @@ class Feed:
 class Stream:
     """The trunk, or a lane."""
 
-    __slots__ = ("cursor", "feeds", "name")
+    __slots__ = ("cursor", "feeds", "is_orphan", "name")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.cursor = TopicCursor()
         self.feeds: dict[Seat, Feed] = {}
+        # Whether it is over once nobody brings it: its hub is dead.
+        self.is_orphan = False
 
     @property
     def is_served(self) -> bool:
         return any(feed.is_in_step for feed in self.feeds.values())
+
+    def is_awaited_from(self, seats: Iterable[Seat]) -> bool:
+        """Whether one of these has yet to bring the lane, and may do so from an earlier position on than the others."""
+        return bool(self.name) and any(
+            seat.is_live and seat not in self.feeds and self.name not in seat.left_out for seat in seats
+        )
+
+    def next_lanes(self) -> list[tuple[Seat, list[Part]]]:
+        """By seat, what it has brought of later lanes of that name than the present one."""
+        found: list[tuple[Seat, list[Part]]] = []
+        for seat, feed in self.feeds.items():
+            parts = list(feed.parts)
+            if feed.start[0] > self.cursor.epoch:
+                found.append((seat, [Begun(*feed.start), *parts]))
+            elif begun := [at for at, part in enumerate(parts) if type(part) is Begun]:
+                found.append((seat, parts[begun[0] :]))
+        return found
+
+
+class Waiting:
+    """Feeds with parts that wait, the first to wait first, and the bytes of their messages."""
+
+    __slots__ = ("bytes", "feeds")
+
+    def __init__(self) -> None:
+        self.feeds: dict[Feed, None] = {}
+        self.bytes = 0
+
+    def add(self, feed: Feed, part: Part) -> None:
+        feed.parts.append(part)
+        self.feeds[feed] = None
+        self.bytes += _size(part)
+
+    def take(self, feed: Feed) -> Part:
+        """The first part of a feed."""
+        part = feed.parts.popleft()
+        self.bytes -= _size(part)
+        if not feed.parts:
+            self.feeds.pop(feed, None)
+        return part
+
+    def drop(self, feed: Feed) -> None:
+        while feed.parts:
+            self.take(feed)
+
+
+def _size(part: Part) -> int:
+    return sum(map(len, part.payloads)) if type(part) is Messages else 0

@@ -8,7 +8,12 @@ before is skipped. Until then what it brings waits. So to change links is to tak
 step with every stream, and leave the former: there is a live subscription all the time, and nobody who listens notices.
 
 Order between streams is kept by marks: what follows a mark in one stream comes after the position in another that the
-mark names. A hub that brings all streams has seen to that; between seats that bring their own the marked one waits.
+mark names. A hub has seen to that among all that it brings; but two streams may come from two hubs, so the marked one
+waits here.
+
+A lane begins at its hub when every other hub follows it. So a seat that was there before brings a lane from its first
+message on, unless it had left it out; and a lane that one seat tells of while another has yet to is *awaited* from that
+one, whatever the first has brought of it.
 
 If a seat is lost that alone was in step, one that is ahead is taken at once, and what lies between is a gap. So it is
 when more waits than may be kept, or something waits too long.
@@ -22,7 +27,19 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from equipoise.client.cursor import IN_ORDER, TopicCursor, Verdict
-from equipoise.client.feeds import TRUNK, Begun, Ended, Feed, Mark, Messages, Opened, Part, Seat, Stream
+from equipoise.client.feeds import (
+    TRUNK,
+    Begun,
+    Ended,
+    Feed,
+    Mark,
+    Messages,
+    Opened,
+    Part,
+    Seat,
+    Stream,
+    Waiting,
+)
 
 __all__ = ["TRUNK", "MergedTopic", "Seat", "Sink"]
 
@@ -51,7 +68,6 @@ class MergedTopic:
         "_streams",
         "_trunk",
         "_waiting",
-        "_waiting_bytes",
         "seats",
         "wanted",
     )
@@ -63,9 +79,7 @@ class MergedTopic:
         self._streams: dict[bytes, Stream] = {TRUNK: self._trunk}
         # By lane, the last epoch of it that is over.
         self._over: dict[bytes, int] = {}
-        # Feeds with parts that wait.
-        self._waiting: dict[Feed, None] = {}
-        self._waiting_bytes = 0
+        self._waiting = Waiting()
         self._is_settling = False
         # Every seat that is taken or asked for; whether all that its hub has to say of streams has come.
         self.seats: dict[Seat, bool] = {}
@@ -85,28 +99,30 @@ class MergedTopic:
     @property
     def awaits(self) -> object:
         """What a change, or a stream, waits for; None: nothing."""
-        if self._is_changing or self._waiting:
-            return (frozenset(self.seats), tuple(feed.start for feed in self._waiting))
+        if self._is_changing or self._waiting.feeds:
+            return (frozenset(self.seats), tuple(feed.start for feed in self._waiting.feeds))
         return self._trunk.cursor.behind
 
     def hurry(self) -> None:
         """Wait no longer: whatever has not been brought is lost."""
         if self._trunk.cursor.behind is not None:
             self._sink.on_live(self._trunk.cursor.resume(*self._trunk.cursor.behind, may_lag=False))
-        self._skip_waiting()
+        self._is_settling = True
+        self._skip_waiting(-1)
+        self._is_settling = False
+        for stream in self._streams.values():
+            for feed in stream.feeds.values():
+                if not feed.is_in_step:
+                    self._take_up(feed, may_lag=True)
+        self._settle()
         if self.wanted and all(self.seats.get(seat) for seat in self.wanted):
-            for seat in self.seats.keys() - self.wanted:
-                self._leave(seat)
+            self._leave_others()
             self._end_unfed()
 
     @property
     def is_changing(self) -> bool:
         """Whether there are seats that are to be left."""
         return self._is_changing
-
-    def is_busy_without(self, seat: Seat) -> bool:
-        """Whether there is more than this seat and the trunk, so that it matters which streams its hub has."""
-        return len(self._streams) > 1 or any(other is not seat for other in self.seats)
 
     # What comes over a seat.
 
@@ -115,19 +131,17 @@ class MergedTopic:
         if epoch <= self._over.get(name, -1):
             # A hub that lags does not know yet.
             return
-        is_new = name not in self._streams
         stream = self._streams.setdefault(name, Stream(name))
-        if is_new:
-            stream.cursor.resume(epoch, n)
         known = stream.feeds.get(seat)
         if known is not None:
             # Said again; unless an end that has come before it is still to be dealt with.
             if any(type(part) is Ended for part in known.parts):
                 self._wait(known, Begun(epoch, n))
             return
-        feed = stream.feeds[seat] = Feed(stream, seat, (epoch, n))
-        if not stream.is_served:
-            self._take_up(feed, may_lag=may_lag)
+        stream.feeds[seat] = Feed(stream, seat, (epoch, n))
+        stream.is_orphan = False
+        self._note_beginning(stream)
+        self._serve(stream, may_lag=may_lag)
         self._settle()
 
     def is_in_step(self, seats: Iterable[Seat]) -> bool:
@@ -152,6 +166,8 @@ class MergedTopic:
     def greeted(self, seat: Seat) -> None:
         """The seat's hub has said which streams there are."""
         self.seats[seat] = True
+        for stream in self._streams.values():
+            self._note_beginning(stream)
         self._end_unfed()
         self._settle()
 
@@ -169,7 +185,7 @@ class MergedTopic:
             self._sink.on_messages(epoch, n, payloads, 0)
         else:
             self._pass_on(verdict, epoch, n, payloads)
-        if self._waiting or self._is_changing:
+        if self._waiting.feeds or self._is_changing:
             self._settle()
 
     def opened(self, seat: Seat, epoch: int, after_epoch: int, after_n: int) -> None:
@@ -177,11 +193,17 @@ class MergedTopic:
         self._put(seat, TRUNK, Opened(epoch, after_epoch, after_n))
 
     def marked(self, seat: Seat, name: bytes, other: bytes, epoch: int, n: int) -> None:
-        if seat.is_own:
-            self._put(seat, name, Mark(other, epoch, n))
+        self._put(seat, name, Mark(other, epoch, n))
 
     def ended(self, seat: Seat, name: bytes, epoch: int, n: int) -> None:
-        self._put(seat, name, Ended(epoch, n))
+        """The lane is over; epoch 0: its hub is dead, which is told to those, too, who got it from there."""
+        stream = self._streams.get(name)
+        if stream is not None and seat not in stream.feeds and epoch == 0:
+            stream.is_orphan = True
+            self._end_orphans()
+            self._settle()
+        else:
+            self._put(seat, name, Ended(epoch, n))
 
     def lost(self, seat: Seat) -> None:
         """The seat is over, or its link is down."""
@@ -203,42 +225,49 @@ class MergedTopic:
             self._wait(feed, part)
 
     def _wait(self, feed: Feed, part: Part) -> None:
-        feed.parts.append(part)
-        self._waiting[feed] = None
-        if type(part) is Messages:
-            self._waiting_bytes += sum(map(len, part.payloads))
+        self._waiting.add(feed, part)
         self._settle()
-        if self._waiting_bytes > self._bytes_max:
-            self._skip_waiting()
 
     def _settle(self) -> None:
         """Do whatever has become possible: take what waits, and leave the seats that are not needed any more."""
         if self._is_settling:
+            # In the middle of it: whoever began goes on until nothing is possible any more.
             return
         self._is_settling = True
-        while any([self._take_waiting(feed) for feed in list(self._waiting)]):  # noqa: C419  # each has its turn
-            pass
+        for stream in self._streams.values():
+            self._serve(stream, may_lag=True)
+        self._take_all()
+        self._skip_waiting(self._bytes_max)
         self._is_settling = False
         for stream in self._streams.values():
             for feed in stream.feeds.values():
                 feed.is_in_step = feed.is_in_step or feed.start <= stream.cursor.position
         self._is_changing = self.wanted != self.seats.keys()
         if self._is_changing and self._has_arrived():
-            for seat in self.seats.keys() - self.wanted:
-                self._leave(seat)
+            self._leave_others()
+
+    def _serve(self, stream: Stream, *, may_lag: bool) -> None:
+        """If no feed of the stream is in step, and no other one is awaited, go on with the first of them."""
+        if stream.feeds and not stream.is_served and not stream.is_awaited_from(self.seats):
+            self._take_up(min(stream.feeds.values(), key=lambda feed: feed.start), may_lag=may_lag)
+
+    def _note_beginning(self, stream: Stream) -> None:
+        """If a seat that has named all its streams has yet to bring this one, nothing of it has come before."""
+        greeted = [seat for seat, is_greeted in self.seats.items() if is_greeted]
+        if stream.cursor.epoch < 0 and stream.feeds and stream.is_awaited_from(greeted):
+            stream.cursor.resume(min(feed.start for feed in stream.feeds.values())[0], 0)
+
+    def _take_all(self) -> None:
+        while any([self._take_waiting(feed) for feed in list(self._waiting.feeds)]):  # noqa: C419  # each has its turn
+            pass
 
     def _take_waiting(self, feed: Feed) -> bool:
         """Take what the feed has brought, as far as it may be taken; whether there was any."""
         cursor, taken = feed.stream.cursor, False
         feed.is_in_step = feed.is_in_step or feed.start <= cursor.position
         while feed.parts and feed.is_in_step and self._is_due(feed.parts[0]):
-            part = feed.parts.popleft()
             taken = True
-            if type(part) is Messages:
-                self._waiting_bytes -= sum(map(len, part.payloads))
-            self._do(feed.stream, part)
-        if not feed.parts:
-            self._waiting.pop(feed, None)
+            self._do(feed.stream, self._waiting.take(feed))
         return taken
 
     def _is_due(self, part: Part) -> bool:
@@ -289,6 +318,10 @@ class MergedTopic:
             for stream in self._streams.values()
         )
 
+    def _leave_others(self) -> None:
+        for seat in [seat for seat in self.seats if seat not in self.wanted]:
+            self._leave(seat)
+
     def _leave(self, seat: Seat) -> None:
         if seat in self.seats:
             del self.seats[seat]
@@ -301,36 +334,24 @@ class MergedTopic:
             feed = stream.feeds.pop(seat, None)
             if feed is None:
                 continue
-            self._drop(feed)
-            if stream.is_served:
-                continue
-            if stream.feeds:
-                self._take_up(min(stream.feeds.values(), key=lambda other: other.start), may_lag=True)
-            elif not stream.name:
+            self._waiting.drop(feed)
+            if not stream.feeds and not stream.name:
                 self._sink.on_down()
+        self._end_orphans()
         self._settle()
-
-    def _drop(self, feed: Feed) -> None:
-        self._waiting.pop(feed, None)
-        self._waiting_bytes -= sum(
-            len(p) for part in feed.parts if type(part) is Messages for p in part.payloads
-        )
-        feed.parts.clear()
 
     def _end(self, stream: Stream) -> None:
         """The lane is over, for everybody who waits for it, too; what seats have brought of the next one is not."""
         del self._streams[stream.name]
         self._over[stream.name] = stream.cursor.epoch
-        next_lane: list[tuple[Seat, list[Part]]] = []
-        for seat, feed in stream.feeds.items():
-            parts = list(feed.parts)
-            if feed.start[0] > stream.cursor.epoch:
-                next_lane.append((seat, [Begun(*feed.start), *parts]))
-            elif begun := [at for at, part in enumerate(parts) if type(part) is Begun]:
-                next_lane.append((seat, parts[begun[0] :]))
-            self._drop(feed)
+        for seat in self.seats:
+            # What begins later under the name is another lane.
+            seat.left_out.discard(stream.name)
+        next_lanes = stream.next_lanes()
+        for feed in stream.feeds.values():
+            self._waiting.drop(feed)
         stream.feeds.clear()
-        for seat, parts in next_lane:
+        for seat, parts in next_lanes:
             for part in parts:
                 if type(part) is Begun:
                     self.begin(seat, stream.name, *part)
@@ -340,20 +361,32 @@ class MergedTopic:
     def _end_unfed(self) -> None:
         """A lane that nobody brings is over, if a hub that brings all says so by its silence; nobody knows where."""
         if any(is_greeted and not seat.is_own for seat, is_greeted in self.seats.items()):
-            for stream in [stream for stream in self._streams.values() if stream.name and not stream.feeds]:
-                self._end(stream)
-                self._sink.on_messages(0, 1, [], None)
+            for stream in self._streams.values():
+                stream.is_orphan = bool(stream.name) and not stream.feeds
+            self._end_orphans()
 
-    def _skip_waiting(self) -> None:
+    def _end_orphans(self) -> None:
+        for stream in [stream for stream in self._streams.values() if stream.is_orphan and not stream.feeds]:
+            self._end(stream)
+            self._sink.on_messages(0, 1, [], None)
+
+    def _skip_waiting(self, bytes_max: int) -> None:
         """What is waited for, and others may still bring, is left out: the order stays, and positions tell the loss."""
-        while self._waiting:
-            feed = next(iter(self._waiting))
-            if not feed.is_in_step:
-                self._take_up(feed, may_lag=True)
-            elif feed.parts and isinstance(mark := feed.parts[0], Mark):
-                other = self._streams.get(mark.stream)
-                if other is not None:
-                    missed = other.cursor.resume(mark.epoch, mark.n, may_lag=True)
-                    if missed != 0:
-                        self._sink.on_messages(mark.epoch, mark.n + 1, [], missed)
-            self._settle()
+        # Each step takes up a feed, or passes a mark, and none of them waits a second time.
+        for _ in range(sum(1 + len(feed.parts) for feed in self._waiting.feeds)):
+            if not self._waiting.feeds or self._waiting.bytes <= bytes_max:
+                return
+            self._skip_one(next(iter(self._waiting.feeds)))
+            self._take_all()
+
+    def _skip_one(self, feed: Feed) -> None:
+        """Let a feed go on that waits."""
+        if not feed.is_in_step:
+            self._take_up(feed, may_lag=True)
+            return
+        mark = feed.parts[0]
+        other = self._streams.get(mark.stream) if isinstance(mark, Mark) else None
+        if other is not None and isinstance(mark, Mark):
+            missed = other.cursor.resume(mark.epoch, mark.n, may_lag=True)
+            if missed != 0:
+                self._sink.on_messages(mark.epoch, mark.n + 1, [], missed)

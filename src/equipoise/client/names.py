@@ -43,7 +43,7 @@ class NamesOwner(Protocol):
 class NameSeat:
     """A name wanted over one link. Live while the hub has confirmed it on the present connection."""
 
-    __slots__ = ("channel", "elsewhere", "is_live", "is_own", "kind", "names")
+    __slots__ = ("channel", "elsewhere", "is_live", "is_own", "kind", "left_out", "names")
 
     def __init__(
         self, names: Names, channel: AnyChannel, kind: int, elsewhere: Iterable[bytes] | None
@@ -54,6 +54,8 @@ class NameSeat:
         self.is_own = kind == OWN
         # Of some streams: all but these; None: those that the hub numbers, and such as begin later.
         self.elsewhere = None if elsewhere is None else set(elsewhere)
+        # Those that the hub leaves out: of those above the ones that it knew.
+        self.left_out: set[bytes] = set()
         self.is_live = False
 
     def leave(self) -> None:
@@ -148,8 +150,9 @@ class Names:
 
         self._request(connection, _SUBSCRIBE[seat.kind], seat, refuse)
         channel = seat.channel
-        if isinstance(channel, TopicChannel) and connection.is_among and channel.merge.is_busy_without(seat):
-            # Behind its answer the hub says which streams there are; the answer to a ping says that it has.
+        if isinstance(channel, TopicChannel) and connection.is_among:
+            # Behind its answer the hub says which streams there are; the answer to a ping says that it has. It matters
+            # to the seats to come, whose hubs may know of others.
             connection.submit(Courtesy(_PING, lambda: self._on_greeted(seat)))
 
     def _request(
@@ -191,7 +194,7 @@ class Names:
         whole, part = self._topics.get(cast(bytes, name)), self._owns.get(cast(bytes, name))
         if whole is not None and whole.is_live:
             found.append((whole, cast(TopicChannel, whole.channel)))
-        if part is not None and part.is_live and (part.elsewhere is None or stream not in part.elsewhere):
+        if part is not None and part.is_live and stream not in part.left_out:
             found.append((part, cast(TopicChannel, part.channel)))
         return found
 
@@ -213,7 +216,7 @@ class Names:
         if seat is not None and seat.is_live:
             cast(TopicChannel, seat.channel).merge.receive(seat, TRUNK, epoch, n, payloads)
         seat = self._owns.get(name) if self._owns else None
-        if seat is not None and seat.is_live and (seat.elsewhere is None or TRUNK not in seat.elsewhere):
+        if seat is not None and seat.is_live and TRUNK not in seat.left_out:
             cast(TopicChannel, seat.channel).merge.receive(seat, TRUNK, epoch, n, payloads)
 
     def _on_lane_message(self, connection: Connection, push: list[object]) -> None:
@@ -225,9 +228,9 @@ class Names:
         """The hub brings a stream from a position on."""
         name = cast(bytes, push[1])
         part = self._owns.get(name)
-        if part is not None and part.elsewhere and name not in self._topics:
+        if part is not None and stream in part.left_out and name not in self._topics:
             # It would not say so of one that it leaves out: this is the next of that name.
-            part.elsewhere.discard(stream)
+            _bring(part, stream)
         for seat, channel in self._live(name, stream):
             channel.merge.begin(seat, stream, cast(int, push[at]), cast(int, push[at + 1]))
 
@@ -237,8 +240,13 @@ class Names:
             channel.merge.opened(seat, epoch, after_epoch, after_n)
 
     def _on_ended(self, connection: Connection, push: list[object]) -> None:
-        for seat, channel in self._live(push[1], push[2]):
-            channel.merge.ended(seat, cast(bytes, push[2]), cast(int, push[3]), cast(int, push[4]))
+        name, stream = cast(bytes, push[1]), cast(bytes, push[2])
+        part = self._owns.get(name)
+        if part is not None:
+            # Whoever left it out is told only that its hub is dead; and the next of that name is left out nowhere.
+            _bring(part, stream)
+        for seat, channel in self._live(name, stream):
+            channel.merge.ended(seat, stream, cast(int, push[3]), cast(int, push[4]))
 
     def _on_after(self, connection: Connection, push: list[object]) -> None:
         for seat, channel in self._live(push[1], push[2]):
@@ -291,8 +299,10 @@ class Names:
         elif not seat.is_own:
             position = cast(int, push[3]), cast(int, push[4])
             channel.merge.begin(seat, TRUNK, *position, may_lag=connection.is_among)
-        elif push[3] is not None and (seat.elsewhere is None or push[3] not in seat.elsewhere):
-            channel.merge.begin(seat, cast(bytes, push[3]), cast(int, push[4]), cast(int, push[5]))
+        else:
+            seat.left_out = set(cast("list[bytes]", push[6:]))
+            if push[3] is not None and push[3] not in seat.left_out:
+                channel.merge.begin(seat, cast(bytes, push[3]), cast(int, push[4]), cast(int, push[5]))
 
     def _on_unsubscribed(self, connection: Connection, push: list[object]) -> None:
         verb, name = cast(bytes, push[0]), cast(bytes, push[1])
@@ -303,6 +313,13 @@ class Names:
         if seat is not None:
             self._drop(seat)
             self._owner.on_refused(seat, None)
+
+
+def _bring(seat: NameSeat, stream: bytes) -> None:
+    """The hub leaves the stream out no longer."""
+    seat.left_out.discard(stream)
+    if seat.elsewhere is not None:
+        seat.elsewhere.discard(stream)
 
 
 def _ignore(error: RefusedError) -> None:

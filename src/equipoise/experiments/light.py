@@ -227,7 +227,7 @@ class LightClient:
         link = self._link(hub)
         is_known = heard.topic in link.seats[is_own]
         seat = link.seat(heard.topic, is_own=is_own)
-        if not is_known and heard.merge.is_busy_without(seat):
+        if not is_known:
             # Behind its answer the hub says which streams there are; the answer to a ping says that it has.
             link.ask(_PING, lambda reply: self._greeted(seat))
         return seat

@@ -39,13 +39,15 @@ class Owner(Protocol):
 class LightSeat:
     """A subscription to one topic over one link: to all of its streams, or to those that the hub numbers itself."""
 
-    __slots__ = ("is_live", "is_own", "link", "topic")
+    __slots__ = ("is_live", "is_own", "left_out", "link", "topic")
 
     def __init__(self, link: LightLink, topic: bytes, *, is_own: bool) -> None:
         self.link = link
         self.topic = topic
         self.is_own = is_own
         self.is_live = False
+        # Streams that the hub does not bring.
+        self.left_out: set[bytes] = set()
 
     def leave(self) -> None:
         self.is_live = False

@@ -43,15 +43,21 @@ class Hearing:
         seat = every.get(self.topic)
         if seat is not None and seat.is_live:
             self.merge.receive(seat, TRUNK, push[2], push[3], push[4:])
-        if own and (seat := own.get(self.topic)) is not None and seat.is_live:
+        seat = own.get(self.topic) if own else None
+        if seat is not None and seat.is_live and TRUNK not in seat.left_out:
             self.merge.receive(seat, TRUNK, push[2], push[3], push[4:])
 
     def take(self, link: LightLink, push: list[Any]) -> None:
         """Deal with whatever else a hub sent about the topic."""
-        for seats in link.seats:
-            seat = seats.get(self.topic)
-            if seat is not None and seat.is_live:
-                self._take_news(seat, push[0], push)
+        kind = push[0]
+        stream = TRUNK if kind in (b"eq.opened", b"eq.trunk") else push[2]
+        every, own = (seats.get(self.topic) for seats in link.seats)
+        if own is not None and (kind == b"eq.ended" or (kind == b"eq.lane" and every is None)):
+            # Of what it leaves out the hub says no more than that its hub is dead, or that another begins.
+            own.left_out.discard(stream)
+        for seat in (every, own):
+            if seat is not None and seat.is_live and stream not in seat.left_out:
+                self._take_news(seat, kind, push)
 
     def _take_news(self, seat: LightSeat, kind: bytes, push: list[Any]) -> None:
         """Messages of lanes, and that streams begin, go on, end or follow each other."""
@@ -73,7 +79,9 @@ class Hearing:
         """The subscription stands."""
         if not seat.is_own:
             self.merge.begin(seat, TRUNK, push[3], push[4])
-        elif push[3] is not None:
+            return
+        seat.left_out = set(push[6:])
+        if push[3] is not None:
             self.merge.begin(seat, push[3], push[4], push[5])
 
     # What the merging tells.

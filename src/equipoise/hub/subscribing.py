@@ -43,7 +43,7 @@ def subscribe(
         if kind is Kind.POSITIONED_NAME and isinstance(target, Topic):
             facts += [integer(target.epoch), integer(target.n)]
         elif kind is Kind.OWN and isinstance(target, Topic):
-            facts += _own_stream(core, target)
+            facts += _own_stream(core, session, target)
         session.push(push(facts, session.proto))
         if kind.is_by_name and isinstance(target, Topic) and core.cluster is not None:
             core.cluster.listening.greet(session, target, kind)
@@ -188,12 +188,14 @@ def _detach(core: HubCore, session: Session, kind: Kind, name: bytes) -> None:
         core.index.remove_member(target, session, kind)
 
 
-def _own_stream(core: HubCore, topic: Topic) -> list[bytes]:
-    """The stream of the topic that this hub numbers, and how far it is."""
-    streams = [topic] if core.cluster is None else core.cluster.listening.own(topic)
+def _own_stream(core: HubCore, session: Session, topic: Topic) -> list[bytes]:
+    """The stream of the topic that this hub numbers, how far it is, and the streams that the session does not get."""
+    listening = None if core.cluster is None else core.cluster.listening
+    streams = [topic] if listening is None else listening.own(topic)
+    left_out = () if listening is None else map(bulk, listening.left_out(session, topic))
     if not streams:
-        return [null(3), integer(0), integer(0)]
-    return [bulk(streams[0].lane), integer(streams[0].epoch), integer(streams[0].n)]
+        return [null(3), integer(0), integer(0), *left_out]
+    return [bulk(streams[0].lane), integer(streams[0].epoch), integer(streams[0].n), *left_out]
 
 
 def _push_unsubscribed(session: Session, kind: Kind, name: bytes) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -60,7 +61,7 @@ def make_app(facts: Facts, actions: Actions, settings: WebSettings) -> Starlette
         # The files of the page hold no facts: it is the API that asks for the token.
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, exception_handlers={404: _unknown, 405: _unknown})
 
 
 class _Pages:
@@ -160,6 +161,13 @@ class _Pages:
             data = msgspec.json.encode(self._facts.overview())
             yield b"event: overview\ndata: " + data + b"\n\n"
             await asyncio.sleep(self._settings.refresh_s)
+
+
+async def _unknown(request: Request, problem: Exception) -> Response:
+    """No such address, or not by this method."""
+    status = problem.status_code if isinstance(problem, HTTPException) else 404
+    words = "no such address" if status == 404 else f"not by {request.method}"
+    return _json({"error": f"{words}: /api/openapi.json lists what there is"}, status)
 
 
 def _token(request: Request) -> str:

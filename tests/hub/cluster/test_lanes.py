@@ -178,6 +178,24 @@ def test_own_gives_what_the_hub_numbers_and_what_is_not_had_elsewhere() -> None:
     assert payloads(at_h2.read()) == [b"newer"]
 
 
+def test_own_names_the_streams_that_it_leaves_out() -> None:
+    hubs = spread()
+    for command, left_out in (
+        (("EQ.OWN", "t"), [b"h2"]),
+        (("EQ.OWN", "t", "ELSEWHERE"), []),
+        (("EQ.OWN", "t", "ELSEWHERE", "", "h3"), [b""]),
+    ):
+        _, (answer, *_) = subscribed(hubs, "h1", *command)
+        assert answer[6:] == left_out, "of a lane that does not exist it would give the beginning"
+
+
+def test_who_got_a_lane_elsewhere_is_told_that_its_hub_is_dead() -> None:
+    hubs = spread("h1", "h2", "h3", "h4")
+    client, _ = subscribed(hubs, "h1", "EQ.OWN", "t", "ELSEWHERE", "h2")
+    hubs.kill("h2")
+    assert client.read() == [[b"eq.ended", b"t", b"h2", 0, 0]]
+
+
 def test_what_was_left_out_is_given_when_it_begins_anew() -> None:
     hubs = spread()
     client, _ = subscribed(hubs, "h1", "EQ.OWN", "t", "ELSEWHERE", "h2")
@@ -190,7 +208,8 @@ def test_what_was_left_out_is_given_when_it_begins_anew() -> None:
 
 def test_a_trunk_that_moves_away_is_relayed_to_those_who_had_it_as_the_hubs_own() -> None:
     hubs = spread()
-    client, ((_, _, _, _, epoch, n),) = subscribed(hubs, "h1", "EQ.OWN", "t")
+    client, (answer,) = subscribed(hubs, "h1", "EQ.OWN", "t")
+    epoch, n = answer[4:6]
     hubs.replicate("t", LANES, "h3", "h2")
     publish(hubs, "h3", "there")
     opened, push = client.read()

@@ -272,7 +272,9 @@ class Connection(asyncio.Protocol):
 
     # What the hub pushes.
 
-    def on_own(self, topic: Topic, count: int, stream: bytes | None, epoch: int, n: int) -> None:
+    def on_own(
+        self, topic: Topic, count: int, stream: bytes | None, epoch: int, n: int, *left_out: bytes
+    ) -> None:
         if self.hub == self.owner.base:
             if stream is not None:
                 topic.put(stream, self.hub, Item((epoch, n), is_start=True))

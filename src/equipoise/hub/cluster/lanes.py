@@ -307,6 +307,10 @@ class Lanes:
                 del self.known[name]
         for lane in [lane for lane in self._cluster.core.index.lanes.values() if lane.hub == hub]:
             self._cluster.news.tell(lane)
+            if lane.beside is not None and lane.beside.absent:
+                # Who got it from that hub itself hears of this nowhere else.
+                lane.beside.absent.clear()
+                lane.told_epoch = lane.told_epoch or 1
             self._remove(lane, 0, 0)
 
     def _answer_waiting(self) -> None:

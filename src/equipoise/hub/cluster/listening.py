@@ -171,6 +171,11 @@ class Listening:
                 beside.absent.discard(session)
             stream.audience = None
 
+    def left_out(self, session: Session, topic: Topic) -> list[bytes]:
+        """The streams that the session gets elsewhere."""
+        streams = (topic, *self._cluster.lanes.of(topic))
+        return [s.lane for s in streams if s.beside is not None and session in s.beside.absent]
+
     # What subscribers with positions are told of streams.
 
     def greet(self, session: Session, topic: Topic, kind: Kind) -> None:

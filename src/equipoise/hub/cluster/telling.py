@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.hub.kinds import Kind
 from equipoise.model import Mode, Placement
 from equipoise.resp.replies import bulk, integer, push
 
@@ -60,9 +59,9 @@ class Telling:
         self._heard: dict[Topic, Placement | None] = {}
         # How many there were when those without subscribers were last left out.
         self._heard_before = 0
-        # Topics whose place has changed: those that wait for their next message, with the position of the last one;
-        # and those whose subscribers are being told.
-        self._quiet: dict[Topic, tuple[int, int]] = {}
+        # Topics whose place has changed: those that wait for their next message, with the number of those delivered so
+        # far; and those whose subscribers are being told.
+        self._quiet: dict[Topic, int] = {}
         self._due: dict[Topic, None] = {}
         self._telling: Iterator[Session] = iter(())
         self._of: Topic | None = None
@@ -102,7 +101,7 @@ class Telling:
             return
         self._heard[topic] = placement
         if self._is_lazy:
-            self._quiet[topic] = (topic.epoch, topic.n)
+            self._quiet[topic] = _delivered(topic)
         else:
             self._due[topic] = None
         if self._timer is None:
@@ -168,8 +167,8 @@ class Telling:
     def _turn(self) -> None:
         """Tell the next few; and look which topics have been used again."""
         self._timer = None
-        for topic, position in list(self._quiet.items()):
-            if (topic.epoch, topic.n) != position:
+        for topic, delivered in list(self._quiet.items()):
+            if _delivered(topic) != delivered:
                 del self._quiet[topic]
                 self._due[topic] = None
         left = self._turn_max
@@ -189,5 +188,12 @@ class Telling:
                 return None
             self._of = next(iter(self._due))
             del self._due[self._of]
-            kinds = self._of.members.items()
-            self._telling = iter([session for session, held in kinds if Kind.POSITIONED_NAME in held])
+            members = self._of.members.items()
+            by_name = [session for session, kinds in members if any(kind.is_by_name for kind in kinds)]
+            self._telling = iter(by_name)
+
+
+def _delivered(topic: Topic) -> int:
+    """Messages written to subscribers here, whichever stream they came in."""
+    lanes = () if topic.beside is None else topic.beside.lanes.values()
+    return topic.delivered + sum(lane.delivered for lane in lanes)

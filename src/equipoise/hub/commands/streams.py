@@ -97,6 +97,8 @@ def _subscribe_to_rest(
         if topic is not None:
             cluster.listening.leave_out(session, topic, absent or [])
         problem = subscribe(core, session, Kind.OWN, [name])
+        if session.told is not None:
+            cluster.telling.subscribed(session, [name])
         return b"" if problem is None else core.refuse(problem)
 
     def later() -> None:

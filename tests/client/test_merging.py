@@ -1,0 +1,446 @@
+"""Taking a topic over several seats at once: each position once, in order, whatever comes first."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+import pytest
+
+from equipoise.client.feeds import TRUNK
+from equipoise.client.merging import MergedTopic
+
+LANE = b"h2"
+
+
+class Seat:
+    """A subscription that notes that it was left."""
+
+    def __init__(self, name: str = "", *, is_own: bool = False, left_out: tuple[bytes, ...] = ()) -> None:
+        self.name = name
+        self.is_own = is_own
+        self.is_live = True
+        self.left_out = set(left_out)
+        self.left = 0
+
+    @property
+    def is_left(self) -> bool:
+        return self.left > 0
+
+    def leave(self) -> None:
+        self.left += 1
+        self.is_live = False
+
+
+class Sink:
+    """Notes what a channel would pass on: payloads, and gaps as numbers or None."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes | int | None] = []
+        self.downs = 0
+        self.is_live = False
+
+    def on_down(self) -> None:
+        self.downs += 1
+        self.is_live = False
+
+    def on_live(self, missed: int | None) -> None:
+        self.is_live = True
+        if missed != 0:
+            self.taken.append(missed)
+
+    def on_messages(self, epoch: int, n: int, payloads: list[bytes], missed: int | None) -> None:
+        if missed != 0:
+            self.taken.append(missed)
+        self.taken += payloads
+
+
+def words(text: str) -> list[bytes]:
+    return [word.encode() for word in text.split()]
+
+
+class Topic:
+    """A merged topic that is whole at one seat, whose trunk stands at (1, 0)."""
+
+    def __init__(self, bytes_max: int = 1_000) -> None:
+        self.sink = Sink()
+        self.merge = MergedTopic(self.sink, bytes_max)
+        self.old = Seat("old")
+        self.merge.want([self.old])
+        self.merge.begin(self.old, TRUNK, 1, 0)
+
+    def send(self, seat: Seat, n: int, text: str, *, epoch: int = 1, stream: bytes = TRUNK) -> None:
+        self.merge.receive(seat, stream, epoch, n, words(text))
+
+    def change(self, *, at: tuple[int, int] | None = None) -> Seat:
+        """Go to a new seat, which has answered if it says where."""
+        new = Seat("new")
+        self.merge.want([new])
+        if at is not None:
+            self.merge.begin(new, TRUNK, *at)
+            self.merge.greeted(new)
+        return new
+
+    @property
+    def taken(self) -> str:
+        return " ".join(item.decode() if isinstance(item, bytes) else f"<{item}>" for item in self.sink.taken)
+
+
+def test_the_old_seat_is_kept_until_the_new_one_is_in_step() -> None:
+    topic = Topic()
+    new = topic.change()
+    topic.send(topic.old, 1, "a b")
+    assert topic.old.left == 0, "the new one has not answered"
+    topic.merge.begin(new, TRUNK, 1, 4)
+    topic.merge.greeted(new)
+    topic.send(new, 5, "e")
+    topic.send(topic.old, 3, "c")
+    assert topic.old.left == 0
+    topic.send(topic.old, 4, "d")
+    assert topic.old.left == 1
+    topic.send(new, 6, "f")
+    assert topic.taken == "a b c d e f"
+    assert topic.sink.downs == 0
+
+
+def test_a_new_seat_that_lags_is_in_step_at_once_and_repeats_nothing() -> None:
+    topic = Topic()
+    topic.send(topic.old, 1, "a b c")
+    new = topic.change(at=(1, 1))
+    assert topic.old.left == 1
+    topic.send(new, 2, "b c d")
+    assert topic.taken == "a b c d"
+
+
+def test_an_old_seat_that_is_lost_while_the_new_one_is_ahead_leaves_a_counted_gap() -> None:
+    topic = Topic()
+    topic.send(topic.old, 1, "a")
+    new = topic.change(at=(1, 4))
+    topic.send(new, 5, "e")
+    topic.merge.lost(topic.old)
+    topic.send(new, 6, "f")
+    assert topic.taken == "a <3> e f"
+    assert topic.sink.is_live
+
+
+def test_a_new_seat_that_is_lost_changes_nothing() -> None:
+    topic = Topic()
+    new = topic.change(at=(1, 9))
+    topic.send(new, 10, "j")
+    topic.merge.lost(new)
+    topic.merge.want([topic.old])
+    topic.send(topic.old, 1, "a b")
+    assert topic.taken == "a b"
+    assert (topic.sink.downs, topic.old.is_left) == (0, False)
+
+
+def test_a_move_into_a_new_epoch_is_no_gap_whoever_tells_of_it_first() -> None:
+    topic = Topic()
+    topic.send(topic.old, 1, "a")
+    new = topic.change(at=(2, 1))
+    topic.send(new, 2, "d", epoch=2)
+    topic.send(topic.old, 2, "b")
+    topic.merge.opened(topic.old, 2, 1, 2)
+    topic.send(topic.old, 1, "c", epoch=2)
+    assert topic.old.left == 1
+    assert topic.taken == "a b c d"
+
+
+def test_what_waits_is_bounded_and_beyond_it_the_new_seat_is_taken_with_a_gap() -> None:
+    topic = Topic(bytes_max=4)
+    topic.send(topic.old, 1, "a")
+    new = topic.change(at=(1, 3))
+    topic.send(new, 4, "dd")
+    topic.send(new, 5, "ee")
+    assert topic.taken == "a", "within the bound"
+    topic.send(new, 6, "f")
+    assert topic.taken == "a <2> dd ee f"
+    assert topic.old.left == 1
+
+
+def test_whoever_waits_too_long_is_not_waited_for() -> None:
+    topic = Topic()
+    topic.send(topic.old, 1, "a")
+    new = topic.change(at=(1, 3))
+    topic.send(new, 4, "d")
+    assert topic.merge.awaits is not None
+    topic.merge.hurry()
+    assert topic.taken == "a <2> d"
+    assert topic.old.left == 1
+    assert topic.merge.awaits is None
+
+
+def test_a_seat_that_does_not_answer_is_not_hurried_to() -> None:
+    topic = Topic()
+    topic.change()
+    topic.merge.hurry()
+    topic.send(topic.old, 1, "a")
+    assert (topic.taken, topic.old.is_left) == ("a", False)
+
+
+def test_a_lone_seat_that_comes_back_tells_what_was_missed() -> None:
+    topic = Topic()
+    topic.send(topic.old, 1, "a")
+    topic.merge.paused(topic.old)
+    assert topic.sink.downs == 1
+    topic.merge.begin(topic.old, TRUNK, 1, 4)
+    topic.send(topic.old, 5, "e")
+    assert topic.taken == "a <3> e"
+
+
+def test_a_hub_that_lags_by_an_epoch_is_waited_for_and_believed_in_the_end() -> None:
+    topic = Topic()
+    topic.merge.paused(topic.old)
+    topic.merge.begin(topic.old, TRUNK, 7, 0)
+    topic.send(topic.old, 1, "a", epoch=7)
+    topic.merge.paused(topic.old)
+    topic.merge.begin(topic.old, TRUNK, 5, 3)
+    topic.send(topic.old, 4, "old", epoch=5)
+    assert topic.taken == "<None> a"
+    topic.merge.hurry()
+    topic.send(topic.old, 5, "b", epoch=5)
+    assert topic.taken == "<None> a <None> <1> b"
+
+
+def test_lanes_have_positions_of_their_own() -> None:
+    topic = Topic()
+    topic.merge.begin(topic.old, LANE, 3, 0)
+    topic.send(topic.old, 1, "a")
+    topic.send(topic.old, 1, "x", epoch=3, stream=LANE)
+    topic.send(topic.old, 2, "b")
+    topic.send(topic.old, 4, "z", epoch=3, stream=LANE)
+    assert topic.taken == "a x b <2> z"
+
+
+def test_what_follows_a_mark_waits_for_the_other_stream() -> None:
+    topic = Topic()
+    home = Seat("home", is_own=True)
+    topic.merge.want([topic.old, home])
+    topic.merge.begin(topic.old, LANE, 3, 0)
+    topic.merge.begin(home, LANE, 3, 0)
+    topic.merge.greeted(home)
+    topic.merge.marked(home, LANE, TRUNK, 1, 2)
+    topic.send(home, 1, "after b", epoch=3, stream=LANE)
+    topic.send(topic.old, 1, "a")
+    assert topic.taken == "a"
+    topic.send(topic.old, 2, "b")
+    assert topic.taken == "a b after b"
+
+
+def test_a_mark_does_not_wait_for_a_stream_that_is_over() -> None:
+    topic = Topic()
+    topic.merge.begin(topic.old, LANE, 3, 0)
+    topic.merge.marked(topic.old, TRUNK, LANE, 3, 5)
+    topic.send(topic.old, 1, "a")
+    assert topic.taken == ""
+    topic.merge.ended(topic.old, LANE, 3, 0)
+    assert topic.taken == "a"
+
+
+def test_a_lane_that_ends_and_begins_again_is_another() -> None:
+    topic = Topic()
+    topic.merge.begin(topic.old, LANE, 3, 0)
+    topic.send(topic.old, 1, "x", epoch=3, stream=LANE)
+    topic.merge.ended(topic.old, LANE, 3, 1)
+    topic.merge.begin(topic.old, LANE, 4, 0)
+    topic.send(topic.old, 1, "y", epoch=4, stream=LANE)
+    assert topic.taken == "x y"
+
+
+def test_an_end_that_waits_lets_the_next_lane_of_its_name_wait_behind_it() -> None:
+    topic = Topic()
+    topic.merge.begin(topic.old, LANE, 3, 0)
+    topic.merge.marked(topic.old, LANE, TRUNK, 1, 1)
+    topic.send(topic.old, 1, "x", epoch=3, stream=LANE)
+    topic.merge.ended(topic.old, LANE, 3, 1)
+    topic.merge.begin(topic.old, LANE, 4, 0)
+    topic.send(topic.old, 1, "y", epoch=4, stream=LANE)
+    assert topic.taken == ""
+    topic.send(topic.old, 1, "a")
+    assert topic.taken == "a x y"
+
+
+def test_a_hub_that_lags_does_not_bring_back_a_lane_that_is_over() -> None:
+    topic = Topic()
+    topic.merge.begin(topic.old, LANE, 3, 0)
+    topic.send(topic.old, 1, "x y", epoch=3, stream=LANE)
+    topic.merge.ended(topic.old, LANE, 3, 2)
+    new = topic.change(at=(1, 0))
+    topic.merge.begin(new, LANE, 3, 1)
+    topic.send(new, 2, "y", epoch=3, stream=LANE)
+    assert topic.taken == "x y"
+
+
+def test_a_lane_whose_hub_died_is_a_gap_of_unknown_size() -> None:
+    topic = Topic()
+    topic.merge.begin(topic.old, LANE, 3, 0)
+    topic.merge.ended(topic.old, LANE, 0, 0)
+    assert topic.taken == "<None>"
+
+
+def test_a_lane_that_a_hub_with_everything_does_not_know_is_over() -> None:
+    topic = Topic()
+    home = Seat("home", is_own=True)
+    topic.merge.want([topic.old, home])
+    topic.merge.begin(home, LANE, 3, 0)
+    topic.merge.lost(home)
+    topic.merge.greeted(topic.old)
+    assert topic.taken == "<None>"
+
+
+def test_a_lane_that_only_the_new_seat_knows_is_brought_from_its_beginning_by_the_old() -> None:
+    topic = Topic()
+    new = Seat("new")
+    topic.merge.want([new])
+    topic.merge.begin(new, TRUNK, 1, 0)
+    topic.merge.begin(new, LANE, 3, 2)
+    topic.merge.greeted(new)
+    topic.send(new, 3, "z", epoch=3, stream=LANE)
+    assert topic.old.left == 0, "it lags, and has yet to say that the lane began"
+    topic.merge.begin(topic.old, LANE, 3, 0)
+    topic.send(topic.old, 1, "x y", epoch=3, stream=LANE)
+    assert topic.old.left == 1
+    assert topic.taken == "x y z"
+
+
+def test_who_leaves_a_lane_out_is_not_awaited_with_it() -> None:
+    """A subscriber that comes to a topic with lanes.
+
+    1. It asks one hub for everything, is told of the homes, and asks each for its own.
+    2. h3 answers first: it leaves out the lane of h2, which has 320 messages by then.
+    3. The first hub answers: it brings that lane from 321 on, then h2 from 322 on. Nobody will bring the 320.
+    """
+    sink = Sink()
+    merge = MergedTopic(sink, 1_000)
+    whole, h3, h2 = Seat("whole"), Seat("h3", is_own=True), Seat("h2", is_own=True)
+    h3.left_out, h2.left_out = {TRUNK, LANE}, {TRUNK, b"h3"}
+    for seat in (whole, h3, h2):
+        seat.is_live = False
+    merge.want([whole])
+    merge.want([h3, h2])
+    h3.is_live = True
+    merge.begin(h3, b"h3", 3, 252)
+    merge.greeted(h3)
+    whole.is_live = True
+    merge.begin(whole, TRUNK, 1, 510)
+    merge.begin(whole, LANE, 3, 320)
+    merge.begin(whole, b"h3", 3, 252)
+    merge.receive(whole, LANE, 3, 321, [b"x"])
+    h2.is_live = True
+    merge.begin(h2, LANE, 3, 321)
+    assert sink.taken == [b"x"]
+
+
+def test_a_lane_is_awaited_from_a_seat_that_has_answered_but_not_named_its_streams() -> None:
+    sink = Sink()
+    merge = MergedTopic(sink, 1_000)
+    whole, home = Seat("whole"), Seat("home", is_own=True)
+    merge.want([whole, home])
+    merge.begin(whole, TRUNK, 1, 0)
+    merge.begin(home, LANE, 3, 9)
+    merge.receive(home, LANE, 3, 10, [b"j"])
+    assert sink.taken == [], "the other may name the lane from an earlier position on"
+    merge.begin(whole, LANE, 3, 8)
+    merge.receive(whole, LANE, 3, 9, [b"i"])
+    assert sink.taken == [b"i", b"j"]
+
+
+def test_a_lane_that_was_awaited_from_a_seat_that_is_lost_is_a_counted_gap() -> None:
+    topic = Topic()
+    topic.merge.greeted(topic.old)
+    home = Seat("home", is_own=True, left_out=(TRUNK,))
+    topic.merge.want([topic.old, home])
+    topic.merge.begin(home, LANE, 3, 2)
+    topic.send(home, 3, "z", epoch=3, stream=LANE)
+    assert topic.taken == ""
+    topic.merge.lost(topic.old)
+    assert topic.taken == "<2> z"
+
+
+def test_a_lane_whose_hub_is_dead_ends_once_nobody_brings_it() -> None:
+    topic = Topic()
+    home = Seat("home", is_own=True, left_out=(TRUNK,))
+    rest = Seat("rest", is_own=True, left_out=(LANE,))
+    topic.merge.want([home, rest])
+    topic.merge.begin(home, LANE, 3, 0)
+    topic.merge.begin(rest, TRUNK, 1, 0)
+    topic.merge.marked(rest, TRUNK, LANE, 3, 1)
+    topic.send(rest, 1, "after the lane")
+    topic.merge.ended(rest, LANE, 0, 0)
+    assert topic.taken == "", "what the dead hub had sent may still come"
+    topic.merge.lost(home)
+    assert topic.taken == "<None> after the lane"
+
+
+def test_more_than_may_wait_behind_the_end_of_a_lane_does_not_wait_for_ever() -> None:
+    """1. The end of a lane waits for the trunk, and messages of the next lane behind it, more than may wait.
+
+    2. The trunk is passed over, the lane ends, and what was behind it becomes the next one while all this is settled.
+    """
+    topic = Topic(bytes_max=4)
+    topic.merge.begin(topic.old, LANE, 3, 0)
+    topic.merge.marked(topic.old, LANE, TRUNK, 1, 1)
+    topic.merge.ended(topic.old, LANE, 3, 0)
+    topic.merge.begin(topic.old, LANE, 4, 0)
+    topic.send(topic.old, 1, "xxx", epoch=4, stream=LANE)
+    assert topic.taken == ""
+    topic.send(topic.old, 2, "yy", epoch=4, stream=LANE)
+    assert topic.taken == "<1> xxx yy"
+    assert topic.merge.awaits is None
+
+
+def test_a_lane_that_is_there_when_the_first_seat_is_taken_is_no_gap() -> None:
+    sink = Sink()
+    merge, seat = MergedTopic(sink, 1_000), Seat()
+    merge.want([seat])
+    merge.begin(seat, TRUNK, 1, 40)
+    merge.begin(seat, LANE, 3, 7)
+    merge.receive(seat, LANE, 3, 8, [b"x"])
+    assert sink.taken == [b"x"]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_the_pace_of_the_seats_every_message_is_taken_once_and_in_order(seed: int) -> None:
+    """Two streams; seats come, lag, are ahead and go, each in an order of its own between the streams."""
+    rng = random.Random(seed)
+    length = 60
+    sink = Sink()
+    merge = MergedTopic(sink, 1 << 20)
+    made = {TRUNK: 0, LANE: 0}
+    seats: dict[Seat, dict[bytes, int]] = {}
+    queues: dict[Seat, deque[tuple[bytes, int]]] = {}
+
+    def join() -> Seat:
+        seat = Seat()
+        merge.want([seat])
+        seats[seat], queues[seat] = dict(made), deque()
+        merge.begin(seat, TRUNK, 1, made[TRUNK])
+        merge.begin(seat, LANE, 1, made[LANE])
+        merge.greeted(seat)
+        return seat
+
+    latest = join()
+    order: list[bytes] = []
+    while len(order) < length or any(queue for seat, queue in queues.items() if not seat.is_left):
+        match rng.randrange(10):
+            case 0 if len(order) < length and not merge.is_changing:
+                latest = join()
+            case 1 | 2 | 3 if len(order) < length:
+                stream = rng.choice([TRUNK, LANE])
+                made[stream] += 1
+                order.append(stream)
+                for queue in queues.values():
+                    queue.append((stream, made[stream]))
+            case _:
+                seat = rng.choice(list(queues))
+                if queues[seat] and not seat.is_left:
+                    stream, n = queues[seat].popleft()
+                    merge.receive(seat, stream, 1, n, [b"%b%d" % (stream or b"t", n)])
+    for stream in (TRUNK, LANE):
+        prefix = stream or b"t"
+        got = [item for item in sink.taken if isinstance(item, bytes) and item.startswith(prefix)]
+        assert got == [b"%b%d" % (prefix, n + 1) for n in range(made[stream])]
+    assert len(sink.taken) == length
+    assert sink.downs == 0
+    assert [seat for seat in seats if not seat.is_left] == [latest]
+    assert all(seat.left <= 1 for seat in seats)

@@ -1,0 +1,139 @@
+"""Where topics live, as told: versions do not go backwards, draws are kept to, what is unused is forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from equipoise.client.routes import HOMES_MAX, Routes
+from equipoise.client.url import Endpoint, parse_address
+from equipoise.model import Mode
+
+A, B, C, D = (Endpoint(host, 6399) for host in "abcd")
+ALL_SUBSCRIBERS, ALL_PUBLISHERS = b"all-subscribers", b"all-publishers"
+
+
+def routes(key: bytes = b"key", routes_max: int = 100) -> Routes:
+    return Routes(routes_max, key)
+
+
+def ends(table: Routes, topic: bytes = b"t") -> tuple[Endpoint | None, Endpoint | None]:
+    """Where to publish and where to subscribe."""
+    route = table.get(topic)
+    assert route is not None
+    return route.publish_at, route.subscribe_at
+
+
+def test_a_single_topic_is_used_at_its_home() -> None:
+    table = routes()
+    assert table.tell(b"t", 3, b"single", [A], 0.0)
+    assert ends(table) == (A, A)
+
+
+def test_what_an_older_plan_says_is_left_aside() -> None:
+    table = routes()
+    table.tell(b"t", 3, b"single", [A], 0.0)
+    assert not table.tell(b"t", 2, b"single", [B], 0.0)
+    assert ends(table) == (A, A)
+
+
+def test_under_the_same_plan_homes_may_change_since_one_may_have_died() -> None:
+    table = routes()
+    table.tell(b"t", 3, b"single", [A], 0.0)
+    assert table.tell(b"t", 3, b"single", [B], 0.0)
+    assert ends(table) == (B, B)
+
+
+def test_the_same_word_under_a_later_plan_changes_nothing_but_counts() -> None:
+    table = routes()
+    table.tell(b"t", 3, b"single", [A], 0.0)
+    assert not table.tell(b"t", 5, b"single", [A], 0.0)
+    assert not table.tell(b"t", 4, b"single", [B], 0.0)
+    assert ends(table) == (A, A)
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_publishing_spread", "is_subscribing_spread"),
+    [(ALL_SUBSCRIBERS, True, True), (ALL_PUBLISHERS, False, True), (b"of later days", False, False)],
+)
+def test_clients_spread_over_the_homes_as_the_mode_says(
+    mode: bytes, is_publishing_spread: bool, is_subscribing_spread: bool
+) -> None:
+    publish, subscribe = Counter[Endpoint | None](), Counter[Endpoint | None]()
+    for client in range(600):
+        table = routes(b"%d" % client)
+        table.tell(b"t", 1, mode, [A, B, C], 0.0)
+        at = ends(table)
+        publish[at[0]] += 1
+        subscribe[at[1]] += 1
+    for is_spread, found in ((is_publishing_spread, publish), (is_subscribing_spread, subscribe)):
+        assert (min(found[home] for home in (A, B, C)) > 150) if is_spread else found == {A: 600}
+
+
+def test_a_home_that_comes_or_goes_moves_only_its_share_of_the_clients() -> None:
+    moved_by_coming = moved_by_going = 0
+    for client in range(400):
+        table = routes(b"%d" % client)
+        table.tell(b"t", 1, ALL_PUBLISHERS, [A, B, C], 0.0)
+        before = ends(table)[1]
+        table.tell(b"t", 2, ALL_PUBLISHERS, [A, B, C, D], 0.0)
+        after = ends(table)[1]
+        assert after in (before, D)
+        moved_by_coming += after != before
+        table.tell(b"t", 3, ALL_PUBLISHERS, [A, B, D], 0.0)
+        assert ends(table)[1] == after or after == C
+        moved_by_going += ends(table)[1] != after
+    assert 60 < moved_by_coming < 140
+    assert 60 < moved_by_going < 140
+
+
+def test_an_unused_entry_is_forgotten_and_one_in_use_is_not() -> None:
+    table = routes()
+    table.tell(b"t", 1, b"single", [A], 0.0)
+    table.tell(b"u", 1, b"single", [A], 0.0)
+    table.tell(b"v", 1, b"single", [A], 50.0)
+    assert table.expire(40.0, {b"u"}) == [b"t"]
+    assert sorted(table) == [b"u", b"v"]
+
+
+def test_the_table_is_bounded_and_forgets_the_first() -> None:
+    table = routes(routes_max=3)
+    for topic in (b"a", b"b", b"c", b"d"):
+        table.tell(topic, 1, b"single", [A], 0.0)
+    assert list(table) == [b"b", b"c", b"d"]
+
+
+def test_nonsense_is_not_taken() -> None:
+    table = routes()
+    assert not table.tell(b"t", 1, b"single", [], 0.0)
+    assert not table.tell(
+        b"t", 1, ALL_SUBSCRIBERS, [Endpoint("a", port) for port in range(HOMES_MAX + 1)], 0.0
+    )
+    assert len(table) == 0
+    assert table.tell(b"t", 1, 17, [A, B], 0.0)
+    route = table.get(b"t")
+    assert route is not None and route.mode is Mode.SINGLE
+
+
+@pytest.mark.parametrize(
+    ("address", "endpoint"),
+    [
+        (b"host:6399", Endpoint("host", 6399)),
+        (b"10.0.0.7:1", Endpoint("10.0.0.7", 1)),
+        (b"[::1]:6399", Endpoint("::1", 6399)),
+        (b"host", None),
+        (b"host:0", None),
+        (b"host:99999", None),
+        (b":6399", None),
+        (b"a b:6399", None),
+        (b"user:secret@host:6399", None),
+        (b"h\xc3\xb6st:6399", None),
+        (b"host:6399/1", None),
+        (b"x" * 300 + b":6399", None),
+        (17, None),
+        (None, None),
+    ],
+)
+def test_an_address_is_a_host_and_a_port_and_nothing_else(address: object, endpoint: Endpoint | None) -> None:
+    assert parse_address(address) == endpoint

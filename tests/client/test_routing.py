@@ -1,0 +1,390 @@
+"""Going where topics live, step by step, with hubs that follow a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+import equipoise
+from equipoise import Gap, GapReason, Message
+from equipoise.client import routing
+from equipoise.errors import BackloggedError, UncertainError
+
+from .hubs import hubs
+from .peer import Answer, Session, always, eventually, message, on_loop, push, serving
+
+QUICK = equipoise.ClientSettings(reconnect_first_s=0.01, reconnect_max_s=0.05)
+
+
+@pytest.fixture(autouse=True)
+def _impatient() -> Iterator[None]:
+    """Ticks of a hundredth of a second, so that no test has to wait long for one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routing, "TICK_S", 0.01)
+        patch.setattr(routing, "MOVE_S", 0.01)
+        yield
+
+
+# Subscribers.
+
+
+@on_loop
+async def test_a_subscriber_goes_to_the_home_and_leaves_the_relay_once_it_is_as_far() -> None:
+    async with hubs() as (base, home, _), equipoise.connect(base.url) as bus, bus.subscribe("a") as a:
+        home.peer.positions[b"a"] = (1, 2)
+        base.tell(b"a", 5, home)
+        await home.peer.until(lambda: home.asked(b"EQ.SUBSCRIBE", b"a") == 1)
+        home.last.send(message(b"a", 1, 3, b"3"))
+        base.last.send(message(b"a", 1, 1, b"1"))
+        assert (await anext(a), base.asked(b"EQ.UNSUBSCRIBE")) == (
+            Message("a", b"1", equipoise.Position(1, 1)),
+            0,
+        )
+        base.last.send(message(b"a", 1, 2, b"2"))
+        await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
+        home.last.send(message(b"a", 1, 4, b"4"))
+        assert [
+            event.payload for event in [await anext(a) for _ in range(3)] if isinstance(event, Message)
+        ] == [
+            b"2",
+            b"3",
+            b"4",
+        ]
+
+
+@on_loop
+async def test_a_home_that_cannot_be_reached_leaves_the_subscriber_where_it_is() -> None:
+    async with hubs() as (base, home, _), equipoise.connect(base.url, settings=QUICK) as bus:
+        await home.peer.stop()
+        async with bus.subscribe("a") as a:
+            base.tell(b"a", 5, home)
+            base.last.send(message(b"a", 1, 1, b"1"))
+            assert isinstance(await anext(a), Message)
+            await home.peer.start()
+            await home.peer.until(lambda: home.asked(b"EQ.SUBSCRIBE", b"a") == 1)
+            await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
+
+
+@on_loop
+async def test_a_home_that_is_lost_is_replaced_by_the_base_and_the_gap_is_told() -> None:
+    async with (
+        hubs() as (base, home, _),
+        equipoise.connect(base.url, settings=QUICK) as bus,
+        bus.subscribe("a") as a,
+    ):
+        base.tell(b"a", 5, home)
+        await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
+        base.peer.positions[b"a"] = (1, 3)
+        await home.peer.stop()
+        assert await anext(a) == Gap("a", 3, GapReason.RECONNECTED)
+        base.last.send(message(b"a", 1, 4, b"4"))
+        assert isinstance(await anext(a), Message)
+        assert bus.is_connected
+
+
+@on_loop
+async def test_a_home_that_refuses_is_not_the_end_of_the_subscription() -> None:
+    async with hubs() as (base, home, _), equipoise.connect(base.url) as bus, bus.subscribe("a") as a:
+        home.peer.answers[b"EQ.SUBSCRIBE"] = always(b"-NOPERM not here\r\n")
+        base.tell(b"a", 5, home)
+        await home.peer.until(lambda: home.asked(b"EQ.SUBSCRIBE", b"a") == 1)
+        base.last.send(message(b"a", 1, 1, b"1"))
+        assert isinstance(await anext(a), Message)
+        assert base.asked(b"EQ.UNSUBSCRIBE") == 0
+
+
+@on_loop
+async def test_who_subscribes_to_a_topic_it_publishes_to_goes_to_its_home_at_once() -> None:
+    async with hubs() as (base, home, _), equipoise.connect(base.url) as bus:
+        await bus.publish("a", "x")
+        base.tell(b"a", 5, home)
+        await bus.publish("a", "y")
+        await eventually(lambda: b"y" in home.payloads() or b"y" in base.payloads())
+        await home.peer.until(lambda: home.peer.sessions and home.asked(b"EQ.LINK") == 1)
+        await eventually(lambda: bus._routing._restless == {})
+        async with bus.subscribe("a"):
+            assert (home.asked(b"EQ.SUBSCRIBE", b"a"), base.asked(b"EQ.SUBSCRIBE", b"a")) == (1, 0)
+
+
+@on_loop
+async def test_of_a_topic_with_lanes_every_home_brings_its_own_and_the_rest_comes_from_one() -> None:
+    async with hubs() as (base, one, two), equipoise.connect(base.url) as bus, bus.subscribe("a") as a:
+        for hub, stream in ((one, b""), (two, b"two")):
+            hub.peer.answers[b"EQ.OWN"] = _own(stream)
+            hub.peer.answers[b"EQ.SUBSCRIBE"] = _whole
+        base.peer.answers[b"EQ.SUBSCRIBE"] = _whole
+        base.tell(b"a", 5, one, two, mode=b"all-subscribers")
+        await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
+        await eventually(lambda: bus._routing._restless == {})
+        asked = [request for hub in (one, two) for s in hub.peer.sessions for request in s.requests]
+        own = [request for request in asked if request[0] == b"EQ.OWN"]
+        assert sorted(len(request) for request in own) == [2, 4], "its own at one, all but that at the other"
+        assert sum(request[0] == b"EQ.UNSUBSCRIBE" for request in asked) == 1
+        one.last.send(message(b"a", 1, 1, b"trunk"))
+        two.last.send(push(b"eq.lmessage", b"a", b"two", 3, 1, b"lane"))
+        events = [await anext(a), await anext(a)]
+        assert {event.payload for event in events if isinstance(event, Message)} == {b"trunk", b"lane"}
+
+
+def _own(stream: bytes) -> Answer:
+    return lambda session, request: push(b"eq.own", request[1], 1, stream, 3 if stream else 1, 0)
+
+
+def _whole(session: Session, request: list[bytes]) -> bytes:
+    return push(b"eq.subscribe", request[1], 1, 1, 0) + push(b"eq.lane", request[1], b"two", 3, 0)
+
+
+# Publishers.
+
+
+@on_loop
+async def test_a_publisher_waits_for_its_old_hub_and_tags_its_first_message_to_the_new_one() -> None:
+    async with hubs() as (base, home, _), equipoise.connect(base.url) as bus:
+        base.settles = False
+        await bus.publish("a", "1")
+        base.tell(b"a", 5, home)
+        await base.peer.until(lambda: base.asked(b"EQ.SETTLE", b"a") == 1)
+        publishes = [asyncio.create_task(bus.publish("a", str(n))) for n in (2, 3)]
+        await asyncio.sleep(0)
+        bus.publish_nowait("a", "4")
+        await bus.publish("b", "others do not wait")
+        assert home.payloads() == []
+        base.settle(b"a")
+        assert [(await publish).receivers for publish in publishes] == [7, 1]
+        await bus.flush()
+        assert base.payloads() == [b"1", b"others do not wait"]
+        assert home.payloads() == [b"2", b"3", b"4"]
+        assert home.asked(b"EQ.AFTER", b"a", b"", b"1", b"1") == 1
+
+
+@on_loop
+async def test_what_waits_without_receipt_while_a_topic_changes_hubs_is_bounded() -> None:
+    async with hubs() as (base, home, _), equipoise.connect(base.url, window_messages_max=2) as bus:
+        base.settles = False
+        await bus.publish("a", "1")
+        base.tell(b"a", 5, home)
+        await base.peer.until(lambda: base.asked(b"EQ.SETTLE", b"a") == 1)
+        bus.publish_nowait("a", "2")
+        bus.publish_nowait("a", "3")
+        with pytest.raises(BackloggedError, match="while their topics change hubs"):
+            bus.publish_nowait("a", "4")
+        base.settle(b"a")
+        await bus.flush()
+        bus.publish_nowait("a", "5")
+        await bus.flush()
+        assert home.payloads() == [b"2", b"3", b"5"]
+
+
+@on_loop
+async def test_a_publisher_that_lost_its_hub_has_the_connection_ended_before_it_goes_on_elsewhere() -> None:
+    async with hubs() as (base, home, _), equipoise.connect(base.url, settings=QUICK) as bus:
+        base.severs = False
+        await bus.publish("a", "1")
+        base.tell(b"a", 5, home)
+        await bus.publish("a", "2")
+        await eventually(lambda: bus._routing._restless == {})
+        home.peer.answers[b"PUBLISH"] = home.peer.answers[b"EQ.PUBLISH"] = always(None)
+        uncertain = asyncio.create_task(bus.publish("a", "3"))
+        await home.peer.until(lambda: b"3" in home.payloads())
+        name = next(request[1] for request in home.last.requests if request[0] == b"EQ.LINK")
+        await home.peer.stop()
+        with pytest.raises(UncertainError):
+            await uncertain
+        waiting = asyncio.create_task(bus.publish("a", "4"))
+        await base.peer.until(lambda: base.asked(b"EQ.SEVER", name, home.address) == 1)
+        assert b"4" not in base.payloads()
+        base.last.send(push(b"eq.severed", name))
+        await waiting
+        assert b"4" in base.payloads()
+
+
+@on_loop
+async def test_a_base_that_comes_back_at_another_hub_asks_for_its_former_connection_to_be_ended() -> None:
+    async with hubs() as (one, two, _):
+        url = f"equipoise://127.0.0.1:{one.peer.port},127.0.0.1:{two.peer.port}"
+        async with equipoise.connect(url, settings=QUICK) as bus:
+            await bus.publish("a", "1")
+            name = next(request[1] for request in one.last.requests if request[0] == b"EQ.LINK")
+            await one.peer.stop()
+            await two.peer.until(lambda: two.asked(b"EQ.LINK") == 1)
+            await bus.publish("a", "2")
+            assert two.asked(b"EQ.SEVER", name, one.address) == 1
+            assert two.payloads() == [b"2"]
+            two.last.reset()
+            await two.peer.until(lambda: two.asked(b"EQ.LINK") == 2)
+            await bus.publish("a", "3")
+            links = [r[1] for s in two.peer.sessions for r in s.requests if r[0] == b"EQ.LINK"]
+            assert name not in links[1:], "a link that was ended is not gone on with"
+
+
+@on_loop
+async def test_a_plain_redis_is_asked_nothing_twice_and_waited_for_in_nothing() -> None:
+    async with serving() as one, serving() as two:
+        url = f"equipoise://127.0.0.1:{one.port},127.0.0.1:{two.port}"
+        async with equipoise.connect(url, settings=QUICK) as bus:
+            await bus.publish("a", "1")
+            await one.stop()
+            await two.until(lambda: two.sessions and two.last.count(b"EQ.LINK") == 1)
+            await bus.publish("a", "2")
+            assert [r[2] for r in two.last.requests if r[0] == b"PUBLISH"] == [b"2"]
+
+
+# What a hub says.
+
+
+@on_loop
+async def test_an_older_plan_and_topics_nobody_uses_move_nobody() -> None:
+    async with hubs() as (base, home, other), equipoise.connect(base.url) as bus, bus.subscribe("a"):
+        base.tell(b"a", 5, home)
+        await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
+        home.tell(b"a", 4, other)
+        home.tell(b"nobody uses this", 9, other)
+        await bus.publish("a", "x")
+        await eventually(lambda: bus._routing._restless == {})
+        assert other.peer.sessions == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param((b"a", 9, b"single", b"no address"), id="no address"),
+        pytest.param((b"a", 9, b"single"), id="no home"),
+        pytest.param((b"a", b"nine", b"single", b"127.0.0.1:1"), id="no version"),
+        pytest.param(
+            (b"a", 9, b"all-subscribers", *(b"127.0.0.1:%d" % n for n in range(1, 100))), id="too many"
+        ),
+        pytest.param((b"a", 9, b"single", b"127.0.0.1:1"), id="nobody there"),
+        pytest.param((b"a", 9, b"all-subscribers", b"127.0.0.1:1", b"127.0.0.1:2"), id="no home is there"),
+    ],
+)
+@on_loop
+async def test_nonsense_from_a_hub_does_no_harm(words: tuple[bytes | int, ...]) -> None:
+    async with (
+        hubs() as (base, _, _),
+        equipoise.connect(base.url, settings=QUICK) as bus,
+        bus.subscribe("a") as a,
+    ):
+        base.last.send(push(b"eq.home", *words))
+        base.last.send(message(b"a", 1, 1, b"x"))
+        assert isinstance(await anext(a), Message)
+        await bus.publish("a", "y")
+        assert (len(base.peer.sessions), base.asked(b"EQ.UNSUBSCRIBE")) == (1, 0)
+
+
+@on_loop
+async def test_a_hub_that_changes_its_mind_all_the_time_is_followed_no_faster_than_a_topic_can_move() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routing, "MOVE_S", 0.05)
+        async with hubs() as (base, one, two), equipoise.connect(base.url) as bus, bus.subscribe("a") as a:
+            began = asyncio.get_running_loop().time()
+            for version in range(1, 400):
+                base.tell(b"a", version, (one, two)[version % 2])
+            await two.peer.until(lambda: two.asked(b"EQ.SUBSCRIBE"))
+            await eventually(lambda: bus._routing._restless == {})
+            moves = one.asked(b"EQ.SUBSCRIBE") + two.asked(b"EQ.SUBSCRIBE")
+            took_s = asyncio.get_running_loop().time() - began
+            assert moves <= 2 + took_s / 0.05
+            two.last.send(message(b"a", 1, 1, b"x"))
+            assert isinstance(await anext(a), Message)
+
+
+@on_loop
+async def test_who_does_not_want_to_be_sent_about_is_not() -> None:
+    async with (
+        hubs() as (base, home, _),
+        equipoise.connect(base.url, routing=False) as bus,
+        bus.subscribe("a"),
+    ):
+        assert base.asked(b"EQ.LINK") == 1
+        assert next(r for r in base.last.requests if r[0] == b"EQ.LINK")[2:] == []
+        base.tell(b"a", 5, home)
+        await bus.publish("a", "x")
+        assert home.peer.sessions == []
+
+
+# Links.
+
+
+@on_loop
+async def test_a_way_that_is_not_used_is_forgotten_and_its_link_closed() -> None:
+    async with hubs() as (base, home, _), equipoise.connect(base.url, route_s=0.05) as bus:
+        await bus.publish("a", "1")
+        base.tell(b"a", 5, home)
+        await home.peer.until(lambda: home.asked(b"EQ.LINK") == 1)
+        await eventually(lambda: len(bus._routing._routes) == 0)
+        await home.peer.until(lambda: not home.last.is_open)
+        await bus.publish("a", "2")
+        assert base.payloads() == [b"1", b"2"]
+
+
+@on_loop
+async def test_a_subscriber_does_not_forget_the_way() -> None:
+    async with hubs() as (base, home, _), equipoise.connect(base.url, route_s=0.02, merge_s=0.1) as bus:
+        async with bus.subscribe("a"):
+            base.tell(b"a", 5, home)
+            await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
+            for _ in range(5):
+                timer = bus._routing._sweeping
+                await eventually(lambda timer=timer: bus._routing._sweeping is not timer)  # type: ignore[misc]  # bound
+            assert home.last.is_open
+            assert base.asked(b"EQ.SUBSCRIBE", b"a") == 1
+        await home.peer.until(lambda: not home.last.is_open)
+
+
+@on_loop
+async def test_no_more_links_are_made_than_may_be() -> None:
+    async with (
+        hubs() as (base, one, two),
+        equipoise.connect(base.url, links_max=1) as bus,
+        bus.subscribe("a"),
+        bus.subscribe("b") as b,
+    ):
+        base.tell(b"a", 1, one)
+        await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
+        base.tell(b"b", 1, two)
+        base.last.send(message(b"b", 1, 1, b"x"))
+        assert isinstance(await anext(b), Message)
+        assert two.peer.sessions == []
+
+
+@on_loop
+async def test_a_client_whose_hubs_are_all_gone_tries_those_it_has_heard_of() -> None:
+    async with (
+        hubs() as (base, home, _),
+        equipoise.connect(base.url, settings=QUICK) as bus,
+        bus.subscribe("a"),
+    ):
+        base.tell(b"a", 5, home)
+        await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
+        await base.peer.stop()
+        await home.peer.until(lambda: len(home.peer.sessions) == 2)
+        await eventually(lambda: bus.is_connected)
+        await bus.publish("never used before", "x")
+        assert home.payloads() == [b"x"]
+
+
+@on_loop
+async def test_closing_closes_every_link() -> None:
+    async with hubs() as (base, home, _):
+        async with equipoise.connect(base.url) as bus, bus.subscribe("a"):
+            base.tell(b"a", 5, home)
+            await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
+        await home.peer.until(lambda: not home.last.is_open)
+        await base.peer.until(lambda: not base.last.is_open)
+        assert len(asyncio.all_tasks()) == 1
+
+
+@on_loop
+async def test_flush_covers_all_links() -> None:
+    async with hubs() as (base, home, _), equipoise.connect(base.url) as bus:
+        bus.publish_nowait("a", "1")
+        base.tell(b"a", 5, home)
+        await home.peer.until(lambda: home.asked(b"EQ.LINK") == 1)
+        await eventually(lambda: bus._routing._restless == {})
+        home.peer.answers[b"EQ.PUBLISH"] = always(b"-ERR no\r\n")
+        bus.publish_nowait("a", "2")
+        bus.publish_nowait("b", "3")
+        with pytest.raises(equipoise.errors.RefusedError, match="ERR no"):
+            await bus.flush()

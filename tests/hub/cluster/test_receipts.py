@@ -1,0 +1,204 @@
+"""Publishers that have to know: EQ.PUBLISH, EQ.SETTLE and EQ.SEVER among several hubs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from equipoise.access import Users
+from equipoise.hub.cluster import receipts
+from equipoise.hub.commands import positioned
+from equipoise.model import Mode
+from hub.cluster.hubs import HUB_USER, Hubs
+from hub.world import Error, FakeClient, World, users
+
+LINK = "0123456789abcdef"
+
+
+def remote(*, given: Users | None = None) -> Hubs:
+    """The topic t lives at h1."""
+    hubs = Hubs("h1", "h2", "h3", users=given)
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    return hubs
+
+
+def position(hubs: Hubs, hub: str = "h1") -> tuple[int, int]:
+    topic = hubs[hub].core.index.topics[b"t"]
+    return topic.epoch, topic.n
+
+
+def pushes(client: FakeClient) -> list[Any]:
+    return [item for item in client.read() if isinstance(item, list)]
+
+
+def test_a_hub_alone_answers_with_the_position_at_once() -> None:
+    world = World()
+    world.client().send("SUBSCRIBE", "t")
+    client = world.client(3)
+    stream, epoch, n, receivers = client.do("EQ.PUBLISH", "t", "a", "b", "c")
+    assert (stream, n, receivers) == (b"", 3, 1)
+    assert epoch == world.core.index.topics[b"t"].epoch
+    assert client.do_all("EQ.SETTLE", "t") == [[b"eq.settled", b"t", b"", epoch, 3], b"OK"]
+    assert client.do_all("EQ.SETTLE", "never used") == [[b"eq.settled", b"never used", b"", 0, 0], b"OK"]
+    assert client.do_all("EQ.SEVER", LINK, "h9:1") == [[b"eq.severed", LINK.encode()], b"OK"]
+
+
+def test_where_the_topic_lives_the_answer_comes_at_once() -> None:
+    hubs = remote()
+    client = hubs["h1"].client(3)
+    assert client.do("EQ.PUBLISH", "t", "a", "b") == [b"", *position(hubs), 0]
+
+
+def test_elsewhere_the_answer_comes_with_the_homes_word_and_what_follows_waits_behind_it() -> None:
+    hubs = remote()
+    client = hubs["h2"].client(3)
+    hubs.held.add(("h1", "h2"))
+    client.send("EQ.PUBLISH", "t", "a", "b")
+    client.send("PING")
+    hubs.settle()
+    assert client.read() == []
+    assert hubs["h1"].core.index.topics[b"t"].n == 2, "the message is there, its receipt is not"
+    hubs.release("h1", "h2")
+    assert client.read() == [[b"", *position(hubs), 0], b"PONG"]
+
+
+def test_a_message_lost_with_its_hub_is_answered_with_uncertainty() -> None:
+    hubs = remote()
+    client = hubs["h2"].client(3)
+    hubs.held.add(("h1", "h2"))
+    client.send("EQ.PUBLISH", "t", "a")
+    hubs.settle()
+    hubs.kill("h1")
+    (answer,) = client.read()
+    assert isinstance(answer, Error)
+    assert str(answer).startswith("UNCERTAIN")
+
+
+def test_settled_says_how_far_the_messages_of_this_hubs_clients_have_come() -> None:
+    hubs = remote()
+    client = hubs["h2"].client(3)
+    hubs.held.add(("h1", "h2"))
+    for payload in "abc":
+        client.send("PUBLISH", "t", payload)
+    client.send("EQ.SETTLE", "t")
+    client.send("PUBLISH", "t", "behind the question")
+    hubs.settle()
+    assert pushes(client) == [], "nobody knows yet"
+    assert client.do("PING") == b"PONG", "and nothing else waits for it"
+    hubs.release("h1", "h2")
+    epoch, n = position(hubs)
+    assert pushes(client) == [[b"eq.settled", b"t", b"", epoch, 3]]
+    assert n == 4
+    assert client.do_all("EQ.SETTLE", "t")[0] == [b"eq.settled", b"t", b"", epoch, 4], "and now at once"
+
+
+def test_settled_waits_through_a_move() -> None:
+    hubs = remote()
+    client = hubs["h1"].client(3)
+    hubs.held.add(("h1", "h2"))
+    hubs.held.add(("h2", "h1"))
+    hubs.replicate("t", Mode.SINGLE, "h2")
+    client.send("PUBLISH", "t", "while it closes")
+    hubs.settle()
+    hubs.held.discard(("h1", "h2"))
+    hubs.release("h2", "h1")
+    hubs.held.add(("h2", "h1"))
+    client.send("PUBLISH", "t", "when it has moved")
+    client.send("EQ.SETTLE", "t")
+    hubs.settle()
+    assert pushes(client) == []
+    hubs.release("h2", "h1")
+    ((word, _, stream, epoch, n),) = pushes(client)
+    assert (word, stream) == (b"eq.settled", b"")
+    assert (epoch, n) == position(hubs, "h2")
+
+
+def test_only_who_may_publish_to_a_topic_may_ask_how_far_it_is() -> None:
+    grants = {"ann": 'publish = ["mine"]\ncreate = ["mine"]', HUB_USER: 'operate = ["*"]'}
+    hubs = remote(given=users(**grants))
+    client = hubs["h1"].client(user="ann")
+    client.send("HELLO", "3")
+    client.read()
+    assert "NOPERM" in str(client.do("EQ.SETTLE", "t"))
+    assert "NOPERM" in str(client.do("EQ.PUBLISH", "t", "x"))
+
+
+def test_severing_ends_the_connection_at_the_other_hub_and_waits_for_what_came_over_it() -> None:
+    hubs = remote()
+    old = hubs["h2"].client(3)
+    old.send("EQ.LINK", LINK)
+    hubs.held.add(("h1", "h2"))
+    old.send("PUBLISH", "t", "under way")
+    hubs.settle()
+    new = hubs["h3"].client(3)
+    new.send("EQ.SEVER", LINK, "h2:6399")
+    hubs.settle()
+    assert not old.is_connected()
+    assert new.read() == [b"OK"], "the message has no position yet, as far as its hub knows"
+    hubs.release("h1", "h2")
+    assert new.read() == [[b"eq.severed", LINK.encode()]]
+
+
+def test_what_comes_late_over_a_severed_link_is_not_taken() -> None:
+    hubs = remote()
+    new = hubs["h3"].client(3)
+    new.send("EQ.SEVER", LINK, "h2:6399")
+    hubs.settle()
+    assert new.read() == [b"OK", [b"eq.severed", LINK.encode()]]
+    late = hubs["h2"].client(3)
+    late.send_raw(
+        b"*2\r\n$7\r\nEQ.LINK\r\n$16\r\n%b\r\n*3\r\n$7\r\nPUBLISH\r\n$1\r\nt\r\n$1\r\nx\r\n" % LINK.encode()
+    )
+    hubs.settle()
+    assert not late.is_connected()
+    assert b"t" not in hubs["h1"].core.index.topics or position(hubs)[1] == 0
+
+
+def test_a_hub_that_is_dead_or_unknown_has_nothing_to_be_severed() -> None:
+    hubs = remote()
+    new = hubs["h3"].client(3)
+    assert new.do_all("EQ.SEVER", LINK, "nowhere:1") == [[b"eq.severed", LINK.encode()], b"OK"]
+    hubs.held.add(("h3", "h2"))
+    new.send("EQ.SEVER", LINK, "h2:6399")
+    hubs.settle()
+    assert new.read() == [b"OK"]
+    hubs.kill("h2")
+    assert new.read() == [[b"eq.severed", LINK.encode()]]
+
+
+def test_a_link_to_the_very_hub_can_be_severed() -> None:
+    hubs = remote()
+    old, new = hubs["h1"].client(3), hubs["h1"].client(3)
+    old.send("EQ.LINK", LINK)
+    assert new.do_all("EQ.SEVER", LINK, "h1:6399") == [[b"eq.severed", LINK.encode()], b"OK"]
+    assert not old.is_connected()
+
+
+def test_questions_and_severed_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positioned, "ASKED_MAX", 3)
+    monkeypatch.setattr(receipts, "SEVERED_MAX", 3)
+    hubs = remote()
+    hubs.held.add(("h1", "h2"))
+    client = hubs["h2"].client(3)
+    client.send("PUBLISH", "t", "x")
+    hubs.settle()
+    client.read()
+    answers = [client.do("EQ.SETTLE", "t") for _ in range(5)]
+    assert [isinstance(answer, Error) for answer in answers] == [False] * 3 + [True] * 2
+    hubs.release("h1", "h2")
+    assert len(pushes(client)) == 3
+    assert not hubs["h2"].cluster.receipts.asking
+    for number in range(9):
+        client.send("EQ.SEVER", f"{LINK}{number}", "h2:6399")
+    assert len(hubs["h2"].cluster.receipts._severed) == 3
+
+
+def test_accounts_are_closed_when_all_is_settled() -> None:
+    hubs = remote()
+    client = hubs["h2"].client(3)
+    for _ in range(20):
+        client.send("PUBLISH", "t", "x")
+    client.send("EQ.SETTLE", "t")
+    hubs.settle()
+    assert not hubs["h2"].cluster.receipts._accounts

@@ -1,0 +1,208 @@
+"""Telling smart clients where topics live: who is told what, when, how often, and how fast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from equipoise.hub.cluster import telling
+from equipoise.hub.cluster.telling import Telling
+from equipoise.hub.settings import ClusterSettings
+from equipoise.model import Mode
+from hub.cluster.hubs import Hubs
+from hub.world import FakeClient
+
+LINK = "a link of sixteen bytes at least "
+
+
+def smart(hubs: Hubs, hub: str, number: int = 0) -> FakeClient:
+    """A client that has asked to be told."""
+    client = hubs[hub].client(3)
+    assert client.do_all("EQ.LINK", f"{LINK}{hub}{number}", "ROUTES") == [
+        [b"eq.here", f"{hub}:6399".encode()],
+        b"OK",
+    ]
+    return client
+
+
+def homes(client: FakeClient) -> list[Any]:
+    """What the client was told, in order: topic, mode and homes."""
+    return [
+        (push[1].decode(), push[3].decode(), *(address.decode() for address in push[4:]))
+        for push in client.read()
+        if isinstance(push, list) and push[0] == b"eq.home"
+    ]
+
+
+def moved(*hubs: str, topic: str = "t", to: str = "h1") -> Hubs:
+    made = Hubs(*(hubs or ("h1", "h2", "h3")))
+    made.replicate(topic, Mode.SINGLE, to)
+    return made
+
+
+def test_who_publishes_elsewhere_is_told_once() -> None:
+    hubs = moved()
+    client = smart(hubs, "h2")
+    for _ in range(3):
+        client.send("PUBLISH", "t", "x")
+    hubs.settle()
+    assert homes(client) == [("t", "single", "h1:6399")]
+
+
+def test_who_publishes_where_the_topic_lives_is_told_nothing() -> None:
+    hubs = moved()
+    client = smart(hubs, "h1")
+    client.send("PUBLISH", "t", "x")
+    client.send("EQ.SUBSCRIBE", "t")
+    hubs.settle()
+    assert homes(client) == []
+
+
+def test_who_has_not_asked_is_told_nothing() -> None:
+    hubs = moved()
+    client = hubs["h2"].client(3)
+    client.send("EQ.LINK", LINK)
+    client.send("EQ.SUBSCRIBE", "t")
+    client.send("PUBLISH", "t", "x")
+    hubs.settle()
+    hubs.replicate("t", Mode.SINGLE, "h3")
+    assert homes(client) == []
+
+
+def test_a_pipeline_of_publishes_to_many_topics_is_told_of_each() -> None:
+    hubs = moved()
+    hubs.replicate("u", Mode.SINGLE, "h3")
+    client = smart(hubs, "h2")
+    client.send_raw(
+        b"".join(b"*3\r\n$7\r\nPUBLISH\r\n$1\r\n%b\r\n$1\r\nx\r\n" % name for name in (b"t", b"u") * 9)
+    )
+    hubs.settle()
+    assert sorted(homes(client)) == [("t", "single", "h1:6399"), ("u", "single", "h3:6399")]
+
+
+def test_who_comes_back_with_a_topic_after_a_while_is_told_again() -> None:
+    hubs = moved()
+    client = smart(hubs, "h2")
+    client.send("PUBLISH", "t", "x")
+    hubs["h2"].advance(telling.AGAIN_S + 1)
+    client.send("PUBLISH", "t", "x")
+    hubs.settle()
+    assert len(homes(client)) == 2
+
+
+def test_a_subscriber_is_told_when_it_subscribes_and_again_when_the_topic_moves() -> None:
+    hubs = moved()
+    client = smart(hubs, "h2")
+    client.send("EQ.SUBSCRIBE", "t")
+    hubs.settle()
+    assert homes(client) == [("t", "single", "h1:6399")]
+    hubs.replicate("t", Mode.SINGLE, "h3")
+    hubs["h2"].advance(0.1)
+    assert homes(client) == [("t", "single", "h3:6399")]
+
+
+def test_a_subscriber_at_the_old_home_is_told_once_that_has_handed_over() -> None:
+    hubs = moved()
+    client = smart(hubs, "h1")
+    client.send("EQ.SUBSCRIBE", "t")
+    hubs.settle()
+    hubs.held.add(("h2", "h1"))
+    hubs.replicate("t", Mode.SINGLE, "h2")
+    hubs["h1"].advance(1.0)
+    assert homes(client) == [], "the new home has not answered yet"
+    hubs.release("h2", "h1")
+    hubs["h1"].advance(0.1)
+    assert homes(client) == [("t", "single", "h2:6399")]
+
+
+def test_all_homes_of_a_replicated_topic_are_named_also_at_a_home() -> None:
+    hubs = moved()
+    client = smart(hubs, "h1")
+    client.send("EQ.SUBSCRIBE", "t")
+    publisher = smart(hubs, "h1", 1)
+    publisher.send("PUBLISH", "t", "x")
+    hubs.settle()
+    for mode in (Mode.ALL_PUBLISHERS, Mode.ALL_SUBSCRIBERS):
+        hubs.replicate("t", mode, "h1", "h3")
+        hubs["h1"].advance(0.1)
+        publisher.send("PUBLISH", "t", "x")
+        hubs.settle()
+        told = ("t", mode.value, "h1:6399", "h3:6399")
+        assert (homes(client), homes(publisher)) == ([told], [told])
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    hubs["h1"].advance(0.1)
+    assert homes(client) == [("t", "single", "h1:6399")]
+
+
+def test_a_subscriber_of_some_streams_is_told_as_one_of_all() -> None:
+    hubs = moved()
+    hubs.replicate("t", Mode.ALL_SUBSCRIBERS, "h1", "h2")
+    client = smart(hubs, "h2")
+    client.send("EQ.OWN", "t")
+    hubs.settle()
+    assert homes(client) == [("t", "all-subscribers", "h1:6399", "h2:6399")]
+    hubs.replicate("t", Mode.SINGLE, "h3")
+    hubs["h2"].advance(0.1)
+    assert homes(client) == [("t", "single", "h3:6399")]
+
+
+def test_told_lazily_a_subscriber_hears_of_a_move_with_the_next_message() -> None:
+    hubs = moved()
+    for name in ("h1", "h2", "h3"):
+        hubs[name].cluster.telling = Telling(hubs[name].cluster, ClusterSettings(telling="lazy"))
+    client = smart(hubs, "h1")
+    client.send("EQ.SUBSCRIBE", "t")
+    hubs.settle()
+    hubs.replicate("t", Mode.SINGLE, "h2")
+    hubs["h1"].advance(60.0)
+    assert homes(client) == []
+    hubs["h2"].client().send("PUBLISH", "t", "x")
+    hubs.settle()
+    hubs["h1"].advance(0.1)
+    assert homes(client) == [("t", "single", "h2:6399")]
+
+
+def test_many_subscribers_are_told_no_faster_than_the_new_home_can_take_them() -> None:
+    hubs = moved()
+    hubs["h1"].cluster.telling = Telling(hubs["h1"].cluster, ClusterSettings(told_per_s=100))
+    clients = [smart(hubs, "h1", number) for number in range(50)]
+    for client in clients:
+        client.send("EQ.SUBSCRIBE", "t")
+    hubs.settle()
+    hubs.replicate("t", Mode.SINGLE, "h2")
+    count, counts = 0, []
+    for _ in range(12):
+        hubs["h1"].advance(0.05)
+        count += sum(len(homes(client)) for client in clients)
+        counts.append(count)
+    assert counts[1] < 20
+    assert counts[-1] == 50
+
+
+def test_what_is_remembered_of_a_session_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "TOLD_MAX", 5)
+    hubs = Hubs("h1", "h2")
+    client = smart(hubs, "h1")
+    for number in range(100):
+        client.send("PUBLISH", f"topic {number}", "x")
+    hubs.settle()
+    assert client.session.told is not None
+    assert 0 < len(client.session.told) <= 5
+
+
+def test_topics_without_subscribers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "STEP", 10)
+    hubs = Hubs("h1", "h2")
+    client = smart(hubs, "h1")
+    for number in range(200):
+        client.send("EQ.SUBSCRIBE", f"topic {number}")
+        hubs.settle()
+        client.send("EQ.UNSUBSCRIBE")
+    assert len(hubs["h1"].cluster.telling._heard) <= 30
+
+
+def test_routes_need_resp3_and_the_right_words() -> None:
+    hubs = Hubs("h1")
+    assert "RESP3" in str(hubs["h1"].client(2).do("EQ.LINK", LINK, "ROUTES"))
+    assert "syntax" in str(hubs["h1"].client(3).do("EQ.LINK", LINK, "ROUTE"))
