@@ -125,7 +125,10 @@ async def run(rounds: int, folder: Path) -> dict[str, Any]:
             round_.ratio = HOT_RATIO
             seconds, reason = await relieved_after(plans, round_)
             results.append({"seconds": round(seconds, 2), "reason": reason, "idle_s": round(idle_s, 1)})
-            print(f"round {number + 1}: {seconds:.2f} s ({reason}), the planner idle for {idle_s:.0f} s", flush=True)
+            print(
+                f"round {number + 1}: {seconds:.2f} s ({reason}), the planner idle for {idle_s:.0f} s",
+                flush=True,
+            )
             await round_.stop()
         await store.close()
     times = sorted(one["seconds"] for one in results)
