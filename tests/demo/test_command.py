@@ -1,23 +1,62 @@
-"""`equipoise demo` as a newcomer types it."""
+"""`equipoise demo` as a newcomer types it, in its short form."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from local.up_world import require_java
 
 
-def test_the_demo_ends_by_itself_and_reports_that_nothing_was_lost() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "equipoise.cli.main", "demo", "--seconds", "5"],
+def demo(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "equipoise.cli.main",
+            "demo",
+            "--short",
+            "--report",
+            str(folder / "report.html"),
+        ],
         capture_output=True,
         text=True,
-        timeout=110,
-        env={"COLUMNS": "120", "PATH": "/usr/bin:/bin"},
+        timeout=170,
+        env={**os.environ, "COLUMNS": "120", "EQUIPOISE_STORE": "", **environment},
     )
-    assert run.returncode == 0, run.stderr
-    shown = " ".join(run.stdout.split())
-    assert "messages published per second" in shown
-    moved = re.search(r"moved (\d+) times: none lost, none twice, none out of order", shown)
-    assert moved is not None, shown
-    assert int(moved.group(1)) >= 1
+
+
+@pytest.mark.needs_java
+@pytest.mark.needs_spark
+@pytest.mark.timeout(180)
+def test_the_demo_moves_spreads_and_loses_nothing_and_ends_with_a_report(tmp_path: Path) -> None:
+    require_java()
+    run = demo(tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert re.search(r"Dashboard: http://127\.0\.0\.1:\d+", run.stdout)
+    moved = re.search(r"moved (\d+) times by hand", run.stdout)
+    assert moved is not None and int(moved.group(1)) >= 1, run.stdout
+    assert "0 lost, 0 duplicated, 0 out of order" in run.stdout
+    # What the controller did, with its reason.
+    assert re.search(r"replicated|high-load|rising-load|shared-out", run.stdout), run.stdout
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def test_without_java_the_demo_shows_moves_and_says_why_no_more(tmp_path: Path) -> None:
+    run = demo(tmp_path, PATH=str(tmp_path), JAVA_HOME="")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Only moves can be shown: there is no Java" in run.stdout
+    assert "0 lost, 0 duplicated, 0 out of order" in run.stdout
+    moved = re.search(r"moved (\d+) times by hand", run.stdout)
+    assert moved is not None and int(moved.group(1)) >= 1, run.stdout
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    run = demo(tmp_path / "nowhere")
+    assert run.returncode == 2
+    assert "cannot write the report" in run.stderr and run.stdout == ""

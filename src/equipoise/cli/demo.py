@@ -1,4 +1,4 @@
-"""`equipoise demo`: three hubs, publishers, subscribers, a topic that moves, and a live table of what they see."""
+"""`equipoise demo`: a whole system, a game that grows and shrinks, and what there is to see of it."""
 
 from __future__ import annotations
 
@@ -7,129 +7,142 @@ import logging
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from equipoise.cli.failures import FAILED, exit_on_failure
-from equipoise.demo import Mover, Row, play, publishing_rate, row_of
-from equipoise.errors import StoreUnavailableError
+from equipoise.demo import (
+    CONTROLLER_TOML,
+    CONTROLLER_WORDS,
+    FAVOURITE,
+    GAME,
+    HUB_TOML,
+    MOVES_ONLY,
+    SHORT,
+    STORY,
+    LineShow,
+    Mover,
+    ScreenShow,
+    Show,
+    Watcher,
+    report_page,
+    summary_lines,
+)
+from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.local.layout import HOST
-from equipoise.scenarios import Scenario, scenario_by_name
-from equipoise.simulation.checkers import CHECKERS, Violation
-from equipoise.store import MemoryStoreServer, MemoryTree, open_store
-from equipoise.workload import History
+from equipoise.processes import Phase
+from equipoise.store import MemoryStoreServer, MemoryTree, Tree, open_store
+from equipoise.workload.game import GameLoad
 
-WINDOW_S = 2.0
 HUBS = 3
-# The one that is published to most.
-TOPIC = b"match.clock"
+HUBS_MAX = 5
 READY_S = 60.0
+# Long enough to see that nothing happens.
+MOVE_PAUSE_S = 2.5
 
 
 def command(
-    seconds: Annotated[float, typer.Option(min=1, help="How long to show it.")] = 20.0,
+    short: Annotated[
+        bool, typer.Option("--short", help="The same in a hurry: hubs are not waited for to be released.")
+    ] = False,
+    report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("equipoise-demo.html"),
 ) -> None:
-    """Show three hubs at work while a busy topic moves between them: who listens does not notice.
+    """Watch a game on a real system for two minutes: players join, crowd on one tile, and leave.
 
-    Two publishers, eleven subscribers, half of them plain Redis clients, spread over the hubs. Ends by itself with a
-    summary. Nothing is left running.
+    Three hubs become more and fewer again, the busy topic moves and is spread over several hubs, and nobody loses a
+    message: the exit status is 0 if so, 1 if not. Ends by itself with a summary and a report. Nothing is left running.
     """
     console = Console()
     logging.basicConfig(level=logging.ERROR)
-    scenario = scenario_by_name("demo")
     with exit_on_failure():
-        history, moves = asyncio.run(show(console, scenario, seconds))
-    wrong = [problem for name in scenario.expectation.properties for problem in CHECKERS[name](history)]
-    summarise(console, history, moves, wrong)
-    if wrong:
+        try:
+            report.touch()
+        except OSError as problem:
+            raise SettingsError(f"cannot write the report {report}: {problem.strerror}") from problem
+        show, load = asyncio.run(tell(console, is_short=short))
+        verdict = show.verdict()
+        lines = summary_lines(
+            verdict,
+            published=load.tally.published,
+            delivered=load.tally.delivered,
+            moves=show.moves,
+            hubs_max=show.hubs_max,
+            homes_max=show.homes_max,
+        )
+        is_good = not any(verdict[name] for name in ("lost", "duplicated", "out_of_order"))
+        report.write_text(report_page(show.watcher.scenes, show.watcher.told, lines, is_good=is_good))
+        for line in (*lines, f"The report with figures: {report.resolve()}"):
+            console.print(line, highlight=False, soft_wrap=True)
+    if not is_good:
         raise typer.Exit(FAILED)
 
 
-async def show(console: Console, scenario: Scenario, seconds: float) -> tuple[History, int]:
+async def tell(console: Console, *, is_short: bool) -> tuple[Show, GameLoad]:
+    """Start everything, play, stop everything."""
     with tempfile.TemporaryDirectory(prefix="equipoise-demo-") as folder:
-        console.print("Starting a store and three hubs …")
+        console.print("Starting a ZooKeeper, three hubs, a controller and Spark …", highlight=False)
         async with started(Path(folder), console) as system:
             names = [f"hub-{number + 1}" for number in range(HUBS)]
-            hubs = [(HOST, system.layout.known_port(name)) for name in names]
-            console.print(
-                f"Hubs listen on {', '.join(str(port) for _, port in hubs)}. "
-                f"Look in: redis-cli -p {hubs[0][1]} psubscribe 'match.*'"
-            )
+            load = GameLoad([system.hub_url(number + 1) for number in range(HUBS)], GAME)
+            tree = Tree(system.settings.region)
             store = await open_store(system.store_url)
-            mover = Mover(store, TOPIC, names)
             try:
-                with Live(console=console, auto_refresh=False) as live:
-
-                    def look(history: History, now: float) -> None:
-                        live.update(render(history, now, mover), refresh=True)
-
-                    history = await play(scenario, hubs=hubs, seconds=seconds, look=look, meanwhile=mover.run)
+                topic = GAME.topic_at(*FAVOURITE)
+                mover = Mover(store, tree, topic, pause_s=MOVE_PAUSE_S)
+                show = Show(load, Watcher(system.dashboard_url, load), mover, names)
+                port = system.hub_url().rpartition(":")[2]
+                header = (
+                    f"Dashboard: {system.dashboard_url}   "
+                    f"Look in: redis-cli -p {port} subscribe {topic.decode()}"
+                )
+                acts = MOVES_ONLY if not system.settings.has_pipeline else SHORT if is_short else STORY
+                with (ScreenShow if console.is_terminal else LineShow)(console, header) as look:
+                    await show.play(acts, look)
             finally:
                 await store.close()
-            return history, mover.moves
+            return show, load
 
 
 @asynccontextmanager
 async def started(folder: Path, console: Console) -> AsyncIterator[System]:
-    """Three hubs that have met in a ZooKeeper; without Java in a store that keeps nothing."""
-    settings = SystemSettings(hubs=HUBS, has_controller=False, has_pipeline=False)
+    """Everything; without Java three hubs and a controller that sees nothing, on a store that keeps nothing."""
+    (folder / "hub.toml").write_text(HUB_TOML)
+    (folder / "controller.toml").write_text(CONTROLLER_TOML)
+    settings = SystemSettings(
+        hubs=HUBS,
+        hubs_max=HUBS_MAX,
+        extra={
+            "hub": ("--config", str(folder / "hub.toml")),
+            "controller": ("--config", str(folder / "controller.toml"), *CONTROLLER_WORDS),
+        },
+    )
     try:
-        async with System(Layout(folder), settings) as system:
-            await until_ready(system)
+        async with System(Layout(folder / "data"), settings) as system:
+            await until_ready(system, console)
             yield system
     except StoreUnavailableError as problem:
-        console.print(f"No ZooKeeper: {problem}. A store in memory serves this time.", style="yellow")
+        console.print(f"Only moves can be shown: {problem}.", style="yellow", highlight=False)
         server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time), host=HOST, port=0)
         await server.start()
-        in_memory = SystemSettings(
-            hubs=HUBS, has_controller=False, has_pipeline=False, store_url=f"eqs://{HOST}:{server.port}"
-        )
-        async with System(Layout(folder), in_memory) as system:
-            await until_ready(system)
-            yield system
+        alone = replace(settings, has_pipeline=False, store_url=f"eqs://{HOST}:{server.port}")
+        try:
+            async with System(Layout(folder / "data"), alone) as system:
+                await until_ready(system, console)
+                yield system
+        finally:
+            await server.stop()
 
 
-async def until_ready(system: System) -> None:
+async def until_ready(system: System, console: Console) -> None:
+    """All but Spark, which the story does not wait for."""
+    console.print(f"The dashboard comes up at {system.dashboard_url}", highlight=False)
     async with asyncio.timeout(READY_S):
-        while not system.is_ready:  # noqa: ASYNC110  a state of several processes
+        while not all(  # noqa: ASYNC110  a state of several processes
+            phase is Phase.READY for name, phase in system.supervisor.phases.items() if name != "pipeline"
+        ):
             await asyncio.sleep(0.05)
-
-
-def render(history: History, now: float, mover: Mover) -> Table:
-    rate = publishing_rate(history, now, WINDOW_S)
-    table = Table(
-        title=f"{rate:,.0f} messages published per second; {TOPIC.decode()} lives at {mover.home}, "
-        f"moved {mover.moves} times"
-    )
-    for heading in ("subscriber", "listens to"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("received", "per second", "p50 ms", "p99 ms", "missed"):
-        table.add_column(heading, justify="right")
-    for track in history.tracks:
-        table.add_row(*cells(row_of(track, history, now, WINDOW_S)))
-    return table
-
-
-def cells(row: Row) -> list[str]:
-    latencies = [
-        "–" if latency is None else f"{latency:.1f}" for latency in (row.latency_ms_p50, row.latency_ms_p99)
-    ]
-    counts = [f"{row.received:,}", f"{row.received_per_s:,.0f}"]
-    return [row.name, row.listens_to, *counts, *latencies, f"{row.missed:,}"]
-
-
-def summarise(console: Console, history: History, moves: int, wrong: list[Violation]) -> None:
-    console.print()
-    verdict = "none lost, none twice, none out of order"
-    if wrong:
-        verdict = f"{len(wrong)} promises broken: " + "; ".join(str(problem) for problem in wrong[:5])
-    console.print(
-        f"{history.messages:,} messages published, {history.deliveries:,} delivered to "
-        f"{len(history.tracks)} subscribers, while the busiest topic moved {moves} times: {verdict}."
-    )

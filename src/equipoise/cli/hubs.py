@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
 
 from equipoise.cli.asking import HubConnection, PasswordFile, User, ask_all, read_login
+from equipoise.cli.completing import hub_names
 from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, Why, run
-from equipoise.cli.tables import show_json, show_table
+from equipoise.cli.tables import show_json, show_result, show_table
+from equipoise.cli.waiting import working
 from equipoise.errors import DisconnectedError, EquipoiseError, WorldError
 from equipoise.model import WEIGHT_NORMAL, Plan, quantise_weight
 from equipoise.store import operating
@@ -18,7 +20,7 @@ from equipoise.store.hubs import HubSeen
 
 app = typer.Typer(help="See the hubs, and take them out of service.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="HUB", help="The hub's name.")]
+Name = Annotated[str, typer.Argument(metavar="HUB", help="The hub's name.", autocompletion=hub_names)]
 Wait = Annotated[bool, typer.Option("--wait", help="Return once it is done.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait at most.")]
 
@@ -52,6 +54,7 @@ def drain(
     wait: Wait = False,
     timeout: Timeout = 60.0,
     why: Why = "",
+    as_json: AsJson = False,
     user: User = "",
     password_file: PasswordFile = "",
 ) -> None:
@@ -63,17 +66,19 @@ def drain(
     async def main(metadata: Metadata) -> None:
         login = read_login(user, password_file)
         plan = await operating.drain(metadata.plans, name, note=why)
-        typer.echo(f"hub {name} takes no more topics, from plan version {plan.version} on")
+        words = f"hub {name} takes no more topics, from plan version {plan.version} on"
         if wait:
             try:
                 async with asyncio.timeout(timeout):
-                    await wait_until_empty(metadata, name, login)
+                    with working(f"topics leave hub {name}", is_quiet=as_json) as tell:
+                        await wait_until_empty(metadata, name, login, tell)
             except TimeoutError as problem:
                 raise WorldError(
                     f"topics still live at hub {name} after {timeout:g} s; they go on moving. Look with "
                     f"`equipoise topics ls --hub {name}`, or wait again"
                 ) from problem
-            typer.echo(f"no topic lives at hub {name} any more: it can be stopped")
+            words += f"\nno topic lives at hub {name} any more: it can be stopped"
+        show_result({"hub": name, "version": plan.version, "is_empty": wait}, words, as_json=as_json)
 
     run(store, region, main)
 
@@ -86,24 +91,40 @@ def weigh(
     store: StoreUrl = "",
     region: Region = "default",
     why: Why = "",
+    as_json: AsJson = False,
 ) -> None:
     """Give a hub another share of the topics; one that was drained takes some again."""
 
     async def main(metadata: Metadata) -> None:
         share = quantise_weight(weight) if weight > 0 else 0
         plan = await operating.weigh(metadata.plans, name, share, note=why)
-        typer.echo(f"hub {name} has weight {weight:g}, from plan version {plan.version} on")
+        show_result(
+            {"hub": name, "weight": share / WEIGHT_NORMAL, "version": plan.version},
+            f"hub {name} has weight {weight:g}, from plan version {plan.version} on",
+            as_json=as_json,
+        )
 
     run(store, region, main)
 
 
 @app.command()
-def forget(name: Name, *, store: StoreUrl = "", region: Region = "default", why: Why = "") -> None:
+def forget(
+    name: Name,
+    *,
+    store: StoreUrl = "",
+    region: Region = "default",
+    why: Why = "",
+    as_json: AsJson = False,
+) -> None:
     """Take a hub that is stopped out of the plan, for good."""
 
     async def main(metadata: Metadata) -> None:
         plan = await operating.forget(metadata.plans, metadata.hubs, name, note=why)
-        typer.echo(f"hub {name} is forgotten, from plan version {plan.version} on")
+        show_result(
+            {"hub": name, "version": plan.version},
+            f"hub {name} is forgotten, from plan version {plan.version} on",
+            as_json=as_json,
+        )
 
     run(store, region, main)
 
@@ -141,7 +162,9 @@ def _state(*, is_alive: bool, weight: int | None) -> str:
     return "serving" if weight else "drained"
 
 
-async def wait_until_empty(metadata: Metadata, name: str, login: tuple[bytes, bytes] | None) -> None:
+async def wait_until_empty(
+    metadata: Metadata, name: str, login: tuple[bytes, bytes] | None, tell: Callable[[str], None]
+) -> None:
     """Return when no topic lives at the hub, or the hub lives no more. Raises what the hub answers otherwise."""
     while True:
         hubs = {hub: seen for hub, seen in (await metadata.living()).items() if hub == name}
@@ -152,6 +175,8 @@ async def wait_until_empty(metadata: Metadata, name: str, login: tuple[bytes, by
             raise answer
         if answer == 0:
             return
+        if isinstance(answer, int):
+            tell(f"topics leave hub {name}: {answer}{' or more' if answer >= int(_PAGE) else ''} are left")
         await asyncio.sleep(_LOOK_S)
 
 

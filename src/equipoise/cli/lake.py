@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from equipoise.cli.failures import exit_on_failure
+from equipoise.cli.tables import show_result
+from equipoise.cli.waiting import working
 from equipoise.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ def view(
 def compact(
     directory: Folder,
     retention_hours: Annotated[int, typer.Option(min=1, help="Hours to keep.")] = 168,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     master: Master = "local[*]",
 ) -> None:
     """Merge small files into large ones, hour by hour, and delete what is older than is to be kept.
@@ -112,7 +115,11 @@ def compact(
         before = len(found.files())
         kept = keep(session, found, KeepingSettings(retention_h=retention_hours), is_all=True)
         after = len(found.files())
-    typer.echo(f"{before} files are {after} now: {kept.merged} merged, {kept.expired} too old")
+    show_result(
+        {"files_before": before, "files": after, "merged": kept.merged, "expired": kept.expired},
+        f"{before} files are {after} now: {kept.merged} merged, {kept.expired} too old",
+        as_json=as_json,
+    )
 
 
 @contextmanager
@@ -129,11 +136,13 @@ def _opened(directory: Path, master: str) -> Iterator[tuple[SparkSession, Lake]]
     found = Lake(directory.absolute() / "lake")
     if not found.hours():
         raise SettingsError(f"there is no history in {directory}: has a pipeline run there, with its lake?")
-    driver = SparkDriver.start(SessionSettings(master=master, driver_memory_mib=1024))
-    try:
-        yield driver.session, found
-    finally:
-        driver.stop()
+    with working("starting Spark …") as tell:
+        driver = SparkDriver.start(SessionSettings(master=master, driver_memory_mib=1024))
+        try:
+            tell(f"reading {len(found.hours())} hours of history …")
+            yield driver.session, found
+        finally:
+            driver.stop()
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """The `equipoise` command and its list of sub-commands.
 
-A command that is named is loaded alone: a hub does not wait for what the simulator needs.
+A command that is named is loaded alone, and none to list them: a hub does not wait for what the simulator needs, and
+neither does help or a shell that completes a word.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated
 
@@ -14,31 +16,38 @@ import typer
 
 from equipoise import __version__
 
-# In the order in which help lists them. Each has a module of its name in this folder: with `command`, or with `app` if
-# it has sub-commands.
-COMMANDS = (
-    "hub",
-    "pub",
-    "sub",
-    "demo",
-    "load",
-    "simulate",
-    "reproduce",
-    "controller",
-    "pipeline",
-    "store",
-    "up",
-    "doctor",
-    "move",
-    "replicate",
-    "hubs",
-    "topics",
-    "plan",
-    "bench",
-    "lake",
-    "users",
-    "reference",
-)
+__all__ = ["COMMANDS", "main", "make_app", "named_command"]
+
+# In the order in which help lists them, with the first paragraph of their help; without one, a command is not listed.
+# Each has a module of its name in this folder: with `command`, or with `app` if it has sub-commands.
+COMMANDS = {
+    "hub": "Run a hub: pub/sub for every Redis client.",
+    "pub": "Publish to a topic.",
+    "sub": "Print the messages of topics as they are published, until Ctrl-C.",
+    "demo": "Watch a game on a real system for two minutes: players join, crowd on one tile, and leave.",
+    "load": "Load a system with a game: players walk over tiles, publish where they are, and hear whoever is near.",
+    "simulate": "Run hubs and clients in virtual time on a network that misbehaves, and check that they keep their "
+    "promises.",
+    "reproduce": "Run an experiment of one of the papers on the simulator, with the real hubs and policies, and judge "
+    "its claims.",
+    "controller": "Turn what the pipeline measures into plans, and serve the dashboard.",
+    "pipeline": "Read what hubs record, send the controller its view each second, keep history as Parquet. Needs Java "
+    "17 or newer.",
+    "store": "Run a ZooKeeper for hubs to meet in, from the jars that PySpark brings. Needs Java 17 or newer.",
+    "up": "Run a store, hubs, the pipeline and a controller on this machine. Ctrl-C stops it all.",
+    "doctor": "Look at this machine: Java, Spark, ports, open files, memory, disk; with --store also the store and the "
+    "clock.",
+    "move": "Move a topic to a hub. Subscribers and publishers stay connected, and nothing is lost or repeated.",
+    "replicate": "Serve a topic from several hubs: many subscribers need all-publishers, many messages "
+    "all-subscribers.",
+    "hubs": "See the hubs, and take them out of service.",
+    "topics": "See the topics: where they live, how they are used, what they need.",
+    "plan": "See the plan: which hubs serve which topics, and why.",
+    "bench": "Measure the hub beside Redis and NATS.",
+    "lake": "Look into the pipeline's history, and keep it in order.",
+    "users": "Say who may use a hub, and for which topics.",
+    "reference": "",
+}
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -55,8 +64,8 @@ def _equipoise(
     """Pub/sub that keeps every topic inside its latency and load limits. Any Redis client is a client."""
 
 
-def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The command with these sub-commands."""
+def make_app(commands: Iterable[str] = COMMANDS, *, listed: Iterable[str] = ()) -> typer.Typer:
+    """The command with these sub-commands; those that are only listed can be seen and not run."""
     made = typer.Typer(
         name="equipoise",
         no_args_is_help=True,
@@ -70,6 +79,9 @@ def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
             made.add_typer(module.app, name=name)
         else:
             made.command(name)(module.command)
+    for name in listed:
+        if COMMANDS[name]:
+            made.command(name, help=COMMANDS[name])(lambda: None)
     return made
 
 
@@ -80,9 +92,18 @@ def __getattr__(name: str) -> typer.Typer:
     return make_app()
 
 
+def named_command(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    """The sub-command that is run, or whose words a shell completes; None if it is not known yet."""
+    line = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS")
+    words = line.split()[1:] if line and "_EQUIPOISE_COMPLETE" in environment else arguments
+    word = next((word for word in words if not word.startswith("-")), "")
+    return word if word in COMMANDS else None
+
+
 def main() -> None:
-    named = [word for word in sys.argv[1:2] if word in COMMANDS]
-    make_app(named or COMMANDS)()
+    named = named_command(sys.argv[1:], os.environ)
+    made = make_app((), listed=COMMANDS) if named is None else make_app([named])
+    made(prog_name="equipoise")
 
 
 if __name__ == "__main__":

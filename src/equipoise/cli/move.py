@@ -9,12 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from equipoise.cli.asking import HubConnection, PasswordFile, User, ask_all, read_login
-from equipoise.cli.on_store import Metadata, Region, StoreUrl, Why, run
+from equipoise.cli.completing import hub_names, topic_names
+from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, Why, run
+from equipoise.cli.tables import show_result
+from equipoise.cli.waiting import working
 from equipoise.errors import DisconnectedError, EquipoiseError, SettingsError, WorldError
 from equipoise.model import Mode
 from equipoise.store import operating
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=topic_names)]
 Wait = Annotated[bool, typer.Option("--wait", help="Return once it lives there.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait at most.")]
 
@@ -24,7 +27,9 @@ _LOOK_S = 0.1
 
 def command(
     topic: Topic,
-    hub: Annotated[str, typer.Argument(metavar="[HUB]", help="Where it is to live.")] = "",
+    hub: Annotated[
+        str, typer.Argument(metavar="[HUB]", help="Where it is to live.", autocompletion=hub_names)
+    ] = "",
     *,
     store: StoreUrl = "",
     region: Region = "default",
@@ -34,6 +39,7 @@ def command(
     wait: Wait = False,
     timeout: Timeout = 30.0,
     why: Why = "",
+    as_json: AsJson = False,
     user: User = "",
     password_file: PasswordFile = "",
 ) -> None:
@@ -49,9 +55,14 @@ def command(
         else:
             plan = await operating.place(metadata.plans, name, (hub,), Mode.SINGLE, alive=living, note=why)
         homes = plan.home_of(name, living).homes
-        typer.echo(f"{topic} lives at {' '.join(homes) or 'no hub'}, from plan version {plan.version} on")
         if wait:
-            await wait_until_there(metadata, name, homes[:1], login, timeout)
+            with working(f"{topic} goes to {' '.join(homes) or 'no hub'}", is_quiet=as_json):
+                await wait_until_there(metadata, name, homes[:1], login, timeout)
+        show_result(
+            {"topic": topic, "homes": list(homes), "version": plan.version, "is_there": wait},
+            f"{topic} lives at {' '.join(homes) or 'no hub'}, from plan version {plan.version} on",
+            as_json=as_json,
+        )
 
     run(store, region, main)
 

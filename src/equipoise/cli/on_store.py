@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,11 +26,16 @@ from equipoise.store.users import UsersStore
 
 # People wait for an answer; a store that needs longer than this is in trouble.
 _PATIENCE_S = 10.0
+# Where `equipoise up` keeps its things unless told otherwise.
+UP_DIRECTORY = Path("equipoise-data")
 
 StoreUrl = Annotated[
     str,
     typer.Option(
-        "--store", envvar="EQUIPOISE_STORE", help="Where the hubs meet: zk://host:port,host:port/root."
+        "--store",
+        envvar="EQUIPOISE_STORE",
+        help="Where the hubs meet: zk://host:port,host:port/root. If not given, the store of the `equipoise up` "
+        "that was started in this folder.",
     ),
 ]
 Region = Annotated[str, typer.Option(help="Which system of hubs in that store.")]
@@ -53,34 +61,51 @@ def run(url: str, region: str, main: Callable[[Metadata], Awaitable[None]]) -> N
     """Open the store, do the work, close it. Errors end the command with a line that says what to do."""
 
     async def work() -> None:
-        if not url:
+        wanted = url or local_store_url()
+        if not wanted:
             raise SettingsError(
-                "which store? Give --store zk://HOST:PORT or set EQUIPOISE_STORE; `equipoise store` starts one"
+                "which store? Give --store zk://HOST:PORT or set EQUIPOISE_STORE, or go to the folder in which "
+                "`equipoise up` was started; `equipoise store` starts a store alone"
             )
-        tree = Tree(region)
-        try:
-            store = await open_store(
-                url, StoreSettings(session_timeout_s=_PATIENCE_S, request_timeout_s=_PATIENCE_S)
-            )
-        except StoreUnavailableError as problem:
-            raise StoreUnavailableError(
-                f"no store answers at {url}: start one with `equipoise store`, or check the address"
-            ) from problem
-        try:
-            await main(
-                Metadata(
-                    store,
-                    PlanStore(store, tree, writer=author()),
-                    HubsStore(store, tree),
-                    SpecsStore(store, tree),
-                    UsersStore(store, tree),
-                )
-            )
-        finally:
-            await store.close()
+        async with opened(wanted, region, patience_s=_PATIENCE_S) as metadata:
+            await main(metadata)
 
     with exit_on_failure():
         asyncio.run(work())
+
+
+@asynccontextmanager
+async def opened(url: str, region: str, *, patience_s: float) -> AsyncIterator[Metadata]:
+    """The store, for as long as the block lasts. Raises StoreUnavailableError."""
+    tree = Tree(region)
+    try:
+        store = await open_store(
+            url, StoreSettings(session_timeout_s=_PATIENCE_S, request_timeout_s=patience_s)
+        )
+    except StoreUnavailableError as problem:
+        raise StoreUnavailableError(
+            f"no store answers at {url}: start one with `equipoise store`, or check the address"
+        ) from problem
+    try:
+        yield Metadata(
+            store,
+            PlanStore(store, tree, writer=author()),
+            HubsStore(store, tree),
+            SpecsStore(store, tree),
+            UsersStore(store, tree),
+        )
+    finally:
+        await store.close()
+
+
+def local_store_url(directory: Path = UP_DIRECTORY) -> str:
+    """The store of the `equipoise up` that keeps its things here; empty if there is none."""
+    try:
+        ports = json.loads((directory / "ports.json").read_text())
+        port = ports.get("store") if isinstance(ports, dict) else None
+    except (OSError, ValueError):
+        return ""
+    return f"zk://127.0.0.1:{port}" if isinstance(port, int) else ""
 
 
 def author() -> str:

@@ -7,14 +7,19 @@ import os
 import stat
 import sys
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 
 from equipoise.cli.connecting import URL_DEFAULT, Tls, TlsCa, TlsCert, TlsKey, Url, run
+from equipoise.cli.on_store import AsJson
+from equipoise.cli.tables import show_result
+from equipoise.cli.waiting import counting
 from equipoise.client import Bus, ClientSettings
 from equipoise.errors import BackloggedError, LimitError
 
+_TELL_EVERY = 1_000
 LINE_BYTES_MAX = ClientSettings().payload_bytes_max
 
 
@@ -34,6 +39,7 @@ def command(
     size: Annotated[
         int | None, typer.Option(min=0, help="Publish a made-up message of so many bytes.")
     ] = None,
+    as_json: AsJson = False,
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
@@ -50,21 +56,34 @@ def command(
         raise typer.BadParameter("--stdin publishes each line once; leave out --count", param_hint="--count")
     data = b"x" * size if size is not None else os.fsencode(payload or "")
     payloads = lines_of_stdin() if stdin else repeat(data, count)
-    run(url, Tls(tls_ca, tls_cert, tls_key), "equipoise-pub", lambda bus: publish(bus, topic, payloads, rate))
+    run(
+        url,
+        Tls(tls_ca, tls_cert, tls_key),
+        "equipoise-pub",
+        lambda bus: publish(bus, topic, payloads, rate, count, as_json),
+    )
 
 
-async def publish(bus: Bus, topic: str, payloads: AsyncIterator[bytes], rate: float) -> None:
+async def publish(
+    bus: Bus, topic: str, payloads: AsyncIterator[bytes], rate: float, count: int, as_json: bool
+) -> None:
     loop = asyncio.get_running_loop()
     sent = 0
+    # Standard input may go on for ever and has its own pace; one message is soon sent.
+    shown = counting(f"publishing to {topic}", count) if count > 1 else nullcontext(lambda _: None)
     async with bus:
         began = loop.time()
-        async for payload in payloads:
-            if rate:
-                await asyncio.sleep(began + sent / rate - loop.time())
-            await send(bus, topic, payload)
-            sent += 1
-        await bus.flush()
-    print(f"published {sent} {'message' if sent == 1 else 'messages'} to {topic}")
+        with shown as tell:
+            async for payload in payloads:
+                if rate:
+                    await asyncio.sleep(began + sent / rate - loop.time())
+                await send(bus, topic, payload)
+                sent += 1
+                if sent % _TELL_EVERY == 0 or rate:
+                    tell(sent)
+            await bus.flush()
+    words = f"published {sent} {'message' if sent == 1 else 'messages'} to {topic}"
+    show_result({"topic": topic, "published": sent}, words, as_json=as_json)
 
 
 async def send(bus: Bus, topic: str, payload: bytes) -> None:

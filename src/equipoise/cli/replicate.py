@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.asking import PasswordFile, User, read_login
+from equipoise.cli.completing import hub_list
 from equipoise.cli.move import Timeout, Topic, Wait, wait_until_there
-from equipoise.cli.on_store import Metadata, Region, StoreUrl, Why, run
+from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, Why, run
+from equipoise.cli.tables import show_result
+from equipoise.cli.waiting import working
 from equipoise.errors import SettingsError
 from equipoise.model import Mode
 from equipoise.store import operating
@@ -17,7 +20,9 @@ from equipoise.store import operating
 def command(
     topic: Topic,
     *,
-    hubs: Annotated[str, typer.Option(help="The hubs, the first of which orders: a,b,c.")],
+    hubs: Annotated[
+        str, typer.Option(help="The hubs, the first of which orders: a,b,c.", autocompletion=hub_list)
+    ],
     mode: Annotated[
         Mode,
         typer.Option(
@@ -30,6 +35,7 @@ def command(
     wait: Wait = False,
     timeout: Timeout = 30.0,
     why: Why = "",
+    as_json: AsJson = False,
     user: User = "",
     password_file: PasswordFile = "",
 ) -> None:
@@ -46,10 +52,14 @@ def command(
         plan = await operating.place(
             metadata.plans, name, homes, mode, alive=await metadata.living(), note=why
         )
-        typer.echo(
-            f"{topic} is served by {' '.join(homes)} ({mode.value}), from plan version {plan.version} on"
-        )
         if wait:
-            await wait_until_there(metadata, name, homes[:1], login, timeout)
+            with working(f"{topic} goes to {' '.join(homes)}", is_quiet=as_json):
+                await wait_until_there(metadata, name, homes[:1], login, timeout)
+        show_result(
+            {"topic": topic, "homes": list(homes), "mode": mode.value, "version": plan.version}
+            | {"is_there": wait},
+            f"{topic} is served by {' '.join(homes)} ({mode.value}), from plan version {plan.version} on",
+            as_json=as_json,
+        )
 
     run(store, region, main)

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from equipoise.cli.failures import exit_on_failure
+from equipoise.cli.tables import show_json
 from equipoise.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def command(
 
     with exit_on_failure():
         if list_:
-            _list(EXPERIMENTS.values())
+            _list(EXPERIMENTS.values(), as_json=as_json)
             return
         if not name:
             raise SettingsError(f"name an experiment: {', '.join(EXPERIMENTS)}; --list tells what each shows")
@@ -97,7 +98,10 @@ def _progress(name: str) -> Iterator[Listener]:
         yield tell
 
 
-def _list(experiments: Iterable[Experiment]) -> None:
+def _list(experiments: Iterable[Experiment], *, as_json: bool) -> None:
+    if as_json:
+        show_json([{"name": one.name, "from": one.source, "summary": one.summary} for one in experiments])
+        return
     table = Table("experiment", "from", "what it shows", "quick", "full")
     for experiment in experiments:
         table.add_row(experiment.name, experiment.source, experiment.summary, *experiment.takes)

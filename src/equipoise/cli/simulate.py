@@ -15,6 +15,7 @@ from rich.table import Table
 
 from equipoise.bench.environment import commit
 from equipoise.cli.failures import FAILED, exit_on_failure
+from equipoise.cli.tables import show_json
 from equipoise.errors import SettingsError
 from equipoise.scenarios import SCENARIOS, scenario_by_name
 from equipoise.simulation import report
@@ -53,7 +54,7 @@ def command(
     """
     with exit_on_failure():
         if list_:
-            _list()
+            _list(as_json=as_json)
             return
         cases = case or [name for name, scenario in SCENARIOS.items() if not scenario.is_large]
         wanted = _parse_seeds(seeds) if replay is None else range(replay, replay + 1)
@@ -123,7 +124,18 @@ def _tell(tally: report.Tally, source: str, elapsed_s: float, without: str, *, i
     console.print(report.tables(tally, elapsed_s=elapsed_s), highlight=False)
 
 
-def _list() -> None:
+def _list(*, as_json: bool) -> None:
+    if as_json:
+        show_json(
+            {
+                "cases": [{"name": one.name, "summary": one.summary} for one in SCENARIOS.values()],
+                "safeguards": [
+                    {"name": one.name, "summary": one.summary, "breaks": one.property, "case": one.case}
+                    for one in ABLATIONS.values()
+                ],
+            }
+        )
+        return
     console = Console()
     if not console.is_terminal:
         console = Console(width=TABLE_WIDTH)

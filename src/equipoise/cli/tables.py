@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -48,6 +48,14 @@ def table_lines(
 
 def show_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def show_result(facts: Mapping[str, Any], words: str, *, as_json: bool) -> None:
+    """What a command has done: a sentence for people, an object for programs."""
+    if as_json:
+        show_json(facts)
+    else:
+        typer.echo(words)
 
 
 def name_of(name: bytes) -> str:

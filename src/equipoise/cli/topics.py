@@ -9,8 +9,9 @@ import msgspec
 import typer
 
 from equipoise.cli.asking import HubConnection, PasswordFile, User, ask_all, read_login
+from equipoise.cli.completing import hub_names, topic_names
 from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, run
-from equipoise.cli.tables import name_of, show_json, show_table
+from equipoise.cli.tables import name_of, show_json, show_result, show_table
 from equipoise.cli.units import parse_milliseconds, parse_rate
 from equipoise.errors import EquipoiseError, RefusedError, SettingsError
 from equipoise.model import Durability, TopicSpec
@@ -32,7 +33,9 @@ def list_topics(
     store: StoreUrl = "",
     region: Region = "default",
     match: Annotated[str, typer.Option(help="Only those that match a pattern.")] = "",
-    hub: Annotated[str, typer.Option(help="Only those that live at this hub.")] = "",
+    hub: Annotated[
+        str, typer.Option(help="Only those that live at this hub.", autocompletion=hub_names)
+    ] = "",
     limit: Annotated[int, typer.Option(min=1, help="Show at most so many, the most used first.")] = 50,
     as_json: AsJson = False,
     user: User = "",
@@ -64,7 +67,7 @@ def list_topics(
 
 @app.command()
 def show(
-    topic: Annotated[str, typer.Argument(help="The topic's name.")],
+    topic: Annotated[str, typer.Argument(help="The topic's name.", autocompletion=topic_names)],
     *,
     store: StoreUrl = "",
     region: Region = "default",
@@ -129,6 +132,7 @@ def set_spec(
         str, typer.Option(help="Ensemble, write and ack quorum, such as 3/3/2.", metavar="E/W/A")
     ] = "",
     pin: Annotated[str, typer.Option(help="The site it must live at.", metavar="SITE")] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Say what topics that match a pattern need. The most specific pattern holds; this replaces what it had."""
 
@@ -143,19 +147,21 @@ def set_spec(
             site=pin or None,
         )
         await metadata.specs.put(spec)
-        typer.echo(f"topics that match {pattern} need {spec_words(spec)}")
+        show_result(spec_facts(spec), f"topics that match {pattern} need {spec_words(spec)}", as_json=as_json)
 
     run(store, region, main)
 
 
 @app.command("unset")
-def remove_spec(pattern: Pattern, *, store: StoreUrl = "", region: Region = "default") -> None:
+def remove_spec(
+    pattern: Pattern, *, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False
+) -> None:
     """Take back what was said of a pattern."""
 
     async def main(metadata: Metadata) -> None:
         if not await metadata.specs.remove(pattern.encode()):
             raise SettingsError(f"nothing was said of {pattern}: `equipoise topics specs` lists what was")
-        typer.echo(f"nothing is said of {pattern} any more")
+        show_result({"pattern": pattern}, f"nothing is said of {pattern} any more", as_json=as_json)
 
     run(store, region, main)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 from rich.console import Console
 
 from equipoise.cli.failures import exit_on_failure
+from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.processes import Change, Phase
@@ -39,15 +41,16 @@ def command(
         typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) of the controller."),
     ] = None,
     pipeline: Annotated[bool, typer.Option(help="Run the pipeline: without it nothing is balanced.")] = True,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    log_format: LogFormat = LogForm.TEXT,
+    verbose: Verbose = False,
 ) -> None:
     """Run a store, hubs, the pipeline and a controller on this machine. Ctrl-C stops it all.
 
     The first hub can be used within seconds, by any Redis client; balancing begins half a minute later.
     """
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    set_up_logs(log_format, verbose=verbose, level=logging.WARNING)
+    # What it starts logs in the same way.
+    os.environ["EQUIPOISE_LOG_FORMAT"] = log_format.value
     with exit_on_failure():
         if max_hubs and max_hubs < hubs:
             raise SettingsError(f"--max-hubs {max_hubs} is below --hubs {hubs}")

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from equipoise.access import Action, User, Users, hash_secret
 from equipoise.access.file import check_user_name, parse_pattern
-from equipoise.cli.on_store import Region, StoreUrl
+from equipoise.cli.on_store import AsJson, Region, StoreUrl
+from equipoise.cli.tables import show_json, show_result
 from equipoise.cli.user_lists import user_list
 from equipoise.errors import SettingsError
 
@@ -71,6 +72,7 @@ def add(
         bool, typer.Option("--nopass", help="No password: anonymous, or by certificate only.")
     ] = False,
     password_stdin: PasswordStdin = False,
+    as_json: AsJson = False,
 ) -> None:
     """Add a user. What no option grants is denied."""
     with _errors_told():
@@ -95,14 +97,19 @@ def add(
             is_anonymous=nopass and not certificate,
         )
         users.change(lambda known: _require_new(known, name).adding(user))
-    typer.echo(f"added {name} to {users}")
+    show_result({"added": name, "to": str(users)}, f"added {name} to {users}", as_json=as_json)
 
 
 @app.command("ls")
-def list_users(*, file: File = None, store: StoreUrl = "", region: Region = "default") -> None:
+def list_users(
+    *, file: File = None, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False
+) -> None:
     """List the users and what they may do."""
     with _errors_told():
         users = user_list(file, store, region).read()
+    if as_json:
+        show_json([_facts(user) for user in users])
+        return
     for user in users:
         typer.echo(f"{user.name}  ({_proof(user)})")
         for action, patterns in user.grants.items():
@@ -110,13 +117,20 @@ def list_users(*, file: File = None, store: StoreUrl = "", region: Region = "def
 
 
 @app.command("rm")
-def remove(name: Name, *, file: File = None, store: StoreUrl = "", region: Region = "default") -> None:
+def remove(
+    name: Name,
+    *,
+    file: File = None,
+    store: StoreUrl = "",
+    region: Region = "default",
+    as_json: AsJson = False,
+) -> None:
     """Remove a user."""
     with _errors_told():
         users = user_list(file, store, region)
         _require(users.read(), name)
         users.change(lambda known: known.without(_require(known, name).name))
-    typer.echo(f"removed {name} from {users}")
+    show_result({"removed": name, "from": str(users)}, f"removed {name} from {users}", as_json=as_json)
 
 
 @app.command()
@@ -127,6 +141,7 @@ def passwd(
     store: StoreUrl = "",
     region: Region = "default",
     password_stdin: PasswordStdin = False,
+    as_json: AsJson = False,
 ) -> None:
     """Give a user a new password."""
     with _errors_told():
@@ -136,7 +151,8 @@ def passwd(
         users.change(
             lambda known: known.adding(replace(_require(known, name), secret=secret, is_anonymous=False))
         )
-    typer.echo(f"changed the password of {name} in {users}")
+    words = f"changed the password of {name} in {users}"
+    show_result({"changed": name, "in": str(users)}, words, as_json=as_json)
 
 
 @contextmanager
@@ -167,6 +183,20 @@ def _proof(user: User) -> str:
     ways += ["password"] if user.secret is not None else []
     ways += [f"certificate {common_name}" for common_name in user.certificates]
     return ", ".join(ways)
+
+
+def _facts(user: User) -> dict[str, Any]:
+    """All that there is to say but the secret."""
+    return {
+        "user": user.name,
+        "is_anonymous": user.is_anonymous,
+        "has_password": user.secret is not None,
+        "certificates": list(user.certificates),
+        "grants": {
+            str(action): [glob.pattern.decode() for glob in patterns]
+            for action, patterns in user.grants.items()
+        },
+    }
 
 
 def _union(*granted: Patterns | None) -> Patterns:

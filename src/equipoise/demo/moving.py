@@ -1,46 +1,41 @@
-"""Take one topic from hub to hub by changing the plan, and remember when."""
+"""Take one topic from hub to hub by changing the plan, as an operator would."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import suppress
 
 from equipoise.errors import PlanRaceError
 from equipoise.model import Entry, PlanChange, Reason, Why
-from equipoise.store import PlanStore, Store
+from equipoise.store import PlanStore, Store, Tree
 
 __all__ = ["Mover"]
 
 
-@dataclass
 class Mover:
-    """Run `run` as a task; `home` and `moves` say how far it is."""
+    """Run `run` as a task; `moves` counts."""
 
-    store: Store
-    topic: bytes
-    hubs: list[str]
-    # Long enough to see that nothing happens.
-    pause_s: float = 2.0
-    home: str = "by the ring"
-    moves: int = 0
-    plans: PlanStore = field(init=False)
+    def __init__(self, store: Store, tree: Tree, topic: bytes, *, pause_s: float) -> None:
+        """`pause_s`: between two moves, long enough to see that nothing happens."""
+        self._plans = PlanStore(store, tree, writer="demo")
+        self._topic = topic
+        self._pause_s = pause_s
+        self.moves = 0
 
-    def __post_init__(self) -> None:
-        self.plans = PlanStore(self.store, writer="demo")
-
-    async def run(self) -> None:
+    async def run(self, hubs: Sequence[str]) -> None:
+        """Until cancelled."""
         while True:
-            for hub in self.hubs:
-                await asyncio.sleep(self.pause_s)
+            for hub in hubs:
+                await asyncio.sleep(self._pause_s)
                 await self._move(hub)
 
     async def _move(self, hub: str) -> None:
-        plan = await self.plans.load()
+        plan = await self._plans.load()
         if hub not in plan.by_hub:
             return
         why = Why(Reason.OPERATOR, note="the demo shows a move")
-        try:
-            await self.plans.commit(PlanChange.on(plan, why, set_entries=[Entry(self.topic, (hub,))]))
-        except PlanRaceError:
-            return
-        self.home, self.moves = hub, self.moves + 1
+        # Whoever was faster has its reasons; the next move comes soon.
+        with suppress(PlanRaceError):
+            await self._plans.commit(PlanChange.on(plan, why, set_entries=[Entry(self._topic, (hub,))]))
+            self.moves += 1

@@ -1,80 +1,98 @@
-"""Run the demo's scenario on real hubs and let somebody watch.
+"""Play the acts on a system that runs: let players come and go, move the busy topic, look once a second.
 
-The same clients that the simulator drives, on the loop of this process; the hubs are processes of their own.
+The players are smart clients on the loop of this process; the system's processes are somebody else's to start and stop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Coroutine, Sequence
-from itertools import cycle
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from equipoise.client import ClientSettings
-from equipoise.scenarios import Scenario
-from equipoise.workload import Driven, History, Place, Stage, cast_client
+from equipoise.demo.acts import FAVOURITE, GAME, Act, Until
+from equipoise.demo.moving import Mover
+from equipoise.demo.scene import Scene
+from equipoise.demo.watching import Watcher
+from equipoise.workload.game import GameLoad
 
-__all__ = ["play"]
+__all__ = ["Show"]
 
-# Between two looks; a person reads no faster.
-LOOK_S = 0.5
-PROGRESS_S = 5.0
-
-
-async def play(
-    scenario: Scenario,
-    *,
-    hubs: Sequence[tuple[str, int]],
-    seconds: float,
-    look: Callable[[History, float], None],
-    meanwhile: Callable[[], Coroutine[None, None, None]] | None = None,
-) -> History:
-    """Drive all clients, spread over the hubs, for `seconds`, and return the history.
-
-    `look` is called twice a second with what they saw; `meanwhile` runs from the beginning to the end of publishing.
-    """
-    loop = asyncio.get_running_loop()
-    stage, history = Stage(), History()
-    settings = ClientSettings(first_connect_patience_s=10.0)
-    clients = [
-        cast_client(client, Place(host, port, settings, random.Random(client.name)), stage, history)
-        for client, (host, port) in zip(scenario.workload.each(), cycle(hubs), strict=False)
-    ]
-    async with asyncio.TaskGroup() as group:
-        for client in clients:
-            group.create_task(client.run())
-        await _until(lambda: all(track.is_live for track in history.tracks))
-        stage.begin.set()
-        other = None if meanwhile is None else group.create_task(meanwhile())
-        end_at = loop.time() + seconds
-        while loop.time() < end_at:
-            await asyncio.sleep(min(LOOK_S, end_at - loop.time()))
-            look(history, loop.time())
-        if other is not None:
-            other.cancel()
-        history.healed_at = loop.time()
-        stage.conclude.set()
-        await _until(lambda: _are_done(clients, history))
-        stage.stop.set()
-    return history
+LOOK_S = 1.0
+# For what is under way when the last player has gone.
+SETTLE_S = 3.0
 
 
-async def _until(is_true: Callable[[], bool]) -> None:
-    """Wait for a state of the clients, within a bound: what has not come then is for the checkers to tell."""
-    loop = asyncio.get_running_loop()
-    end_at = loop.time() + PROGRESS_S
-    # A state spread over all clients has no event of its own to wait for.
-    while not is_true() and loop.time() < end_at:  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
+class Show:
+    """One telling. `play` it once; then `verdict`, and `watcher` for what was to be seen."""
 
+    def __init__(self, load: GameLoad, watcher: Watcher, mover: Mover, hubs: Sequence[str]) -> None:
+        """`hubs`: those that are there from the beginning to the end."""
+        self.watcher = watcher
+        self._load = load
+        self._mover = mover
+        self._hubs = hubs
+        self._began_at = 0.0
+        # The most there were.
+        self.hubs_max = 0
+        self.homes_max = 0
 
-def _are_done(clients: list[Driven], history: History) -> bool:
-    """Every publisher's last message is with everybody who wants it."""
-    if any(client.unfinished for client in clients):
-        return False
-    return all(
-        track.has_reached(marker.stream, marker.sequence, history.healed_at)
-        for marker in history.markers
-        for track in history.tracks
-        if marker.sequence is not None and track.wants(marker.stream[1])
-    )
+    @property
+    def moves(self) -> int:
+        """Made by hand."""
+        return self._mover.moves
+
+    def verdict(self) -> dict[str, int]:
+        """Lost, duplicated, out_of_order and gaps, of all that was sent."""
+        return self._load.tally.verdict()
+
+    async def play(self, acts: Sequence[Act], look: Callable[[Scene], None]) -> None:
+        """Returns when the story is over and everything that was under way has arrived."""
+        await self._load.start()
+        try:
+            self._began_at = asyncio.get_running_loop().time()
+            for act in acts:
+                await self._play(act, look)
+            await self._load.settle(SETTLE_S)
+        finally:
+            await self._load.stop()
+
+    async def _play(self, act: Act, look: Callable[[Scene], None]) -> None:
+        self._load.favourite = FAVOURITE if act.crowd_of_ten else None
+        self._load.crowd_of_ten = act.crowd_of_ten
+        moving = asyncio.create_task(self._mover.run(self._hubs)) if act.is_moving else None
+        try:
+            await self._go_on(act, look)
+        finally:
+            if moving is not None:
+                moving.cancel()
+                with suppress(asyncio.CancelledError):
+                    await moving
+
+    async def _go_on(self, act: Act, look: Callable[[Scene], None]) -> None:
+        loop = asyncio.get_running_loop()
+        began_at, players = loop.time(), self._load.players
+        while (passed_s := loop.time() - began_at) < act.seconds_max:
+            if passed_s >= act.seconds_min and self._has_come(act.until):
+                return
+            part = min(1.0, passed_s / act.ramp_s)
+            self._load.set_players(round(players + part * (act.players - players)))
+            scene = await self.watcher.look(act, loop.time() - self._began_at)
+            self.hubs_max = max(self.hubs_max, self.watcher.hubs)
+            self.homes_max = max(self.homes_max, self._favourite_homes())
+            look(scene)
+            await asyncio.sleep(max(0.0, LOOK_S - (loop.time() - began_at - passed_s)))
+
+    def _has_come(self, until: Until) -> bool:
+        watcher = self.watcher
+        match until:
+            case Until.NOTHING:
+                return True
+            case Until.SEEN:
+                return watcher.is_seen
+            case Until.GROWN:
+                return watcher.hubs > len(self._hubs) and self._favourite_homes() > 1
+            case Until.SHRUNK:
+                return watcher.hubs <= len(self._hubs)
+
+    def _favourite_homes(self) -> int:
+        return self.watcher.homes_of(GAME.topic_at(*FAVOURITE).decode())

@@ -1,4 +1,4 @@
-"""The world that `equipoise demo` shows: a match with two reporters and an audience of every kind."""
+"""A small world with something of everything: a match with two reporters and an audience of every kind."""
 
 from __future__ import annotations
 

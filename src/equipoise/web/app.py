@@ -6,12 +6,14 @@ Always true: every request has passed `guard` before a handler sees it; what a p
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -60,7 +62,7 @@ def make_app(facts: Facts, actions: Actions, settings: WebSettings) -> Starlette
         # The files of the page hold no facts: it is the API that asks for the token.
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, exception_handlers={404: _unknown, 405: _unknown})
 
 
 class _Pages:
@@ -109,7 +111,7 @@ class _Pages:
         return _json(self._facts.overview())
 
     async def curves(self, request: Request) -> Response:
-        return _json(self._facts.curves())
+        return _json(self._facts.curves(_seconds(request.query_params.get("since_s", "0"))))
 
     async def hubs(self, request: Request) -> Response:
         return _json(self._facts.hubs())
@@ -162,6 +164,13 @@ class _Pages:
             await asyncio.sleep(self._settings.refresh_s)
 
 
+async def _unknown(request: Request, problem: Exception) -> Response:
+    """No such address, or not by this method."""
+    status = problem.status_code if isinstance(problem, HTTPException) else 404
+    words = "no such address" if status == 404 else f"not by {request.method}"
+    return _json({"error": f"{words}: /api/openapi.json lists what there is"}, status)
+
+
 def _token(request: Request) -> str:
     """By header; by cookie for the stream of events, which cannot have headers of its own."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -178,6 +187,17 @@ def _number(text: str, low: int, high: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high):
         raise ValueError(f"a number between {low} and {high} was expected")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    """A time that is not negative."""
+    try:
+        value = float(text) if len(text) < 32 and text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1e10:
+        raise ValueError("a time in seconds was expected")
+    return value
 
 
 async def _body(request: Request, kind: type[Any]) -> Any:

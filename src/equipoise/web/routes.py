@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -12,6 +12,9 @@ from equipoise.web.actions import Drain, Limits, Move
 from equipoise.web.facts import PAGE_MAX, SORTS
 
 __all__ = ["ROUTES", "Parameter", "Route", "describe"]
+
+
+Schema = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,46 @@ class Route:
     parameters: tuple[Parameter, ...] = ()
     body: type[msgspec.Struct] | None = None
     media: str = "application/json"
+    answer: Schema = field(default_factory=dict)
 
 
+def _object(**parts: Schema) -> Schema:
+    """At least these parts; more may come with later versions."""
+    return {"type": "object", "properties": parts, "required": list(parts)}
+
+
+def _list(item: Schema) -> Schema:
+    return {"type": "array", "items": item}
+
+
+def _maybe(kind: str) -> Schema:
+    return {"anyOf": [{"type": kind}, {"type": "null"}]}
+
+
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+_TOPIC_ROW = _object(
+    id=_TEXT,
+    topic=_TEXT,
+    homes=_list(_TEXT),
+    mode=_TEXT,
+    latency_limit_ms=_maybe("number"),
+    site=_maybe("string"),
+)
+_CHANGES = _list(
+    _object(
+        version=_COUNT,
+        at_s={"type": "number"},
+        writer=_TEXT,
+        moves=_COUNT,
+        entries=_list(_object(id=_TEXT, topic=_TEXT, homes=_list(_TEXT), reason=_TEXT)),
+        members=_list(_object(hub=_TEXT, reason=_TEXT)),
+    )
+)
+_VERSION = _object(version=_COUNT)
+_ERROR = _object(error=_TEXT)
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10_000_000}
+_SECONDS = {"type": "number", "minimum": 0, "maximum": 10_000_000_000}
 _TOPIC = Parameter(
     "topic",
     "path",
@@ -47,9 +87,39 @@ _LIMIT = Parameter(
 )
 
 ROUTES = (
-    Route("GET", "/api/overview", "overview", "The system at a glance."),
-    Route("GET", "/api/curves", "curves", "Rates and loads over time, as columns."),
-    Route("GET", "/api/hubs", "hubs", "All hubs, alive or not."),
+    Route(
+        "GET",
+        "/api/overview",
+        "overview",
+        "The system at a glance.",
+        answer=_object(
+            state=_TEXT,
+            leader=_maybe("string"),
+            is_leading={"type": "boolean"},
+            plan_version=_COUNT,
+            view_age_s=_maybe("number"),
+            hubs=_COUNT,
+            topics=_COUNT,
+            publications_per_s=_maybe("number"),
+            deliveries_per_s=_maybe("number"),
+            latency_ms=_object(p50=_maybe("number"), p99=_maybe("number")),
+        ),
+    ),
+    Route(
+        "GET",
+        "/api/curves",
+        "curves",
+        "Rates, latencies and loads over time, as columns.",
+        (Parameter("since_s", "query", _SECONDS, "Only what is later than this."),),
+        answer=_object(at_s=_list({"type": "number"}), loads={"type": "object"}),
+    ),
+    Route(
+        "GET",
+        "/api/hubs",
+        "hubs",
+        "All hubs, alive or not.",
+        answer=_list(_object(hub=_TEXT, is_alive={"type": "boolean"}, entries=_COUNT, load=_maybe("number"))),
+    ),
     Route(
         "GET",
         "/api/topics",
@@ -63,20 +133,50 @@ ROUTES = (
             Parameter("offset", "query", _NUMBER, "How many to pass over."),
             _LIMIT,
         ),
+        answer=_object(total=_COUNT, topics=_list(_TOPIC_ROW)),
     ),
-    Route("GET", "/api/topics/{topic}", "topic", "One topic, with its curves.", (_TOPIC,)),
+    Route(
+        "GET",
+        "/api/topics/{topic}",
+        "topic",
+        "One topic, with its curves.",
+        (_TOPIC,),
+        answer=_TOPIC_ROW,
+    ),
     Route(
         "GET",
         "/api/topics/{topic}/plans",
         "topic_plans",
         "Where it lived, and why it moved.",
         (_TOPIC, _LIMIT),
+        answer=_CHANGES,
     ),
-    Route("GET", "/api/plans", "plans", "The last changes of the plan, with reasons and numbers.", (_LIMIT,)),
+    Route(
+        "GET",
+        "/api/plans",
+        "plans",
+        "The last changes of the plan, with reasons and numbers.",
+        (_LIMIT,),
+        answer=_CHANGES,
+    ),
     Route("GET", "/api/events", "events", "Overview and curves as they change.", media="text/event-stream"),
-    Route("POST", "/api/move", "move", "Say where a topic shall live.", body=Move),
-    Route("POST", "/api/drain", "drain", "Give a hub nothing more, and take away what it has.", body=Drain),
-    Route("POST", "/api/limits", "limits", "Set or remove what topics under a pattern need.", body=Limits),
+    Route("POST", "/api/move", "move", "Say where a topic shall live.", body=Move, answer=_VERSION),
+    Route(
+        "POST",
+        "/api/drain",
+        "drain",
+        "Give a hub nothing more, and take away what it has.",
+        body=Drain,
+        answer=_VERSION,
+    ),
+    Route(
+        "POST",
+        "/api/limits",
+        "limits",
+        "Set or remove what topics under a pattern need.",
+        body=Limits,
+        answer={"type": "object"},
+    ),
 )
 
 
@@ -114,13 +214,17 @@ def _operation(route: Route) -> dict[str, Any]:
             for one in route.parameters
         ],
         "responses": {
-            "200": {"description": "As asked.", "content": {route.media: {"schema": {}}}},
-            "400": {"description": "What was asked cannot be done; `error` says why."},
-            "401": {"description": "The token is missing or wrong."},
-            "503": {"description": "The store does not answer."},
+            "200": {"description": "As asked.", "content": {route.media: {"schema": route.answer}}},
+            "400": _refusal("What was asked cannot be done; `error` says why."),
+            "401": _refusal("The token is missing or wrong."),
+            "503": _refusal("The store does not answer."),
         },
     }
     if route.body is not None:
         reference = {"$ref": f"#/components/schemas/{route.body.__name__}"}
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
     return described
+
+
+def _refusal(why: str) -> dict[str, Any]:
+    return {"description": why, "content": {"application/json": {"schema": _ERROR}}}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -50,10 +50,13 @@ class Tally:
         player, sequence, _ = _parse(payload)
         self.seen.setdefault((tile, player), []).append(sequence)
 
-    def verdict(self) -> dict[str, int]:
-        """Lost, doubled and disordered, by the observers."""
+    def verdict(self, sent: Mapping[tuple[bytes, int], int] | None = None) -> dict[str, int]:
+        """Lost, doubled and disordered, by the observers.
+
+        While messages are under way, give `sent` as it was a while ago: what was sent since is not yet missed.
+        """
         lost = doubled = disordered = 0
-        for key, count in self.sent.items():
+        for key, count in (self.sent if sent is None else sent).items():
             seen = self.seen.get(key, [])
             distinct = set(seen)
             missing = [n for n in range(count) if n not in distinct and (*key, n) not in self.doubtful]
@@ -75,8 +78,9 @@ class GameLoad:
         self._players: list[asyncio.Task[None]] = []
         self._observers: list[asyncio.Task[None]] = []
         self._number = 0
-        # A place that seven of ten players go to, when there is one.
+        # A place that many players go to, when there is one; and how many of ten do.
         self.favourite: tuple[float, float] | None = None
+        self.crowd_of_ten = 7
 
     @property
     def players(self) -> int:
@@ -161,7 +165,7 @@ class GameLoad:
 
     def _tile(self, walker: Walker, number: int) -> bytes:
         walker.advance(self.game.interval_s)
-        if self.favourite is not None and number % 10 < 7:
+        if self.favourite is not None and number % 10 < self.crowd_of_ten:
             walker.topic = self.game.topic_at(*self.favourite)
         return walker.topic
 

@@ -1,0 +1,125 @@
+"""What is to be seen at one moment, and how it is read from the API's answers. Pure.
+
+The numbers are those that the dashboard shows, since they come from the same place; latency and what was lost are the
+players' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["HubLine", "Scene", "Told", "TopicLine", "hub_lines", "percentile", "told_of", "topic_lines"]
+
+Json = Mapping[str, Any]
+# Of a change with more parts than this the rest is counted.
+PARTS_TOLD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HubLine:
+    """A hub that lives. `load` is None until it was measured; without weight it is being emptied."""
+
+    name: str
+    load: float | None
+    out_bytes_per_s: float | None
+    connections: float | None
+    weight: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLine:
+    name: str
+    out_bytes_per_s: float
+    subscribers: float
+    mode: str
+    homes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One change of the plan, or part of it, in words."""
+
+    version: int
+    at_s: float
+    what: str
+    reason: str
+    numbers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One moment. Times count from the beginning of the story."""
+
+    at_s: float
+    act: str
+    words: str
+    players: int
+    hubs: Sequence[HubLine] = ()
+    topics: Sequence[TopicLine] = ()
+    told: Sequence[Told] = ()
+    published_per_s: float = 0.0
+    delivered_per_s: float = 0.0
+    latency_ms_p50: float | None = None
+    latency_ms_p99: float | None = None
+    lost: int = 0
+    duplicated: int = 0
+    out_of_order: int = 0
+
+
+def hub_lines(rows: Sequence[Json]) -> list[HubLine]:
+    """From /api/hubs: those that live."""
+    return [
+        HubLine(row["hub"], row["load"], row["out_bytes_per_s"], row["connections"], row["weight"])
+        for row in rows
+        if row["is_alive"]
+    ]
+
+
+def topic_lines(answer: Json) -> list[TopicLine]:
+    """From /api/topics."""
+    return [
+        TopicLine(
+            row["topic"], row["out_bytes_per_s"] or 0.0, row["subscribers"] or 0.0, row["mode"], row["homes"]
+        )
+        for row in answer["topics"]
+    ]
+
+
+def told_of(change: Json) -> list[Told]:
+    """From one element of /api/plans."""
+    parts = [_entry_told(part) for part in change["entries"][:PARTS_TOLD]]
+    left = change["moves"] - len(parts)
+    if left > 0:
+        parts.append((f"{left} more topics", change["entries"][0]["reason"], ""))
+    parts += [_member_told(part) for part in change["members"]]
+    return [Told(change["version"], change["at_s"], *part) for part in parts]
+
+
+def _entry_told(part: Json) -> tuple[str, str, str]:
+    homes = part["homes"]
+    where = f"→ {', '.join(homes)}" if homes else "→ by the ring"
+    mode = f" ({part['mode']})" if len(homes) > 1 else ""
+    return f"{part['topic']} {where}{mode}", part["reason"], _numbers(part["numbers"])
+
+
+def _member_told(part: Json) -> tuple[str, str, str]:
+    if part["weight"] is None:
+        what = f"{part['hub']} is out"
+    elif part["weight"] == 0:
+        what = f"{part['hub']} is being emptied"
+    else:
+        what = f"{part['hub']} takes part with weight {part['weight']}"
+    return what, part["reason"], _numbers(part["numbers"])
+
+
+def _numbers(numbers: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in numbers.items())
+
+
+def percentile(ascending: Sequence[float], share: float) -> float | None:
+    """The value that `share` of the values do not exceed (nearest rank)."""
+    if not ascending:
+        return None
+    return ascending[min(len(ascending) - 1, int(share * len(ascending)))]
