@@ -49,6 +49,10 @@ class Reason(StrEnum):
     HIGH_LOAD = "high-load"
     RISING_LOAD = "rising-load"
     SHARED_OUT = "shared-out"
+    # Latency: nearer to its clients, out of the way of a topic that needs the place, above its limit wherever it is.
+    LATENCY = "latency"
+    MADE_ROOM = "made-room"
+    TOO_FAR = "too-far"
     # Servers: emptied to be released, kept after all, gone; asked for, or wanted and not to be had.
     LOW_LOAD = "low-load"
     KEPT = "kept"

@@ -5,13 +5,14 @@ from equipoise.plan.choosing import POLICIES, policy_named
 from equipoise.plan.decision import Decision, Policy
 from equipoise.plan.memory import Memory, decode_memory, encode_memory
 from equipoise.plan.planner import Planner
-from equipoise.plan.policies import ConsistentHashing, Static
+from equipoise.plan.policies import AllPairs, ConsistentHashing, Static, TopicManager
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.view import HubView, TopicView, View
 from equipoise.plan.view_table import ViewTables, from_tables, to_tables
 
 __all__ = [
     "POLICIES",
+    "AllPairs",
     "Arbiter",
     "ConsistentHashing",
     "Decision",
@@ -22,6 +23,7 @@ __all__ = [
     "PlannerSettings",
     "Policy",
     "Static",
+    "TopicManager",
     "TopicView",
     "View",
     "ViewTables",

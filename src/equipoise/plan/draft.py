@@ -7,6 +7,8 @@ something gives nothing. The arbiter's bounds are kept here too.
 Always true:
     whoever is given a topic is a live member that is not being drained, is at the topic's site if its spec names one,
     and has memory left;
+    a latency limit that holds is not broken, by an entry or by the ring, unless no hub that may take the topic
+    would keep it;
     an entry that would say what the ring says is not made, and dropped if it is there.
 
 Nothing outside this folder sees a draft; `change` is what comes of it.
@@ -36,6 +38,7 @@ from equipoise.model import (
     TopicSpec,
     Why,
 )
+from equipoise.plan.latency import CentroidEstimate, Limits, limits_of
 from equipoise.plan.load import capacities, needs
 from equipoise.plan.memory import LONG_AGO_S, Hits, Memory
 from equipoise.plan.placing import Replicas, by_entries, ring_homes, topic_positions
@@ -51,6 +54,8 @@ PLANNER = "planner"
 
 class Draft:
     """Made for one round from its inputs; `memory` already holds the profiles and hits of this view."""
+
+    predicted: Predicted
 
     def __init__(
         self,
@@ -77,6 +82,8 @@ class Draft:
         self._member_changes: dict[str, MemberChange] = {}
         self._positions = topic_positions(view)
         self._touched: set[int] = set()
+        # Of these, those that were moved for latency.
+        self.latency_moves = 0
         count = view.hubs.count
         # Hubs that gave something for load in this round, and hubs that got something.
         self.gave = np.zeros(count, np.bool_)
@@ -96,11 +103,16 @@ class Draft:
     def alive(self) -> NDArray[np.bool_]:
         return self.view.hubs.is_alive
 
-    def takers(self, topic: int) -> NDArray[np.bool_]:
-        """The hubs that may be given this topic for load."""
+    def takers(self, topic: int, *, must: bool = False) -> NDArray[np.bool_]:
+        """The hubs that may be given this topic for load; if it must go, rather a limit is broken than nobody found."""
         site = self.pinned.get(topic)
         mask = self.eligible & ~self.gave
-        return mask if site is None else mask & self.at_site(site)
+        if site is not None:
+            mask &= self.at_site(site)
+        allowed = self.limits.allowed(topic, self.homes_of(topic)) if self.limits else None
+        if allowed is not None and not (must and not (mask & allowed).any()):
+            mask &= allowed
+        return mask
 
     def givers(self) -> NDArray[np.bool_]:
         """The hubs that topics may be taken from for load: members that took nothing in this round."""
@@ -156,6 +168,11 @@ class Draft:
         near = (at for at, name in enumerate(self.view.topics.names) if name.startswith(prefixes))
         found = ((at, self.spec_of(at)) for at in near) if prefixes else ()
         return {at: spec.site for at, spec in found if spec is not None and spec.site is not None}
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The topics whose spec has a latency limit."""
+        return Limits(self.view, limits_of(self.view, self.specs), CentroidEstimate(self.view))
 
     @cached_property
     def mean_ratio(self) -> NDArray[np.float64]:
@@ -233,7 +250,10 @@ class Draft:
         self.eligible = self._eligible()
         self.ring_home = ring_homes(self.view, self._positions, self.members.values(), self.alive)
         self._single, several = by_entries(self.view, entries, self.alive)
+        before = self.predicted.home if self._standing is not None else None
         self.predicted = self._predict(self.ring_home, several)
+        if before is not None and self.limits:
+            self._hold(before)
 
     def if_members(self, members: Iterable[Member]) -> NDArray[np.float64]:
         """The load ratios if these were the members and nothing else changed."""
@@ -261,13 +281,34 @@ class Draft:
 
     @property
     def has_moves(self) -> bool:
-        return bool(self._touched)
+        """Something was moved for another reason than latency."""
+        return len(self._touched) > self.latency_moves
 
     @property
     def has_member_changes(self) -> bool:
         return bool(self._member_changes)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _hold(self, before: NDArray[np.int64]) -> None:
+        """Where other members would let the ring break a limit that holds, keep the topic, or choose for it."""
+        limited = self.limits.topics
+        for topic in limited[(before != self.predicted.home)[limited]].tolist():
+            was, ring = int(before[topic]), int(self.predicted.home[topic])
+            allowed = self.limits.allowed(topic, (was,)) if was >= 0 and ring >= 0 else None
+            if allowed is None or allowed[ring] or topic in self._touched:
+                continue
+            name, note = self.view.topics.names[topic], f"not {self.view.hubs.names[ring]}"
+            explained = why(Reason.LATENCY, note, expected_ms=1e3 * self.limits.worst_s(topic)[ring])
+            if self.eligible[was]:
+                # Nothing moves, so nobody has it in hand.
+                self._single[topic] = was
+                self.predicted.place(topic, was)
+                self._entries[name] = EntryChange(name, Entry(name, (self.view.hubs.names[was],)), explained)
+                continue
+            after = np.where(self.takers(topic) & allowed, self.predicted.if_added(topic), np.inf)
+            if after.min() <= self.settings.crowded_ratio and self.is_free(topic):
+                self.move(topic, int(np.argmin(after)), explained, for_load=False)
 
     def _predict(self, ring: NDArray[np.int64], several: dict[int, Replicas]) -> Predicted:
         home = ring.copy()

@@ -16,7 +16,7 @@ from equipoise.plan.arbiter import Arbiter
 from equipoise.plan.noise import HubNoise
 from equipoise.plan.profile import HubProfile
 
-__all__ = ["Hits", "Memory", "Released", "decode_memory", "encode_memory"]
+__all__ = ["Approach", "Hits", "Memory", "Released", "decode_memory", "encode_memory"]
 
 LONG_AGO_S = -1e18
 
@@ -26,6 +26,14 @@ class Hits(msgspec.Struct, frozen=True, array_like=True):
 
     count: int
     at_s: float
+
+
+class Approach(msgspec.Struct, frozen=True, array_like=True):
+    """Moves of one topic for latency: the last one, the hubs that it left lately, how often it came back to one."""
+
+    at_s: float
+    left: tuple[str, ...]
+    returns: int = 0
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True):
@@ -56,6 +64,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     replicated_s: dict[bytes, float] = {}
     # Since when a topic that has an entry has not been in a view.
     absent_s: dict[bytes, float] = {}
+
+    # How often in a row a topic was seen above its latency limit; moves for latency that are not long ago.
+    far_hits: dict[bytes, Hits] = {}
+    approaches: dict[bytes, Approach] = {}
 
     # Hubs: the life that was last planned for, since when one is dead, since when one is a member.
     incarnations: dict[str, int] = {}

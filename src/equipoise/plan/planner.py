@@ -1,7 +1,7 @@
-"""Dynamoth's planner, composed: facts first, then obligations, then load from the most to the least urgent.
+"""Dynamoth's planner with ePulsar's, composed: facts, obligations, latency, then load from most to least urgent.
 
-    who takes part → where topics must be → more or fewer homes → off overloaded hubs → shared out after a join
-        → a server too many → what the plan need not say
+    who takes part → where topics must be → nearer to their clients → more or fewer homes → off overloaded hubs
+        → shared out after a join → a server too many → what the plan need not say
 
 All steps work on one draft, so each sees what the earlier ones did and none undoes it. The planner itself only keeps
 the time between rounds: what is remembered, and what is in hand.
@@ -17,6 +17,7 @@ from equipoise.plan.draft import PLANNER, Draft
 from equipoise.plan.load import capacities, learn_all
 from equipoise.plan.memory import Memory
 from equipoise.plan.policies.high_load import count_hits, listen, relieve
+from equipoise.plan.policies.latency import approach
 from equipoise.plan.policies.low_load import may_stop, release
 from equipoise.plan.policies.membership import keep_members
 from equipoise.plan.policies.obedience import obey
@@ -68,6 +69,7 @@ class Planner:
         return bool((view.hubs.is_alive & (over | caps.is_rising)).any())
 
     def _balance(self, draft: Draft) -> None:
+        approach(draft)
         replicate(draft)
         relieve(draft)
         if draft.has_moves:

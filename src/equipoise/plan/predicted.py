@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise.plan.latency.room import Room
 from equipoise.plan.load import Capacities, Needs, sums
 from equipoise.plan.placing import NOWHERE, Replicas
 from equipoise.plan.view import View
@@ -136,6 +137,17 @@ class Predicted:
         """The ratio of each hub if this share of the topic left it."""
         return self._ratio(
             self._bytes - share * self.bytes_per_s[topic], self._work - share * self.work[topic]
+        )
+
+    def room(self, ratio_max: float) -> Room:
+        """What there is for more, for whoever places many topics; changes of it do not change this."""
+        return Room(
+            self.capacities,
+            bytes_per_s=self.bytes_per_s,
+            work=self.work,
+            on_hubs=(self._bytes, self._work),
+            flow_measured=self._standing.flow_measured,
+            ratio_max=ratio_max,
         )
 
     def place(self, topic: int, replicas: Replicas | int) -> None:

@@ -221,6 +221,46 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         float, _seconds("Least time between two changes of one topic's replication (released: 30 s).")
     ] = 30.0
 
+    # --- latency ------------------------------------------------------------------------------------------------------
+    latency_hits: Annotated[
+        int,
+        _count("Times in a row that a topic has to be seen above its limit: one report may be of a moment."),
+    ] = 2
+    latency_clear_ratio: Annotated[
+        float,
+        _amount(
+            "By this part above its limit a topic is above it beyond doubt; coordinates are off by 6 % (ePulsar, 5.3)."
+        ),
+    ] = 0.1
+    latency_gain_ratio: Annotated[
+        float,
+        _ratio("Where no hub keeps a limit, how much shorter a move has to make the way.", at_most=1.0),
+    ] = 0.1
+    latency_level_ms: Annotated[
+        float,
+        _amount(
+            "Hubs that differ by less are equally near, and the least loaded of them is chosen: what estimates are "
+            "off by within one site."
+        ),
+    ] = 2.0
+    latency_wait_s: Annotated[
+        float,
+        _seconds(
+            "How long a topic that was moved for latency stays away from the hubs that it left. Doubled each time it "
+            "comes back to one, up to topic_wait_s: a topic whose best hub changes back and forth stays."
+        ),
+    ] = 10.0
+    latency_memory_s: Annotated[
+        float, _seconds("Moves for latency that are longer ago than this are forgotten.")
+    ] = 300.0
+    resource_full_ratio: Annotated[
+        float,
+        _ratio(
+            "Use of CPU, memory or bandwidth above which a hub takes nothing for latency (ePulsar, 3.4.2, as Pulsar).",
+            at_most=1.0,
+        ),
+    ] = 0.85
+
     # --- servers and their price --------------------------------------------------------------------------------------
     low_ratio: Annotated[
         float,

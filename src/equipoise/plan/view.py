@@ -18,13 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise.coordinates import Coordinate
 from equipoise.errors import ViewError
+from equipoise.plan.places import Places, check_one_space, check_places, coordinate_at, no_places, places_of
 
 __all__ = [
     "Carried",
@@ -50,6 +52,8 @@ WHOLE = frozenset({"incarnation", "plan_version"})
 SIGNED = frozenset({"out_bytes_trend", "cpu_trend"})
 # May be unknown.
 OPTIONAL = frozenset({"latency_s_worst", "deviation_s"})
+# Coordinates, a row each.
+PLACES = frozenset({"publishers_at", "subscribers_at", "coordinate"})
 # What the store knows of a hub rather than its records.
 _FACTS = ("site", "rack", "is_alive", "is_draining", "is_releasable", "incarnation")
 # Shares come from divisions of measured rates.
@@ -77,9 +81,16 @@ class TopicView:
     queue_delay_s: float = 0.0
     # Change of `out_bytes_per_s` in a second.
     out_bytes_trend: float = 0.0
-    # From clients' coordinates and what smart clients observe. NaN: not known.
+    # E(t) of ePulsar: one way from the farthest publisher to the farthest subscriber by way of the home, from clients'
+    # coordinates and what smart clients observe. NaN: not known.
     latency_s_worst: float = UNKNOWN
+    # W(t): how far publishers and subscribers are from their centroids at most, both together, one way.
     deviation_s: float = UNKNOWN
+    # The centroids, and how many clients they are of. None: nobody has told.
+    publishers_at: Coordinate | None = None
+    subscribers_at: Coordinate | None = None
+    publishers_located: float = 0.0
+    subscribers_located: float = 0.0
     # Which hubs carry it, each with its share of the topic's outgoing bytes. Homes and relays.
     carried_by: Mapping[str, float] = field(default_factory=dict)
 
@@ -117,6 +128,8 @@ class HubView:
     # Change in a second.
     out_bytes_trend: float = 0.0
     cpu_trend: float = 0.0
+    # Where it is in the network. None: it has not found out.
+    coordinate: Coordinate | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,6 +151,13 @@ class TopicColumns:
     out_bytes_trend: Floats
     latency_s_worst: Floats
     deviation_s: Floats
+    publishers_at: Places = field(default_factory=partial(no_places, 0))
+    subscribers_at: Places = field(default_factory=partial(no_places, 0))
+    publishers_located: Floats = field(default_factory=partial(np.zeros, 0))
+    subscribers_located: Floats = field(default_factory=partial(np.zeros, 0))
+
+    def __post_init__(self) -> None:
+        _fill(self, "publishers_at", "subscribers_at", "publishers_located", "subscribers_located")
 
     @property
     def count(self) -> int:
@@ -168,6 +188,10 @@ class HubColumns:
     topics: Floats
     out_bytes_trend: Floats
     cpu_trend: Floats
+    coordinate: Places = field(default_factory=partial(no_places, 0))
+
+    def __post_init__(self) -> None:
+        _fill(self, "coordinate")
 
     @property
     def count(self) -> int:
@@ -201,6 +225,7 @@ class View:
             raise ViewError(f"a view of {self.window_s} s that ends at {self.time_s}")
         _check_columns(self.topics)
         _check_columns(self.hubs)
+        check_one_space(self.topics.publishers_at, self.topics.subscribers_at, self.hubs.coordinate)
         _check_carried(self.carried, self.topics.count, self.hubs.count)
 
     @classmethod
@@ -282,7 +307,7 @@ class View:
 
 
 def dtype_of(column: str) -> type[np.bool_ | np.int64 | np.float64]:
-    """Of a column that is not text."""
+    """Of a column that is neither text nor of places."""
     if column in FLAGS:
         return np.bool_
     return np.int64 if column in WHOLE else np.float64
@@ -301,8 +326,11 @@ def _check_columns(columns: TopicColumns | HubColumns) -> None:
         values = getattr(columns, name)
         if len(values) != columns.count:
             raise ViewError(f"{kind}.{name} has {len(values)} rows for {columns.count} names")
-        if isinstance(values, np.ndarray):
+        if name in PLACES:
+            check_places(f"{kind}.{name}", values)
+        elif isinstance(values, np.ndarray):
             _check_numbers(f"{kind}.{name}", values, name)
+        if isinstance(values, np.ndarray):
             values.flags.writeable = False
 
 
@@ -340,6 +368,8 @@ def _columns_of(
         values = [getattr(row, "name" if name == "names" else name) for row in rows]
         if name in TEXT:
             made[name] = tuple(values)
+        elif name in PLACES:
+            made[name] = places_of(values)
         else:
             made[name] = np.array(values, dtype_of(name))
     return made
@@ -348,6 +378,18 @@ def _columns_of(
 def _row(columns: TopicColumns | HubColumns, index: int) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name in column_names(type(columns)):
-        value = getattr(columns, name)[index]
-        made["name" if name == "names" else name] = value if name in TEXT else value.item()
+        column = getattr(columns, name)
+        if name in PLACES:
+            made[name] = coordinate_at(column, index)
+        else:
+            value = column[index]
+            made["name" if name == "names" else name] = value if name in TEXT else value.item()
     return made
+
+
+def _fill(columns: TopicColumns | HubColumns, *names: str) -> None:
+    """Columns that were left out have as many rows as the others: of zeros, or of places that nobody knows."""
+    for name in names:
+        empty = no_places(columns.count) if name in PLACES else np.zeros(columns.count)
+        if not len(getattr(columns, name)):
+            object.__setattr__(columns, name, empty)

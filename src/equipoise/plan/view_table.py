@@ -6,7 +6,7 @@
 
 Always true: what `to_tables` writes `from_tables` reads back, and a table that is no part of a view raises ViewError.
 A column that is missing has its default, so that an older pipeline serves a newer planner; an unknown one is passed
-over. Numbers are float64, versions int64, flags bool.
+over. Numbers are float64, versions int64, flags bool, coordinates lists of float64, null where nobody knows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 from numpy.typing import NDArray
 
 from equipoise.errors import ViewError
+from equipoise.plan.places import Places, is_known, no_places
 from equipoise.plan.view import (
+    PLACES,
     TEXT,
     Carried,
     HubColumns,
@@ -38,9 +40,14 @@ __all__ = ["CARRIED_SCHEMA", "HUB_SCHEMA", "TOPIC_SCHEMA", "ViewTables", "from_t
 def _schema(kind: type[TopicColumns | HubColumns], name: str, name_type: pa.DataType) -> pa.Schema:
     columns = [pa.field(name, name_type, nullable=False)]
     for column in column_names(kind)[1:]:
-        kind_of = pa.string() if column in TEXT else pa.from_numpy_dtype(dtype_of(column))
-        columns.append(pa.field(column, kind_of))
+        columns.append(pa.field(column, _type_of(column)))
     return pa.schema(columns)
+
+
+def _type_of(column: str) -> pa.DataType:
+    if column in PLACES:
+        return pa.list_(pa.float64())
+    return pa.string() if column in TEXT else pa.from_numpy_dtype(dtype_of(column))
 
 
 TOPIC_SCHEMA = _schema(TopicColumns, "topic", pa.binary())
@@ -88,9 +95,19 @@ def from_tables(time_s: float, tables: ViewTables, *, window_s: float = 10.0) ->
 
 
 def _write(columns: TopicColumns | HubColumns, schema: pa.Schema) -> pa.Table:
-    values = [getattr(columns, name) for name in column_names(type(columns))]
-    arrays = [pa.array(value, schema.field(at).type) for at, value in enumerate(values)]
+    arrays = []
+    for at, name in enumerate(column_names(type(columns))):
+        values = getattr(columns, name)
+        arrays.append(_written(values) if name in PLACES else pa.array(values, schema.field(at).type))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _written(places: Places) -> pa.Array:
+    count, width = places.shape
+    if not width:
+        return pa.nulls(count, _type_of("coordinate"))
+    ends = pa.array(np.arange(count + 1, dtype=np.int32) * width)
+    return pa.ListArray.from_arrays(ends, pa.array(places.ravel()), mask=pa.array(~is_known(places)))
 
 
 def _read(
@@ -100,6 +117,9 @@ def _read(
     made: dict[str, Any] = {"names": table.column(schema.names[0]).to_pylist()}
     for column in column_names(kind)[1:]:
         default = defaults[column]
+        if column in PLACES:
+            made[column] = _read_places(table, column)
+            continue
         if column not in table.column_names:
             filled = [default] * table.num_rows
             made[column] = filled if column in TEXT else np.array(filled, dtype_of(column))
@@ -107,6 +127,21 @@ def _read(
         values = table.column(column).cast(schema.field(column).type).fill_null(default)
         made[column] = values.to_pylist() if column in TEXT else np.array(values.to_numpy())
     return made
+
+
+def _read_places(table: pa.Table, column: str) -> Places:
+    if column not in table.column_names:
+        return no_places(table.num_rows)
+    values = table.column(column).cast(_type_of(column)).combine_chunks()
+    is_told = values.is_valid().to_numpy(zero_copy_only=False)
+    widths = set(pc.list_value_length(values).drop_null().to_pylist())
+    if len(widths) > 1:
+        raise ViewError(f"{column} holds coordinates of different spaces")
+    if not widths:
+        return no_places(table.num_rows)
+    places = np.full((table.num_rows, widths.pop()), np.nan)
+    places[is_told] = values.flatten().to_numpy(zero_copy_only=False).reshape(-1, places.shape[1])
+    return places
 
 
 def _read_carried(tables: ViewTables, out_bytes_per_s: NDArray[np.float64]) -> Carried:

@@ -2,5 +2,6 @@
 
 from equipoise.plan.policies.hashing import ConsistentHashing
 from equipoise.plan.policies.static import Static
+from equipoise.plan.policies.topic_manager import AllPairs, TopicManager
 
-__all__ = ["ConsistentHashing", "Static"]
+__all__ = ["AllPairs", "ConsistentHashing", "Static", "TopicManager"]

@@ -31,10 +31,11 @@ class ConsistentHashing:
 
     def decide(self, view: View, plan: Plan, specs: Specs, now: float, memory: Memory) -> Decision:
         recalled = msgspec.structs.replace(memory, view_s=max(view.time_s, memory.view_s))
+        # The ring knows no sites and no limits.
         draft = Draft(
             view,
             plan,
-            specs,
+            Specs(),
             now,
             memory=recalled,
             settings=self.settings,

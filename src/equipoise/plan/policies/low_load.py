@@ -20,6 +20,7 @@ from equipoise.model import Member, Reason
 from equipoise.plan.draft import Draft, why
 from equipoise.plan.memory import LONG_AGO_S, Released
 from equipoise.plan.noise import HubNoise
+from equipoise.plan.policies.latency import needed_at
 from equipoise.plan.policies.obedience import put_elsewhere
 from equipoise.plan.policies.servers import elapsed_s, rental_price
 
@@ -141,6 +142,8 @@ def _has_failed(draft: Draft) -> bool:
 
 def _fits(draft: Draft, hub: int) -> bool:
     """Whether the others could take all its topics one by one: a heavy one may fit nowhere, whatever the average."""
+    if needed_at(draft, hub):
+        return False
     predicted, limit = draft.predicted, draft.settings.low_ratio
     others = np.flatnonzero(_others(draft, hub))
     filled = predicted.ratio[others].copy()
@@ -169,7 +172,8 @@ def _victim(draft: Draft) -> int | None:
 def _go_on(draft: Draft, hub: int) -> None:
     name = draft.view.hubs.names[hub]
     member = draft.members[name]
-    is_stuck = draft.now - draft.memory.releasing_s > draft.settings.release_patience_s
+    has_waited = draft.now - draft.memory.releasing_s > draft.settings.release_patience_s
+    is_stuck = has_waited or needed_at(draft, hub)
     if is_stuck:
         draft.remember(kept_average=_average_without_one(draft, hub))
     if _has_risen(draft) or is_stuck or draft.view.hubs.is_draining[hub]:

@@ -20,10 +20,12 @@ def obey(draft: Draft) -> None:
     _empty_drained(draft)
 
 
-def put_elsewhere(draft: Draft, topic: int, hub: int, reason: Why, *, limit: float = np.inf) -> bool:
+def put_elsewhere(
+    draft: Draft, topic: int, hub: int, reason: Why, *, limit: float = np.inf, must: bool = False
+) -> bool:
     """Give the topic another home in place of `hub`, the least loaded one; whether there is one below the limit."""
     homes = draft.homes_of(topic)
-    takers = draft.takers(topic)
+    takers = draft.takers(topic, must=must)
     takers[[*homes, hub]] = False
     replicas = draft.predicted.several.get(topic)
     share = draft.predicted.shares_of(topic, replicas).get(hub, 1.0) if replicas else 1.0
@@ -47,7 +49,7 @@ def _pin(draft: Draft) -> None:
         strays = [hub for hub in homes if not here[hub]]
         if not strays or not draft.is_free(topic):
             continue
-        takers = draft.takers(topic)
+        takers = draft.takers(topic, must=True)
         if not takers.any():
             unplaced += 1
             continue
@@ -80,4 +82,4 @@ def _empty_drained(draft: Draft) -> None:
         for topic in on_it:
             if not draft.is_free(topic):
                 break
-            put_elsewhere(draft, topic, hub, why(Reason.DRAINED, note=draft.view.hubs.names[hub]))
+            put_elsewhere(draft, topic, hub, why(Reason.DRAINED, note=draft.view.hubs.names[hub]), must=True)

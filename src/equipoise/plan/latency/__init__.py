@@ -1,0 +1,25 @@
+"""Place topics by end-to-end latency: ePulsar's Algorithm 1 in parts, without a plan or a clock.
+
+Read `estimate` (what a topic's messages would take by way of any hub), `ranking` (which hubs may have a topic, the best
+first), `room` (whether one of them can), `assigning` (who gets what), `limits` (which topics have a limit, and
+what may be done to them for other reasons).
+"""
+
+from equipoise.plan.latency.assigning import Placement, place_topics
+from equipoise.plan.latency.estimate import CentroidEstimate, LatencyEstimate, PairsEstimate
+from equipoise.plan.latency.limits import Limits, limits_of
+from equipoise.plan.latency.ranking import Candidates, rank
+from equipoise.plan.latency.room import Room
+
+__all__ = [
+    "Candidates",
+    "CentroidEstimate",
+    "LatencyEstimate",
+    "Limits",
+    "PairsEstimate",
+    "Placement",
+    "Room",
+    "limits_of",
+    "place_topics",
+    "rank",
+]

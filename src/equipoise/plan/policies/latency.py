@@ -1,0 +1,243 @@
+"""Bring topics that are above their latency limits nearer to their clients (ePulsar 3.3 and 3.4, Algorithm 1).
+
+A topic is above its limit when E(t), as it was measured, is. It goes to the nearest hub that keeps the limit and has
+room; if no hub keeps it, to the nearest of all, where that is a good deal nearer. Topics with the fewest choices choose
+first. Where the only hubs that would do are full, a topic that can be elsewhere makes room.
+
+Overloaded hubs are the business of `high_load`, which takes the busiest topics first, as many as are needed, and asks
+the draft where each may go; so there is one objective: no limit that holds is broken for load, and no hub is overloaded
+for a limit.
+
+A topic whose best hub changes back and forth stays: each return to a hub that it left takes twice the wait.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.model import Reason
+from equipoise.plan.draft import Draft, why
+from equipoise.plan.latency import Candidates, place_topics, rank
+from equipoise.plan.memory import Approach, Hits
+
+__all__ = ["approach", "needed_at"]
+
+# Topics times hubs that are ranked in a round: half a second. What is left has its turn with the next views.
+_RANKED_MAX = 20_000_000
+# Hubs that a topic remembers to have left.
+_LEFT_MAX = 4
+# Choices of a topic at which somebody is asked to make room, and topics for which that is done in a round.
+_ROOM_CHOICES = 4
+_ROOM_TOPICS = 16
+
+
+def approach(draft: Draft) -> None:
+    """Move what has been above its limit for long enough."""
+    if not draft.limits:
+        return
+    far = _far(draft)
+    _count_hits(draft, far)
+    hits, names = draft.memory.far_hits, draft.view.topics.names
+    due = [topic for topic in far if hits[names[topic]].count >= draft.settings.latency_hits]
+    draft.is_pressing |= len(due) < len(far)
+    several = [topic for topic in due if topic in draft.predicted.several]
+    single = [topic for topic in due if topic not in draft.predicted.several]
+    left = _place(draft, _turn(draft, single)) if single else 0
+    for topic in several:
+        left += not _swap_homes(draft, topic)
+    if left:
+        draft.reasons.append(why(Reason.TOO_FAR, "no hub is nearer, or has room", topics=left))
+
+
+def needed_at(draft: Draft, hub: int) -> bool:
+    """Whether some topic on the hub is within its limit and would be nowhere else."""
+    if not draft.limits:
+        return False
+    others = draft.eligible.copy()
+    others[hub] = False
+    here = draft.limits.topics[draft.predicted.home[draft.limits.topics] == hub]
+    for topic in here.tolist():
+        allowed = draft.limits.allowed(topic, (hub,))
+        if allowed is not None and allowed[hub] and not (allowed & others).any():
+            return True
+    return False
+
+
+def _far(draft: Draft) -> list[int]:
+    """The topics above their limits that nobody has in hand."""
+    far = [topic for topic in draft.limits.broken(draft.homes_of) if draft.is_free(topic)]
+    if draft.now - draft.memory.members_s >= draft.settings.settle_s:
+        return far
+    # The ring has changed: what was measured may be of where a topic was.
+    limits = draft.limits
+    return [topic for topic in far if limits.at_homes_s(topic, draft.homes_of(topic)) > limits.limit_s[topic]]
+
+
+def _count_hits(draft: Draft, far: list[int]) -> None:
+    settings, memory, limits = draft.settings, draft.memory, draft.limits
+    if not draft.is_news:
+        return
+    hits: dict[bytes, Hits] = {}
+    for topic in far:
+        name = draft.view.topics.names[topic]
+        present_s = limits.present_s(topic, draft.homes_of(topic))
+        is_clear = present_s > limits.limit_s[topic] * (1 + settings.latency_clear_ratio)
+        hits[name] = draft.hit(memory.far_hits.get(name), is_clear=is_clear)
+    since_s = draft.now - settings.latency_memory_s
+    recent = {name: made for name, made in memory.approaches.items() if made.at_s > since_s}
+    draft.remember(far_hits=hits, approaches=recent)
+
+
+def _turn(draft: Draft, due: list[int]) -> list[int]:
+    """As many as can be ranked in a round, another part in each."""
+    count_max = max(1, _RANKED_MAX // max(1, draft.view.hubs.count))
+    if len(due) <= count_max:
+        return due
+    parts = -(-len(due) // count_max)
+    return due[int(draft.view.time_s) % parts :: parts]
+
+
+def _hosts(draft: Draft) -> NDArray[np.bool_]:
+    """The hubs that may be given something for latency: none of their resources is nearly used up."""
+    hubs, full = draft.view.hubs, draft.settings.resource_full_ratio
+    memory_max = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
+    out_max = np.where(hubs.out_bytes_per_s_max > 0, hubs.out_bytes_per_s_max, np.inf)
+    is_busy = (hubs.cpu_ratio > full) | (hubs.out_bytes_per_s > full * out_max)
+    return draft.eligible & ~is_busy & (hubs.memory_bytes <= full * memory_max)
+
+
+def _place(draft: Draft, due: list[int]) -> int:
+    """Place these; how many of them are left where they are, above their limits."""
+    limits, settings = draft.limits, draft.settings
+    topics = np.array(due, np.int64)
+    candidates = rank(
+        limits.estimate,
+        topics,
+        np.array([limits.limit_s[topic] for topic in due]),
+        _hosts(draft),
+        {topic: draft.at_site(draft.pinned[topic]) for topic in due if topic in draft.pinned},
+    )
+    homes = draft.predicted.home[topics].tolist()
+    room = draft.predicted.room(settings.crowded_ratio)
+    placement = place_topics(candidates, room, homes, level_s=settings.latency_level_ms / 1_000)
+    chosen, served = placement.hub.tolist(), placement.is_served.tolist()
+    left, asked = 0, 0
+    for row in candidates.fewest_first():
+        topic, to = due[row], chosen[row]
+        if not served[row] and candidates.is_feasible[row] and asked < _ROOM_TOPICS:
+            asked += 1
+            made = _make_room(draft, candidates, row)
+            if made is not None:
+                to = made
+        is_moved = to != homes[row] and _is_worth(draft, topic, to) and draft.is_free(topic)
+        if is_moved:
+            _move(draft, topic, to)
+        left += not is_moved
+    return left
+
+
+def _is_worth(draft: Draft, topic: int, to: int) -> bool:
+    """The limit holds there, or the way is a good deal shorter; and it does not go back and forth."""
+    limits, settings = draft.limits, draft.settings
+    names = draft.view.hubs.names
+    expected_s = float(limits.worst_s(topic)[to])
+    here_s = limits.at_homes_s(topic, draft.homes_of(topic))
+    if expected_s > limits.limit_s[topic] and expected_s > (1 - settings.latency_gain_ratio) * here_s:
+        return False
+    if expected_s >= here_s:
+        return False
+    before = draft.memory.approaches.get(draft.view.topics.names[topic])
+    if before is None or names[to] not in before.left:
+        return True
+    wait_s = min(settings.topic_wait_s, math.ldexp(settings.latency_wait_s, min(before.returns, 16)))
+    return draft.now - before.at_s >= wait_s
+
+
+def _move(draft: Draft, topic: int, to: int) -> None:
+    limits, names = draft.limits, draft.view.hubs.names
+    homes = draft.homes_of(topic)
+    explained = why(
+        Reason.LATENCY,
+        f"{', '.join(names[home] for home in homes)} to {names[to]}",
+        latency_ms=1e3 * np.nan_to_num(limits.present_s(topic, homes)),
+        limit_ms=1e3 * limits.limit_s[topic],
+        expected_ms=1e3 * limits.worst_s(topic)[to],
+        receiver_ratio_after=draft.predicted.if_added(topic)[to],
+    )
+    _note(draft, topic, to)
+    draft.move(topic, to, explained, for_load=False)
+    draft.latency_moves += 1
+
+
+def _note(draft: Draft, topic: int, to: int) -> None:
+    name, names = draft.view.topics.names[topic], draft.view.hubs.names
+    before = draft.memory.approaches.get(name, Approach(draft.now, ()))
+    homes = tuple(names[home] for home in draft.homes_of(topic))
+    left = tuple(hub for hub in (*homes, *before.left) if hub != names[to])[:_LEFT_MAX]
+    made = Approach(draft.now, left, before.returns + (names[to] in before.left))
+    draft.remember(approaches={**draft.memory.approaches, name: made})
+
+
+def _make_room(draft: Draft, candidates: Candidates, row: int) -> int | None:
+    """Let the smallest topic that is large enough leave one of the first choices; which one has room then."""
+    topic = int(candidates.topics[row])
+    limit_s = float(candidates.limit_s[row])
+    choices: list[int] = [
+        hub for hub in candidates.best[row].tolist() if limit_s >= draft.limits.worst_s(topic)[hub]
+    ]
+    for hub in choices[:_ROOM_CHOICES]:
+        if draft.budget < 2 or not _is_worth(draft, topic, hub):
+            continue
+        for other in reversed(draft.predicted.at_hub(hub).tolist()):
+            is_movable = other != topic and draft.is_free(other) and draft.is_rested(other)
+            if is_movable and _fits_without(draft, topic, other, hub) and _send_away(draft, other, hub):
+                return hub
+    return None
+
+
+def _fits_without(draft: Draft, topic: int, other: int, hub: int) -> bool:
+    room = draft.predicted.room(draft.settings.crowded_ratio)
+    room.give(other, hub)
+    return room.can_host(topic, hub)
+
+
+def _send_away(draft: Draft, topic: int, hub: int) -> bool:
+    takers = draft.takers(topic)
+    takers[hub] = False
+    after = np.where(takers, draft.predicted.if_added(topic), np.inf)
+    to = int(np.argmin(after))
+    if after[to] > draft.settings.accept_ratio:
+        return False
+    names = draft.view.hubs.names
+    explained = why(Reason.MADE_ROOM, f"{names[hub]} to {names[to]}", receiver_ratio_after=after[to])
+    draft.move(topic, to, explained, for_load=False)
+    draft.latency_moves += 1
+    return True
+
+
+def _swap_homes(draft: Draft, topic: int) -> bool:
+    """Put nearer hubs in place of those homes of a replicated topic that are too far; whether one was found."""
+    limits, replicas = draft.limits, draft.predicted.several[topic]
+    worst_s, limit_s = limits.worst_s(topic), limits.limit_s[topic]
+    shares = draft.predicted.shares_of(topic, replicas)
+    homes = list(replicas.homes)
+    hosts = _hosts(draft)
+    if topic in draft.pinned:
+        hosts &= draft.at_site(draft.pinned[topic])
+    for at, home in enumerate(homes):
+        if worst_s[home] <= limit_s:
+            continue
+        after = draft.predicted.if_added(topic, shares[home])
+        can = hosts & (worst_s <= limit_s) & (after <= draft.settings.crowded_ratio)
+        can[homes] = False
+        if can.any():
+            homes[at] = int(np.argmin(np.where(can, worst_s, np.inf)))
+    if tuple(homes) == replicas.homes or not draft.is_free(topic):
+        return False
+    explained = why(Reason.LATENCY, limit_ms=1e3 * limit_s, expected_ms=1e3 * max(worst_s[homes]))
+    draft.replicate(topic, homes, replicas.mode, explained)
+    draft.latency_moves += 1
+    return True
