@@ -22,6 +22,7 @@ export function number(value, digits = 0) {
 
 export const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
 export const millis = (value) => (value === null || value === undefined ? "–" : `${number(1000 * value, 1)} ms`);
+export const seconds = (value) => (value >= 3600 ? `${number(value / 3600, 1)} h` : value >= 60 ? `${number(value / 60, 1)} min` : `${number(value, 1)} s`);
 export const clock = (seconds) => new Date(1000 * seconds).toLocaleTimeString();
 
 export function bar(ratio) {
