@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.coordinates import CoordinateSettings, Estimator, Stability
+from equipoise.coordinates.stability import WINDOW_SAMPLES
 from equipoise.experiments.embedding import Noise, distances_s, embed
 from equipoise.experiments.experiment import Experiment, Findings, Progress
 from equipoise.experiments.result import Claim, Figure, Line, Panel, Size
@@ -23,6 +24,7 @@ ERROR_RATIO_MAX = 0.06
 CPU_RATIO_MAX = 0.01
 # The paper's agent took 15 MB; a hub's shall not take more than this.
 MEMORY_BYTES_MAX = 1_000_000
+_COST_ROUNDS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +87,21 @@ def cost(peers: int, seed: int) -> Cost:
     rng = random.Random(seed)
     settings = CoordinateSettings()
     others = [Estimator(settings, random.Random(n).random).coordinate for n in range(peers)]
-    rounds = max(1_000, 4 * peers)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         node, told = Estimator(settings, rng.random), Stability()
-        for n in range(4 * peers + 64):
+        for n in range(3 * peers):
+            node.observe(str(n % peers), others[n % peers], 0.05)
+        for n in range(WINDOW_SAMPLES):
             told.consider(node.observe(str(n % peers), others[n % peers], 0.05))
         memory_bytes = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
     started = time.process_time()
-    for n in range(rounds):
+    for n in range(_COST_ROUNDS):
         told.consider(node.observe(str(n % peers), others[n % peers], 0.05 * (1 + 0.1 * rng.random())))
-    return Cost(peers, (time.process_time() - started) / rounds, memory_bytes)
+    return Cost(peers, (time.process_time() - started) / _COST_ROUNDS, memory_bytes)
 
 
 def run_scale(scale: Scale, seed: int, progress: Progress) -> Findings:
