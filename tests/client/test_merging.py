@@ -357,6 +357,17 @@ def test_a_lane_that_was_awaited_from_a_seat_that_is_lost_is_a_counted_gap() -> 
     assert topic.taken == "<2> z"
 
 
+def test_a_lane_that_began_while_nothing_could_come_is_a_counted_gap() -> None:
+    topic = Topic()
+    topic.merge.greeted(topic.old)
+    topic.send(topic.old, 1, "a")
+    topic.merge.paused(topic.old)
+    topic.merge.begin(topic.old, TRUNK, 1, 1)
+    topic.merge.begin(topic.old, LANE, 3, 47)
+    topic.send(topic.old, 48, "x", epoch=3, stream=LANE)
+    assert topic.taken == "a <47> x"
+
+
 def test_a_lane_whose_hub_is_dead_ends_once_nobody_brings_it() -> None:
     topic = Topic()
     home = Seat("home", is_own=True, left_out=(TRUNK,))

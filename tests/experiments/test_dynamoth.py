@@ -33,6 +33,8 @@ TINY = dynamoth_game.World(
     out_bytes_per_s=60e3,
     game=Game(tiles_per_side=4, tile_length=50.0, payload_bytes=300),
     scale=0.05,
+    pace=1.0,
+    players_at_start=120,
     spark_every=10,
 )
 

@@ -44,7 +44,9 @@ def matching(schema: Schema, known: dict[str, Schema], hints: dict[str, list[Any
         case "integer":
             return st.integers(schema.get("minimum"), schema.get("maximum"))
         case "number":
-            return st.floats(allow_nan=False, allow_infinity=False)
+            return st.floats(
+                schema.get("minimum"), schema.get("maximum"), allow_nan=False, allow_infinity=False
+            )
         case "boolean":
             return st.booleans()
         case "null":
@@ -77,7 +79,8 @@ def fits(value: Any, schema: Schema, known: dict[str, Schema]) -> bool:
             is_number = isinstance(value, int) and not isinstance(value, bool)
             return is_number and schema.get("minimum", value) <= value <= schema.get("maximum", value)
         case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            return is_number and schema.get("minimum", value) <= value <= schema.get("maximum", value)
         case "boolean":
             return isinstance(value, bool)
         case "null":

@@ -36,6 +36,23 @@ def test_the_overview_says_how_things_are() -> None:
     play(scenario)
 
 
+def test_curves_are_given_whole_or_only_what_is_new() -> None:
+    async def scenario(site: Site) -> None:
+        status, whole = await site.ask("/api/curves")
+        assert status == 200
+        assert whole["loads"] == {"a": [0.5], "b": [0.1]}
+        assert whole["latency_ms_p99"] == pytest.approx([50])
+        assert whole["loop_lag_ms_worst"] == [0.0]
+        first_s = whole["at_s"][0]
+        status, rest = await site.ask(f"/api/curves?since_s={first_s}")
+        assert status == 200 and rest["at_s"] == [] and rest["loads"] == {}
+        for bad in ("-1", "nan", "inf", "x", "1_0", "9" * 40):
+            status, found = await site.ask(f"/api/curves?since_s={bad}")
+            assert status == 400 and found["error"]
+
+    play(scenario)
+
+
 def test_topics_are_searched_sorted_and_paged() -> None:
     async def scenario(site: Site) -> None:
         _, found = await site.ask("/api/topics")

@@ -62,6 +62,7 @@ class MergedTopic:
     __slots__ = (
         "_bytes_max",
         "_is_changing",
+        "_is_complete",
         "_is_settling",
         "_over",
         "_sink",
@@ -81,6 +82,8 @@ class MergedTopic:
         self._over: dict[bytes, int] = {}
         self._waiting = Waiting()
         self._is_settling = False
+        # Whether all streams have been named once: then such as are named later had their first message after that.
+        self._is_complete = False
         # Every seat that is taken or asked for; whether all that its hub has to say of streams has come.
         self.seats: dict[Seat, bool] = {}
         # Those that are to remain; and whether there are others.
@@ -166,6 +169,7 @@ class MergedTopic:
     def greeted(self, seat: Seat) -> None:
         """The seat's hub has said which streams there are."""
         self.seats[seat] = True
+        self._is_complete |= not seat.is_own
         for stream in self._streams.values():
             self._note_beginning(stream)
         self._end_unfed()
@@ -252,9 +256,8 @@ class MergedTopic:
             self._take_up(min(stream.feeds.values(), key=lambda feed: feed.start), may_lag=may_lag)
 
     def _note_beginning(self, stream: Stream) -> None:
-        """If a seat that has named all its streams has yet to bring this one, nothing of it has come before."""
-        greeted = [seat for seat, is_greeted in self.seats.items() if is_greeted]
-        if stream.cursor.epoch < 0 and stream.feeds and stream.is_awaited_from(greeted):
+        """All of a lane that is met later than the first ones is for us, also what it had before anybody told of it."""
+        if self._is_complete and stream.name and stream.feeds and stream.cursor.epoch < 0:
             stream.cursor.resume(min(feed.start for feed in stream.feeds.values())[0], 0)
 
     def _take_all(self) -> None:

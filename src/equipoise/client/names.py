@@ -270,8 +270,9 @@ class Names:
             cast(PatternChannel, seat.channel).receive(cast(bytes, push[2]), stream, epoch, n, payloads)
 
     def _on_here(self, connection: Connection, push: list[object]) -> None:
-        """The peer is one hub among others, known to them by this address."""
-        connection.hub = bytes(cast(bytes, push[1]))
+        """The peer is one hub among others, known to them by this address; none: it does not know it yet."""
+        if push[1] is not None:
+            connection.hub = bytes(cast(bytes, push[1]))
         connection.is_among = True
 
     def _on_plain_message(self, connection: Connection, push: list[object]) -> None:

@@ -49,6 +49,10 @@ class World:
     game: Game
     # In terms of the paper's numbers of players.
     scale: float
+    # How many times as fast as in the paper players come and go, but for the time in which servers are released.
+    pace: float
+    # Experiment 2 begins with so many of the paper's players.
+    players_at_start: float
     # One view in so many is made by Spark.
     spark_every: int
 
@@ -56,8 +60,23 @@ class World:
         return round(count * self.scale)
 
 
-FULL = World(out_bytes_per_s=10e6, game=Game(payload_bytes=900), scale=1.0, spark_every=60)
-QUICK = World(out_bytes_per_s=0.8e6, game=Game(payload_bytes=900), scale=0.28, spark_every=100)
+FULL = World(
+    out_bytes_per_s=10e6,
+    game=Game(payload_bytes=900),
+    scale=1.0,
+    pace=1.0,
+    players_at_start=120,
+    spark_every=60,
+)
+# Half the players per tile, and their coming and going is noise twice as large: much smaller tells nothing.
+QUICK = World(
+    out_bytes_per_s=2.5e6,
+    game=Game(payload_bytes=900),
+    scale=0.5,
+    pace=2.0,
+    players_at_start=240,
+    spark_every=100,
+)
 WORLDS = {Size.FULL: FULL, Size.QUICK: QUICK}
 
 
@@ -141,8 +160,8 @@ def _notes(labels: Sequence[str], outcomes: Sequence[Outcome], views: ViewMaking
 
 def schedule_2(world: World) -> Schedule:
     """From 120 to 1,200, two a second; fewer in a smaller world, so that load grows as slowly against a server's."""
-    low, high = world.players(120), world.players(1_200)
-    return Schedule((0, low), ((high - low) / (2 * world.scale), high))
+    low, high = world.players(world.players_at_start), world.players(1_200)
+    return Schedule((0, low), ((high - low) / (2 * world.scale * world.pace), high))
 
 
 # Experiment 3.
@@ -169,7 +188,16 @@ def _run_3(size: Size, seed: int, progress: Progress) -> Findings:
 
 def schedule_3(world: World) -> Schedule:
     """To 800, down to 200, up to almost 600; a while at each so that servers can follow."""
-    legs = ((120, 0), (800, 340), (800, 60), (200, 120), (200, 240), (590, 195), (590, 60))
+    fast = world.pace
+    legs = (
+        (120, 0),
+        (800, 340 / fast),
+        (800, 60 / fast),
+        (200, 120 / fast),
+        (200, 240),
+        (590, 195 / fast),
+        (590, 60 / fast),
+    )
     points, at_s = [], 0.0
     for players, seconds in legs:
         at_s += seconds

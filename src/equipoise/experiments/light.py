@@ -217,6 +217,11 @@ class LightClient:
     def _seat(self, heard: Hearing, route: Route) -> None:
         """Take the topic where it lives."""
         if route.mode is Mode.ALL_SUBSCRIBERS:
+            if not any(heard.merge.seats.values()):
+                # First from one hub that names all streams: the homes may be others by now.
+                if not heard.merge.wanted:
+                    heard.merge.want([self._take(heard, route.subscribe_at or route.homes[0], is_own=False)])
+                return
             seats = [self._take(heard, home, is_own=True) for home in route.homes]
         else:
             assert route.subscribe_at is not None, "it was told"
@@ -236,6 +241,9 @@ class LightClient:
         heard = self._heard.get(seat.topic)
         if heard is not None and seat.is_live and seat in heard.merge.seats:
             heard.merge.greeted(seat)
+            route = self._routes.get(seat.topic)
+            if not seat.is_own and route is not None:
+                self._seat(heard, route)
 
     def _rescue(self, heard: Hearing) -> None:
         """Take a topic over any hub if nothing brings it any more."""

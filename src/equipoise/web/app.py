@@ -6,6 +6,7 @@ Always true: every request has passed `guard` before a handler sees it; what a p
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ class _Pages:
         return _json(self._facts.overview())
 
     async def curves(self, request: Request) -> Response:
-        return _json(self._facts.curves())
+        return _json(self._facts.curves(_seconds(request.query_params.get("since_s", "0"))))
 
     async def hubs(self, request: Request) -> Response:
         return _json(self._facts.hubs())
@@ -186,6 +187,17 @@ def _number(text: str, low: int, high: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high):
         raise ValueError(f"a number between {low} and {high} was expected")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    """A time that is not negative."""
+    try:
+        value = float(text) if len(text) < 32 and text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1e10:
+        raise ValueError("a time in seconds was expected")
+    return value
 
 
 async def _body(request: Request, kind: type[Any]) -> Any:

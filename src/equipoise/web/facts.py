@@ -17,7 +17,7 @@ from equipoise.model import Mode
 from equipoise.plan import View
 from equipoise.store import Committed
 from equipoise.web.names import shown, to_id
-from equipoise.web.series import Series, load_of
+from equipoise.web.series import Series, latency_of, load_of
 
 __all__ = ["SORTS", "Facts"]
 
@@ -81,19 +81,23 @@ class Facts:
             "publications_per_s": None if latest is None else latest.publications_per_s,
             "deliveries_per_s": None if latest is None else latest.deliveries_per_s,
             "out_bytes_per_s": None if latest is None else latest.out_bytes_per_s,
-            "latency_ms": _latencies(view),
+            "latency_ms": (latency_of(view) if latest is None else latest.latency_ms)._asdict(),
+            "loop_lag_ms_worst": None if latest is None else latest.loop_lag_ms_worst,
             "commits": controller.status.commits,
             "rounds": controller.status.rounds,
         }
 
-    def curves(self) -> Json:
-        """Columns for charts: times, sums, and a load for each hub, null where it was not there."""
-        samples = list(self.series.samples)
+    def curves(self, since_s: float = 0.0) -> Json:
+        """Columns for charts, of what is later than `since_s`; a hub's load is null where it was not there."""
+        samples = self.series.since(since_s)
         hubs = sorted({name for sample in samples for name in sample.loads})
         return {
             "at_s": [sample.at_s for sample in samples],
             "publications_per_s": [sample.publications_per_s for sample in samples],
             "deliveries_per_s": [sample.deliveries_per_s for sample in samples],
+            "latency_ms_p50": [sample.latency_ms.p50 for sample in samples],
+            "latency_ms_p99": [sample.latency_ms.p99 for sample in samples],
+            "loop_lag_ms_worst": [sample.loop_lag_ms_worst for sample in samples],
             "loads": {name: [sample.loads.get(name) for sample in samples] for name in hubs},
         }
 
@@ -192,21 +196,6 @@ class Facts:
 
 def _known(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def _latencies(view: View | None) -> Json:
-    """Of the topics whose latency is known, weighed by what they deliver."""
-    if view is None:
-        return {"p50": None, "p99": None}
-    worst = view.topics.latency_s_worst
-    known = np.isfinite(worst)
-    if not known.any():
-        return {"p50": None, "p99": None}
-    order = np.argsort(worst[known])
-    weights = np.cumsum(view.topics.deliveries_per_s[known][order] + 1e-9)
-    ordered = worst[known][order]
-    at = [int(np.searchsorted(weights, share * weights[-1])) for share in (0.5, 0.99)]
-    return {"p50": 1_000 * float(ordered[at[0]]), "p99": 1_000 * float(ordered[min(at[1], len(ordered) - 1)])}
 
 
 def _hub_numbers(view: View | None, at: int | None) -> Json:

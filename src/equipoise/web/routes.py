@@ -75,6 +75,7 @@ _CHANGES = _list(
 _VERSION = _object(version=_COUNT)
 _ERROR = _object(error=_TEXT)
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10_000_000}
+_SECONDS = {"type": "number", "minimum": 0, "maximum": 10_000_000_000}
 _TOPIC = Parameter(
     "topic",
     "path",
@@ -108,7 +109,8 @@ ROUTES = (
         "GET",
         "/api/curves",
         "curves",
-        "Rates and loads over time, as columns.",
+        "Rates, latencies and loads over time, as columns.",
+        (Parameter("since_s", "query", _SECONDS, "Only what is later than this."),),
         answer=_object(at_s=_list({"type": "number"}), loads={"type": "object"}),
     ),
     Route(

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from equipoise.plan import View
 
-__all__ = ["Sample", "Series"]
+__all__ = ["Latency", "Sample", "Series", "latency_of", "load_of"]
 
 # Topics whose curves are kept: those that carried most in some view.
 TOPICS_KEPT = 200
+
+
+class Latency(NamedTuple):
+    """In milliseconds; None while no topic's is known."""
+
+    p50: float | None
+    p99: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,9 @@ class Sample:
     publications_per_s: float
     deliveries_per_s: float
     out_bytes_per_s: float
+    latency_ms: Latency
+    # Of the hub whose loop lags most: what a message waits for inside it, whatever the network adds.
+    loop_lag_ms_worst: float
     # The larger of CPU and bandwidth use, by hub.
     loads: Mapping[str, float]
     # Publications per second and the worst latency, by topic, of the busiest.
@@ -46,6 +57,15 @@ class Series:
             self.samples.popleft()
         return True
 
+    def since(self, at_s: float) -> list[Sample]:
+        """The samples later than this."""
+        found: list[Sample] = []
+        for sample in reversed(self.samples):
+            if sample.at_s <= at_s:
+                break
+            found.append(sample)
+        return found[::-1]
+
     def of_topic(self, name: bytes) -> list[tuple[float, float, float]]:
         """(time, publications per second, worst latency in seconds or NaN) where the topic was among the busiest."""
         found = []
@@ -64,6 +84,8 @@ def sample_of(view: View) -> Sample:
         float(topics.publications_per_s.sum()),
         float(topics.deliveries_per_s.sum()),
         float(topics.out_bytes_per_s.sum()),
+        latency_of(view),
+        1_000 * float(hubs.loop_lag_s.max(initial=0.0)),
         {name: load_of(view, at) for at, name in enumerate(hubs.names)},
         {
             topics.names[at]: (float(topics.publications_per_s[at]), float(topics.latency_s_worst[at]))
@@ -78,3 +100,18 @@ def load_of(view: View, at: int) -> float:
     limit = float(hubs.out_bytes_per_s_max[at])
     network = float(hubs.out_bytes_per_s[at]) / limit if limit > 0 else 0.0
     return max(float(hubs.cpu_ratio[at]), network)
+
+
+def latency_of(view: View | None) -> Latency:
+    """Over the topics whose latency is known, weighed by what they deliver."""
+    if view is None:
+        return Latency(None, None)
+    worst = view.topics.latency_s_worst
+    known = np.isfinite(worst)
+    if not known.any():
+        return Latency(None, None)
+    order = np.argsort(worst[known])
+    weights = np.cumsum(view.topics.deliveries_per_s[known][order] + 1e-9)
+    ordered = worst[known][order]
+    at = [int(np.searchsorted(weights, share * weights[-1])) for share in (0.5, 0.99)]
+    return Latency(*(1_000 * float(ordered[min(one, len(ordered) - 1)]) for one in at))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from equipoise.hub.cluster import telling
+from equipoise.hub.cluster import Routing, telling
 from equipoise.hub.cluster.telling import Telling
 from equipoise.hub.settings import ClusterSettings
-from equipoise.model import Mode
+from equipoise.model import Mode, Plan
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient
 
@@ -200,6 +200,12 @@ def test_topics_without_subscribers_are_forgotten(monkeypatch: pytest.MonkeyPatc
         hubs.settle()
         client.send("EQ.UNSUBSCRIBE")
     assert len(hubs["h1"].cluster.telling._heard) <= 30
+
+
+def test_a_hub_without_a_plan_says_that_it_is_one_among_others() -> None:
+    hubs = Hubs("h1")
+    hubs["h1"].cluster.router.routing = Routing(Plan(), {})
+    assert hubs["h1"].client(3).do_all("EQ.LINK", LINK, "ROUTES") == [[b"eq.here", None], b"OK"]
 
 
 def test_routes_need_resp3_and_the_right_words() -> None:

@@ -12,7 +12,7 @@ from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.kinds import Kind
 from equipoise.hub.session import DEFERRED, Deferred, Replies
 from equipoise.hub.subscribing import forget_session, renew_forms
-from equipoise.resp.replies import OK, PONG, bulk, error, push, simple, value
+from equipoise.resp.replies import OK, PONG, bulk, error, null, push, simple, value
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -172,9 +172,10 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     core.follow(session, command[1])
     if options:
         session.told = {}
-        address = None if cluster is None else cluster.router.address(cluster.name)
-        if address is not None:
-            session.push(push((bulk(b"eq.here"), bulk(address)), 3))
+        if cluster is not None:
+            # Before its first plan a hub does not know its address; it may lag behind the others all the more.
+            address = cluster.router.address(cluster.name)
+            session.push(push((bulk(b"eq.here"), null(3) if address is None else bulk(address)), 3))
     return OK
 
 

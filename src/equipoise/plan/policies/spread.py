@@ -1,9 +1,12 @@
-"""Share load out after a hub has joined, though nobody is overloaded.
+"""Share load out though nobody is overloaded: after a hub has joined, and where no further server can be had.
 
 The ring gives a new member its share of topics, not of load: heavy topics and old entries stay where they are. For
 half a minute after a join the fullest hub gives to the emptiest the largest topic that does not turn the two around,
-until they are close; being twice as far apart as that begins it. At other times a cluster is left as it is: a
-difference that hurts nobody is not worth moves.
+until they are close; being twice as far apart as that begins it.
+
+When all servers that there may be are at work and full on average beyond what one would accept, what the emptiest has
+left is all the room there is: then being four times as far apart begins it. At other times a cluster is left as it is:
+a difference that hurts nobody is not worth moves.
 
 Always true: the difference between the fullest and the emptiest hub does not grow by a move.
 """
@@ -19,10 +22,13 @@ __all__ = ["spread"]
 
 
 def spread(draft: Draft) -> None:
-    if draft.now >= draft.memory.spread_until_s or not draft.eligible.any():
+    if not draft.eligible.any():
         return
     members = draft.predicted.ratio[draft.eligible]
-    if members.max() - members.min() <= 2 * draft.settings.join_tolerance_ratio:
+    apart = float(members.max() - members.min()) / draft.settings.join_tolerance_ratio
+    has_joined = draft.now < draft.memory.spread_until_s and apart > 2
+    is_full = draft.is_crowded and float(members.mean()) > draft.settings.accept_ratio and apart > 4
+    if not (has_joined or (is_full and draft.may_plan_severe)):
         return
     givers = draft.givers()
     while draft.budget > 0 and givers.any():

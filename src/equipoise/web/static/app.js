@@ -43,8 +43,18 @@ function onOverview(now) {
 
 let stop = listen(onOverview);
 
-document.getElementById("login").addEventListener("click", async () => {
-  const values = await ask("Log in", "The token that the controller was started with. Empty logs out.", { Token: el("input", { type: "password", autocomplete: "off" }) });
+const login = document.getElementById("login");
+const showLogin = () => { login.textContent = token() ? "Log out" : "Log in"; };
+showLogin();
+
+login.addEventListener("click", async () => {
+  if (token()) {
+    keepToken("");
+    showLogin();
+    notice("logged out");
+    return update();
+  }
+  const values = await ask("Log in", "The token that the controller was started with; `equipoise up` keeps it in the file token of its directory.", { Token: el("input", { type: "password", autocomplete: "off" }) });
   if (!values) return;
   const before = token();
   keepToken(values.Token);
@@ -55,6 +65,7 @@ document.getElementById("login").addEventListener("click", async () => {
     keepToken(before);
     notice(problem.message);
   }
+  showLogin();
   stop();
   stop = listen(onOverview);
   update();

@@ -1,7 +1,7 @@
 // One function per page: given the place to draw in, draw once and return how to refresh.
 
 import { get, post } from "./api.js";
-import { ask, bar, chart, clock, el, fill, millis, notice, number, table, tile } from "./show.js";
+import { ask, bar, chart, clock, el, fill, millis, notice, number, seconds, table, tile } from "./show.js";
 
 const act = async (path, body, done) => {
   try {
@@ -16,22 +16,48 @@ export function overview(place) {
   const tiles = el("div", { class: "tiles" });
   const loads = chart("Load of each hub", [], (value) => (value === null ? "–" : `${Math.round(100 * value)} %`));
   const rates = chart("Messages per second", ["published", "delivered"]);
+  const latency = chart("Latency", ["p50", "p99", "worst loop lag"], (value) => (value === null ? "–" : `${number(value, 1)} ms`));
   const hubs = el("div");
-  place.replaceChildren(el("h1", {}, "Overview"), tiles, el("h2", {}, "Over time"), el("div", { class: "charts" }, loads.node, rates.node), el("h2", {}, "Hubs"), hubs);
+  const curves = history();
+  place.replaceChildren(el("h1", {}, "Overview"), tiles, el("h2", {}, "Over time"), el("div", { class: "charts" }, loads.node, rates.node, latency.node), el("h2", {}, "Hubs"), hubs);
   return async () => {
-    const [now, curves, list] = await Promise.all([get("/api/overview"), get("/api/curves"), get("/api/hubs")]);
+    const [now, fresh, list] = await Promise.all([get("/api/overview"), get(`/api/curves?since_s=${curves.last()}`), get("/api/hubs")]);
+    curves.add(fresh);
     fill(tiles,
       tile("hubs alive", number(now.hubs)), tile("topics with load", number(now.topics)),
       tile("published per second", number(now.publications_per_s)), tile("delivered per second", number(now.deliveries_per_s)),
       tile("latency p50", now.latency_ms.p50 === null ? "–" : `${number(now.latency_ms.p50, 1)} ms`),
       tile("latency p99", now.latency_ms.p99 === null ? "–" : `${number(now.latency_ms.p99, 1)} ms`),
+      tile("worst loop lag", now.loop_lag_ms_worst === null ? "–" : `${number(now.loop_lag_ms_worst, 1)} ms`),
       tile("plan", `v${now.plan_version}`), tile("leader", now.leader || "nobody"),
       tile("pipeline lag", now.view_age_s === null ? "no view yet" : `${number(now.view_age_s, 1)} s`));
-    const names = Object.keys(curves.loads);
+    const names = curves.hubs();
     loads.feed(curves.at_s, names.map((name) => curves.loads[name]), names);
     rates.feed(curves.at_s, [curves.publications_per_s, curves.deliveries_per_s]);
+    latency.feed(curves.at_s, [curves.latency_ms_p50, curves.latency_ms_p99, curves.loop_lag_ms_worst]);
     fill(hubs, table(["hub", "load", "CPU", "loop lag", "out", "delivered/s", "connections", "site", "weight", "address", ""], list.map(hubRow)));
   };
+}
+
+// The curves that a page has so far, so that it asks only for what is new. A hub that comes later has nulls before.
+const COLUMNS_KEPT = ["at_s", "publications_per_s", "deliveries_per_s", "latency_ms_p50", "latency_ms_p99", "loop_lag_ms_worst"];
+const SAMPLES_KEPT = 900;
+
+function history() {
+  const kept = { loads: {}, ...Object.fromEntries(COLUMNS_KEPT.map((name) => [name, []])) };
+  kept.last = () => kept.at_s.at(-1) || 0;
+  kept.hubs = () => Object.keys(kept.loads).sort();
+  kept.add = (fresh) => {
+    const before = kept.at_s.length, count = fresh.at_s.length;
+    for (const name of COLUMNS_KEPT) kept[name].push(...fresh[name]);
+    for (const name of Object.keys(fresh.loads)) kept.loads[name] ||= Array(before).fill(null);
+    for (const [name, column] of Object.entries(kept.loads)) column.push(...(fresh.loads[name] || Array(count).fill(null)));
+    const over = kept.at_s.length - SAMPLES_KEPT;
+    if (over <= 0) return;
+    for (const column of [...COLUMNS_KEPT.map((name) => kept[name]), ...Object.values(kept.loads)]) column.splice(0, over);
+    for (const name of kept.hubs()) if (kept.loads[name].every((load) => load === null)) delete kept.loads[name];
+  };
+  return kept;
 }
 
 function hubRow(hub) {
@@ -96,7 +122,7 @@ export function topic(place, id) {
   const title = el("h1", {}, id);
   const tiles = el("div", { class: "tiles" });
   const rate = chart("Published per second", ["published"]);
-  const latency = chart("Worst latency", ["worst"], (value) => (value === null ? "–" : `${number(value, 1)} ms`));
+  const latency = chart("Worst latency against its limit", ["worst", "limit"], (value) => (value === null ? "–" : `${number(value, 1)} ms`));
   const changes = el("div");
   const move = el("button", { onclick: () => moveTopic(id) }, "Move");
   const free = el("button", { class: "quiet", onclick: () => freeTopic(id) }, "Follow the ring");
@@ -111,9 +137,22 @@ export function topic(place, id) {
       tile("delivered per second", number(now.deliveries_per_s, 1)), tile("publishers", number(now.publishers)), tile("subscribers", number(now.subscribers)),
       tile("worst latency", millis(now.latency_s_worst)), tile("limit", now.latency_limit_ms === null ? "none" : `${number(now.latency_limit_ms)} ms`), tile("pinned to", now.site || "–"));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
-    latency.feed(now.curve.at_s, [now.curve.latency_s_worst.map((value) => (value === null ? null : 1000 * value))]);
-    fill(changes, ...(plans.length ? plans.map(changeNode) : [el("p", { class: "dim" }, "It follows the ring and was never moved by name.")]));
+    latency.node.hidden = now.curve.latency_s_worst.every((value) => value === null);
+    latency.feed(now.curve.at_s, [now.curve.latency_s_worst.map((value) => (value === null ? null : 1000 * value)), now.curve.at_s.map(() => now.latency_limit_ms)]);
+    fill(changes, plans.length ? lived(plans) : el("p", { class: "dim" }, "It follows the ring and was never moved by name."));
   };
+}
+
+// From the changes that name one topic, the latest first: where it lived, from when to when, and why it came there.
+function lived(plans) {
+  const rows = plans.map((change, at) => {
+    const [part] = change.entries;
+    const until = at ? plans[at - 1].at_s : null;
+    const stayed = until === null ? "still" : seconds(until - change.at_s);
+    const where = part.homes.length ? part.homes.join(", ") + (part.mode === "single" ? "" : ` (${part.mode})`) : "by the ring";
+    return [clock(change.at_s), stayed, where, el("td", { class: "wrap" }, el("strong", {}, part.reason), reasons(part)), `v${change.version}`];
+  });
+  return el("div", { class: "left" }, table(["from", "for", "lived at", "why", "plan"], rows));
 }
 
 async function moveTopic(id) {
@@ -150,10 +189,12 @@ function changeNode(change) {
   return el("article", { class: "change" }, el("strong", {}, `v${change.version}`), el("span", { class: "dim" }, ` ${clock(change.at_s)} by ${change.writer || "somebody"}`), el("ul", {}, parts));
 }
 
-function why(part) {
+function reasons(part) {
   const numbers = Object.entries(part.numbers).map(([name, value]) => `${name} ${number(value, 2)}`).join(", ");
-  return el("span", { class: "dim" }, ` · ${part.reason}${part.note ? `: ${part.note}` : ""}${numbers ? ` (${numbers})` : ""}`);
+  return el("span", { class: "dim" }, `${part.note ? `: ${part.note}` : ""}${numbers ? ` (${numbers})` : ""}`);
 }
+
+const why = (part) => el("span", { class: "dim" }, ` · ${part.reason}`, reasons(part));
 
 // Sites side by side, hubs on them by load, topics at their homes: where things are, until coordinates say more.
 export function map(place) {
@@ -179,8 +220,11 @@ function drawMap(hubs, list) {
     });
     return el("g", {}, el("rect", { class: "site", x: cell * column + 8, y: 34, width: cell - 16, height: height - 44, rx: 8 }), el("text", { x: cell * column + 16, y: 24 }, site), drawn);
   });
-  const dots = list.filter((topic) => topic.homes.some((home) => at.has(home))).map((topic, number) => {
-    const home = at.get(topic.homes.find((one) => at.has(one)));
+  const seen = new Map();
+  const dots = list.filter((topic) => topic.homes.some((home) => at.has(home))).map((topic) => {
+    const name = topic.homes.find((one) => at.has(one));
+    const home = at.get(name), number = seen.get(name) || 0;
+    seen.set(name, number + 1);
     const angle = number * 2.39996, reach = 22 + 3.2 * Math.sqrt(number);
     const x = home.x + reach * Math.cos(angle), y = home.y + reach * Math.sin(angle) * 0.8;
     return el("circle", { cx: x, cy: y, r: 2 + Math.min(5, Math.log10(1 + topic.publications_per_s)), fill: topic.is_held === false ? "var(--bad)" : "var(--accent)", opacity: 0.75 }, el("title", {}, `${topic.topic} at ${topic.homes.join(", ")}`));

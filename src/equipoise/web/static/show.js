@@ -22,6 +22,7 @@ export function number(value, digits = 0) {
 
 export const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
 export const millis = (value) => (value === null || value === undefined ? "–" : `${number(1000 * value, 1)} ms`);
+export const seconds = (value) => (value >= 3600 ? `${number(value / 3600, 1)} h` : value >= 60 ? `${number(value / 60, 1)} min` : `${number(value, 1)} s`);
 export const clock = (seconds) => new Date(1000 * seconds).toLocaleTimeString();
 
 export function bar(ratio) {
@@ -62,7 +63,7 @@ export function chart(title, labels, format = (value) => number(value)) {
     shown = names.join("\n");
     const axis = { stroke: ink, grid: { stroke: "rgb(128 128 128 / .15)" } };
     const series = names.map((name, at) => ({
-      label: name, stroke: COLOURS[at % COLOURS.length], width: 1.6, value: (_, value) => format(value), spanGaps: false,
+      label: name, stroke: COLOURS[at % COLOURS.length], width: 1.6, value: (_, value) => format(value), spanGaps: false, points: { size: 3 },
     }));
     plot = new uPlot({
       width: Math.max(240, holder.clientWidth - 26), height: 180, series: [{}, ...series],
