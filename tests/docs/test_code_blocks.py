@@ -153,7 +153,7 @@ def test_the_index_names_every_page() -> None:
         for page in pages()
         if page.startswith("docs/") and page != "docs/README.md" and page.removeprefix("docs/") not in index
     ]
-    assert missing == []
+    assert missing == [], "name it in docs/README.md"
 
 
 def test_what_is_expected_is_found_in_order_with_others_between() -> None:
