@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format docs bench results clean
+.PHONY: setup demo test check format docs screenshots bench results clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,10 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/equipoise reference write docs/reference
+
+# The pictures of the dashboard in docs/images, from a system that runs for two minutes. Needs Chromium.
+screenshots: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python tests/web/screenshots.py docs/images
 
 bench: $(STAMP)
 	$(BIN)/equipoise bench fanout --against redis,nats

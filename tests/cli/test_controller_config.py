@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.cli.controlling import read_planner
+from equipoise.cli.controlling import bounded, read_planner
+from equipoise.control import ControllerSettings
 from equipoise.errors import SettingsError
 from equipoise.plan import PlannerSettings
 
@@ -38,3 +39,14 @@ def test_a_file_that_makes_no_sense_is_told_with_what_to_mend(tmp_path: Path, te
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read"):
         read_planner(tmp_path / "c.toml")
+
+
+@pytest.mark.parametrize(
+    ("hubs_min", "hubs_max", "servers"),
+    [(3, 5, (3, 5)), (2, 0, (2, 2)), (1, 0, (1, 1)), (3, 500, (3, 256))],
+)
+def test_the_planner_knows_how_many_hubs_there_may_be(
+    hubs_min: int, hubs_max: int, servers: tuple[int, int]
+) -> None:
+    made = bounded(PlannerSettings(), ControllerSettings(hubs_min=hubs_min, hubs_max=hubs_max))
+    assert (made.servers_min, made.servers_max) == servers

@@ -66,7 +66,7 @@ async def _serve(wanted: Wanted) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     settings, tree = wanted.settings, wanted.tree
-    policy = policy_named(settings.policy, read_planner(wanted.config))
+    policy = policy_named(settings.policy, bounded(read_planner(wanted.config), settings))
     async with AsyncExitStack() as stack:
         store = await open_store(wanted.store_url)
         stack.push_async_callback(store.close)
@@ -123,6 +123,13 @@ def read_planner(path: Path | None) -> PlannerSettings:
         raise SettingsError(f"{path} is not valid TOML: {problem}") from problem
     except msgspec.ValidationError as problem:
         raise SettingsError(f"{path}: {problem}") from problem
+
+
+def bounded(planner: PlannerSettings, settings: ControllerSettings) -> PlannerSettings:
+    """The planner knows how many hubs can be had: where there will be no more, those at work take more each."""
+    servers_max = min(planner.servers_max, settings.hubs_max or settings.hubs_min)
+    servers_min = min(max(planner.servers_min, settings.hubs_min), servers_max)
+    return msgspec.structs.replace(planner, servers_min=servers_min, servers_max=servers_max)
 
 
 def _provisioner(how: str, store: Store, tree: Tree) -> Provisioner:

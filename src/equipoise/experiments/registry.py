@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from equipoise.errors import SettingsError
 from equipoise.experiments.dynamoth import DYNAMOTH
+from equipoise.experiments.epulsar import EPULSAR
 from equipoise.experiments.experiment import Experiment
 
 __all__ = ["EXPERIMENTS", "experiments_by_name"]
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (*DYNAMOTH,)}
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (*DYNAMOTH, *EPULSAR)}
 
 
 def experiments_by_name(name: str) -> list[Experiment]:

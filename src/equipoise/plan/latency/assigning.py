@@ -14,7 +14,7 @@ topics are within their limits as by the paper's own order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,28 +106,33 @@ class _Placing:
             self._place(row, level_s)
 
     def _place(self, row: int, level_s: float) -> None:
-        topic, home = self._topics[row], self._homes[row]
-        chosen, chosen_s, least = NOWHERE, np.inf, np.inf
-        for hub, worst_s in self._candidates.of(row):
-            if worst_s > chosen_s + level_s:
+        if not self._choose(row, self._candidates.first(row), level_s):
+            self._choose(row, self._candidates.beyond(row), level_s)
+
+    def _choose(self, row: int, choices: Iterable[tuple[int, float]], level_s: float) -> bool:
+        """Give the topic the first of these that can host it, or the least loaded of its equals; whether one can."""
+        topic, home, room = self._topics[row], self._homes[row], self._room
+        chosen, chosen_s, last_s, least = NOWHERE, np.inf, np.inf, np.inf
+        for hub, worst_s in choices:
+            if worst_s > last_s:
                 break
             if hub == home:
                 if self._must_leave[row]:
                     continue
                 # It is there already, and nothing that is clearly better can have it.
                 self._worst_s[row] = worst_s
-                return
-            if not self._room.can_host(topic, hub):
-                continue
-            ratio = self._room.if_hosted(topic, hub) if level_s > 0 else 0.0
-            if chosen == NOWHERE:
-                chosen_s = worst_s
-            if ratio < least:
-                chosen, least, self._worst_s[row] = hub, ratio, worst_s
-            if level_s <= 0:
+                return True
+            ratio = room.if_hosted(topic, hub)
+            if ratio < least and room.can_host(topic, hub):
+                last_s = min(last_s, worst_s + level_s)
+                chosen, chosen_s, least = hub, worst_s, ratio
+            if level_s <= 0 and chosen != NOWHERE:
                 break
-        if chosen != NOWHERE:
-            self._put(row, chosen)
+        if chosen == NOWHERE:
+            return False
+        self._put(row, chosen)
+        self._worst_s[row] = chosen_s
+        return True
 
     def make_way(self) -> None:
         """For those that are not within their limits though some hub would keep them."""

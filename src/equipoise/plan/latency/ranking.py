@@ -21,8 +21,8 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# Choices kept of each topic.
-_KEPT = 8
+# Choices kept of each topic: the hubs of a site, one for each core of its machine, and some more.
+_KEPT = 12
 # Numbers worked on at a time: half a megabyte, which a core's cache holds.
 _CHUNK = 65_536
 
@@ -45,17 +45,21 @@ class Candidates:
 
     def of(self, row: int) -> Iterator[tuple[int, float]]:
         """The topic's choices in order, with what each takes."""
-        first = self.first(row)
-        yield from first
-        if self.choices[row] > len(first):
-            worst = _hosted(self, int(self.topics[row]), self.estimate.worst_s(self.topics[row : row + 1])[0])
-            order = np.argsort(worst, kind="stable")[len(first) : self.choices[row]]
-            yield from zip(order.tolist(), worst[order].tolist(), strict=True)
+        yield from self.first(row)
+        yield from self.beyond(row)
 
     def first(self, row: int) -> list[tuple[int, float]]:
         """Those of them that are kept."""
         count = min(int(self.choices[row]), self.best.shape[1])
         return list(zip(self.best[row, :count].tolist(), self.best_s[row, :count].tolist(), strict=True))
+
+    def beyond(self, row: int) -> Iterator[tuple[int, float]]:
+        """The others, which have to be ranked again."""
+        kept, choices = self.best.shape[1], int(self.choices[row])
+        if choices > kept:
+            worst = _hosted(self, int(self.topics[row]), self.estimate.worst_s(self.topics[row : row + 1])[0])
+            order = np.argsort(worst, kind="stable")[kept:choices]
+            yield from zip(order.tolist(), worst[order].tolist(), strict=True)
 
     def fewest_first(self) -> list[int]:
         """The rows in the order in which topics choose; equal ones as they were given."""

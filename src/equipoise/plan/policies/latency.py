@@ -127,12 +127,12 @@ def _place(draft: Draft, due: list[int]) -> int:
     left, asked = 0, 0
     for row in candidates.fewest_first():
         topic, to = due[row], chosen[row]
-        if not served[row] and candidates.is_feasible[row] and asked < _ROOM_TOPICS:
+        if not served[row] and candidates.is_feasible[row] and asked < _ROOM_TOPICS and draft.budget > 1:
             asked += 1
             made = _make_room(draft, candidates, row)
             if made is not None:
                 to = made
-        is_moved = to != homes[row] and _is_worth(draft, topic, to) and draft.is_free(topic)
+        is_moved = to != homes[row] and draft.is_free(topic) and _is_worth(draft, topic, to)
         if is_moved:
             _move(draft, topic, to)
         left += not is_moved

@@ -28,8 +28,15 @@ def spread(draft: Draft) -> None:
     apart = float(members.max() - members.min()) / draft.settings.join_tolerance_ratio
     has_joined = draft.now < draft.memory.spread_until_s and apart > 2
     is_full = draft.is_crowded and float(members.mean()) > draft.settings.accept_ratio and apart > 4
-    if not (has_joined or (is_full and draft.may_plan_severe)):
-        return
+    if has_joined:
+        _share_out(draft, floor=draft.settings.join_tolerance_ratio / 64)
+    elif is_full and draft.may_plan_severe:
+        # Again and again: what is small is not worth it.
+        _share_out(draft, floor=draft.settings.join_tolerance_ratio / 4)
+        draft.remember(plan_s=draft.now)
+
+
+def _share_out(draft: Draft, floor: float) -> None:
     givers = draft.givers()
     while draft.budget > 0 and givers.any():
         ratio = draft.predicted.ratio
@@ -41,18 +48,17 @@ def spread(draft: Draft) -> None:
         emptiest = int(np.argmin(np.where(takers, ratio, np.inf)))
         if ratio[fullest] - ratio[emptiest] <= draft.settings.join_tolerance_ratio:
             return
-        if not _give_one(draft, fullest, emptiest):
+        if not _give_one(draft, fullest, emptiest, floor):
             givers[fullest] = False
         givers &= draft.givers()
 
 
-def _give_one(draft: Draft, fullest: int, emptiest: int) -> bool:
-    """Move the largest topic that fits between the two; whether there is one."""
+def _give_one(draft: Draft, fullest: int, emptiest: int, floor: float) -> bool:
+    """Move the largest topic that fits between the two and is no smaller than the floor; whether there is one."""
     predicted = draft.predicted
     here = predicted.at_hub(fullest)
     difference = float(predicted.ratio[fullest] - predicted.ratio[emptiest])
     size = np.maximum(predicted.topic_ratios(here, fullest), predicted.topic_ratios(here, emptiest))
-    floor = draft.settings.join_tolerance_ratio / 64
     for topic in here[(size <= difference / 2) & (size >= floor)].tolist():
         if not (draft.is_free(topic) and draft.takers(topic)[emptiest]):
             continue

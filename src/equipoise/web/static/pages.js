@@ -137,6 +137,7 @@ export function topic(place, id) {
       tile("delivered per second", number(now.deliveries_per_s, 1)), tile("publishers", number(now.publishers)), tile("subscribers", number(now.subscribers)),
       tile("worst latency", millis(now.latency_s_worst)), tile("limit", now.latency_limit_ms === null ? "none" : `${number(now.latency_limit_ms)} ms`), tile("pinned to", now.site || "–"));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
+    latency.node.hidden = now.curve.latency_s_worst.every((value) => value === null);
     latency.feed(now.curve.at_s, [now.curve.latency_s_worst.map((value) => (value === null ? null : 1000 * value)), now.curve.at_s.map(() => now.latency_limit_ms)]);
     fill(changes, plans.length ? lived(plans) : el("p", { class: "dim" }, "It follows the ring and was never moved by name."));
   };
@@ -149,9 +150,9 @@ function lived(plans) {
     const until = at ? plans[at - 1].at_s : null;
     const stayed = until === null ? "still" : seconds(until - change.at_s);
     const where = part.homes.length ? part.homes.join(", ") + (part.mode === "single" ? "" : ` (${part.mode})`) : "by the ring";
-    return [clock(change.at_s), stayed, where, el("td", { class: "text wrap" }, el("strong", {}, part.reason), reasons(part)), `v${change.version}`];
+    return [clock(change.at_s), stayed, where, el("td", { class: "wrap" }, el("strong", {}, part.reason), reasons(part)), `v${change.version}`];
   });
-  return table(["from", "for", "lived at", "why", "plan"], rows);
+  return el("div", { class: "left" }, table(["from", "for", "lived at", "why", "plan"], rows));
 }
 
 async function moveTopic(id) {

@@ -63,7 +63,7 @@ export function chart(title, labels, format = (value) => number(value)) {
     shown = names.join("\n");
     const axis = { stroke: ink, grid: { stroke: "rgb(128 128 128 / .15)" } };
     const series = names.map((name, at) => ({
-      label: name, stroke: COLOURS[at % COLOURS.length], width: 1.6, value: (_, value) => format(value), spanGaps: false,
+      label: name, stroke: COLOURS[at % COLOURS.length], width: 1.6, value: (_, value) => format(value), spanGaps: false, points: { size: 3 },
     }));
     plot = new uPlot({
       width: Math.max(240, holder.clientWidth - 26), height: 180, series: [{}, ...series],

@@ -1,0 +1,105 @@
+"""How soon can `equipoise up` be used, how soon does it plan, and how soon is it gone?
+
+From the command line to the first published message, to the first decision on a view, and from Ctrl-C to the end of the
+last process. A fresh directory each time.
+
+Estimate: the interpreter and its imports 0.3 s, then ZooKeeper's JVM (0.7 s) beside a hub's imports (0.7 s), then the
+hub's place in the plan (0.2 s): two seconds. Spark needs 12 s, and the controller's round comes within 5 s of its view.
+
+    python benchmarks/system/starting.py [--rounds 3] [--out benchmarks/results]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+PATIENCE_S = 180.0
+_PUBLISH = b"*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n$5\r\nhello\r\n"
+
+
+def once(folder: Path) -> dict[str, float]:
+    """One run, in seconds."""
+    log = folder / "up.log"
+    words = [sys.executable, "-m", "equipoise.cli.main", "up", "--hubs", "2", "--dir", str(folder / "data")]
+    with log.open("wb") as out:
+        began = time.monotonic()
+        process = subprocess.Popen(words, stdout=out, stderr=out, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    try:
+        found = _until(lambda: re.search(r"equipoise://127\.0\.0\.1:(\d+)", log.read_text()), process)
+        with socket.create_connection(("127.0.0.1", int(found[1])), 20) as hub:
+            hub.sendall(_PUBLISH)
+            assert hub.recv(64).startswith(b":")
+        message_s = time.monotonic() - began
+        page = _until(lambda: re.search(r"dashboard: (http://\S+)", log.read_text()), process)[1]
+        _until(lambda: _state(page) == "leading", process)
+        plan_s = time.monotonic() - began
+        stopping = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+        return {"message_s": message_s, "plan_s": plan_s, "stop_s": time.monotonic() - stopping}
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _until(look: Any, process: subprocess.Popen[bytes]) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        assert process.poll() is None and time.monotonic() < deadline, "it did not come up"
+        time.sleep(0.01)
+    return found
+
+
+def _state(page: str) -> str:
+    try:
+        with urllib.request.urlopen(page + "/api/overview", timeout=5) as answer:
+            return str(json.load(answer)["state"])
+    except OSError:
+        return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="folder to keep the dated result in")
+    chosen = parser.parse_args()
+    rounds = []
+    for _ in range(chosen.rounds):
+        with tempfile.TemporaryDirectory(prefix="equipoise-starting-") as folder:
+            rounds.append(once(Path(folder)))
+    words = ["git", "rev-parse", "--short=12", "HEAD"]
+    commit = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    result = {
+        "benchmark": "starting",
+        "commit": commit,
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        **{name: statistics.median(one[name] for one in rounds) for name in rounds[0]},
+        "rounds": rounds,
+    }
+    text = json.dumps(result, indent=1)
+    print(text)
+    if chosen.out is not None:
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        (chosen.out / f"starting-{stamp}-{commit}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

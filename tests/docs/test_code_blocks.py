@@ -1,0 +1,176 @@
+"""Every code block of the documentation works as it is written there.
+
+Each page is read from top to bottom by somebody who types what it says. Blocks that cannot be run here are counted, so
+that one more of them is a decision, and their syntax is checked.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs.blocks import ROOT, Block, Fresh, blocks_of, needs_of, pages
+from docs.checking import check_syntax
+from docs.playing import NODE_MODULES, Reader, console_steps, is_told
+from support.processes import hub as hub_process
+from support.processes import require
+from support.zookeeper import require_zookeeper
+
+RUN = ("python", "sh", "console", "js")
+# Blocks that need other machines, hours, or a checkout of their own; by page.
+NOT_RUN = {
+    "README.md": 1,
+    "docs/howto/add-an-experiment.md": 1,
+    "docs/howto/replay-a-seed.md": 2,
+    "docs/howto/run-on-several-machines.md": 8,
+    "docs/howto/run-several-hubs.md": 2,
+    "docs/howto/run-the-pipeline.md": 6,
+    "docs/howto/use-redis-clients.md": 1,
+    "docs/howto/write-a-policy.md": 2,
+    "docs/quickstart.md": 3,
+    "docs/reference/access.md": 1,
+}
+
+
+def runnable(page: str) -> list[Block | Fresh]:
+    return [
+        part for part in blocks_of(page) if isinstance(part, Fresh) or (part.is_run and part.language in RUN)
+    ]
+
+
+PLAYED = [page for page in pages() if any(isinstance(part, Block) for part in runnable(page))]
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """A whole system but for the pipeline, for all pages that need one."""
+    require_zookeeper()
+    reader = Reader(tmp_path_factory.mktemp("system"))
+    try:
+        reader.play([("equipoise up", ["equipoise is up …", "hub-2 ready", "controller ready"])])
+        yield reader
+    finally:
+        reader.stop()
+
+
+@pytest.mark.needs_java
+@pytest.mark.needs_redis
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", PLAYED)
+def test_a_page_works_as_written(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    require("redis-cli")
+    parts = runnable(page)
+    if any(
+        "equipoise store" in part.text or "equipoise up" in part.text
+        for part in parts
+        if isinstance(part, Block)
+    ):
+        require_zookeeper()
+    match needs_of(page):
+        case "up":
+            play(parts, request.getfixturevalue("system"), page)
+        case "hub":
+            with hub_process() as running:
+                reader = Reader(tmp_path)
+                reader.ports["6399"] = running.port
+                play_and_stop(parts, reader, page)
+        case other:
+            assert other == ""
+            play_and_stop(parts, Reader(tmp_path), page)
+
+
+def play_and_stop(parts: list[Block | Fresh], reader: Reader, page: str) -> None:
+    try:
+        play(parts, reader, page)
+    finally:
+        reader.stop()
+
+
+def play(parts: list[Block | Fresh], reader: Reader, page: str) -> None:
+    for part in parts:
+        if isinstance(part, Fresh):
+            reader.stop()
+            continue
+        try:
+            run(part, reader)
+        except AssertionError as problem:
+            raise AssertionError(f"{page}, line {part.line}: {problem}") from None
+
+
+def run(block: Block, reader: Reader) -> None:
+    match block.language:
+        case "console":
+            reader.play(console_steps(block.text))
+        case "sh":
+            reader.shell(block.text)
+        case "python":
+            reader.run([sys.executable], block.program, ".py")
+        case "js":
+            if shutil.which("node") and (NODE_MODULES / "ioredis").is_dir():
+                reader.run(["node"], block.text, ".cjs")
+            else:
+                check_syntax(block, reader.folder)
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_block_that_is_not_run_could_be(page: str, tmp_path: Path) -> None:
+    for part in blocks_of(page):
+        if isinstance(part, Block) and not (part.is_run and part.language in RUN):
+            try:
+                check_syntax(part, tmp_path)
+            except Exception as problem:
+                raise AssertionError(f"{page}, line {part.line}: {problem}") from problem
+
+
+def test_no_more_blocks_than_these_are_not_run() -> None:
+    found = {
+        page: count
+        for page in pages()
+        if (count := sum(isinstance(part, Block) and not part.is_run for part in blocks_of(page)))
+    }
+    assert found == NOT_RUN
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_lead_somewhere(page: str) -> None:
+    folder = (ROOT / page).parent
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
+    dead = [link for link in links if not re.match(r"[a-z]+:", link) and not (folder / link).exists()]
+    assert dead == []
+
+
+def test_the_index_names_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    missing = [
+        page
+        for page in pages()
+        if page.startswith("docs/") and page != "docs/README.md" and page.removeprefix("docs/") not in index
+    ]
+    assert missing == [], "name it in docs/README.md"
+
+
+def test_what_is_expected_is_found_in_order_with_others_between() -> None:
+    assert is_told(["a", "b…d"], ["x", "a", "y", "b c d"])
+    assert not is_told(["b", "a"], ["a", "b"])
+    assert not is_told(["a"], ["ab"])
+    assert console_steps("$ one  # why\nsays\n$ two \\\n  more\n") == [("one", ["says"]), ("two    more", [])]
+
+
+def test_a_reader_notices_what_does_not_work(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    with pytest.raises(AssertionError, match="status 3"):
+        reader.shell("exit 3")
+    with pytest.raises(AssertionError, match="status 1"):
+        reader.run([sys.executable], "raise SystemExit(1)", ".py")
+    with pytest.raises(AssertionError, match="status 4"):
+        reader.play([("echo said; exit 4", ["said"])])
+    started = reader.type("sleep 60")
+    reader.stop()
+    assert started.process.poll() == -signal.SIGINT

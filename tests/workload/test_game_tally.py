@@ -1,0 +1,33 @@
+"""What observers of a game conclude from what they saw."""
+
+from __future__ import annotations
+
+from equipoise.workload.game import Tally
+
+TILE = b"world/tile/0/0"
+
+
+def tally(sent: int, seen: list[int], *, doubtful: tuple[int, ...] = ()) -> Tally:
+    made = Tally(sent={(TILE, 7): sent}, doubtful={(TILE, 7, number) for number in doubtful})
+    for number in seen:
+        made.observe(TILE, b"7 %d 0.5 ..." % number)
+    return made
+
+
+def test_everything_seen_once_and_in_order_is_as_it_should_be() -> None:
+    assert tally(3, [0, 1, 2]).verdict() == {"lost": 0, "duplicated": 0, "out_of_order": 0, "gaps": 0}
+
+
+def test_what_is_missing_doubled_or_late_is_counted() -> None:
+    assert tally(4, [0, 2, 2, 1]).verdict() == {"lost": 1, "duplicated": 1, "out_of_order": 1, "gaps": 0}
+
+
+def test_what_nobody_acknowledged_may_be_missing() -> None:
+    assert tally(3, [0, 1], doubtful=(2,)).verdict()["lost"] == 0
+
+
+def test_what_was_sent_just_now_is_not_missed_yet() -> None:
+    made = tally(5, [0, 1, 2])
+    assert made.verdict({(TILE, 7): 3})["lost"] == 0
+    assert made.verdict({(TILE, 7): 4})["lost"] == 1
+    assert made.verdict({})["lost"] == 0
