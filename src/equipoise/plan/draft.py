@@ -138,7 +138,7 @@ class Draft:
 
     @property
     def is_in_flux(self) -> bool:
-        """A hub has just joined: topics by the thousand change hands, which looks like load of hubs' own and like growth.
+        """A hub has just joined: topics change hands, which looks like load of the hubs themselves, and like growth.
 
         In the very round of the joining the view is still one of before, and what is predicted from it can be trusted.
         """
