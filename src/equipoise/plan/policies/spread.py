@@ -31,9 +31,12 @@ def spread(draft: Draft) -> None:
     if has_joined:
         _share_out(draft, floor=draft.settings.join_tolerance_ratio / 64)
     elif is_full and draft.may_plan_severe:
+        budget = draft.budget
         # Again and again: what is small is not worth it.
         _share_out(draft, floor=draft.settings.join_tolerance_ratio / 4)
-        draft.remember(plan_s=draft.now)
+        if draft.budget < budget:
+            # A round that found nothing to move must not keep the others waiting.
+            draft.remember(plan_s=draft.now)
 
 
 def _share_out(draft: Draft, floor: float) -> None:
