@@ -14,6 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import equipoise
+from equipoise.cli import on_store
 from equipoise.cli.main import COMMANDS, make_app, named_command
 from equipoise.cli.on_store import local_store_url
 from equipoise.cli.tables import table_lines
@@ -186,6 +187,19 @@ def test_the_store_of_the_system_in_this_folder_is_found(tmp_path: Path) -> None
     ):
         (tmp_path / "ports.json").write_text(text)
         assert local_store_url(tmp_path) == url
+
+
+def test_a_system_that_does_not_run_is_told_how_to_start_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(on_store, "_PATIENCE_S", 0.5)
+    (tmp_path / "equipoise-data").mkdir()
+    # Nobody listens on port 1.
+    (tmp_path / "equipoise-data" / "ports.json").write_text('{"store": 1}')
+    told = CliRunner().invoke(make_app(["hubs"]), ["hubs", "ls"])
+    assert told.exit_code == 1 and "start it with `equipoise up`" in told.output
 
 
 def test_lists_of_worlds_are_told_to_programs() -> None:

@@ -7,7 +7,7 @@ import getpass
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -67,7 +67,16 @@ def run(url: str, region: str, main: Callable[[Metadata], Awaitable[None]]) -> N
                 "which store? Give --store zk://HOST:PORT or set EQUIPOISE_STORE, or go to the folder in which "
                 "`equipoise up` was started; `equipoise store` starts a store alone"
             )
-        async with opened(wanted, region, patience_s=_PATIENCE_S) as metadata:
+        async with AsyncExitStack() as stack:
+            try:
+                metadata = await stack.enter_async_context(opened(wanted, region, patience_s=_PATIENCE_S))
+            except StoreUnavailableError as problem:
+                if url:
+                    raise
+                raise StoreUnavailableError(
+                    f"the system of this folder does not run (no store answers at {wanted}): start it with "
+                    "`equipoise up`, or give --store"
+                ) from problem
             await main(metadata)
 
     with exit_on_failure():

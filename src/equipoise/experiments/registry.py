@@ -6,10 +6,13 @@ from equipoise.errors import SettingsError
 from equipoise.experiments.dynamoth import DYNAMOTH
 from equipoise.experiments.epulsar import EPULSAR
 from equipoise.experiments.experiment import Experiment
+from equipoise.experiments.pulsar_scale_up import PULSAR
 
 __all__ = ["EXPERIMENTS", "experiments_by_name"]
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (*DYNAMOTH, *EPULSAR)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (*DYNAMOTH, *EPULSAR, *PULSAR)
+}
 
 
 def experiments_by_name(name: str) -> list[Experiment]:

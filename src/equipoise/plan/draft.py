@@ -17,6 +17,7 @@ Nothing outside this folder sees a draft; `change` is what comes of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -92,7 +93,10 @@ class Draft:
             round_max=settings.moves_per_round_max, total_max=settings.moves_in_hand_max
         )
         self.capacities = capacities(view, memory.profiles, memory.noises, settings)
-        self.needs = needs(view, self.capacities.is_rising, settings)
+        if self.is_in_flux:
+            # What rises or falls by topics that change hands is no trend.
+            self.capacities = replace(self.capacities, is_rising=np.zeros(count, np.bool_))
+        self.needs = needs(view, self.capacities, settings)
         self._single: dict[int, int] = {}
         self._standing: Standing | None = None
         self.place_all()
@@ -131,6 +135,15 @@ class Draft:
         return stays & hubs.is_alive & ~hubs.is_draining & (np.array(weights, np.int64) > 0) & has_memory
 
     # --- when to act --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_in_flux(self) -> bool:
+        """A hub has just joined: topics change hands, which looks like load of the hubs themselves, and like growth.
+
+        In the very round of the joining the view is still one of before, and what is predicted from it can be trusted.
+        """
+        joined_s = max(self.memory.joined_s.values(), default=LONG_AGO_S)
+        return 0 < self.now - joined_s < self.settings.settle_s
 
     @property
     def may_plan(self) -> bool:

@@ -7,7 +7,8 @@ A hub's load ratio is the largest of three, each 1 when full:
 
 What a topic needs is known wherever it is served: bytes, and work, the CPU time that its messages take by the constants
 of the settings. A hub's price says what a unit of work costs there, from its profile, else from this view, else as at
-the other hubs. What a hub sends or spends beyond its topics stays with the hub.
+the other hubs. Publications are answered, which takes bytes too and moves along with the topics; what it takes is
+found out from the view. What a hub sends or spends beyond that stays with the hub.
 
 A topic on a hub that is rising counts as what it will be at the end of the horizon, not as what it was in the middle of
 the window.
@@ -40,6 +41,10 @@ Floats = NDArray[np.float64]
 
 # The flow ratio below which a hub's lag is not its topics' doing.
 _LAG_FLOW_MIN = 0.25
+# More than this no publication is answered with, telemetry of its topic included.
+_ANSWER_BYTES_MAX = 200.0
+# A hub that gets less than this part of the publications tells nothing about answers.
+_ANSWERING_PART_MIN = 0.02
 # A topic that falls is not expected to vanish within a horizon.
 _FALL_MIN = 0.5
 
@@ -76,6 +81,8 @@ class Capacities:
     rise: Floats
     is_rising: NDArray[np.bool_]
     cpu_full: float
+    # What is sent to answer one publication.
+    answer_bytes: float = 0.0
 
     def flow_ratio(self, bytes_per_s: Floats, work: Floats) -> Floats:
         """Bandwidth and CPU, given what the topics on each hub take together."""
@@ -130,8 +137,11 @@ def capacities(
     bytes_full = np.minimum(stated, met)
     work = _carried_work(view, settings)
     price = _prices(known, work, hubs.cpu_ratio, settings)
-    topics = view.topics.out_bytes_per_s[view.carried.topic] * view.carried.share
-    sent = sums(view.carried.hub, topics, hubs.count)
+    at, share = view.carried.topic, view.carried.share
+    sent = sums(view.carried.hub, view.topics.out_bytes_per_s[at] * share, hubs.count)
+    published = sums(view.carried.hub, view.topics.publications_per_s[at] * share, hubs.count)
+    beside = np.maximum(0.0, hubs.out_bytes_per_s - sent)
+    answer_bytes = _answer_bytes(beside, published)
     trend = np.maximum(hubs.out_bytes_trend / bytes_full, hubs.cpu_trend / settings.cpu_full_ratio)
     rise = trend * view.window_s
     usual = np.array([noises.get(name, HubNoise()).rise_deviation for name in hubs.names], np.float64)
@@ -141,8 +151,9 @@ def capacities(
     return Capacities(
         bytes_full=bytes_full,
         price=price,
-        base_bytes=np.maximum(0.0, hubs.out_bytes_per_s - sent),
+        base_bytes=np.maximum(0.0, beside - answer_bytes * published),
         base_cpu=np.maximum(0.0, hubs.cpu_ratio - price * work),
+        answer_bytes=answer_bytes,
         lag_ratio=lag_ratio,
         measured=np.maximum(flow, lag_ratio),
         rise=rise,
@@ -151,15 +162,24 @@ def capacities(
     )
 
 
-def needs(view: View, is_rising: NDArray[np.bool_], settings: PlannerSettings) -> Needs:
+def _answer_bytes(beside: Floats, published: Floats) -> float:
+    """Of one publication: as at the hub in the middle, of those that have enough of them."""
+    telling = published > _ANSWERING_PART_MIN * published.sum()
+    if not telling.any():
+        return 0.0
+    return float(min(_ANSWER_BYTES_MAX, np.median(beside[telling] / published[telling])))
+
+
+def needs(view: View, capacities: Capacities, settings: PlannerSettings) -> Needs:
     """What topics take; looked ahead where a hub that carries them is rising."""
-    topics = view.topics
+    topics, is_rising = view.topics, capacities.is_rising
     growth = np.ones(topics.count)
     if is_rising.any():
         on_rising = np.unique(view.carried.topic[is_rising[view.carried.hub]])
         growth[on_rising] = _growth(view, on_rising, settings)
-    mean, work = topics.out_bytes_per_s, _work(view, settings)
-    shown = np.maximum(1.0, topics.out_bytes_per_s_max / np.maximum(mean, 1e-9))
+    shown = np.maximum(1.0, topics.out_bytes_per_s_max / np.maximum(topics.out_bytes_per_s, 1e-9))
+    mean = topics.out_bytes_per_s + capacities.answer_bytes * topics.publications_per_s
+    work = _work(view, settings)
     present = np.minimum(growth, shown)
     at, share = view.carried.topic, view.carried.share
     return Needs(

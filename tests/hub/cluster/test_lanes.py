@@ -178,6 +178,31 @@ def test_own_gives_what_the_hub_numbers_and_what_is_not_had_elsewhere() -> None:
     assert payloads(at_h2.read()) == [b"newer"]
 
 
+def test_a_trunk_is_opened_though_those_who_wait_for_it_get_a_marked_lane_elsewhere() -> None:
+    """
+    1. The trunk comes after a message of the lane at h2, and moves to h3.
+    2. A client asks h3 for its own stream, the trunk, and waits until that is opened.
+    3. h3 follows no lane for it, so it must not wait for the lane's messages either.
+    """
+    hubs = spread()
+    subscribed(hubs, "h1", "SUBSCRIBE", "t")
+    stream, epoch, n, _ = hubs["h2"].client().do("EQ.PUBLISH", "t", "first")
+    publisher = hubs["h1"].client()
+    publisher.send("EQ.AFTER", "t", stream, str(epoch), str(n))
+    hubs.settle()
+    assert publisher.read() == [b"OK"]
+    publisher.send("EQ.PUBLISH", "t", "second")
+    hubs.settle()
+    hubs.held.add(("h1", "h3"))
+    hubs.replicate("t", LANES, "h3", "h2")
+    client = hubs["h3"].client(3)
+    client.send("EQ.OWN", "t")
+    hubs.settle()
+    assert client.read() == []
+    hubs.release("h1", "h3")
+    assert words(client.read())[:1] == [b"eq.own"]
+
+
 def test_own_names_the_streams_that_it_leaves_out() -> None:
     hubs = spread()
     for command, left_out in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from random import Random
 
 from equipoise.model import Mode
@@ -78,6 +79,17 @@ class Uneven:
         return spec
 
 
+class Scattered(Uneven):
+    """Clients, too, lie unevenly far from the hubs: what two hubs tell them comes in any order."""
+
+    def link(self, source: str, target: str) -> LinkSpec:
+        spec = self._known.get((source, target))
+        if spec is None:
+            drawn = Random(f"{self._seed} {source} {target}").random()
+            spec = self._known[source, target] = LinkSpec(latency_s=0.001 * 100**drawn)
+        return spec
+
+
 def play(
     seed: int,
     trouble: Trouble,
@@ -132,6 +144,7 @@ LANES_ALL = Trouble(
     lag_s=0.2,
     is_gap_allowed=True,
 )
+LANES_CUTS = replace(LANES_SKEW, client_cuts=(1, 4), duration_s=6.0, is_gap_allowed=True)
 FOLLOWERS = Trouble(replications=(2, 7), modes=(Mode.ALL_PUBLISHERS,))
 FOLLOWERS_SKEW = Trouble(
     replications=(2, 8),

@@ -8,7 +8,7 @@ as if by name. A hub that has just joined waits until all others have told it th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from equipoise.hub.cluster.lane import TRUNK, Beside, Lane
 from equipoise.hub.cluster.lanes import lane_push
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from equipoise.hub.session import Session
     from equipoise.hub.topics import Topic
 
-__all__ = ["Listening"]
+__all__ = ["LeftOut", "Listening"]
+
+# The streams of a topic that a client does not want here; None: it is going to be refused.
+LeftOut: TypeAlias = "Callable[[Topic], Container[bytes] | None]"
 
 
 class Listening:
@@ -31,8 +34,8 @@ class Listening:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        # What clients wait to be subscribed to; a client that waits sends nothing more.
-        self._claims: dict[Session, tuple[Kind, Sequence[bytes]]] = {}
+        # What clients wait to be subscribed to, but for which streams; a client that waits sends nothing more.
+        self._claims: dict[Session, tuple[Kind, Sequence[bytes], LeftOut]] = {}
         # Whether every hub that was there when we came has introduced itself; and who waits for that.
         self._is_acquainted = False
         self._strangers: list[Callable[[], None]] = []
@@ -43,7 +46,7 @@ class Listening:
         kind: Kind,
         names: Sequence[bytes],
         proceed: Callable[[], None],
-        left_out: Callable[[Topic], Container[bytes] | None] = lambda topic: (),
+        left_out: LeftOut = lambda topic: (),
     ) -> bool:
         """See that whoever subscribes to these now misses nothing from now on, but for the streams that are left out.
 
@@ -78,7 +81,7 @@ class Listening:
         if is_over:
             self._claims.pop(session, None)
         else:
-            self._claims[session] = (kind, names)
+            self._claims[session] = (kind, names, left_out)
         return is_over
 
     def _stand(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
@@ -118,17 +121,23 @@ class Listening:
         """The topics and the patterns that clients wait to be subscribed to."""
         self._claims = {session: claim for session, claim in self._claims.items() if not session.is_closing}
         claims = list(self._claims.values())
-        patterns = {name for kind, names in claims if kind.is_pattern for name in names}
-        topics = {name for kind, names in claims if not kind.is_pattern for name in names}
+        patterns = {name for kind, names, _ in claims if kind.is_pattern for name in names}
+        topics = {name for kind, names, _ in claims if not kind.is_pattern for name in names}
         topics.update(topic.name for topic in self._topics_with_lanes(list(patterns)))
         return topics, patterns
 
-    def is_claimed(self, name: bytes) -> bool:
-        """Whether a client waits to be subscribed to the topic, or is about to be."""
-        return any(
-            any(Glob(pattern).matches(name) for pattern in names) if kind.is_pattern else name in names
-            for kind, names in self._claims.values()
-        )
+    def is_claimed(self, topic: Topic, stream: bytes) -> bool:
+        """Whether a client waits to be subscribed to this stream of the topic, or is about to be."""
+        for kind, names, left_out in self._claims.values():
+            if kind.is_pattern:
+                if any(Glob(pattern).matches(topic.name) for pattern in names):
+                    return True
+            elif topic.name in names:
+                # Who gets it elsewhere sees to the order itself; to wait for it here would be for ever.
+                absent = left_out(topic)
+                if absent is not None and stream not in absent:
+                    return True
+        return False
 
     # Who listens.
 

@@ -84,7 +84,7 @@ class Tags:
         stream = other.stream
         if stream is None or stream.state.is_home:
             return True
-        if not (stream.is_wanted or self._cluster.listening.is_claimed(trunk.name)):
+        if not (stream.is_wanted or self._cluster.listening.is_claimed(trunk, tag.stream)):
             return True
         # The trunk is about to be opened here, after an end that nobody here could see.
         ending = stream.ending

@@ -103,9 +103,10 @@ def _is_stirring(draft: Draft) -> bool:
 
 
 def _has_risen(draft: Draft) -> bool:
-    """The average, seen slowly, is clearly above what allowed the release, or load had to be moved just now."""
+    """The average, seen slowly, is clearly above what allowed the release, or somebody needs room just now."""
     limit = draft.settings.low_ratio + draft.settings.low_margin_ratio
-    return draft.memory.average_without_one > limit or draft.has_moves or draft.is_short
+    is_severe = bool((draft.predicted.ratio[draft.eligible] >= draft.settings.severe_ratio).any())
+    return draft.memory.average_without_one > limit or draft.has_moves or draft.is_short or is_severe
 
 
 def _average(draft: Draft, hub: int | None) -> None:

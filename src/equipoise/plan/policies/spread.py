@@ -2,7 +2,7 @@
 
 The ring gives a new member its share of topics, not of load: heavy topics and old entries stay where they are. For
 half a minute after a join the fullest hub gives to the emptiest the largest topic that does not turn the two around,
-until they are close; being twice as far apart as that begins it.
+until they are close; being half as far apart again begins it. While topics go to the new member nothing is added.
 
 When all servers that there may be are at work and full on average beyond what one would accept, what the emptiest has
 left is all the room there is: then being four times as far apart begins it. At other times a cluster is left as it is:
@@ -22,20 +22,18 @@ __all__ = ["spread"]
 
 
 def spread(draft: Draft) -> None:
-    if not draft.eligible.any():
+    if not draft.eligible.any() or draft.is_in_flux:
         return
     members = draft.predicted.ratio[draft.eligible]
     apart = float(members.max() - members.min()) / draft.settings.join_tolerance_ratio
-    has_joined = draft.now < draft.memory.spread_until_s and apart > 2
+    has_joined = draft.now < draft.memory.spread_until_s and apart > 1.5
     is_full = draft.is_crowded and float(members.mean()) > draft.settings.accept_ratio and apart > 4
     if has_joined:
         _share_out(draft, floor=draft.settings.join_tolerance_ratio / 64)
     elif is_full and draft.may_plan_severe:
-        budget = draft.budget
         # Again and again: what is small is not worth it.
         _share_out(draft, floor=draft.settings.join_tolerance_ratio / 4)
-        if draft.budget < budget:
-            # A round that found nothing to move must not keep the others waiting.
+        if draft.has_moves:
             draft.remember(plan_s=draft.now)
 
 
