@@ -9,7 +9,8 @@ import msgspec
 
 from equipoise.errors import PlanRaceError, SettingsError
 from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, TopicSpec, Why
-from equipoise.store import PlanStore, SpecsStore, Store, Tree
+from equipoise.store import Committed, PlanStore, SpecsStore, Store, Tree
+from equipoise.web.history import History
 from equipoise.web.names import from_id
 
 __all__ = ["Actions", "Drain", "Limits", "Move"]
@@ -43,11 +44,13 @@ class Actions:
 
     def __init__(self, store: Store, tree: Tree, *, writer: str = "dashboard") -> None:
         self._plans = PlanStore(store, tree, writer=writer)
+        self._history = History(self._plans)
         self._specs = SpecsStore(store, tree)
         self._writer = writer
 
-    async def history(self, limit: int) -> list[Any]:
-        return list(await self._plans.history(limit))
+    async def history(self, limit: int, version: int) -> list[Committed]:
+        """The last changes of the plan, up to this version at least, or our own latest."""
+        return await self._history.latest(limit, max(version, self._plans.plan.version))
 
     async def move(self, wanted: Move) -> dict[str, Any]:
         """Raises SettingsError, PlanError."""

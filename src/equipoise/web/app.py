@@ -24,6 +24,7 @@ from equipoise.web import metrics
 from equipoise.web.actions import Actions, Drain, Limits, Move
 from equipoise.web.facts import PAGE_MAX, SORTS, Facts
 from equipoise.web.guard import Verdict, judge
+from equipoise.web.history import KEPT_MAX
 from equipoise.web.names import from_id
 from equipoise.web.routes import ROUTES, describe
 from equipoise.web.settings import WebSettings
@@ -32,7 +33,6 @@ __all__ = ["make_app"]
 
 STATIC = Path(__file__).parent / "static"
 BODY_BYTES_MAX = 64 * 1024
-HISTORY_READ_MAX = 500
 # The page loads nothing from elsewhere, runs no inline script and may not be framed.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
@@ -134,13 +134,13 @@ class _Pages:
         return _json(self._facts.topic(_topic(request)))
 
     async def topic_plans(self, request: Request) -> Response:
-        committed = await self._actions.history(HISTORY_READ_MAX)
+        committed = await self._actions.history(KEPT_MAX, self._facts.plan_version)
         limit = _number(request.query_params.get("limit", "100"), 1, PAGE_MAX)
         return _json(self._facts.plans(committed, topic=_topic(request))[:limit])
 
     async def plans(self, request: Request) -> Response:
         limit = _number(request.query_params.get("limit", "50"), 1, PAGE_MAX)
-        return _json(self._facts.plans(await self._actions.history(limit)))
+        return _json(self._facts.plans(await self._actions.history(limit, self._facts.plan_version)))
 
     async def events(self, request: Request) -> Response:
         return StreamingResponse(

@@ -60,6 +60,10 @@ class Facts:
     def view(self) -> View | None:
         return self.controller.views.latest
 
+    @property
+    def plan_version(self) -> int:
+        return self.controller.knowledge.plan.version
+
     def refresh(self) -> bool:
         """Take the newest view into the charts; whether there was a new one."""
         view = self.view
@@ -74,7 +78,7 @@ class Facts:
             "frozen": controller.status.frozen or None,
             "leader": None if leader is None else leader.name,
             "is_leading": controller.leadership.is_leading,
-            "plan_version": controller.knowledge.plan.version,
+            "plan_version": self.plan_version,
             "view_age_s": None if view is None else max(0.0, self.clock() - view.time_s),
             "hubs": sum(seen.alive is not None for seen in controller.knowledge.hubs.values()),
             "topics": 0 if view is None else view.topics.count,
