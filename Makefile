@@ -42,6 +42,7 @@ bench: $(STAMP)
 # The papers' experiments in full size: about an hour. Pages and figures go to docs/results.
 results: $(STAMP)
 	$(BIN)/equipoise reproduce dynamoth --out docs/results
+	$(BIN)/equipoise reproduce epulsar --out docs/results
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

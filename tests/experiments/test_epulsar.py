@@ -36,7 +36,7 @@ def test_nodes_find_a_network_that_is_known_and_the_same_seed_finds_the_same() -
 def test_a_small_star_is_judged_by_what_was_measured() -> None:
     found = run_scale(Scale((4, 6), (10, 20), seconds=200, runs=1), 1, silent)
     names = [claim.claim for claim in found.claims]
-    assert len(names) == 5
+    assert len(names) == 6
     assert found.claims[0].holds and found.claims[1].holds
     panel = found.figures[0].panels[0]
     assert [line.label for line in panel.lines] == ["10 ms", "20 ms"]

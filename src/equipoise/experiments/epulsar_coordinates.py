@@ -143,14 +143,19 @@ def run_scale(scale: Scale, seed: int, progress: Progress) -> Findings:
 def _claims(found: list[Errors], costs: list[Cost]) -> tuple[Claim, ...]:
     largest = max(found, key=lambda one: one.mean_ms)
     relative = max(found, key=lambda one: one.ratio)
-    few, many = (
-        float(np.mean([one.mean_ms for one in found if one.nodes == count]))
-        for count in (min(one.nodes for one in found), max(one.nodes for one in found))
-    )
+    counts = sorted({one.nodes for one in found})
+    by_count = [float(np.mean([one.mean_ms for one in found if one.nodes == count])) for count in counts]
+    few, many = by_count[0], by_count[-1]
     cpu, memory = max(one.cpu_ratio for one in costs), max(one.memory_bytes for one in costs)
     return (
         Claim(
-            claim="the error of a pair's round trip, on average over pairs, at worst over all settings",
+            claim="the error of a pair's round trip, on average over pairs and settings, for any number of nodes",
+            paper=f"< {ERROR_MS_MAX} ms",
+            ours=f"{min(by_count):.2f} to {max(by_count):.2f} ms",
+            holds=max(by_count) < ERROR_MS_MAX,
+        ),
+        Claim(
+            claim="the same for each round trip by itself, at worst over all settings",
             paper=f"< {ERROR_MS_MAX} ms",
             ours=f"{largest.mean_ms:.2f} ms ({largest.nodes} nodes, {largest.rtt_ms} ms)",
             holds=largest.mean_ms < ERROR_MS_MAX,
