@@ -30,7 +30,7 @@ from typing import Any
 
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from equipoise.bench.kept import tell
+from equipoise.bench.environment import tell
 from equipoise.plan import HubView, TopicView, View, to_tables
 from equipoise.plan.view_wire import encode_view, greeting
 from equipoise.processes import spawn

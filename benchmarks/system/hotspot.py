@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import equipoise
-from equipoise.bench.kept import tell
+from equipoise.bench.environment import tell
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.model import Plan
 from equipoise.plan import PlannerSettings

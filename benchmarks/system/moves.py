@@ -26,7 +26,7 @@ from typing import Any
 import redis.asyncio
 
 import equipoise
-from equipoise.bench.kept import tell
+from equipoise.bench.environment import tell
 from equipoise.client import Gap
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why

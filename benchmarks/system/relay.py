@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from equipoise.bench.kept import tell
+from equipoise.bench.environment import tell
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
 from equipoise.store import PlanStore, Tree, open_store

@@ -1,14 +1,23 @@
-"""What a kept result says about where it was taken: machine, commit, versions; no host names, no paths."""
+"""What a kept result says about where it was taken: machine, commit, versions; no host names, no paths.
+
+`tell` prints and keeps the result of a benchmark that has no more to say than one object.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
 import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from equipoise.bench.result import Machine
 
@@ -46,6 +55,27 @@ def library_versions() -> dict[str, str]:
         except PackageNotFoundError:
             versions[name] = "absent"
     return versions
+
+
+def tell(benchmark: str, found: Mapping[str, Any], folder: Path | None) -> None:
+    """Print the result, and write it into the folder if there is one."""
+    taken = datetime.now(UTC)
+    head = commit()
+    result = {
+        "benchmark": benchmark,
+        "taken_at": taken.isoformat(timespec="seconds"),
+        "commit": head,
+        "machine": msgspec.to_builtins(machine()),
+        "versions": library_versions(),
+        # Of everything on the machine: well above its cores, times are rather too long.
+        "load_average": os.getloadavg()[0],
+        **found,
+    }
+    text = json.dumps(result, indent=1)
+    print(text)
+    if folder is not None:
+        path = folder / f"{benchmark}-{taken:%Y%m%dT%H%M%S}-{head.rstrip('+')}.json"
+        path.write_text(text + "\n")
 
 
 def _git(folder: Path, *arguments: str) -> str:
