@@ -32,7 +32,7 @@ from equipoise.demo import (
     report_page,
     summary_lines,
 )
-from equipoise.errors import SettingsError, StoreUnavailableError
+from equipoise.errors import DisconnectedError, SettingsError, StoreUnavailableError
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.local.layout import HOST
 from equipoise.processes import Phase
@@ -41,7 +41,7 @@ from equipoise.workload.game import GameLoad
 
 HUBS = 3
 HUBS_MAX = 5
-READY_S = 60.0
+READY_S = 90.0
 # Long enough to see that nothing happens.
 MOVE_PAUSE_S = 2.5
 
@@ -141,8 +141,14 @@ async def started(folder: Path, console: Console) -> AsyncIterator[System]:
 async def until_ready(system: System, console: Console) -> None:
     """All but Spark, which the story does not wait for."""
     console.print(f"The dashboard comes up at {system.dashboard_url}", highlight=False)
-    async with asyncio.timeout(READY_S):
-        while not all(  # noqa: ASYNC110  a state of several processes
-            phase is Phase.READY for name, phase in system.supervisor.phases.items() if name != "pipeline"
-        ):
-            await asyncio.sleep(0.05)
+    deadline = asyncio.get_running_loop().time() + READY_S
+    while late := [
+        name
+        for name, phase in system.supervisor.phases.items()
+        if name != "pipeline" and phase is not Phase.READY
+    ]:
+        if asyncio.get_running_loop().time() > deadline:
+            raise DisconnectedError(
+                f"{', '.join(late)} not ready within {READY_S:g} s: is this machine busy with something else? Try again"
+            )
+        await asyncio.sleep(0.05)
