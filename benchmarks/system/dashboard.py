@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import platform
 import random
 import re
 import shutil
@@ -32,6 +30,7 @@ from typing import Any
 
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from equipoise.bench.kept import tell
 from equipoise.plan import HubView, TopicView, View, to_tables
 from equipoise.plan.view_wire import encode_view, greeting
 from equipoise.processes import spawn
@@ -196,21 +195,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     found = asyncio.run(measure(options))
-    words = ["git", "rev-parse", "--short=12", "HEAD"]
-    commit = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
-    asked = {"topics": options.topics, "pages": options.pages, "cores": os.cpu_count()}
-    result = {
-        "benchmark": "dashboard",
-        "commit": commit,
-        "python": platform.python_version(),
-        **asked,
-        **found,
-    }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.out is not None:
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        (options.out / f"dashboard-{stamp}-{commit}.json").write_text(text + "\n")
+    tell("dashboard", {"topics": options.topics, "pages": options.pages, **found}, options.out)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import tempfile
 import time
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import equipoise
-from equipoise.bench import environment
+from equipoise.bench.kept import tell
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.model import Plan
 from equipoise.plan import PlannerSettings
@@ -145,19 +144,8 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="equipoise-hotspot-") as folder:
         outcome = asyncio.run(run(chosen.rounds, Path(folder)))
-    result = {
-        "benchmark": "hotspot",
-        "commit": environment.commit(),
-        "t_wait_s": PlannerSettings().plan_wait_s,
-        "hot_ratio": HOT_RATIO,
-        "calm_ratio": CALM_RATIO,
-        **outcome,
-    }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if chosen.out is not None:
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        (chosen.out / f"hotspot-{stamp}-{result['commit']}.json").write_text(text + "\n")
+    asked = {"t_wait_s": PlannerSettings().plan_wait_s, "hot_ratio": HOT_RATIO, "calm_ratio": CALM_RATIO}
+    tell("hotspot", {**asked, **outcome}, chosen.out)
 
 
 if __name__ == "__main__":

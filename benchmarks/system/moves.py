@@ -14,11 +14,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
-import platform
 import random
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -29,6 +26,7 @@ from typing import Any
 import redis.asyncio
 
 import equipoise
+from equipoise.bench.kept import tell
 from equipoise.client import Gap
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
@@ -232,11 +230,6 @@ def latencies(crowd: Crowd, moved_at: list[float]) -> dict[str, float]:
     }
 
 
-def commit_of_tree() -> str:
-    found = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
-    return found.stdout.strip()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -248,21 +241,14 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="equipoise-moves-") as folder:
         outcome = asyncio.run(run(chosen.rounds, chosen.seconds, Path(folder)))
-    result = {
-        "benchmark": "moves",
-        "commit": commit_of_tree(),
-        "python": platform.python_version(),
+    found = {
         "topics": len(TOPICS),
         "moves": len(TOPICS) * chosen.rounds,
         "subscribers": SUBSCRIBERS,
         "publishers": PUBLISHERS,
         **outcome,
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if chosen.out is not None:
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        (chosen.out / f"moves-{stamp}-{result['commit']}.json").write_text(text + "\n")
+    tell("moves", found, chosen.out)
 
 
 if __name__ == "__main__":

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
-import platform
 import socket
 import statistics
-import subprocess
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from equipoise.bench.kept import tell
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
 from equipoise.store import PlanStore, Tree, open_store
@@ -101,15 +99,7 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="equipoise-relay-") as folder:
         outcome = asyncio.run(run(chosen.rounds, Path(folder)))
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True
-    ).stdout.strip()
-    result = {"benchmark": "relay", "commit": commit, "python": platform.python_version(), **outcome}
-    text = json.dumps(result, indent=1)
-    print(text)
-    if chosen.out is not None:
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        (chosen.out / f"relay-{stamp}-{commit}.json").write_text(text + "\n")
+    tell("relay", outcome, chosen.out)
 
 
 if __name__ == "__main__":

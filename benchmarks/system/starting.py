@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import signal
 import socket
@@ -26,6 +25,8 @@ import time
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from equipoise.bench.kept import tell
 
 PATIENCE_S = 180.0
 _PUBLISH = b"*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n$5\r\nhello\r\n"
@@ -84,21 +85,8 @@ def main() -> None:
     for _ in range(chosen.rounds):
         with tempfile.TemporaryDirectory(prefix="equipoise-starting-") as folder:
             rounds.append(once(Path(folder)))
-    words = ["git", "rev-parse", "--short=12", "HEAD"]
-    commit = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
-    result = {
-        "benchmark": "starting",
-        "commit": commit,
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
-        **{name: statistics.median(one[name] for one in rounds) for name in rounds[0]},
-        "rounds": rounds,
-    }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if chosen.out is not None:
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        (chosen.out / f"starting-{stamp}-{commit}.json").write_text(text + "\n")
+    found = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+    tell("starting", {**found, "rounds": rounds}, chosen.out)
 
 
 if __name__ == "__main__":
