@@ -43,6 +43,7 @@ bench: $(STAMP)
 results: $(STAMP)
 	$(BIN)/equipoise reproduce dynamoth --out docs/results
 	$(BIN)/equipoise reproduce epulsar --out docs/results
+	$(BIN)/equipoise reproduce pulsar --out docs/results
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
