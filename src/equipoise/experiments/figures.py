@@ -56,10 +56,12 @@ def _draw_panel(panel: Panel, ax: Axes) -> None:
             if right is None:
                 right = ax.twinx()
                 right.set_ylabel(line.right_label)
-                right.set_ylim(bottom=0)
             shown += _draw_line(line, right, colour)
         else:
             shown += _draw_line(line, ax, colour)
+    if right is not None:
+        # After the lines: a limit that is set ends the finding of the others.
+        right.set_ylim(bottom=0)
     if panel.level is not None:
         shown.append(ax.axhline(panel.level, color="#999999", linestyle="--", linewidth=1))
         shown[-1].set_label(panel.level_label)
