@@ -98,7 +98,7 @@ class Controlling:
         return [
             HubView(name=name, incarnation=fleet.alive[name].incarnation)
             for name in fleet.running
-            if name not in self._stopping and name in view.hub_index
+            if name in view.hub_index
         ]
 
     def _decide(self, view: View, now: float) -> None:

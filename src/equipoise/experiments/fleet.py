@@ -127,9 +127,13 @@ class Fleet:
         await self.until(lambda: all(name in self.alive for name in names), 30.0)
 
     async def release(self, name: str, patience_s: float = 60.0) -> bool:
-        """Stop a hub that is no member any more, once its clients have gone; False if they have not."""
+        """Stop a hub that is no member any more, once its clients have gone; False if they have not.
+
+        Neither is one stopped that has been made a member again meanwhile.
+        """
         server = self.servers[name]
-        if not await self.until(lambda: not server.clients, patience_s):
+        is_over = await self.until(lambda: not server.clients or name in self.members, patience_s)
+        if not is_over or name in self.members:
             return False
         self.alive.pop(name, None)
         self.tell()
