@@ -7,7 +7,7 @@ sampling and writing take some 5 µs of a core per record, 50,000 of them a quar
 of 50,000 topics takes another 0.1 s to sum up and send. So 1 s at the median and 1.5 s at the 95th percentile would be
 near what a trigger of one second allows; 2 s is asked.
 
-Finding: docs/results/pipeline.md.
+Finding: docs/results/control.md.
 
 Method: real hub processes, each with so many topics to which a message is published every second by a process of its
 own; the pipeline in this process, on `local[*]`, with lake; an intake on a real socket, as the controller has. For
