@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from equipoise.model import Member, Plan, Reason, Specs, apply
+from equipoise.model import Entry, Member, Mode, Plan, Reason, Specs, apply
 from equipoise.plan import Arbiter, HubView, Planner, PlannerSettings, TopicView
+from equipoise.plan.memory import Hits
 from plan.small import decide, moved, plan_of, settled, topic, view
 
 HUBS = ["a", "b", "c"]
@@ -159,6 +160,22 @@ def test_rising_load_interrupts_and_gives_the_hub_its_share_back() -> None:
     assert world.plan.by_hub["b"] == Member("b")
     reasons = {part.why.reason for part in world.decision.change.members}
     assert Reason.KEPT in reasons
+
+
+def test_a_topic_that_needs_fewer_homes_does_not_interrupt() -> None:
+    world = Emptying(0.2, 0.1, 0.3)
+    entries = {**world.plan.entries, b"a0": Entry(b"a0", ("a", "c"), Mode.ALL_SUBSCRIBERS)}
+    world.plan = Plan.of(version=1, members=world.plan.members, entries=entries.values())
+    world.until(weight=8)
+    # It has been calm for almost long enough.
+    calm = {b"a0": Hits(1 - LOW.merge_hits, world.now - 20.0)}
+    world.memory = msgspec.structs.replace(world.memory, replica_hits=calm, replicated_s={})
+    reasons: set[Reason] = set()
+    while Reason.MERGED not in reasons and world.memory.releasing == "b":
+        world.step()
+        reasons = {part.why.reason for part in world.decision.change.entries}
+    assert Reason.MERGED in reasons
+    assert Reason.KEPT not in {part.why.reason for part in world.decision.change.members}
 
 
 def test_nobody_gets_too_full_by_a_release() -> None:

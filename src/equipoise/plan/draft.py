@@ -16,7 +16,7 @@ Nothing outside this folder sees a draft; `change` is what comes of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -296,6 +296,9 @@ class Draft:
     def has_moves(self) -> bool:
         """Something was moved for another reason than latency."""
         return len(self._touched) > self.latency_moves
+
+    def has_moved_for(self, reasons: Container[Reason]) -> bool:
+        return any(part.why.reason in reasons for part in self._entries.values())
 
     @property
     def has_member_changes(self) -> bool:

@@ -30,6 +30,8 @@ __all__ = ["may_stop", "release"]
 _AVERAGE_S = 30.0
 # Topics from this size on are placed one by one before the ring sends the rest wherever it does.
 _HEAVY_RATIO = 0.02
+# Moves that are made because somebody is too full. Fewer homes for a topic that has calmed down are none of them.
+_FOR_ROOM = frozenset({Reason.HIGH_LOAD, Reason.RISING_LOAD, Reason.REPLICATED})
 # How much less there has to be to carry before what could not be done is tried again.
 _RETRY_RATIO = 0.05
 
@@ -106,7 +108,8 @@ def _has_risen(draft: Draft) -> bool:
     """The average, seen slowly, is clearly above what allowed the release, or somebody needs room just now."""
     limit = draft.settings.low_ratio + draft.settings.low_margin_ratio
     is_severe = bool((draft.predicted.ratio[draft.eligible] >= draft.settings.severe_ratio).any())
-    return draft.memory.average_without_one > limit or draft.has_moves or draft.is_short or is_severe
+    needs_room = draft.is_short or is_severe or draft.has_moved_for(_FOR_ROOM)
+    return draft.memory.average_without_one > limit or needs_room
 
 
 def _average(draft: Draft, hub: int | None) -> None:
