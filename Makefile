@@ -17,8 +17,12 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/equipoise demo
 
+# These run whole systems on the ports that users find them on: one after the other.
+SYSTEMS := tests/local tests/docs tests/demo tests/web tests/integration
+
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore=,$(SYSTEMS))
+	$(BIN)/python -m pytest $(SYSTEMS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
