@@ -10,6 +10,7 @@ Always true: all numbers are finite; `Coordinate.of` refuses others, since they 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,8 @@ __all__ = ["Coordinate"]
 
 # As far as anything on earth is, twice over, in seconds: what lies beyond is a lie.
 _REACH_S = 100.0
+# Each number is a float64, the lowest byte first.
+_NUMBER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,21 @@ class Coordinate:
     def numbers(self) -> tuple[float, ...]:
         """All of it, as `of` reads it."""
         return (*self.point_s, self.error, self.height_s, self.adjustment_s)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, settings: CoordinateSettings) -> Coordinate:
+        """From what `to_bytes` of another node has made. Raises CoordinateError."""
+        count, rest = divmod(len(data), _NUMBER_BYTES)
+        if rest or count != settings.dimensions + 3:
+            raise CoordinateError(
+                f"a coordinate has {settings.dimensions + 3} numbers, not {len(data)} bytes"
+            )
+        return cls.of(struct.unpack(f"<{count}d", data), settings)
+
+    def to_bytes(self) -> bytes:
+        """As it goes over the wire and into telemetry."""
+        numbers = self.numbers
+        return struct.pack(f"<{len(numbers)}d", *numbers)
 
     @property
     def is_finite(self) -> bool:

@@ -85,6 +85,41 @@ class Column:
 
 _T = ColumnType
 
+
+def _side(name: str, who: str) -> tuple[Column, ...]:
+    """What is known of where one side of a topic is: the same amount however many clients there are."""
+    unknown = "; null if nobody knows where one of them is"
+    return (
+        Column(
+            f"{name}_at",
+            _T.BINARY,
+            "float64, little-endian",
+            _TOPIC,
+            f"mean of the coordinates of {who}{unknown}",
+        ),
+        Column(f"{name}_located", _T.LONG, "clients", _TOPIC, f"of how many of them that is{unknown}"),
+        Column(
+            f"{name}_deviation_us",
+            _T.LONG,
+            "µs",
+            _TOPIC,
+            f"how much farther than that mean the farthest of them is at most, one way{unknown}",
+        ),
+        Column(
+            f"{name}_leg_us_max",
+            _T.LONG,
+            "µs",
+            _TOPIC,
+            f"one way between this hub and the farthest of them, measured where it was{unknown}",
+        ),
+    )
+
+
+_SIDE_COLUMNS = (
+    *_side("publishers", "the clients of this hub that published lately"),
+    *_side("subscribers", "the clients of this hub that receive the topic"),
+)
+
 COLUMNS: tuple[Column, ...] = (
     Column("kind", _T.STRING, "", EVERY_KIND, "`topic`, `hub` or `arrival`"),
     Column("hub", _T.STRING, "", EVERY_KIND, "the hub's name"),
@@ -198,6 +233,14 @@ COLUMNS: tuple[Column, ...] = (
         "the user that the publisher is; null for a connection that did not have to say",
     ),
     Column("size_bytes", _T.LONG, "bytes", _ARRIVAL, "length of the payload"),
+    Column(
+        "coordinate",
+        _T.BINARY,
+        "float64, little-endian",
+        _HUB,
+        "where the hub is in the network: point, error, height, adjustment; null until it has found out",
+    ),
+    *_SIDE_COLUMNS,
 )
 
 
