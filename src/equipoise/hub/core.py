@@ -18,6 +18,7 @@ from equipoise.hub.commands import COMMANDS, CommandSpec
 from equipoise.hub.commands.spec import full_name
 from equipoise.hub.delivering import deliver_mixed, deliver_to_hubs
 from equipoise.hub.denial import RESERVED, denial, too_long, unknown_command
+from equipoise.hub.judging import certified_user, judge_everybody
 from equipoise.hub.metering import Metering
 from equipoise.hub.session import LINGER_S, Deferred, Session
 from equipoise.hub.settings import HubSettings
@@ -114,7 +115,7 @@ class HubCore:
 
         A stranger has a moment to say who it is.
         """
-        certified = self._certified_user(session)
+        certified = certified_user(self, session)
         user = certified or self.users.anonymous
         if user is not None:
             session.log_in(user, is_certified=certified is not None)
@@ -131,10 +132,6 @@ class HubCore:
         session.log_in(user)
         if session.subscriptions is not None:
             self.stats.revoked += judge_again(self, session)
-
-    def _certified_user(self, session: Session) -> User | None:
-        found = filter(None, map(self.users.by_certificate, session.certificate))
-        return next(found, None)
 
     def leave(self, session: Session) -> None:
         """Stop serving the session; send what it is owed, then close."""
@@ -344,26 +341,9 @@ class HubCore:
         self.publish(topic, payloads)
         topic.published, topic.bytes_in = published, bytes_in
 
-    # --- users
-
     def reload_users(self, users: Users) -> None:
         """Judge everybody who is connected by the new rules, at once."""
-        if users.version == self.users.version:
-            return
-        self.users = users
-        for session in list(self.sessions.values()):
-            self._judge(session)
-
-    def _judge(self, session: Session) -> None:
-        former = session.user
-        if former is None:
-            return
-        user = self._certified_user(session) if session.is_certified else self.users.successor_of(former)
-        if user is None or user.name != former.name:
-            self.cut(session, f"user {former.name!r} is gone or is proved otherwise now")
-            return
-        session.user = user
-        self.stats.revoked += judge_again(self, session)
+        judge_everybody(self, users)
 
     # --- lives
 
