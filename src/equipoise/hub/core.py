@@ -20,6 +20,7 @@ from equipoise.hub.delivering import deliver_mixed, deliver_to_hubs
 from equipoise.hub.denial import RESERVED, denial, too_long, unknown_command
 from equipoise.hub.judging import certified_user, judge_everybody
 from equipoise.hub.metering import Metering
+from equipoise.hub.places.places import Places
 from equipoise.hub.session import LINGER_S, Deferred, Session
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.shell import Shell
@@ -64,6 +65,7 @@ class HubCore:
         self.index = self._new_index()
         # The other hubs; None where this one is alone.
         self.cluster: Cluster | None = None
+        self.places = Places(self)
         self.metering = Metering(self)
         self.backlogs = Backlogs(
             self.limits,
@@ -198,6 +200,7 @@ class HubCore:
         self._unlink(session)
         self.backlogs.discard(session, is_cut=is_slow)
         forget_session(self, session)
+        self.places.forget(session)
         self.sessions.pop(session.id, None)
 
     def _cut_slow(self, session: Session, reason: str) -> None:
