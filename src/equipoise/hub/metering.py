@@ -169,6 +169,7 @@ class Metering:
         due, self._active = self._active, []
         sums = Sums()
         topics_active = slices = 0
+        yield from core.places.renew(due)
         for start in range(0, len(due), SLICE):
             rows = rows_of(due[start : start + SLICE], sums, core.now(), core.audience_of)
             self._active += rows.topics
