@@ -68,8 +68,8 @@ FULL = World(
     players_at_start=120,
     spark_every=60,
 )
-# Half the players per tile, and their coming and going is noise twice as large: much smaller tells nothing. Updates half
-# as often and twice as large are the same load to a server, and half the work to simulate.
+# Half the players per tile, and their coming and going is noise twice as large: much smaller tells nothing. Updates
+# half as often and twice as large are the same load to a server, and half the work to simulate.
 QUICK = World(
     out_bytes_per_s=2.5e6,
     game=Game(payload_bytes=1_800, updates_per_s=1.5),
