@@ -303,3 +303,16 @@ def test_the_totals_of_info_count_as_telemetry_does(world: MeteredWorld) -> None
 
 def test_a_hub_records_unless_told_otherwise() -> None:
     assert HubSettings().telemetry.is_recorded
+
+
+def test_windows_end_at_the_same_moments_by_the_clock_whenever_hubs_have_begun() -> None:
+    ends = []
+    for start_s in (0.0, 0.31, 0.75, 0.93):
+        world = MeteredWorld()
+        world.advance(start_s)
+        world.core.metering.stop()
+        world.core.metering.start(world.process, lambda count: b"\x07" * count)
+        records = [record for _ in range(5) for record in world.window() if record["kind"] == "hub"]
+        assert all(record["window_us"] >= 500_000 for record in records)
+        ends += [record["time"].microsecond for record in records]
+    assert all(700_000 <= end <= 900_000 for end in ends), ends

@@ -122,7 +122,7 @@ def test_what_usually_wobbles_does_not_rise() -> None:
 
 def test_a_view_wakes_the_planner_when_a_hub_is_too_full_or_rises() -> None:
     def wakes(row: TopicView, hub: HubView) -> bool:
-        return Planner().wakes(view([row], [hub, "b"]), Memory())
+        return Planner().wakes(view([row], [hub, "b"]), Specs(), Memory())
 
     assert not wakes(topic("t", 0.7, "a"), HubView(name="a"))
     assert wakes(topic("t", 0.81, "a"), HubView(name="a"))

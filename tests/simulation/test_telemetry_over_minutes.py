@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import hiredis
@@ -143,7 +144,9 @@ def test_a_hub_tells_of_the_processor_it_runs_on() -> None:
     # Some eight chunks a second in and as many out.
     assert all(0 < ratio < 0.01 for ratio in busy)
     assert {record["memory_bytes"] for record in hubs} == {None}
-    assert all(900_000 < record["window_us"] < 1_200_000 for record in hubs)
+    # The first of a life ends when those of other hubs do.
+    later = [after for before, after in pairwise(hubs) if before["incarnation"] == after["incarnation"]]
+    assert all(900_000 < record["window_us"] < 1_200_000 for record in later)
 
 
 def test_the_same_seed_gives_the_same_records_to_the_byte() -> None:

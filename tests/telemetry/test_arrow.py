@@ -16,6 +16,7 @@ from equipoise.telemetry import (
     Block,
     Kind,
     Names,
+    Numbers,
     Part,
     Ring,
     Values,
@@ -140,6 +141,9 @@ def blocks(draw: st.DrawFn) -> tuple[Block, dict[str, list[Any]]]:
         else:
             numbers = draw(st.lists(LONGS, min_size=count, max_size=count))
             values[column.name], said[column.name] = narrow(numbers), numbers
+            if draw(st.booleans()):
+                some = [number if draw(st.booleans()) else None for number in numbers]
+                values[column.name], said[column.name] = Numbers.of_optional(some), some
     return Block.of(kind, count, values, time_us=draw(st.integers(0, 4 * 10**15)), window_us=1), said
 
 

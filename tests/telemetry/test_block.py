@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.telemetry import Block, Kind, Names, Part, Values, narrow
+from equipoise.telemetry import Block, Kind, Names, Numbers, Part, Values, narrow
 from telemetry.records import SECOND_US, hub_block, topic_block
 
 NAMES = st.lists(st.one_of(st.none(), st.binary(max_size=6)), max_size=20)
@@ -51,12 +51,17 @@ def test_one_topic_may_stand_for_all_records() -> None:
     assert block.latest_us == 9
 
 
-def rows(part: Part) -> list[tuple[int, int, bytes | None, int]]:
-    """Sequence, time, topic and publications of each record."""
-    names, numbers = part.values["topic"], part.values["publications"]
-    assert isinstance(names, Names) and not isinstance(numbers, int | float | str | bytes | Names | None)
+Row = tuple[int, int, bytes | None, int, int | None]
+
+
+def rows(part: Part) -> list[Row]:
+    """Sequence, time, topic, publications and located publishers of each record."""
+    names, numbers, some = (part.values[name] for name in ("topic", "publications", "publishers_located"))
+    assert isinstance(names, Names) and isinstance(some, Numbers)
+    assert not isinstance(numbers, int | float | str | bytes | Names | Numbers | None)
     topics = [name if names.present >> i & 1 else None for i, name in enumerate(names.split())]
-    return list(zip(part.sequences, part.time_us, topics, numbers, strict=True))
+    located = [number if some.present >> i & 1 else None for i, number in enumerate(some.values)]
+    return list(zip(part.sequences, part.time_us, topics, numbers, located, strict=True))
 
 
 @settings(deadline=None)
@@ -65,7 +70,12 @@ def test_parts_and_heads_and_choices_are_rows_of_the_whole(
     names: list[bytes | None], data: st.DataObject
 ) -> None:
     count = len(names)
-    values: dict[str, Values] = {"topic": Names.of_optional(names), "publications": narrow(range(count))}
+    some = data.draw(st.lists(st.one_of(st.none(), st.integers(0, 300)), min_size=count, max_size=count))
+    values: dict[str, Values] = {
+        "topic": Names.of_optional(names),
+        "publications": narrow(range(count)),
+        "publishers_located": Numbers.of_optional(some),
+    }
     block = Block(
         Kind.TOPIC,
         40,
@@ -75,7 +85,7 @@ def test_parts_and_heads_and_choices_are_rows_of_the_whole(
         Block.of(Kind.TOPIC, count, values, time_us=7, window_us=0).values,
     )
     whole = rows(block.part(0, count))
-    assert [name for _, _, name, _ in whole] == names
+    assert [(name, located) for _, _, name, _, located in whole] == list(zip(names, some, strict=True))
     start = data.draw(st.integers(0, count))
     stop = data.draw(st.integers(start, count))
     assert rows(block.part(start, stop)) == whole[start:stop]

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from equipoise.coordinates.coordinate import Coordinate
 
-__all__ = ["Crowd", "centroid_of", "expected_worst_s", "worst_s"]
+__all__ = ["Crowd", "centroid_of", "deviation_s", "expected_worst_s", "worst_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Crowd:
         if not known:
             return None
         centroid = centroid_of(known)
-        return cls(centroid, max(_deviation_s(one, centroid) for one in known) / 2, len(known))
+        return cls(centroid, max(deviation_s(one, centroid) for one in known) / 2, len(known))
 
     def worst_leg_s(self, hub: Coordinate) -> float:
         """One way between the hub and the farthest of them: at least what it really is."""
@@ -72,7 +72,8 @@ def worst_s(producers: Sequence[Coordinate], consumers: Sequence[Coordinate], hu
     return inward_s + max(consumer.distance_s(hub) for consumer in consumers) / 2
 
 
-def _deviation_s(client: Coordinate, centroid: Coordinate) -> float:
+def deviation_s(client: Coordinate, centroid: Coordinate) -> float:
+    """What has to be added to the centroid's distance from a hub so that it is not below the client's; both ways."""
     # Adjustments differ from client to client and belong to the distance as well.
     extra_s = client.height_s + client.adjustment_s - centroid.height_s - centroid.adjustment_s
     return math.dist(client.point_s, centroid.point_s) + max(0.0, extra_s)

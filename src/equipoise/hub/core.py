@@ -18,7 +18,9 @@ from equipoise.hub.commands import COMMANDS, CommandSpec
 from equipoise.hub.commands.spec import full_name
 from equipoise.hub.delivering import deliver_mixed, deliver_to_hubs
 from equipoise.hub.denial import RESERVED, denial, too_long, unknown_command
+from equipoise.hub.judging import certified_user, judge_everybody
 from equipoise.hub.metering import Metering
+from equipoise.hub.places.places import Places
 from equipoise.hub.session import LINGER_S, Deferred, Session
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.shell import Shell
@@ -63,6 +65,7 @@ class HubCore:
         self.index = self._new_index()
         # The other hubs; None where this one is alone.
         self.cluster: Cluster | None = None
+        self.places = Places(self)
         self.metering = Metering(self)
         self.backlogs = Backlogs(
             self.limits,
@@ -114,7 +117,7 @@ class HubCore:
 
         A stranger has a moment to say who it is.
         """
-        certified = self._certified_user(session)
+        certified = certified_user(self, session)
         user = certified or self.users.anonymous
         if user is not None:
             session.log_in(user, is_certified=certified is not None)
@@ -131,10 +134,6 @@ class HubCore:
         session.log_in(user)
         if session.subscriptions is not None:
             self.stats.revoked += judge_again(self, session)
-
-    def _certified_user(self, session: Session) -> User | None:
-        found = filter(None, map(self.users.by_certificate, session.certificate))
-        return next(found, None)
 
     def leave(self, session: Session) -> None:
         """Stop serving the session; send what it is owed, then close."""
@@ -201,6 +200,7 @@ class HubCore:
         self._unlink(session)
         self.backlogs.discard(session, is_cut=is_slow)
         forget_session(self, session)
+        self.places.forget(session)
         self.sessions.pop(session.id, None)
 
     def _cut_slow(self, session: Session, reason: str) -> None:
@@ -344,26 +344,9 @@ class HubCore:
         self.publish(topic, payloads)
         topic.published, topic.bytes_in = published, bytes_in
 
-    # --- users
-
     def reload_users(self, users: Users) -> None:
         """Judge everybody who is connected by the new rules, at once."""
-        if users.version == self.users.version:
-            return
-        self.users = users
-        for session in list(self.sessions.values()):
-            self._judge(session)
-
-    def _judge(self, session: Session) -> None:
-        former = session.user
-        if former is None:
-            return
-        user = self._certified_user(session) if session.is_certified else self.users.successor_of(former)
-        if user is None or user.name != former.name:
-            self.cut(session, f"user {former.name!r} is gone or is proved otherwise now")
-            return
-        session.user = user
-        self.stats.revoked += judge_again(self, session)
+        judge_everybody(self, users)
 
     # --- lives
 

@@ -69,6 +69,7 @@ class Gauges:
             "clients_lagging": len(backlogs.lagging),
             "unsent_bytes": backlogs.bytes,
             "topics_home": self._homes.count(core),
+            "coordinate": core.places.own_bytes(),
             "plan_version": None if core.cluster is None else core.cluster.router.version,
         }
         self._cpu_s, self._reply_bytes = cpu_s, replied_bytes

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter, ne, sub
 from typing import TYPE_CHECKING
 
+from equipoise.hub.places.columns import columns_of
 from equipoise.telemetry import Names, Role, Values, narrow
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def rows_of(topics: list[Topic], sums: Sums, now: float, audience_of: Callable[[
         "subscribers": _narrow([audience.clients for audience in audiences]),
         "relays": _relays(audiences),
         **_greatest(sums, meters, noted, now),
+        **columns_of(topics),
     }
     _begin_windows(meters, counted, noted)
     return Rows(topics, values)

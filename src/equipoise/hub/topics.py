@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.links import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.meter import TopicMeter
+    from equipoise.hub.places.whereabouts import Whereabouts
     from equipoise.hub.session import Session
 
 # Names that begin so are those of lanes among hubs: no client may make such a topic.
@@ -59,6 +60,7 @@ class Topic:
         "relays",
         "seen_n",
         "stream",
+        "where",
     )
 
     def __init__(self, name: bytes, epoch: int, *, is_shard: bool) -> None:
@@ -95,6 +97,8 @@ class Topic:
         self.meter: TopicMeter | None = None
         self.publisher: int | None = None
         self.is_watched = False
+        # Where its clients are; None as long as nobody has asked.
+        self.where: Whereabouts | None = None
 
     @property
     def is_engaged(self) -> bool:

@@ -1,6 +1,6 @@
 """Records that hubs make of their load and everybody else reads: one schema, a ring, Arrow on the wire. Pure."""
 
-from equipoise.telemetry.block import Block, Names, Part, Values, narrow
+from equipoise.telemetry.block import Block, Names, Numbers, Part, Values, narrow
 from equipoise.telemetry.ring import Ring
 from equipoise.telemetry.schema import (
     COLUMNS,
@@ -22,6 +22,7 @@ __all__ = [
     "ColumnType",
     "Kind",
     "Names",
+    "Numbers",
     "Part",
     "Ring",
     "Role",

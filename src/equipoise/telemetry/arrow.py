@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
 
-from equipoise.telemetry.block import Names, Part, Values, is_each
+from equipoise.telemetry.block import Names, Numbers, Part, Values, is_each
 from equipoise.telemetry.flatbuffer import Scalar, Structs, Table, flatbuffer
 from equipoise.telemetry.schema import COLUMNS, Column, ColumnType
 
@@ -104,7 +104,7 @@ class _Body:
         """A bit for each record, 1 where it has a value; nothing where all have."""
         present, at = 0, 0
         for count, value in chunks:
-            mask = value.present if isinstance(value, Names) else 0 if value is None else -1
+            mask = value.present if isinstance(value, Names | Numbers) else 0 if value is None else -1
             present |= (mask & (1 << count) - 1) << at
             at += count
         nulls = at - present.bit_count()
@@ -146,6 +146,8 @@ class _Body:
 
 
 def _numbers(code: str, count: int, value: Values) -> bytes:
+    if isinstance(value, Numbers):
+        value = value.values
     if isinstance(value, array) and value.typecode in "BHIQ":
         return _widened(value)
     if isinstance(value, int | float):

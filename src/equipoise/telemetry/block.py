@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeGuard
 
 from equipoise.telemetry.schema import Kind, columns_of
 
-__all__ = ["Block", "Names", "Part", "Values", "is_each", "narrow"]
+__all__ = ["Block", "Names", "Numbers", "Part", "Values", "is_each", "narrow"]
 
 # What Python takes for a block whose columns are empty, an array of its own for each of them included.
 _BLOCK_BYTES = 600
@@ -44,7 +44,7 @@ class Names:
 
     @classmethod
     def of_optional(cls, names: Sequence[bytes | None]) -> Names:
-        present = sum(1 << i for i, name in enumerate(names) if name is not None)
+        present = _present([name is not None for name in names])
         return replace(cls.of([name or b"" for name in names]), present=present)
 
     def split(self) -> list[bytes]:
@@ -55,8 +55,22 @@ class Names:
         return names
 
 
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Numbers of which some are absent: those are 0 and have no bit in `present`. None is negative."""
+
+    values: Sequence[int]
+    # A bit for each number, the first the lowest.
+    present: int
+
+    @classmethod
+    def of_optional(cls, numbers: Sequence[int | None]) -> Numbers:
+        present = _present([number is not None for number in numbers])
+        return cls(narrow([number or 0 for number in numbers]), present)
+
+
 # One value for all records, or one for each.
-Values = int | float | str | bytes | None | Sequence[int] | Names
+Values = int | float | str | bytes | None | Sequence[int] | Names | Numbers
 
 
 class Part(NamedTuple):
@@ -165,23 +179,38 @@ def _size_bytes(values: Values) -> int:
         return _COLUMN_BYTES + values.itemsize * len(values)
     if isinstance(values, Names):
         return sys.getsizeof(values.joined) + _COLUMN_BYTES + _size_bytes(values.lengths)
+    if isinstance(values, Numbers):
+        return sys.getsizeof(values.present) + _COLUMN_BYTES + _size_bytes(values.values)
     return sys.getsizeof(values)
+
+
+def _present(claims: Sequence[bool]) -> int:
+    """A bit for each claim, the first the lowest. By way of text, which takes a hundredth of adding up powers."""
+    return int("".join(["01"[claim] for claim in reversed(claims)]) or "0", 2)
 
 
 def _cut(values: Values, start: int, stop: int) -> Values:
     if isinstance(values, Names):
         before, length = sum(values.lengths[:start]), sum(values.lengths[start:stop])
-        present = (
-            values.present if values.present < 0 else (values.present >> start) & ((1 << stop - start) - 1)
-        )
+        present = values.present if values.present < 0 else _bits(values.present, start, stop)
         return Names(values.joined[before : before + length], values.lengths[start:stop], present)
+    if isinstance(values, Numbers):
+        return Numbers(values.values[start:stop], _bits(values.present, start, stop))
     return values[start:stop] if is_each(values) else values
+
+
+def _bits(present: int, start: int, stop: int) -> int:
+    return (present >> start) & ((1 << stop - start) - 1)
 
 
 def _pick(values: Values, rows: Sequence[int]) -> Values:
     if isinstance(values, Names):
         names = values.split()
         return Names.of_optional([names[row] if values.present >> row & 1 else None for row in rows])
+    if isinstance(values, Numbers):
+        return Numbers.of_optional(
+            [values.values[row] if values.present >> row & 1 else None for row in rows]
+        )
     if is_each(values):
         return [values[row] for row in rows]
     return values

@@ -151,6 +151,7 @@ def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     session.name = b""
     session.is_never_evicted = False
     session.tags = session.told = None
+    core.places.forget(session)
     session.reply_mode = Replies.ON
     core.greet(session)
     session.push(simple("RESET"))

@@ -14,6 +14,7 @@ from equipoise.hub.commands import (
     streams,
     telemetry,
     topics,
+    where,
 )
 from equipoise.hub.commands.spec import CommandSpec, Handler, dispatch
 from equipoise.hub.kinds import Kind
@@ -73,6 +74,13 @@ def _small_talk() -> list[CommandSpec]:
         of("echo", 2, connection.echo, "Returns its argument."),
         of("select", 2, connection.select, "Accepts database 0, the only one."),
         of("eq.link", -2, connection.link, "Names the link of which this is the latest connection."),
+        of(
+            "eq.where",
+            -1,
+            where.where,
+            "Tells where the hub is, and hears where the client is.",
+            runs_while_subscribed=True,
+        ),
         of("eq.settle", 2, positioned.settle, "Tells when all messages to a topic so far have positions."),
         of(
             "eq.sever",

@@ -1,0 +1,56 @@
+"""EQ.WHERE: tell where this hub is in the network, and hear where the client is.
+
+    EQ.WHERE                       the hub's coordinate, null if it does not know it yet
+    EQ.WHERE rtt_us coordinate     the same; and the client is there, so far from this hub as it has measured
+
+What is told holds until it is told again, or the connection ends. Nonsense is refused and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.coordinates import Coordinate
+from equipoise.errors import CoordinateError
+from equipoise.hub.places.place import Place
+from equipoise.resp.replies import bulk, null
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.session import Session
+
+__all__ = ["where"]
+
+_USAGE = (
+    "ERR syntax error: EQ.WHERE [rtt_us coordinate]; the round trip to this hub in microseconds, 0 if it was not "
+    "measured, and eleven little-endian float64: point (8), error, height, adjustment"
+)
+_DIGITS_MAX = 10
+
+
+def where(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    if len(command) > 1:
+        problem = _hear(core, session, command[1:])
+        if problem is not None:
+            return problem
+    own = core.places.own
+    return null(session.proto) if own is None else bulk(own.to_bytes())
+
+
+def _hear(core: HubCore, session: Session, words: list[bytes]) -> str | None:
+    """Note what the client says; or why not."""
+    if len(words) != 2:
+        return _USAGE
+    rtt, data = words
+    settings = core.places.settings
+    if not (rtt.isdigit() and rtt.isascii()) or len(rtt) > _DIGITS_MAX:
+        return _USAGE
+    rtt_s = int(rtt) / 1e6
+    if rtt_s > settings.rtt_s_max:
+        return f"ERR a round trip takes at most {settings.rtt_s_max:g} s: leave out what was measured wrongly"
+    try:
+        coordinate = Coordinate.from_bytes(data, settings)
+    except CoordinateError as problem:
+        return f"ERR {problem}: begin again from the origin, and tell that"
+    core.places.tell(session, Place(coordinate, rtt_s / 2 if rtt_s else None))
+    return None

@@ -1,0 +1,260 @@
+"""What records say of where a topic's clients are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from equipoise.coordinates import Coordinate, CoordinateSettings, Crowd
+from equipoise.hub.places import places
+from equipoise.hub.places.sides import STEP
+from equipoise.hub.places.whereabouts import LATELY_S, PER_CLIENT_S, REFRESH_S
+from hub.metered import MeteredWorld, Record
+from hub.world import FakeClient
+
+SETTINGS = CoordinateSettings()
+SIDES = ("publishers", "subscribers")
+NUMBERS = ("at", "located", "deviation_us", "leg_us_max")
+
+
+def at(x_ms: float, height_ms: float = 1.0) -> Coordinate:
+    return Coordinate((x_ms / 1e3, *[0.0] * 7), 0.1, height_ms / 1e3)
+
+
+def tell(client: FakeClient, place: Coordinate, rtt_us: int = 0) -> None:
+    """Behind what was delivered meanwhile comes the hub's own place."""
+    assert isinstance(client.do_all("EQ.WHERE", str(rtt_us), place.to_bytes())[-1], bytes)
+
+
+def publisher(world: MeteredWorld, place: Coordinate, rtt_us: int = 0) -> FakeClient:
+    client = world.client()
+    tell(client, place, rtt_us)
+    return client
+
+
+def subscriber(world: MeteredWorld, place: Coordinate, rtt_us: int = 0, topic: str = "t") -> FakeClient:
+    client = publisher(world, place, rtt_us)
+    client.do("SUBSCRIBE", topic)
+    return client
+
+
+def side(record: Record, name: str) -> tuple[Any, ...]:
+    return tuple(record[f"{name}_{key}"] for key in NUMBERS)
+
+
+NOBODY = (None, None, None, None)
+
+
+def place_of(record: Record, name: str) -> Coordinate:
+    return Coordinate.from_bytes(record[f"{name}_at"], SETTINGS)
+
+
+@pytest.fixture
+def world() -> MeteredWorld:
+    return MeteredWorld()
+
+
+def test_a_topic_whose_clients_tell_nothing_says_nothing(world: MeteredWorld) -> None:
+    world.client().do("SUBSCRIBE", "t")
+    world.client().do("PUBLISH", "t", "x")
+    record = world.topics()[b"t"]
+    assert [side(record, name) for name in SIDES] == [NOBODY, NOBODY]
+
+
+def test_a_lone_client_is_where_it_says_and_deviates_by_nothing(world: MeteredWorld) -> None:
+    subscriber(world, at(10), 12_000)
+    publisher(world, at(-4), 3_001).do("PUBLISH", "t", "x")
+    record = world.topics()[b"t"]
+    assert side(record, "publishers") == (at(-4).to_bytes(), 1, 0, 1_501)
+    assert side(record, "subscribers") == (at(10).to_bytes(), 1, 0, 6_000)
+
+
+def test_a_leg_that_was_not_measured_is_half_the_distance_of_the_coordinates(world: MeteredWorld) -> None:
+    subscriber(world, at(10, height_ms=2))
+    record = world.topics()[b"t"]
+    assert record["subscribers_leg_us_max"] == math.ceil((10_000 + 2_000 + 10) / 2)
+
+
+def test_a_side_of_which_nothing_is_known_is_null_beside_one_that_is_known(world: MeteredWorld) -> None:
+    subscriber(world, at(10), topic="a")
+    world.client().do("SUBSCRIBE", "b")
+    plain = world.client()
+    for topic in "ab":
+        plain.do("PUBLISH", topic, "x")
+    records = world.topics()
+    assert records[b"a"]["subscribers_located"] == 1
+    assert side(records[b"a"], "publishers") == side(records[b"b"], "subscribers") == NOBODY
+
+
+def test_clients_that_tell_nothing_are_left_out_of_the_mean(world: MeteredWorld) -> None:
+    subscriber(world, at(10))
+    world.client().do("SUBSCRIBE", "t")
+    record = world.topics()[b"t"]
+    assert (record["subscribers"], record["subscribers_located"]) == (2, 1)
+    assert place_of(record, "subscribers") == at(10)
+
+
+def test_subscribers_by_pattern_are_subscribers(world: MeteredWorld) -> None:
+    by_pattern = publisher(world, at(20))
+    by_pattern.do("PSUBSCRIBE", "t*")
+    subscriber(world, at(10))
+    world.client().do("PUBLISH", "t", "x")
+    record = world.topics()[b"t"]
+    assert record["subscribers_located"] == 2
+    assert place_of(record, "subscribers").point_s[0] == pytest.approx(0.015)
+
+
+def test_who_comes_or_goes_shows_in_the_next_record(world: MeteredWorld) -> None:
+    first = subscriber(world, at(10))
+    assert world.topics()[b"t"]["subscribers_located"] == 1
+    subscriber(world, at(30))
+    assert place_of(world.topics()[b"t"], "subscribers").point_s[0] == pytest.approx(0.02)
+    first.send("QUIT")
+    world.client().do("PUBLISH", "t", "x")
+    assert place_of(world.topics()[b"t"], "subscribers") == at(30)
+
+
+def records_of(world: MeteredWorld, count: int, *clients: FakeClient) -> list[Record]:
+    """Let windows pass in each of which these publish once."""
+    found = []
+    for _ in range(count):
+        for client in clients:
+            client.do("PUBLISH", "t", "x")
+        found.append(world.topics()[b"t"])
+    return found
+
+
+def test_a_client_that_moves_is_seen_elsewhere_within_the_time_in_which_clients_tell(
+    world: MeteredWorld,
+) -> None:
+    moving = subscriber(world, at(10))
+    steady = world.client()
+    records_of(world, 2, steady)
+    tell(moving, at(40))
+    found = records_of(world, math.ceil(REFRESH_S) + 1, steady)
+    assert place_of(found[-1], "subscribers") == at(40)
+
+
+def test_a_publisher_that_publishes_every_few_seconds_does_not_flicker(world: MeteredWorld) -> None:
+    often, seldom = publisher(world, at(0)), publisher(world, at(10))
+    found = []
+    for i in range(12):
+        if i % 4 == 0:
+            seldom.do("PUBLISH", "t", "x")
+        found += records_of(world, 1, often)
+    assert [record["publishers_located"] for record in found] == [2] * 12
+    assert {record["publishers"] for record in found} == {1, 2}
+
+
+def test_a_publisher_that_has_stopped_is_forgotten_after_a_while(world: MeteredWorld) -> None:
+    often, stopped = publisher(world, at(0)), publisher(world, at(10))
+    found = records_of(world, 1, stopped, often)
+    assert found[-1]["publishers_located"] == 2
+    found = records_of(world, math.ceil(LATELY_S + REFRESH_S) + 1, often)
+    assert place_of(found[-1], "publishers") == at(0)
+
+
+def test_a_publisher_that_has_gone_is_no_publisher_at_the_next_look(world: MeteredWorld) -> None:
+    often, gone = publisher(world, at(0)), publisher(world, at(10))
+    records_of(world, 1, gone, often)
+    gone.send("QUIT")
+    found = records_of(world, math.ceil(REFRESH_S) + 1, often)
+    assert found[-1]["publishers_located"] == 1
+
+
+NUMBER = st.floats(-0.2, 0.2)
+HEIGHT = st.floats(0, 0.05)
+PLACES = st.builds(
+    lambda point, height, adjustment: Coordinate(tuple(point), 0.5, height, adjustment),
+    st.lists(NUMBER, min_size=8, max_size=8),
+    HEIGHT,
+    st.floats(-0.01, 0.01),
+)
+CLIENTS = st.lists(st.tuples(PLACES, st.one_of(st.just(0), st.integers(1, 400_000))), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(publishers=CLIENTS, subscribers=CLIENTS, plain=st.integers(0, 2))
+def test_records_say_what_a_look_at_every_client_says(
+    publishers: list[tuple[Coordinate, int]], subscribers: list[tuple[Coordinate, int]], plain: int
+) -> None:
+    world = MeteredWorld()
+    for place, rtt_us in subscribers:
+        subscriber(world, place, rtt_us)
+    for _ in range(plain):
+        world.client().do("SUBSCRIBE", "t")
+    for place, rtt_us in publishers:
+        publisher(world, place, rtt_us).do("PUBLISH", "t", "x")
+    world.client().do("PUBLISH", "t", "x")
+    record = world.topics()[b"t"]
+    hub = Coordinate.from_bytes(world.hub()["coordinate"], SETTINGS)
+    for name, clients in (("publishers", publishers), ("subscribers", subscribers)):
+        crowd = Crowd.of(place for place, _ in clients)
+        if crowd is None:
+            assert side(record, name) == NOBODY
+            continue
+        assert record[f"{name}_located"] == crowd.count
+        told = place_of(record, name)
+        assert told.numbers == pytest.approx(crowd.centroid.numbers, abs=1e-12)
+        assert record[f"{name}_deviation_us"] == pytest.approx(1e6 * crowd.deviation_s, abs=1.001)
+        legs_s = [rtt_us / 2e6 if rtt_us else place.distance_s(hub) / 2 for place, rtt_us in clients]
+        assert record[f"{name}_leg_us_max"] == pytest.approx(1e6 * max(legs_s), abs=1.001)
+        assert record[f"{name}_leg_us_max"] >= 1e6 * max(legs_s) - 1e-3
+
+
+def crowd(world: MeteredWorld, count: int) -> None:
+    for i in range(count):
+        subscriber(world, at(i * 100 / count))
+
+
+def test_a_large_audience_is_looked_at_in_steps_and_comes_to_the_same(world: MeteredWorld) -> None:
+    count = 3 * STEP + 7
+    crowd(world, count)
+    record = world.topics()[b"t"]
+    places_told = [at(i * 100 / count) for i in range(count)]
+    expected = Crowd.of(places_told)
+    assert expected is not None and record["subscribers_located"] == count
+    assert place_of(record, "subscribers").numbers == pytest.approx(expected.centroid.numbers)
+    assert record["subscribers_deviation_us"] == pytest.approx(1e6 * expected.deviation_s, abs=1)
+    turns = sum(1 for _ in world.core.places.renew(list(world.core.index.topics.values())))
+    assert turns == 0, "nothing is due"
+    topic = world.core.index.topics[b"t"]
+    assert topic.where is not None
+    topic.where.is_changed, topic.where.renewed_at = True, 0.0
+    assert sum(1 for _ in world.core.places.renew([topic])) >= 9, "three walks of four steps"
+
+
+def test_a_large_audience_that_changes_all_the_time_is_looked_at_now_and_then(world: MeteredWorld) -> None:
+    crowd(world, 2_000)
+    world.end_window()
+    topic = world.core.index.topics[b"t"]
+    assert topic.where is not None
+    looks = set()
+    for _ in range(6):
+        subscriber(world, at(0))
+        world.end_window()
+        looks.add(topic.where.renewed_at)
+    assert len(looks) <= 6 * 1.0 / (2_000 * PER_CLIENT_S)
+    assert topic.where.size > 2_000
+
+
+def test_what_does_not_fit_into_a_window_has_its_turn_in_a_later_one(
+    world: MeteredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "CLIENTS_MAX", 12)
+    one = publisher(world, at(5))
+    names = [f"t{i}" for i in range(20)]
+    one.do_all("SUBSCRIBE", *names)
+    other = world.client()
+    located = []
+    for _ in range(7):
+        for name in names:
+            other.do("PUBLISH", name, "x")
+        records = world.topics()
+        located.append(sum(record["subscribers_located"] is not None for record in records.values()))
+    assert located[0] == 3 and located[-1] == 20
+    assert located == sorted(located)
