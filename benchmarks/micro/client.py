@@ -94,7 +94,10 @@ def serve_receipts(listener: socket.socket) -> None:
 
 async def receive(url: str, seconds: float) -> float:
     """Messages per second of processor time, taken one by one through the iterator."""
-    async with equipoise.connect(url, coordinate_enabled=False) as bus, bus.subscribe("bench") as subscription:
+    async with (
+        equipoise.connect(url, coordinate_enabled=False) as bus,
+        bus.subscribe("bench") as subscription,
+    ):
         count = missed = 0
         began, until = time.process_time(), time.monotonic() + seconds
         async for event in subscription:
