@@ -47,9 +47,9 @@ def run_hub(
 ) -> None:
     """Load a hub of its own in many shapes until messages are late, and say what foretells it, and from where on.
 
-    Topics, producers, consumers and sizes are varied, each at ever higher rates. What is found belongs into the settings
-    of the hubs that run on such machines, so that the controller knows how much to give to them. Run it where hubs run,
-    with nothing else on the machine.
+    Topics, producers, consumers and sizes are varied, each at ever higher rates. What is found belongs into the
+    settings of the hubs that run on such machines, so that the controller knows how much to give to them. Run it
+    where hubs run, with nothing else on the machine.
     """
     if write is not None and write.exists():
         raise SettingsError(f"{write} exists: name a file that does not, and copy what you need")

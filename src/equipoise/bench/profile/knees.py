@@ -29,6 +29,8 @@ _NUMBERS = ("cpu_ratio", *TRAFFIC)
 # So many times the calm percentile is late, but never less than a millisecond or two.
 _LATE_FACTOR = 5.0
 _LATE_MS_MIN = 2.0
+# Fewer late loads are a hiccup of the machine.
+_LATE_MIN = 3
 # Rounds of leaving out the cost that came out negative: there are three.
 _COSTS = 3
 
@@ -91,7 +93,7 @@ def costs_of(loads: Sequence[Measured]) -> Costs:
 
 def _bound(values: Floats, is_late: NDArray[np.bool_]) -> tuple[float | None, float]:
     """The bound that sorts best, and how well; the middle of two neighbours, the lower one if several do."""
-    if not is_late.any() or is_late.all():
+    if is_late.sum() < _LATE_MIN or is_late.all():
         return None, 0.5
     ordered = np.unique(values)
     if len(ordered) < 2:
