@@ -27,6 +27,7 @@ RUN = ("python", "sh", "console", "js")
 NOT_RUN = {
     "README.md": 1,
     "docs/howto/add-an-experiment.md": 1,
+    "docs/howto/profile-a-hub.md": 1,
     "docs/howto/replay-a-seed.md": 2,
     "docs/howto/run-on-several-machines.md": 8,
     "docs/howto/run-several-hubs.md": 2,

@@ -100,6 +100,7 @@ def at(place: Coordinate, **changes: float) -> bytes:
         (GOOD_HUB | {"cpu_ratio": float("nan")}, Rejection.NOT_FINITE),
         (GOOD_HUB | {"out_bytes_per_s": float("inf")}, Rejection.NOT_FINITE),
         (GOOD_HUB | {"out_bytes_per_s_max": float("-inf")}, Rejection.NOT_FINITE),
+        (GOOD_HUB | {"deliveries_per_s_max": 1e12}, Rejection.IMPOSSIBLE),
         (GOOD | {"publications": -1}, Rejection.NEGATIVE),
         (GOOD | {"throttle_us_max": -1}, Rejection.NEGATIVE),
         (GOOD_HUB | {"cpu_ratio": -0.5}, Rejection.NEGATIVE),

@@ -46,6 +46,7 @@ COMMANDS = {
     "topics": "See the topics: where they live, how they are used, what they need.",
     "plan": "See the plan: which hubs serve which topics, and why.",
     "bench": "Measure the hub beside Redis and NATS.",
+    "profile": "Find out what a hub on this machine can carry.",
     "lake": "Look into the pipeline's history, and keep it in order.",
     "users": "Say who may use a hub, and for which topics.",
     "reference": "",

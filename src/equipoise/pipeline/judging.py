@@ -148,6 +148,7 @@ def _is_impossible(records: pa.RecordBatch, plausible: Plausible) -> Flags:
         ("memory_bytes", plausible.memory_bytes_max),
         ("out_bytes_per_s", plausible.bytes_per_s_max),
         ("out_bytes_per_s_max", plausible.bytes_per_s_max),
+        ("deliveries_per_s_max", plausible.messages_per_s_max),
     ):
         if _has_values(records, name):
             bad |= _numbers(records, name) > most

@@ -43,7 +43,7 @@ _HUB_NUMBERS = (
     "topics_home",
     "plan_version",
 )
-_HUB_FRACTIONS = ("cpu_ratio", "out_bytes_per_s", "out_bytes_per_s_max")
+_HUB_FRACTIONS = ("cpu_ratio", "out_bytes_per_s", "out_bytes_per_s_max", "deliveries_per_s_max")
 _ROLES = pa.array(ROLES)
 _SENT = ("bytes_out", "egress_bytes", "ingress_bytes")
 

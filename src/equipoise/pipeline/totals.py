@@ -246,6 +246,7 @@ def _hub_numbers(samples: dict[str, NDArray[Any]], times_s: Floats, covered_s: f
         "memory_bytes": float(samples["memory_bytes"][-1]),
         "out_bytes_per_s": mean("out_bytes_per_s"),
         "out_bytes_per_s_max": float(samples["out_bytes_per_s_max"][-1]),
+        "deliveries_per_s_max": float(samples["deliveries_per_s_max"][-1]),
         "publications_per_s": float(samples["publications"].sum()) / covered_s,
         "deliveries_per_s": float(samples["deliveries"].sum()) / covered_s,
         "connections": float(samples["connections"][-1]),

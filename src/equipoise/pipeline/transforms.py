@@ -189,6 +189,7 @@ def hub_loads(windowed: DataFrame) -> DataFrame:
         last("memory_bytes").alias("memory_bytes"),
         mean("out_bytes_per_s").alias("out_bytes_per_s"),
         last("out_bytes_per_s_max").alias("out_bytes_per_s_max"),
+        last("deliveries_per_s_max").alias("deliveries_per_s_max"),
         (F.sum("publications") / F.sum("weight_s")).alias("publications_per_s"),
         (F.sum("deliveries") / F.sum("weight_s")).alias("deliveries_per_s"),
         last("connections").alias("connections"),

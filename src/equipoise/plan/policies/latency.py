@@ -133,7 +133,9 @@ def _hosts(draft: Draft) -> NDArray[np.bool_]:
     hubs, full = draft.view.hubs, draft.settings.resource_full_ratio
     memory_max = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
     out_max = np.where(hubs.out_bytes_per_s_max > 0, hubs.out_bytes_per_s_max, np.inf)
+    delivered_max = np.where(hubs.deliveries_per_s_max > 0, hubs.deliveries_per_s_max, np.inf)
     is_busy = (hubs.cpu_ratio > full) | (hubs.out_bytes_per_s > full * out_max)
+    is_busy |= hubs.deliveries_per_s > full * delivered_max
     return draft.eligible & ~is_busy & (hubs.memory_bytes <= full * memory_max)
 
 
