@@ -23,6 +23,7 @@
         ├── ProvisionError     a server could not be started or stopped
         ├── DiskFullError      no room is left on the disk
         ├── DiskFailedError    the disk refused to read, write or sync
+        ├── UnmeasuredError    this machine is too busy for a measurement
         ├── PipelineError      Spark could not be started, or has ended by itself
         └── StoreError         the metadata store failed, or found things otherwise than expected
             ├── StoreUnavailableError  … it did not answer in time
@@ -148,6 +149,10 @@ class DiskFailedError(WorldError):
         self.operation = operation
         self.name = name
         self.reason = reason
+
+
+class UnmeasuredError(WorldError):
+    """What was to be measured cannot be told apart from what else goes on on this machine."""
 
 
 class PipelineError(WorldError):

@@ -12,7 +12,7 @@ from equipoise import Message, Position
 from equipoise.client.inbox import Batch
 from equipoise.errors import ClosedError, DisconnectedError, MisuseError, RefusedError, UncertainError
 
-from .peer import always, eventually, message, on_loop, serving
+from .peer import always, connect, eventually, message, on_loop, serving
 
 QUICK = equipoise.ClientSettings(reconnect_first_s=0.01, reconnect_max_s=0.05)
 
@@ -25,7 +25,7 @@ def others() -> list[asyncio.Task[object]]:
 @on_loop
 async def test_closing_waits_for_the_last_receipts() -> None:
     async with serving() as peer:
-        async with equipoise.connect(peer.url) as bus:
+        async with connect(peer.url) as bus:
             for i in range(10):
                 bus.publish_nowait("a", str(i))
         assert peer.last.count(b"PUBLISH") == 10
@@ -37,7 +37,7 @@ async def test_closing_raises_a_refusal_nobody_has_heard_of() -> None:
     async with serving() as peer:
         peer.answers[b"PUBLISH"] = always(b"-ERR no\r\n")
         with pytest.raises(RefusedError, match="ERR no"):
-            async with equipoise.connect(peer.url) as bus:
+            async with connect(peer.url) as bus:
                 bus.publish_nowait("a", "x")
         await peer.until(lambda: not peer.last.is_open)
 
@@ -47,7 +47,7 @@ async def test_closing_does_not_wait_for_ever() -> None:
     async with serving() as peer:
         peer.answers.update({b"PUBLISH": always(None), b"PING": always(None)})
         with pytest.raises(UncertainError):
-            async with equipoise.connect(peer.url, close_timeout_s=0.02) as bus:
+            async with connect(peer.url, close_timeout_s=0.02) as bus:
                 bus.publish_nowait("a", "x")
         await peer.until(lambda: not peer.last.is_open)
         assert others() == []
@@ -56,7 +56,7 @@ async def test_closing_does_not_wait_for_ever() -> None:
 @on_loop
 async def test_closing_ends_every_iteration_cleanly_after_what_was_received() -> None:
     async with serving() as peer:
-        async with equipoise.connect(peer.url) as bus:
+        async with connect(peer.url) as bus:
             a, idle = bus.subscribe("a", "b"), bus.psubscribe("i*")
             await a.__aenter__()
             await idle.__aenter__()
@@ -70,7 +70,7 @@ async def test_closing_ends_every_iteration_cleanly_after_what_was_received() ->
 @on_loop
 async def test_a_closed_bus_says_so_and_may_be_closed_again() -> None:
     async with serving() as peer:
-        async with equipoise.connect(peer.url) as bus:
+        async with connect(peer.url) as bus:
             unused = bus.subscribe("a")
         with pytest.raises(ClosedError, match="connect again"):
             await bus.publish("a", "x")
@@ -91,7 +91,7 @@ async def test_a_closed_bus_says_so_and_may_be_closed_again() -> None:
 async def test_closing_while_others_wait_tells_them() -> None:
     async with serving() as peer:
         peer.answers.update({b"PUBLISH": always(None), b"EQ.SUBSCRIBE": always(None), b"PING": always(None)})
-        bus = equipoise.connect(peer.url, window_messages_max=1, close_timeout_s=0.02)
+        bus = connect(peer.url, window_messages_max=1, close_timeout_s=0.02)
         await bus.__aenter__()
         sent = asyncio.create_task(bus.publish("a", "sent"))
         in_line = asyncio.create_task(bus.publish("a", "in line"))
@@ -106,7 +106,7 @@ async def test_closing_while_others_wait_tells_them() -> None:
 @on_loop
 async def test_closing_while_disconnected_is_quick_and_leaves_no_task() -> None:
     async with serving() as peer:
-        async with equipoise.connect(peer.url, reconnect_first_s=4.0) as bus:
+        async with connect(peer.url, reconnect_first_s=4.0) as bus:
             await peer.stop()
             await eventually(lambda: not bus.is_connected)
             assert len(others()) >= 1
@@ -118,7 +118,7 @@ async def test_an_exception_in_the_body_passes_through_and_does_not_wait_for_rec
     async with serving() as peer:
         peer.answers.update({b"PUBLISH": always(None), b"PING": always(None)})
         with pytest.raises(ZeroDivisionError):
-            async with equipoise.connect(peer.url, close_timeout_s=60) as bus:
+            async with connect(peer.url, close_timeout_s=60) as bus:
                 bus.publish_nowait("a", "x")
                 raise ZeroDivisionError
         await peer.until(lambda: not peer.last.is_open)
@@ -127,7 +127,7 @@ async def test_an_exception_in_the_body_passes_through_and_does_not_wait_for_rec
 
 @on_loop
 async def test_cancelling_a_publish_keeps_the_replies_in_step() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, window_messages_max=2) as bus:
+    async with serving() as peer, connect(peer.url, window_messages_max=2) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         publishes = [asyncio.create_task(bus.publish("a", str(i))) for i in range(4)]
         await peer.until(lambda: peer.last.count(b"PUBLISH") == 2)
@@ -144,7 +144,7 @@ async def test_cancelling_a_publish_keeps_the_replies_in_step() -> None:
 
 @on_loop
 async def test_cancelling_an_entry_gives_the_name_back() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         confirm = peer.answers[b"EQ.SUBSCRIBE"]
         peer.answers[b"EQ.SUBSCRIBE"] = always(None)
         entering = asyncio.create_task(bus.subscribe("a").__aenter__())
@@ -163,7 +163,7 @@ async def test_cancelling_an_entry_gives_the_name_back() -> None:
 @pytest.mark.parametrize("is_cancelled_first", [True, False])
 @on_loop
 async def test_cancelling_an_iteration_loses_no_message(is_cancelled_first: bool) -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus, bus.subscribe("a") as a:
+    async with serving() as peer, connect(peer.url) as bus, bus.subscribe("a") as a:
         for n in range(1, 5):
             waiting = asyncio.ensure_future(anext(a))
             await asyncio.sleep(0)
@@ -180,7 +180,7 @@ async def test_cancelling_an_iteration_loses_no_message(is_cancelled_first: bool
 
 @on_loop
 async def test_cancelling_a_flush_leaves_the_bus_usable() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         peer.answers.update({b"PUBLISH": always(None), b"PING": always(None)})
         bus.publish_nowait("a", "x")
         flush = asyncio.create_task(bus.flush())
@@ -197,7 +197,7 @@ async def test_cancelling_a_flush_leaves_the_bus_usable() -> None:
 async def test_cancelling_the_first_connection_closes_it() -> None:
     async with serving() as peer:
         peer.answers[b"HELLO"] = always(None)
-        entering = asyncio.create_task(equipoise.connect(peer.url).__aenter__())
+        entering = asyncio.create_task(connect(peer.url).__aenter__())
         await peer.until(lambda: peer.sessions and peer.last.count(b"HELLO") == 1)
         entering.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -210,7 +210,7 @@ async def test_cancelling_the_first_connection_closes_it() -> None:
 async def test_cancelling_a_close_still_closes() -> None:
     async with serving() as peer:
         peer.answers.update({b"PUBLISH": always(None), b"PING": always(None)})
-        bus = equipoise.connect(peer.url, close_timeout_s=60)
+        bus = connect(peer.url, close_timeout_s=60)
         await bus.__aenter__()
         bus.publish_nowait("a", "x")
         closing = asyncio.create_task(bus.close())
@@ -224,7 +224,7 @@ async def test_cancelling_a_close_still_closes() -> None:
 
 @on_loop
 async def test_closing_in_the_middle_of_a_reconnection_closes_that_too() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, settings=QUICK):
+    async with serving() as peer, connect(peer.url, settings=QUICK):
         greet = peer.answers[b"HELLO"]
         peer.answers[b"HELLO"] = always(None)
         peer.last.reset()
@@ -236,7 +236,7 @@ async def test_closing_in_the_middle_of_a_reconnection_closes_that_too() -> None
 
 @on_loop
 async def test_leaving_a_subscription_while_disconnected_asks_for_it_no_more() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, settings=QUICK) as bus:
+    async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         async with bus.subscribe("a"):
             await peer.stop()
             await eventually(lambda: not bus.is_connected)

@@ -17,12 +17,12 @@ from equipoise.errors import (
     UncertainError,
 )
 
-from .peer import Session, always, eventually, on_loop, serving
+from .peer import Session, always, connect, eventually, on_loop, serving
 
 
 @on_loop
 async def test_a_publish_returns_how_many_received_it() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"PUBLISH"] = always(b":3\r\n")
         assert await bus.publish("a", b"payload") == equipoise.Receipt(3)
         assert peer.last.requests[-1] == [b"PUBLISH", b"a", b"payload"]
@@ -30,7 +30,7 @@ async def test_a_publish_returns_how_many_received_it() -> None:
 
 @on_loop
 async def test_everything_published_in_one_turn_of_the_loop_leaves_in_one_write() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         await bus.publish("a", "settle")
         reads = peer.last.reads
         for i in range(50):
@@ -42,7 +42,7 @@ async def test_everything_published_in_one_turn_of_the_loop_leaves_in_one_write(
 
 @on_loop
 async def test_each_receipt_goes_to_its_own_publisher_however_the_replies_are_cut() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         publishes = [asyncio.create_task(bus.publish("a", str(i))) for i in range(20)]
         await peer.until(lambda: peer.last.count(b"PUBLISH") == 20)
@@ -55,7 +55,7 @@ async def test_each_receipt_goes_to_its_own_publisher_however_the_replies_are_cu
 
 @on_loop
 async def test_a_full_window_makes_publish_wait_and_publish_nowait_refuse() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, window_messages_max=3) as bus:
+    async with serving() as peer, connect(peer.url, window_messages_max=3) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         for i in range(3):
             bus.publish_nowait("a", str(i))
@@ -79,7 +79,7 @@ async def test_a_full_window_makes_publish_wait_and_publish_nowait_refuse() -> N
 @on_loop
 async def test_the_window_is_bounded_in_bytes_too() -> None:
     limits = equipoise.ClientSettings(window_bytes_max=2048, payload_bytes_max=2048)
-    async with serving() as peer, equipoise.connect(peer.url, settings=limits) as bus:
+    async with serving() as peer, connect(peer.url, settings=limits) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         bus.publish_nowait("a", b"x" * 2000)
         with pytest.raises(BackloggedError):
@@ -93,7 +93,7 @@ async def test_the_window_is_bounded_in_bytes_too() -> None:
 
 @on_loop
 async def test_a_publish_that_found_no_room_in_time_was_not_sent() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, window_messages_max=1) as bus:
+    async with serving() as peer, connect(peer.url, window_messages_max=1) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         bus.publish_nowait("a", "first")
         with pytest.raises(BackloggedError, match="not sent; publish less at a time"):
@@ -105,7 +105,7 @@ async def test_a_publish_that_found_no_room_in_time_was_not_sent() -> None:
 
 @on_loop
 async def test_a_payload_over_the_limit_is_refused_before_it_is_sent() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, payload_bytes_max=4) as bus:
+    async with serving() as peer, connect(peer.url, payload_bytes_max=4) as bus:
         await bus.publish("a", "1234")
         with pytest.raises(LimitError, match="has 5 bytes, over payload_bytes_max = 4; split it"):
             await bus.publish("a", "12345")
@@ -116,7 +116,7 @@ async def test_a_payload_over_the_limit_is_refused_before_it_is_sent() -> None:
 
 @on_loop
 async def test_a_refused_publish_raises_the_hubs_words_and_the_next_step() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"PUBLISH"] = always(b"-NOPERM no permission to publish to 'a'\r\n")
         with pytest.raises(DeniedError, match="publish to 'a'; ask whoever runs the hub") as denied:
             await bus.publish("a", "x")
@@ -130,7 +130,7 @@ async def test_a_refused_publish_raises_the_hubs_words_and_the_next_step() -> No
 
 @on_loop
 async def test_flush_waits_for_what_was_published_and_raises_the_first_refusal_once() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
 
         def answer(session: Session, request: list[bytes]) -> bytes:
             return b":1\r\n" if request[2] == b"good" else b"-ERR %b is bad\r\n" % request[2]
@@ -146,7 +146,7 @@ async def test_flush_waits_for_what_was_published_and_raises_the_first_refusal_o
 
 @on_loop
 async def test_flush_with_nothing_under_way_asks_nothing() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         await bus.publish("a", "x")
         await bus.flush()
         assert peer.last.count(b"PING") == 0
@@ -154,7 +154,7 @@ async def test_flush_with_nothing_under_way_asks_nothing() -> None:
 
 @on_loop
 async def test_a_flush_that_is_not_answered_in_time_says_so() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         peer.answers.update({b"PUBLISH": always(None), b"PING": always(None)})
         bus.publish_nowait("a", "x")
         with pytest.raises(UncertainError, match=r"no receipt came within 0\.01 s"):
@@ -166,7 +166,7 @@ async def test_a_flush_that_is_not_answered_in_time_says_so() -> None:
 
 @on_loop
 async def test_a_receipt_that_does_not_come_in_time_leaves_the_publisher_uncertain() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         with pytest.raises(UncertainError, match="may or may not have been delivered"):
             await bus.publish("a", "late", timeout_s=0.01)
@@ -177,7 +177,7 @@ async def test_a_receipt_that_does_not_come_in_time_leaves_the_publisher_uncerta
 
 @on_loop
 async def test_a_lost_connection_leaves_what_was_under_way_uncertain_and_resends_nothing() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, reconnect_first_s=0.01) as bus:
+    async with serving() as peer, connect(peer.url, reconnect_first_s=0.01) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         bus.publish_nowait("a", "nowait 1")
         bus.publish_nowait("a", "nowait 2")
@@ -196,7 +196,7 @@ async def test_a_lost_connection_leaves_what_was_under_way_uncertain_and_resends
 
 @on_loop
 async def test_a_flush_interrupted_by_a_lost_connection_is_uncertain() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, reconnect_first_s=0.01) as bus:
+    async with serving() as peer, connect(peer.url, reconnect_first_s=0.01) as bus:
         peer.answers.update({b"PUBLISH": always(None), b"PING": always(None)})
         bus.publish_nowait("a", "x")
         flush = asyncio.create_task(bus.flush())
@@ -208,7 +208,7 @@ async def test_a_flush_interrupted_by_a_lost_connection_is_uncertain() -> None:
 
 @on_loop
 async def test_without_a_connection_publish_waits_for_one_and_publish_nowait_refuses() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, reconnect_first_s=0.01) as bus:
+    async with serving() as peer, connect(peer.url, reconnect_first_s=0.01) as bus:
         await peer.stop()
         await eventually(lambda: not bus.is_connected)
         publishes = [asyncio.create_task(bus.publish("a", str(i))) for i in range(3)]
@@ -221,7 +221,7 @@ async def test_without_a_connection_publish_waits_for_one_and_publish_nowait_ref
 
 @on_loop
 async def test_a_publish_that_found_no_connection_in_time_was_not_sent() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, reconnect_first_s=0.01) as bus:
+    async with serving() as peer, connect(peer.url, reconnect_first_s=0.01) as bus:
         await peer.stop()
         await eventually(lambda: not bus.is_connected)
         with pytest.raises(DisconnectedError, match=r"no connection to a hub for 0\.02 s, so .* not sent"):
@@ -233,7 +233,7 @@ async def test_a_publish_that_found_no_connection_in_time_was_not_sent() -> None
 
 @on_loop
 async def test_a_bus_that_was_not_entered_says_how_to_use_it() -> None:
-    bus = equipoise.connect("equipoise://127.0.0.1:1")
+    bus = connect("equipoise://127.0.0.1:1")
     with pytest.raises(MisuseError, match="use it inside `async with"):
         await bus.publish("a", "x")
     with pytest.raises(MisuseError, match="use it inside `async with"):

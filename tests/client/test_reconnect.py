@@ -11,7 +11,7 @@ import equipoise
 from equipoise import Event, Gap, GapReason, Message, Position
 from equipoise.errors import ClosedError, DeniedError, DisconnectedError, ProtocolError, RefusedError
 
-from .peer import Peer, always, eventually, message, on_loop, push, serving
+from .peer import Peer, always, connect, eventually, message, on_loop, push, serving
 
 QUICK = equipoise.ClientSettings(reconnect_first_s=0.01, reconnect_max_s=0.05)
 
@@ -42,7 +42,7 @@ async def cut(peer: Peer) -> None:
 async def test_after_a_reconnection_exactly_what_was_missed_is_told(
     stands_at: tuple[int, int], gap: Gap | None
 ) -> None:
-    async with serving() as peer, equipoise.connect(peer.url, settings=QUICK) as bus, bus.subscribe("a") as a:
+    async with serving() as peer, connect(peer.url, settings=QUICK) as bus, bus.subscribe("a") as a:
         peer.last.send(message(b"a", 1, 1, b"x", b"y"))
         assert [await anext(a), await anext(a)] == [
             Message("a", b"x", Position(1, 1)),
@@ -59,7 +59,7 @@ async def test_after_a_reconnection_exactly_what_was_missed_is_told(
 
 @on_loop
 async def test_a_subscriber_that_never_received_anything_still_learns_what_it_missed() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, settings=QUICK) as bus:
+    async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         peer.positions[b"a"] = (4, 10)
         async with bus.subscribe("a") as a:
             peer.positions[b"a"] = (4, 12)
@@ -71,7 +71,7 @@ async def test_a_subscriber_that_never_received_anything_still_learns_what_it_mi
 async def test_a_pattern_cannot_know_what_it_missed_and_says_so() -> None:
     async with (
         serving() as peer,
-        equipoise.connect(peer.url, settings=QUICK) as bus,
+        connect(peer.url, settings=QUICK) as bus,
         bus.psubscribe("a*") as pattern,
     ):
         peer.last.send(push(b"eq.pmessage", b"a*", b"a1", 1, 1, b"x"))
@@ -88,7 +88,7 @@ async def test_a_pattern_cannot_know_what_it_missed_and_says_so() -> None:
 @on_loop
 async def test_names_are_asked_for_again_in_the_order_they_were_first_wanted() -> None:
     names = [f"topic-{i}" for i in random.Random(1).sample(range(1000), 40)]
-    async with serving() as peer, equipoise.connect(peer.url, settings=QUICK) as bus, bus.subscribe(*names):
+    async with serving() as peer, connect(peer.url, settings=QUICK) as bus, bus.subscribe(*names):
         await cut(peer)
         asked = [request[1].decode() for request in peer.last.requests if request[0] == b"EQ.SUBSCRIBE"]
         assert asked == names
@@ -98,7 +98,7 @@ async def test_names_are_asked_for_again_in_the_order_they_were_first_wanted() -
 async def test_who_subscribes_while_the_connection_is_down_hears_of_no_gap() -> None:
     async with (
         serving() as peer,
-        equipoise.connect(peer.url, settings=QUICK) as bus,
+        connect(peer.url, settings=QUICK) as bus,
         bus.subscribe("a") as old,
     ):
         await peer.stop()
@@ -115,7 +115,7 @@ async def test_who_subscribes_while_the_connection_is_down_hears_of_no_gap() -> 
 
 @on_loop
 async def test_a_silent_hub_is_given_up_after_two_unanswered_pings() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, ping_interval_s=0.01, settings=QUICK) as bus:
+    async with serving() as peer, connect(peer.url, ping_interval_s=0.01, settings=QUICK) as bus:
         first = peer.last
         await peer.until(lambda: first.count(b"PING") >= 3)
         assert len(peer.sessions) == 1, "answered pings keep the connection"
@@ -129,7 +129,7 @@ async def test_a_silent_hub_is_given_up_after_two_unanswered_pings() -> None:
 
 @on_loop
 async def test_a_hub_that_sends_messages_is_not_silent() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, ping_interval_s=0.01, settings=QUICK) as bus:
+    async with serving() as peer, connect(peer.url, ping_interval_s=0.01, settings=QUICK) as bus:
         peer.answers[b"PING"] = lambda session, request: push(b"message", b"nobody", b"x")
         await peer.until(lambda: peer.last.count(b"PING") >= 6)
         assert len(peer.sessions) == 1
@@ -140,7 +140,7 @@ async def test_a_hub_that_sends_messages_is_not_silent() -> None:
 async def test_the_addresses_are_tried_in_turn() -> None:
     async with serving() as one, serving() as two:
         url = f"equipoise://127.0.0.1:{one.port},127.0.0.1:{two.port}"
-        async with equipoise.connect(url, settings=QUICK) as bus:
+        async with connect(url, settings=QUICK) as bus:
             assert (len(one.sessions), len(two.sessions)) == (1, 0)
             await one.stop()
             await two.until(lambda: len(two.sessions) == 1)
@@ -158,7 +158,7 @@ async def test_a_wrong_password_is_told_and_not_tried_again() -> None:
         peer.answers[b"HELLO"] = always(b"-WRONGPASS invalid username-password pair or user is disabled.\r\n")
         url = f"equipoise://ann:hunter2@127.0.0.1:{peer.port}"
         with pytest.raises(DeniedError, match="check the user and the secret in the bus URL") as caught:
-            async with equipoise.connect(url, first_connect_patience_s=60, name="probe"):
+            async with connect(url, first_connect_patience_s=60, name="probe"):
                 pass
         assert "hunter2" not in str(caught.value)
         assert len(peer.sessions) == 1
@@ -170,7 +170,7 @@ async def test_a_wrong_password_is_told_and_not_tried_again() -> None:
 
 @on_loop
 async def test_a_password_that_turns_wrong_ends_everything_with_the_reason() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, settings=QUICK) as bus:
+    async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         async with bus.subscribe("a") as a:
             await peer.stop()
             await eventually(lambda: not bus.is_connected)
@@ -197,7 +197,7 @@ async def test_a_password_that_turns_wrong_ends_everything_with_the_reason() -> 
 async def test_a_permission_lost_while_away_ends_the_subscription() -> None:
     async with (
         serving() as peer,
-        equipoise.connect(peer.url, settings=QUICK) as bus,
+        connect(peer.url, settings=QUICK) as bus,
         bus.subscribe("a") as a,
         bus.subscribe("b") as b,
     ):
@@ -212,7 +212,7 @@ async def test_a_permission_lost_while_away_ends_the_subscription() -> None:
 
 @on_loop
 async def test_a_refusal_that_may_heal_is_tried_again() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, settings=QUICK) as bus:
+    async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         greet = peer.answers[b"HELLO"]
         peer.answers[b"HELLO"] = always(b"-ERR max number of clients reached\r\n")
         peer.last.reset()
@@ -223,7 +223,7 @@ async def test_a_refusal_that_may_heal_is_tried_again() -> None:
 
 @on_loop
 async def test_bytes_that_are_no_protocol_end_the_connection_and_it_is_made_anew() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, settings=QUICK) as bus, bus.subscribe("a") as a:
+    async with serving() as peer, connect(peer.url, settings=QUICK) as bus, bus.subscribe("a") as a:
         for nonsense in (
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
             b":5\r\n",
@@ -245,12 +245,12 @@ async def test_a_server_of_another_kind_is_told_when_connecting() -> None:
     async with serving() as peer:
         peer.answers[b"HELLO"] = always(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         with pytest.raises(ProtocolError, match=rf"127.0.0.1:{peer.port}: the server does not speak"):
-            async with equipoise.connect(peer.url):
+            async with connect(peer.url):
                 pass
         for refusal in (b"-ERR unknown command 'HELLO'\r\n", b"-NOPROTO unsupported protocol version\r\n"):
             peer.answers[b"HELLO"] = always(refusal)
             with pytest.raises(RefusedError, match="too old: use an Equipoise hub, or Redis 6 or newer"):
-                async with equipoise.connect(peer.url, first_connect_patience_s=60):
+                async with connect(peer.url, first_connect_patience_s=60):
                     pass
 
 
@@ -258,7 +258,7 @@ async def test_a_server_of_another_kind_is_told_when_connecting() -> None:
 async def test_nobody_at_the_address_is_told_at_once_with_the_next_step() -> None:
     async with serving() as peer:
         await peer.stop()
-        bus = equipoise.connect(peer.url)
+        bus = connect(peer.url)
         with pytest.raises(
             DisconnectedError, match=rf"127.0.0.1:{peer.port}: nobody listens there; start a hub"
         ):
@@ -272,7 +272,7 @@ async def test_a_hub_that_does_not_greet_in_time_is_told() -> None:
     async with serving() as peer:
         peer.answers = {command: always(None) for command in (b"HELLO", b"EQ.LINK", b"CLIENT")}
         with pytest.raises(DisconnectedError, match=r"did not answer within 0\.02 s"):
-            async with equipoise.connect(peer.url, connect_timeout_s=0.02):
+            async with connect(peer.url, connect_timeout_s=0.02):
                 pass
         await peer.until(lambda: not peer.last.is_open)
 
@@ -281,7 +281,7 @@ async def test_a_hub_that_does_not_greet_in_time_is_told() -> None:
 async def test_patience_lets_a_hub_start_after_its_client() -> None:
     async with serving() as peer:
         await peer.stop()
-        bus = equipoise.connect(peer.url, first_connect_patience_s=10, settings=QUICK)
+        bus = connect(peer.url, first_connect_patience_s=10, settings=QUICK)
         entering = asyncio.create_task(bus.__aenter__())
         await asyncio.sleep(0)
         await peer.start()
@@ -299,7 +299,7 @@ async def test_the_delays_between_attempts_come_from_the_given_random_numbers() 
             draws.append((a, b))
             return 0.001
 
-    async with serving() as peer, equipoise.connect(peer.url, rng=Recorded()) as bus:
+    async with serving() as peer, connect(peer.url, rng=Recorded()) as bus:
         peer.answers[b"HELLO"] = always(b"-ERR not yet\r\n")
         peer.last.reset()
         await peer.until(lambda: len(peer.sessions) >= 5)
@@ -311,9 +311,9 @@ async def test_the_delays_between_attempts_come_from_the_given_random_numbers() 
 async def test_every_connection_of_one_bus_gives_the_same_name_and_no_other_bus_does() -> None:
     async with (
         serving() as peer,
-        equipoise.connect(peer.url, settings=QUICK) as bus,
-        equipoise.connect(peer.url, rng=random.Random(1)),
-        equipoise.connect(peer.url, rng=random.Random(1)),
+        connect(peer.url, settings=QUICK) as bus,
+        connect(peer.url, rng=random.Random(1)),
+        connect(peer.url, rng=random.Random(1)),
     ):
         peer.sessions[0].reset()
         await peer.until(lambda: len(peer.sessions) == 4)
@@ -334,7 +334,7 @@ async def test_a_plain_redis_is_asked_in_its_own_words_and_each_reconnection_is_
             del peer.answers[command]
         for command in (b"SUBSCRIBE", b"PSUBSCRIBE", b"UNSUBSCRIBE", b"PUNSUBSCRIBE"):
             peer.answers[command] = lambda session, request: push(request[0].lower(), request[1], 1)
-        async with equipoise.connect(peer.url, settings=QUICK) as bus:
+        async with connect(peer.url, settings=QUICK) as bus:
             async with bus.subscribe("a", "b") as topics, bus.psubscribe("a*") as pattern:
                 peer.last.send(push(b"message", b"a", b"x") + push(b"pmessage", b"a*", b"a", b"x"))
                 assert await anext(topics) == Message("a", b"x")

@@ -13,7 +13,7 @@ from equipoise.client import routing
 from equipoise.errors import BackloggedError, UncertainError
 
 from .hubs import hubs
-from .peer import Answer, Session, always, eventually, message, on_loop, push, serving
+from .peer import Answer, Session, always, connect, eventually, message, on_loop, push, serving
 
 QUICK = equipoise.ClientSettings(reconnect_first_s=0.01, reconnect_max_s=0.05)
 
@@ -32,7 +32,7 @@ def _impatient() -> Iterator[None]:
 
 @on_loop
 async def test_a_subscriber_goes_to_the_home_and_leaves_the_relay_once_it_is_as_far() -> None:
-    async with hubs() as (base, home, _), equipoise.connect(base.url) as bus, bus.subscribe("a") as a:
+    async with hubs() as (base, home, _), connect(base.url) as bus, bus.subscribe("a") as a:
         home.peer.positions[b"a"] = (1, 2)
         base.tell(b"a", 5, home)
         await home.peer.until(lambda: home.asked(b"EQ.SUBSCRIBE", b"a") == 1)
@@ -56,7 +56,7 @@ async def test_a_subscriber_goes_to_the_home_and_leaves_the_relay_once_it_is_as_
 
 @on_loop
 async def test_a_home_that_cannot_be_reached_leaves_the_subscriber_where_it_is() -> None:
-    async with hubs() as (base, home, _), equipoise.connect(base.url, settings=QUICK) as bus:
+    async with hubs() as (base, home, _), connect(base.url, settings=QUICK) as bus:
         await home.peer.stop()
         async with bus.subscribe("a") as a:
             base.tell(b"a", 5, home)
@@ -71,7 +71,7 @@ async def test_a_home_that_cannot_be_reached_leaves_the_subscriber_where_it_is()
 async def test_a_home_that_is_lost_is_replaced_by_the_base_and_the_gap_is_told() -> None:
     async with (
         hubs() as (base, home, _),
-        equipoise.connect(base.url, settings=QUICK) as bus,
+        connect(base.url, settings=QUICK) as bus,
         bus.subscribe("a") as a,
     ):
         base.tell(b"a", 5, home)
@@ -86,7 +86,7 @@ async def test_a_home_that_is_lost_is_replaced_by_the_base_and_the_gap_is_told()
 
 @on_loop
 async def test_a_home_that_refuses_is_not_the_end_of_the_subscription() -> None:
-    async with hubs() as (base, home, _), equipoise.connect(base.url) as bus, bus.subscribe("a") as a:
+    async with hubs() as (base, home, _), connect(base.url) as bus, bus.subscribe("a") as a:
         home.peer.answers[b"EQ.SUBSCRIBE"] = always(b"-NOPERM not here\r\n")
         base.tell(b"a", 5, home)
         await home.peer.until(lambda: home.asked(b"EQ.SUBSCRIBE", b"a") == 1)
@@ -97,7 +97,7 @@ async def test_a_home_that_refuses_is_not_the_end_of_the_subscription() -> None:
 
 @on_loop
 async def test_who_subscribes_to_a_topic_it_publishes_to_goes_to_its_home_at_once() -> None:
-    async with hubs() as (base, home, _), equipoise.connect(base.url) as bus:
+    async with hubs() as (base, home, _), connect(base.url) as bus:
         await bus.publish("a", "x")
         base.tell(b"a", 5, home)
         await bus.publish("a", "y")
@@ -110,7 +110,7 @@ async def test_who_subscribes_to_a_topic_it_publishes_to_goes_to_its_home_at_onc
 
 @on_loop
 async def test_of_a_topic_with_lanes_every_home_brings_its_own_and_the_rest_comes_from_one() -> None:
-    async with hubs() as (base, one, two), equipoise.connect(base.url) as bus, bus.subscribe("a") as a:
+    async with hubs() as (base, one, two), connect(base.url) as bus, bus.subscribe("a") as a:
         for hub, stream in ((one, b""), (two, b"two")):
             hub.peer.answers[b"EQ.OWN"] = _own(stream)
             hub.peer.answers[b"EQ.SUBSCRIBE"] = _whole
@@ -141,7 +141,7 @@ def _whole(session: Session, request: list[bytes]) -> bytes:
 
 @on_loop
 async def test_a_publisher_waits_for_its_old_hub_and_tags_its_first_message_to_the_new_one() -> None:
-    async with hubs() as (base, home, _), equipoise.connect(base.url) as bus:
+    async with hubs() as (base, home, _), connect(base.url) as bus:
         base.settles = False
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
@@ -161,7 +161,7 @@ async def test_a_publisher_waits_for_its_old_hub_and_tags_its_first_message_to_t
 
 @on_loop
 async def test_what_waits_without_receipt_while_a_topic_changes_hubs_is_bounded() -> None:
-    async with hubs() as (base, home, _), equipoise.connect(base.url, window_messages_max=2) as bus:
+    async with hubs() as (base, home, _), connect(base.url, window_messages_max=2) as bus:
         base.settles = False
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
@@ -179,7 +179,7 @@ async def test_what_waits_without_receipt_while_a_topic_changes_hubs_is_bounded(
 
 @on_loop
 async def test_a_publisher_that_lost_its_hub_has_the_connection_ended_before_it_goes_on_elsewhere() -> None:
-    async with hubs() as (base, home, _), equipoise.connect(base.url, settings=QUICK) as bus:
+    async with hubs() as (base, home, _), connect(base.url, settings=QUICK) as bus:
         base.severs = False
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
@@ -204,7 +204,7 @@ async def test_a_publisher_that_lost_its_hub_has_the_connection_ended_before_it_
 async def test_a_base_that_comes_back_at_another_hub_asks_for_its_former_connection_to_be_ended() -> None:
     async with hubs() as (one, two, _):
         url = f"equipoise://127.0.0.1:{one.peer.port},127.0.0.1:{two.peer.port}"
-        async with equipoise.connect(url, settings=QUICK) as bus:
+        async with connect(url, settings=QUICK) as bus:
             await bus.publish("a", "1")
             name = next(request[1] for request in one.last.requests if request[0] == b"EQ.LINK")
             await one.peer.stop()
@@ -223,7 +223,7 @@ async def test_a_base_that_comes_back_at_another_hub_asks_for_its_former_connect
 async def test_a_plain_redis_is_asked_nothing_twice_and_waited_for_in_nothing() -> None:
     async with serving() as one, serving() as two:
         url = f"equipoise://127.0.0.1:{one.port},127.0.0.1:{two.port}"
-        async with equipoise.connect(url, settings=QUICK) as bus:
+        async with connect(url, settings=QUICK) as bus:
             await bus.publish("a", "1")
             await one.stop()
             await two.until(lambda: two.sessions and two.last.count(b"EQ.LINK") == 1)
@@ -236,7 +236,7 @@ async def test_a_plain_redis_is_asked_nothing_twice_and_waited_for_in_nothing() 
 
 @on_loop
 async def test_an_older_plan_and_topics_nobody_uses_move_nobody() -> None:
-    async with hubs() as (base, home, other), equipoise.connect(base.url) as bus, bus.subscribe("a"):
+    async with hubs() as (base, home, other), connect(base.url) as bus, bus.subscribe("a"):
         base.tell(b"a", 5, home)
         await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
         home.tell(b"a", 4, other)
@@ -263,7 +263,7 @@ async def test_an_older_plan_and_topics_nobody_uses_move_nobody() -> None:
 async def test_nonsense_from_a_hub_does_no_harm(words: tuple[bytes | int, ...]) -> None:
     async with (
         hubs() as (base, _, _),
-        equipoise.connect(base.url, settings=QUICK) as bus,
+        connect(base.url, settings=QUICK) as bus,
         bus.subscribe("a") as a,
     ):
         base.last.send(push(b"eq.home", *words))
@@ -277,7 +277,7 @@ async def test_nonsense_from_a_hub_does_no_harm(words: tuple[bytes | int, ...]) 
 async def test_a_hub_that_changes_its_mind_all_the_time_is_followed_no_faster_than_a_topic_can_move() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(routing, "MOVE_S", 0.05)
-        async with hubs() as (base, one, two), equipoise.connect(base.url) as bus, bus.subscribe("a") as a:
+        async with hubs() as (base, one, two), connect(base.url) as bus, bus.subscribe("a") as a:
             began = asyncio.get_running_loop().time()
             for version in range(1, 400):
                 base.tell(b"a", version, (one, two)[version % 2])
@@ -294,7 +294,7 @@ async def test_a_hub_that_changes_its_mind_all_the_time_is_followed_no_faster_th
 async def test_who_does_not_want_to_be_sent_about_is_not() -> None:
     async with (
         hubs() as (base, home, _),
-        equipoise.connect(base.url, routing=False) as bus,
+        connect(base.url, routing=False) as bus,
         bus.subscribe("a"),
     ):
         assert base.asked(b"EQ.LINK") == 1
@@ -309,7 +309,7 @@ async def test_who_does_not_want_to_be_sent_about_is_not() -> None:
 
 @on_loop
 async def test_a_way_that_is_not_used_is_forgotten_and_its_link_closed() -> None:
-    async with hubs() as (base, home, _), equipoise.connect(base.url, route_s=0.05) as bus:
+    async with hubs() as (base, home, _), connect(base.url, route_s=0.05) as bus:
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
         await home.peer.until(lambda: home.asked(b"EQ.LINK") == 1)
@@ -321,7 +321,7 @@ async def test_a_way_that_is_not_used_is_forgotten_and_its_link_closed() -> None
 
 @on_loop
 async def test_a_subscriber_does_not_forget_the_way() -> None:
-    async with hubs() as (base, home, _), equipoise.connect(base.url, route_s=0.02, merge_s=0.1) as bus:
+    async with hubs() as (base, home, _), connect(base.url, route_s=0.02, merge_s=0.1) as bus:
         async with bus.subscribe("a"):
             base.tell(b"a", 5, home)
             await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
@@ -337,7 +337,7 @@ async def test_a_subscriber_does_not_forget_the_way() -> None:
 async def test_no_more_links_are_made_than_may_be() -> None:
     async with (
         hubs() as (base, one, two),
-        equipoise.connect(base.url, links_max=1) as bus,
+        connect(base.url, links_max=1) as bus,
         bus.subscribe("a"),
         bus.subscribe("b") as b,
     ):
@@ -353,7 +353,7 @@ async def test_no_more_links_are_made_than_may_be() -> None:
 async def test_a_client_whose_hubs_are_all_gone_tries_those_it_has_heard_of() -> None:
     async with (
         hubs() as (base, home, _),
-        equipoise.connect(base.url, settings=QUICK) as bus,
+        connect(base.url, settings=QUICK) as bus,
         bus.subscribe("a"),
     ):
         base.tell(b"a", 5, home)
@@ -368,7 +368,7 @@ async def test_a_client_whose_hubs_are_all_gone_tries_those_it_has_heard_of() ->
 @on_loop
 async def test_closing_closes_every_link() -> None:
     async with hubs() as (base, home, _):
-        async with equipoise.connect(base.url) as bus, bus.subscribe("a"):
+        async with connect(base.url) as bus, bus.subscribe("a"):
             base.tell(b"a", 5, home)
             await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
         await home.peer.until(lambda: not home.last.is_open)
@@ -378,7 +378,7 @@ async def test_closing_closes_every_link() -> None:
 
 @on_loop
 async def test_flush_covers_all_links() -> None:
-    async with hubs() as (base, home, _), equipoise.connect(base.url) as bus:
+    async with hubs() as (base, home, _), connect(base.url) as bus:
         bus.publish_nowait("a", "1")
         base.tell(b"a", 5, home)
         await home.peer.until(lambda: home.asked(b"EQ.LINK") == 1)

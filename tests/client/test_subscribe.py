@@ -11,7 +11,7 @@ import equipoise
 from equipoise import Event, Gap, GapReason, Message, Position
 from equipoise.errors import DeniedError, DisconnectedError, MisuseError, RefusedError
 
-from .peer import always, eventually, message, on_loop, push, serving
+from .peer import always, connect, eventually, message, on_loop, push, serving
 
 
 async def take(subscription: equipoise.Subscription, count: int) -> list[Event]:
@@ -21,7 +21,7 @@ async def take(subscription: equipoise.Subscription, count: int) -> list[Event]:
 
 @on_loop
 async def test_entering_waits_until_the_hub_has_confirmed_every_name() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"EQ.SUBSCRIBE"] = always(None)
         entering = asyncio.create_task(bus.subscribe("a", "b", "a").__aenter__())
         await peer.until(lambda: peer.last.count(b"EQ.SUBSCRIBE") == 2)
@@ -35,7 +35,7 @@ async def test_entering_waits_until_the_hub_has_confirmed_every_name() -> None:
 
 @on_loop
 async def test_messages_come_in_order_with_topic_payload_and_position() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus, bus.subscribe("a", "b") as both:
+    async with serving() as peer, connect(peer.url) as bus, bus.subscribe("a", "b") as both:
         peer.last.send(message(b"a", 1, 1, b"x", b"y") + message(b"b", 1, 1, b"z"))
         assert await take(both, 3) == [
             Message("a", b"x", Position(1, 1)),
@@ -56,7 +56,7 @@ async def test_any_cut_of_the_bytes_gives_the_same_events() -> None:
         Message("a", b"z", Position(2, 1)),
     ]
     for size in (1, 2, 3, 7, len(stream)):
-        async with serving() as peer, equipoise.connect(peer.url) as bus, bus.subscribe("a") as a:
+        async with serving() as peer, connect(peer.url) as bus, bus.subscribe("a") as a:
             for start in range(0, len(stream), size):
                 peer.last.send(stream[start : start + size])
                 await asyncio.sleep(0)
@@ -65,7 +65,7 @@ async def test_any_cut_of_the_bytes_gives_the_same_events() -> None:
 
 @on_loop
 async def test_iterating_starts_a_subscription_that_was_not_entered() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         subscription = bus.subscribe(b"\xff")
         first = asyncio.create_task(anext(subscription))
         await peer.until(lambda: peer.last.count(b"EQ.SUBSCRIBE") == 1)
@@ -78,7 +78,7 @@ async def test_iterating_starts_a_subscription_that_was_not_entered() -> None:
 
 @on_loop
 async def test_patterns_tell_which_pattern_matched() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus, bus.psubscribe("g.*") as games:
+    async with serving() as peer, connect(peer.url) as bus, bus.psubscribe("g.*") as games:
         assert peer.last.requests[-1] == [b"EQ.PSUBSCRIBE", b"g.*"]
         peer.last.send(push(b"eq.pmessage", b"g.*", b"g.1", 1, 5, b"x", b"y"))
         peer.last.send(push(b"eq.pmessage", b"g.*", b"g.1", 1, 9, b"z"))
@@ -92,7 +92,7 @@ async def test_patterns_tell_which_pattern_matched() -> None:
 
 @on_loop
 async def test_a_duplicate_is_dropped() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus, bus.subscribe("a") as a:
+    async with serving() as peer, connect(peer.url) as bus, bus.subscribe("a") as a:
         peer.last.send(message(b"a", 1, 1, b"1", b"2") + message(b"a", 1, 1, b"1", b"2", b"3"))
         assert [e.payload for e in await take(a, 3) if isinstance(e, Message)] == [b"1", b"2", b"3"]
         assert a.pending == 0
@@ -100,7 +100,7 @@ async def test_a_duplicate_is_dropped() -> None:
 
 @on_loop
 async def test_subscriptions_to_one_topic_share_one_on_the_wire() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus, bus.subscribe("a") as first:
+    async with serving() as peer, connect(peer.url) as bus, bus.subscribe("a") as first:
         async with bus.subscribe("a") as second:
             assert peer.last.count(b"EQ.SUBSCRIBE") == 1
             peer.last.send(message(b"a", 1, 1, b"x"))
@@ -112,7 +112,7 @@ async def test_subscriptions_to_one_topic_share_one_on_the_wire() -> None:
 
 @on_loop
 async def test_a_second_subscription_waits_for_the_confirmation_of_the_first() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"EQ.SUBSCRIBE"] = always(None)
         entering = [asyncio.create_task(bus.subscribe("a").__aenter__()) for _ in range(2)]
         await peer.until(lambda: peer.last.count(b"EQ.SUBSCRIBE") == 1)
@@ -123,7 +123,7 @@ async def test_a_second_subscription_waits_for_the_confirmation_of_the_first() -
 
 @on_loop
 async def test_what_belongs_to_an_ended_subscription_does_not_reach_its_successor() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         async with bus.subscribe("a"):
             peer.answers.update({b"EQ.UNSUBSCRIBE": always(None), b"EQ.SUBSCRIBE": always(None)})
         entering = asyncio.create_task(bus.subscribe("a").__aenter__())
@@ -137,7 +137,7 @@ async def test_what_belongs_to_an_ended_subscription_does_not_reach_its_successo
 async def test_a_full_queue_drops_the_oldest_and_says_how_many() -> None:
     async with (
         serving() as peer,
-        equipoise.connect(peer.url, queue_messages_max=3) as bus,
+        connect(peer.url, queue_messages_max=3) as bus,
         bus.subscribe("a") as slow,
         bus.subscribe("a") as quick,
     ):
@@ -155,7 +155,7 @@ def test_a_flood_that_comes_at_once_costs_a_quick_consumer_nothing() -> None:
     total, size = 200_000, 1_000
 
     async def flood() -> None:
-        async with serving() as peer, equipoise.connect(peer.url) as bus, bus.subscribe("a") as a:
+        async with serving() as peer, connect(peer.url) as bus, bus.subscribe("a") as a:
             frames = [message(b"a", 1, n, *([b""] * size)) for n in range(1, total, size)]
             peer.last.send(b"".join(frames))
             events = await take(a, total)
@@ -167,7 +167,7 @@ def test_a_flood_that_comes_at_once_costs_a_quick_consumer_nothing() -> None:
 
 @on_loop
 async def test_messages_passes_over_gaps() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus, bus.subscribe("a") as a:
+    async with serving() as peer, connect(peer.url) as bus, bus.subscribe("a") as a:
         peer.last.send(message(b"a", 1, 5, b"x") + message(b"a", 3, 5, b"y"))
         a_messages = a.messages()
         assert [(await anext(a_messages)).text, (await anext(a_messages)).text] == ["x", "y"]
@@ -175,7 +175,7 @@ async def test_messages_passes_over_gaps() -> None:
 
 @on_loop
 async def test_several_tasks_share_the_events_of_one_subscription() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus, bus.subscribe("a") as a:
+    async with serving() as peer, connect(peer.url) as bus, bus.subscribe("a") as a:
         takers = [asyncio.create_task(take(a, 2)) for _ in range(3)]
         await asyncio.sleep(0)
         for n in range(1, 7):
@@ -193,7 +193,7 @@ async def test_several_tasks_share_the_events_of_one_subscription() -> None:
 
 @on_loop
 async def test_a_refused_subscription_raises_where_it_is_entered_and_spares_the_others() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus, bus.subscribe("mine") as mine:
+    async with serving() as peer, connect(peer.url) as bus, bus.subscribe("mine") as mine:
 
         def answer(session: object, request: list[bytes]) -> bytes:
             if request[1] == b"theirs":
@@ -211,7 +211,7 @@ async def test_a_refused_subscription_raises_where_it_is_entered_and_spares_the_
 
 @on_loop
 async def test_a_subscription_over_the_hubs_limit_is_refused_not_retried() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"EQ.SUBSCRIBE"] = always(b"-ERR too many subscriptions\r\n")
         with pytest.raises(RefusedError, match="too many subscriptions"):
             async with bus.subscribe("a"):
@@ -223,7 +223,7 @@ async def test_a_subscription_over_the_hubs_limit_is_refused_not_retried() -> No
 async def test_a_subscription_the_hub_takes_away_ends_with_the_reason_after_what_was_received() -> None:
     async with (
         serving() as peer,
-        equipoise.connect(peer.url) as bus,
+        connect(peer.url) as bus,
         bus.subscribe("a", "b") as both,
         bus.subscribe("b") as other,
     ):
@@ -238,7 +238,7 @@ async def test_a_subscription_the_hub_takes_away_ends_with_the_reason_after_what
 
 @on_loop
 async def test_a_pattern_the_hub_takes_away_ends_likewise() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus, bus.psubscribe("a*") as pattern:
+    async with serving() as peer, connect(peer.url) as bus, bus.psubscribe("a*") as pattern:
         peer.last.send(push(b"eq.punsubscribe", b"a*", 0))
         with pytest.raises(DeniedError, match=r"'a\*': the permission was revoked"):
             await anext(pattern)
@@ -246,7 +246,7 @@ async def test_a_pattern_the_hub_takes_away_ends_likewise() -> None:
 
 @on_loop
 async def test_a_hub_that_does_not_confirm_in_time_is_told_and_the_name_given_back() -> None:
-    async with serving() as peer, equipoise.connect(peer.url, request_timeout_s=0.02) as bus:
+    async with serving() as peer, connect(peer.url, request_timeout_s=0.02) as bus:
         peer.answers[b"EQ.SUBSCRIBE"] = always(None)
         with pytest.raises(
             DisconnectedError, match=r"did not confirm the subscription to 'a' within 0\.02 s"
@@ -258,7 +258,7 @@ async def test_a_hub_that_does_not_confirm_in_time_is_told_and_the_name_given_ba
 
 @on_loop
 async def test_a_subscription_is_entered_once_and_needs_a_name() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         async with bus.subscribe("a") as a:
             with pytest.raises(MisuseError, match="entered once"):
                 await a.__aenter__()
@@ -268,7 +268,7 @@ async def test_a_subscription_is_entered_once_and_needs_a_name() -> None:
 
 @on_loop
 async def test_leaving_the_context_ends_the_iteration_after_what_was_received() -> None:
-    async with serving() as peer, equipoise.connect(peer.url) as bus:
+    async with serving() as peer, connect(peer.url) as bus:
         async with bus.subscribe("a") as a:
             peer.last.send(message(b"a", 1, 1, b"x", b"y"))
             await eventually(lambda: a.pending == 2)

@@ -18,7 +18,7 @@ from equipoise.access.secret import Cost
 from equipoise.errors import DeniedError, DisconnectedError, RefusedError
 from equipoise.hub import Hub, HubSettings, Limits, Tls
 
-from .peer import eventually, on_loop
+from .peer import connect, eventually, on_loop
 
 QUICK = equipoise.ClientSettings(reconnect_first_s=0.01, reconnect_max_s=0.05)
 
@@ -52,7 +52,7 @@ def numbers(events: list[equipoise.Event]) -> list[int]:
 
 @on_loop
 async def test_what_is_published_arrives_once_in_order_with_positions_from_one() -> None:
-    async with running() as hub, equipoise.connect(url_of(hub), settings=QUICK) as bus:
+    async with running() as hub, connect(url_of(hub), settings=QUICK) as bus:
         async with bus.subscribe("a") as a, bus.psubscribe("[ab]") as pattern:
             for start in range(0, 3000, 500):
                 for i in range(start, start + 500):
@@ -70,7 +70,7 @@ async def test_what_is_published_arrives_once_in_order_with_positions_from_one()
 @on_loop
 async def test_every_byte_survives_in_topic_and_payload() -> None:
     every = bytes(range(256))
-    async with running() as hub, equipoise.connect(url_of(hub)) as bus, bus.subscribe(every) as subscription:
+    async with running() as hub, connect(url_of(hub)) as bus, bus.subscribe(every) as subscription:
         assert (await bus.publish(every, every)).receivers == 1
         event = await anext(subscription)
         assert isinstance(event, Message) and event.payload == every
@@ -81,8 +81,8 @@ async def test_every_byte_survives_in_topic_and_payload() -> None:
 async def test_a_killed_connection_costs_exactly_the_messages_published_meanwhile() -> None:
     async with (
         running() as hub,
-        equipoise.connect(url_of(hub), name="victim", reconnect_first_s=0.2, reconnect_max_s=0.2) as bus,
-        equipoise.connect(url_of(hub)) as other,
+        connect(url_of(hub), name="victim", reconnect_first_s=0.2, reconnect_max_s=0.2) as bus,
+        connect(url_of(hub)) as other,
         bus.subscribe("a") as a,
     ):
         await other.publish("a", "before")
@@ -103,7 +103,7 @@ async def test_a_killed_connection_costs_exactly_the_messages_published_meanwhil
 async def test_a_restarted_hub_means_a_gap_of_unknown_size_and_then_goes_on() -> None:
     async with running() as hub:
         port = hub.port
-        bus = equipoise.connect(url_of(hub), settings=QUICK)
+        bus = connect(url_of(hub), settings=QUICK)
         await bus.__aenter__()
         a = await bus.subscribe("a").__aenter__()
         await bus.publish("a", "before")
@@ -123,12 +123,12 @@ async def test_a_user_gets_what_it_may_have_and_is_told_about_the_rest() -> None
     users = make_users(ann='publish = ["a.*"]\ncreate = ["*"]\nsubscribe = ["a.*"]')
     async with running(users=users) as hub:
         with pytest.raises(DeniedError, match="check the user and the secret"):
-            async with equipoise.connect(url_of(hub, "ann:wrong@")):
+            async with connect(url_of(hub, "ann:wrong@")):
                 pass
         with pytest.raises(DeniedError, match="put a user and its secret in the bus URL"):
-            async with equipoise.connect(url_of(hub)):
+            async with connect(url_of(hub)):
                 pass
-        async with equipoise.connect(url_of(hub, "ann:ann@")) as bus:
+        async with connect(url_of(hub, "ann:ann@")) as bus:
             async with bus.subscribe("a.1") as mine:
                 await bus.publish("a.1", "x")
                 assert isinstance(await anext(mine), Message)
@@ -147,7 +147,7 @@ async def test_a_permission_revoked_in_mid_stream_ends_the_subscription_and_spar
     wide = 'publish = ["*"]\ncreate = ["*"]\nsubscribe = ["*"]'
     async with (
         running(users=make_users(ann=wide)) as hub,
-        equipoise.connect(url_of(hub, "ann:ann@")) as bus,
+        connect(url_of(hub, "ann:ann@")) as bus,
         bus.subscribe("a") as a,
         bus.subscribe("b") as b,
         bus.psubscribe("*") as every,
@@ -166,7 +166,7 @@ async def test_a_permission_revoked_in_mid_stream_ends_the_subscription_and_spar
 @on_loop
 async def test_the_hubs_limits_are_told_not_stumbled_over() -> None:
     limits = Limits(subscriptions_max=2, topic_bytes_max=16)
-    async with running(HubSettings(port=0, limits=limits)) as hub, equipoise.connect(url_of(hub)) as bus:
+    async with running(HubSettings(port=0, limits=limits)) as hub, connect(url_of(hub)) as bus:
         with pytest.raises(RefusedError):
             await bus.publish("t" * 17, "x")
         async with bus.subscribe("a"), bus.subscribe("b"):
@@ -179,7 +179,7 @@ async def test_the_hubs_limits_are_told_not_stumbled_over() -> None:
 
 @on_loop
 async def test_the_hub_knows_the_client_by_name_and_library() -> None:
-    async with running() as hub, equipoise.connect(url_of(hub), name="probe") as bus:
+    async with running() as hub, connect(url_of(hub), name="probe") as bus:
         await bus.publish("a", "so that the courtesies have been answered")
         [session] = hub.core.sessions.values()
         assert session.name == b"probe"
@@ -197,26 +197,26 @@ async def test_tls_works_with_the_right_authority_and_says_what_is_wrong_without
     settings = HubSettings(port=0, tls=Tls(port=0, certificate=str(chain), key=str(key)))
     async with running(settings) as hub:
         url = f"equipoises://127.0.0.1:{hub.tls_port}"
-        async with equipoise.connect(url, tls_ca_file=str(ca)) as bus, bus.subscribe("a") as a:
+        async with connect(url, tls_ca_file=str(ca)) as bus, bus.subscribe("a") as a:
             assert (await bus.publish("a", "encrypted")).receivers == 1
             assert isinstance(await anext(a), Message)
         context = ssl.create_default_context()
         authority.configure_trust(context)
-        async with equipoise.connect(url, tls=context) as bus:
+        async with connect(url, tls=context) as bus:
             await bus.publish("a", "x")
         with pytest.raises(
             DisconnectedError, match=r"certificate is not trusted .* give the authority as tls_ca"
         ):
-            async with equipoise.connect(url):
+            async with connect(url):
                 pass
         with pytest.raises(DisconnectedError, match="equipoises:// is for TLS ports"):
-            async with equipoise.connect(f"equipoises://127.0.0.1:{hub.port}", tls_ca_file=str(ca)):
+            async with connect(f"equipoises://127.0.0.1:{hub.port}", tls_ca_file=str(ca)):
                 pass
 
 
 @on_loop
 async def test_a_hundred_subscriptions_and_ten_publishers_account_for_every_message() -> None:
-    async with running() as hub, equipoise.connect(url_of(hub)) as bus:
+    async with running() as hub, connect(url_of(hub)) as bus:
         subscriptions = [await bus.subscribe(f"t{i % 10}").__aenter__() for i in range(100)]
         receipts = await asyncio.gather(*(bus.publish(f"t{i % 10}", str(i)) for i in range(500)))
         assert {receipt.receivers for receipt in receipts} == {1}, "one on the wire, however many here"

@@ -11,7 +11,7 @@ from equipoise import Gap, GapReason, Message
 from equipoise.errors import DeniedError
 from support.processes import hub, redis_server
 
-from .peer import eventually, on_loop
+from .peer import connect, eventually, on_loop
 
 QUICK = equipoise.ClientSettings(reconnect_first_s=0.05, reconnect_max_s=0.2)
 
@@ -19,7 +19,7 @@ QUICK = equipoise.ClientSettings(reconnect_first_s=0.05, reconnect_max_s=0.2)
 @on_loop
 async def test_a_killed_hub_is_followed_to_its_next_life() -> None:
     with hub() as first:
-        bus = equipoise.connect(f"equipoise://127.0.0.1:{first.port}", settings=QUICK)
+        bus = connect(f"equipoise://127.0.0.1:{first.port}", settings=QUICK)
         await bus.__aenter__()
         a = await bus.subscribe("a").__aenter__()
         await bus.publish("a", "before")
@@ -42,7 +42,7 @@ async def test_a_killed_hub_is_followed_to_its_next_life() -> None:
 async def test_a_plain_redis_serves_too_without_positions() -> None:
     with redis_server() as redis:
         async with (
-            equipoise.connect(f"redis://127.0.0.1:{redis.port}", settings=QUICK) as bus,
+            connect(f"redis://127.0.0.1:{redis.port}", settings=QUICK) as bus,
             bus.subscribe("a", "b") as topics,
             bus.psubscribe("a*") as pattern,
         ):
@@ -61,7 +61,7 @@ async def test_a_plain_redis_serves_too_without_positions() -> None:
 @on_loop
 async def test_a_restarted_redis_is_a_gap_in_every_subscription() -> None:
     with redis_server() as first:
-        bus = equipoise.connect(f"redis://127.0.0.1:{first.port}", settings=QUICK)
+        bus = connect(f"redis://127.0.0.1:{first.port}", settings=QUICK)
         await bus.__aenter__()
         a = await bus.subscribe("a").__aenter__()
         pattern = await bus.psubscribe("a*").__aenter__()
@@ -79,11 +79,11 @@ async def test_a_restarted_redis_is_a_gap_in_every_subscription() -> None:
 @on_loop
 async def test_a_redis_with_a_password_wants_it() -> None:
     with redis_server("--requirepass", "hunter2") as redis:
-        async with equipoise.connect(f"redis://:hunter2@127.0.0.1:{redis.port}") as bus:
+        async with connect(f"redis://:hunter2@127.0.0.1:{redis.port}") as bus:
             await bus.publish("a", "x")
         with pytest.raises(DeniedError, match="put a user and its secret"):
-            async with equipoise.connect(f"redis://127.0.0.1:{redis.port}"):
+            async with connect(f"redis://127.0.0.1:{redis.port}"):
                 pass
         with pytest.raises(DeniedError, match="check the user and the secret"):
-            async with equipoise.connect(f"redis://:wrong@127.0.0.1:{redis.port}"):
+            async with connect(f"redis://:wrong@127.0.0.1:{redis.port}"):
                 pass

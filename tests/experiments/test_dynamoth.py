@@ -46,7 +46,8 @@ def without_spark(every: int) -> Iterator[ViewMaking]:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(dynamoth_game.WORLDS, Size.QUICK, TINY)
+    monkeypatch.setitem(dynamoth_game.WORLDS_2, Size.QUICK, TINY)
+    monkeypatch.setitem(dynamoth_game.WORLDS_3, Size.QUICK, TINY)
     monkeypatch.setattr(dynamoth_game, "view_making", without_spark)
     ups_and_downs = Schedule((0, 8), (25, 40), (35, 40), (40, 10), (50, 10))
     monkeypatch.setattr(dynamoth_game, "schedule_3", lambda world: ups_and_downs)

@@ -12,7 +12,7 @@ from equipoise.coordinates.centroid import expected_worst_s
 from equipoise.experiments import EXPERIMENTS
 from equipoise.experiments.embedding import Noise, distances_s, embed
 from equipoise.experiments.epulsar_coordinates import Scale, cost, run_scale
-from equipoise.experiments.epulsar_jobs import Found, Pace, in_process, settle, simulate
+from equipoise.experiments.epulsar_jobs import Found, InProcess, Pace, Row, Task, settle, simulate
 from equipoise.experiments.epulsar_placing import GAME, SWARM, run_setup
 from equipoise.experiments.epulsar_selection import NodesEstimate, evaluate, select
 from equipoise.experiments.epulsar_worlds import Placement, game_world, k_means, swarm_world
@@ -135,11 +135,21 @@ def test_policies_choose_by_what_they_know() -> None:
     assert outcome.worst_ms == pytest.approx(200)
 
 
+class Backwards(InProcess):
+    """As a job that returns its rows in another order."""
+
+    cores = 2
+
+    def run(self, tasks: tuple[Task, ...], total: int) -> list[Row]:
+        return super().run(tasks, total)[::-1]
+
+
 def test_a_job_finds_the_same_whoever_runs_it_and_in_which_order() -> None:
     tasks = [settle("swarm", zones, 1, seconds=100) for zones in (2, 3)]
-    found, pace = simulate(tasks, 4, in_process, cores=0, why_not="asked for")
-    backwards, _ = simulate(tasks, 4, lambda some, total: in_process(some, total)[::-1], cores=2)
+    found, pace = simulate(tasks, 4, InProcess("asked for"))
+    backwards, other_pace = simulate(tasks, 4, Backwards("asked for"))
     assert found == backwards
+    assert other_pace.alone_s > 0
     assert found[3, "epulsar"].violated == 0
     assert found[3, "hashing"].ratio > 0.3
     assert pace.simulations == 8
@@ -153,7 +163,7 @@ def test_the_speed_up_is_told() -> None:
 @pytest.mark.parametrize(("setup", "sizes", "claims"), [(GAME, (3, 4), 3), (SWARM, (2, 3), 4)])
 def test_claims_of_small_worlds_hold(setup: object, sizes: tuple[int, ...], claims: int) -> None:
     small = replace(setup, sizes=sizes, seconds=200)  # type: ignore[type-var]
-    found = run_setup(small, 2, 1, silent, in_process, 0, "asked for")  # type: ignore[arg-type]
+    found = run_setup(small, 2, 1, silent, InProcess("asked for"))  # type: ignore[arg-type]
     assert len(found.claims) == claims
     assert all(claim.holds for claim in found.claims)
     assert [line.label for line in found.figures[0].panels[2].lines] == ["epulsar", "all-pairs", "hashing"]

@@ -32,7 +32,7 @@ def test_nothing_happens_below_the_threshold() -> None:
     decision = policy.decide(view({"hub-1": 0.79}), plan_of_one(), Specs(), 100.0, Memory())
     assert decision.change.is_empty
     assert decision.servers_wanted == 1
-    assert not policy.wakes(view({"hub-1": 0.79}), Memory())
+    assert not policy.wakes(view({"hub-1": 0.79}), Specs(), Memory())
 
 
 def test_an_overload_asks_for_one_server_and_not_again_until_that_has_come() -> None:

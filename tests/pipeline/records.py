@@ -9,10 +9,12 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 
+from equipoise.coordinates import Coordinate
 from equipoise.pipeline.windows import WindowedView
 from equipoise.plan.view import View
 from equipoise.plan.view_table import from_tables
 from equipoise.telemetry import arrow_schema
+from pipeline.places import SETTINGS, HubFacts, Whereabouts, random_place, random_sides, read_whereabouts
 
 Record = dict[str, Any]
 
@@ -113,6 +115,7 @@ def _random_topic(rng: random.Random, name: bytes, at_us: int, window_us: int) -
     values |= {"publishers": rng.randrange(5), "subscribers": rng.randrange(50)}
     values |= {"backlog_bytes_max": rng.randrange(10_000), "queue_us_max": rng.randrange(100_000)}
     values["throttle_us_max"] = rng.choice((None, rng.randrange(1000)))
+    values |= random_sides(rng)
     return topic_record(name, at_us, **values) | {"window_us": window_us}
 
 
@@ -126,9 +129,11 @@ def _random_hub(rng: random.Random, at_us: int, window_us: int) -> Record:
         memory_bytes=rng.choice((None, rng.randrange(1, 1 << 30))),
         out_bytes_per_s=rng.random() * 1e6,
         out_bytes_per_s_max=rng.choice((None, 1e7)),
+        deliveries_per_s_max=rng.choice((None, 2e6)),
         connections=rng.randrange(100),
         topics_home=rng.randrange(10),
         plan_version=rng.choice((None, 7)),
+        coordinate=random_place(rng).to_bytes() if rng.random() < 0.6 else None,
     ) | {"window_us": window_us}
 
 
@@ -179,6 +184,17 @@ class PlainReading:
             "out_bytes_trend": sum(self._trend(hub, records) for hub, records in hubs.items()),
         }
 
+    def whereabouts(self, name: bytes) -> Whereabouts:
+        last = {hub: records[-1] for hub, records in self.topic_records[name].items()}
+        newest = max(record["time"] for record in last.values())
+        present = {hub: record for hub, record in last.items() if record["time"] > newest - 2 * SECOND_US}
+        facts = {hub: HubFacts(self.coordinate(hub), self.hub(hub)["loop_lag_s"]) for hub in present}
+        return read_whereabouts(present, facts)
+
+    def coordinate(self, hub: str) -> Coordinate | None:
+        told = [record["coordinate"] for record in self.hub_records[hub] if record.get("coordinate")]
+        return Coordinate.from_bytes(told[-1], SETTINGS) if told else None
+
     def through(self, name: bytes) -> dict[str, float]:
         """What each hub carries of the topic, in bytes per second."""
         return {hub: self._rate({hub: records}, _sent) for hub, records in self.topic_records[name].items()}
@@ -197,6 +213,7 @@ class PlainReading:
             "memory_bytes": last["memory_bytes"] or 0,
             "out_bytes_per_s": mean("out_bytes_per_s"),
             "out_bytes_per_s_max": last.get("out_bytes_per_s_max") or 0.0,
+            "deliveries_per_s_max": last.get("deliveries_per_s_max") or 0.0,
             "publications_per_s": sum(record["publications"] for record in records) / covered_s,
             "deliveries_per_s": sum(record["deliveries"] for record in records) / covered_s,
             "connections": last["connections"],

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pytest
 
+from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.pipeline.judging import conformed, judged
 from equipoise.pipeline.rows import Rejection
 from equipoise.pipeline.settings import Plausible
+from equipoise.pipeline.whereabouts import WHERE_COLUMNS
 from equipoise.telemetry import arrow_schema
 from pipeline.records import (
     SECOND_US,
@@ -41,12 +44,49 @@ ARRIVAL = {
     "publisher": -17,
     "size_bytes": 3,
 }
+PLACE = Coordinate.unknown(CoordinateSettings())
+SIDE = {
+    "publishers_at": PLACE.to_bytes(),
+    "publishers_located": 3,
+    "publishers_deviation_us": 10,
+    "publishers_leg_us_max": 20,
+}
+FAR = Coordinate((0.0,) * 7 + (101.0,), 0.5, 0.0)
+
+
+def at(place: Coordinate, **changes: float) -> bytes:
+    return replace(place, **changes).to_bytes()  # type: ignore[arg-type]  # All of them are numbers.
 
 
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
         (GOOD, None),
+        (GOOD | SIDE, None),
+        (GOOD | SIDE | {"publishers_leg_us_max": None}, None),
+        (GOOD | {"subscribers_located": 0, "subscribers_deviation_us": 0}, None),
+        (GOOD | SIDE | {"publishers_at": b"short"}, Rejection.MALFORMED),
+        (GOOD | SIDE | {"publishers_at": b""}, Rejection.MALFORMED),
+        (GOOD | SIDE | {"publishers_at": PLACE.to_bytes() * 2}, Rejection.MALFORMED),
+        (GOOD | SIDE | {"publishers_at": None}, Rejection.MALFORMED),
+        (GOOD | SIDE | {"publishers_located": None}, Rejection.MALFORMED),
+        (GOOD | SIDE | {"publishers_located": 0}, Rejection.MALFORMED),
+        (GOOD | SIDE | {"publishers_deviation_us": None}, Rejection.MALFORMED),
+        (GOOD | SIDE | {"publishers_at": at(PLACE, height_s=float("nan"))}, Rejection.NOT_FINITE),
+        (GOOD | SIDE | {"publishers_at": at(PLACE, adjustment_s=float("inf"))}, Rejection.NOT_FINITE),
+        (GOOD | SIDE | {"publishers_at": at(PLACE, height_s=-1e-9)}, Rejection.NEGATIVE),
+        (GOOD | SIDE | {"publishers_at": at(PLACE, error=-0.1)}, Rejection.NEGATIVE),
+        (GOOD | SIDE | {"publishers_at": at(PLACE, adjustment_s=-0.1)}, None),
+        (GOOD | SIDE | {"publishers_at": FAR.to_bytes()}, Rejection.IMPOSSIBLE),
+        (GOOD | SIDE | {"publishers_located": -3}, Rejection.NEGATIVE),
+        (GOOD | SIDE | {"publishers_located": 1 << 60}, Rejection.IMPOSSIBLE),
+        (GOOD | SIDE | {"publishers_deviation_us": -1}, Rejection.NEGATIVE),
+        (GOOD | SIDE | {"publishers_deviation_us": 1 << 40}, Rejection.IMPOSSIBLE),
+        (GOOD | SIDE | {"publishers_leg_us_max": 1 << 40}, Rejection.IMPOSSIBLE),
+        (GOOD_HUB | {"coordinate": PLACE.to_bytes()}, None),
+        (GOOD_HUB | {"coordinate": b"x"}, Rejection.MALFORMED),
+        (GOOD_HUB | {"coordinate": at(PLACE, error=float("nan"))}, Rejection.NOT_FINITE),
+        (GOOD_HUB | {"coordinate": FAR.to_bytes()}, Rejection.IMPOSSIBLE),
         (GOOD_HUB, None),
         (ARRIVAL, None),
         (GOOD | {"kind": "weather"}, Rejection.MALFORMED),
@@ -60,6 +100,7 @@ ARRIVAL = {
         (GOOD_HUB | {"cpu_ratio": float("nan")}, Rejection.NOT_FINITE),
         (GOOD_HUB | {"out_bytes_per_s": float("inf")}, Rejection.NOT_FINITE),
         (GOOD_HUB | {"out_bytes_per_s_max": float("-inf")}, Rejection.NOT_FINITE),
+        (GOOD_HUB | {"deliveries_per_s_max": 1e12}, Rejection.IMPOSSIBLE),
         (GOOD | {"publications": -1}, Rejection.NEGATIVE),
         (GOOD | {"throttle_us_max": -1}, Rejection.NEGATIVE),
         (GOOD_HUB | {"cpu_ratio": -0.5}, Rejection.NEGATIVE),
@@ -112,8 +153,10 @@ def test_a_newer_hub_may_have_more_columns_and_an_older_one_less() -> None:
     batch = batch_of(numbered("h1", [GOOD]))
     newer = batch.append_column("weather", pa.array(["fine"]))
     assert conformed(newer).schema == arrow_schema()
-    older = batch.drop_columns(["relays", "drops"])
+    older = batch.drop_columns(["relays", "drops", "coordinate", *WHERE_COLUMNS])
     assert conformed(older).column("drops").to_pylist() == [None]
+    found = judged(older, now_us=NOW_US, plausible=Plausible())
+    assert found.column("rejected").to_pylist() == [None]
 
 
 def test_columns_of_another_type_are_converted_or_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # It ships no types.
@@ -14,6 +15,8 @@ from equipoise.pipeline.keeping import groups, merged
 from equipoise.pipeline.lake import Lake
 from equipoise.pipeline.lake_writing import hour_folder, written
 from equipoise.pipeline.settings import KeepingSettings, Plausible
+from equipoise.pipeline.whereabouts import WHERE_COLUMNS
+from pipeline.places import random_place, side_told
 from pipeline.records import SECOND_US, START_US, batch_of, hub_record, numbered, topic_record
 
 HOUR_US = 3600 * SECOND_US
@@ -118,6 +121,20 @@ def test_merged_files_hold_the_same_records_and_hide_what_they_replace(lake: Lak
     assert len(list(lake.records.rglob("*.parquet"))) == 1
     lake.commit("q", 10, staged(lake, 20))
     assert numbers_in(lake) == list(range(21))
+
+
+def test_places_are_kept_and_files_from_before_there_were_any_are_read_and_merged(lake: Lake) -> None:
+    told = side_told("publishers", [random_place(random.Random(1))], 4_000)
+    records = numbered("h1", [topic_record(b"t", START_US, **told)])
+    batch = judged(batch_of(records), now_us=NOW_US, plausible=Plausible())
+    lake.commit("q", 0, [file.name for file in written([batch], lake.folder)])
+    lake.commit("q", 1, staged(lake, 7))
+    old = lake.files()[1]
+    pq.write_table(pq.read_table(old, partitioning=None).drop_columns(["coordinate", *WHERE_COLUMNS]), old)
+    merge_all(lake)
+    [path] = lake.files()
+    rows = pq.read_table(path, partitioning=None).sort_by("sequence").to_pylist()
+    assert [{name: row[name] for name in told} for row in rows] == [told, dict.fromkeys(told)]
 
 
 def test_a_merge_that_crashes_before_its_rename_has_not_happened(

@@ -14,6 +14,7 @@ from equipoise.pipeline.samples import Sampled, sampled
 from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.windows import SlidingWindow
 from equipoise.plan.view import View
+from pipeline.places import same_places
 from pipeline.records import (
     SECOND_US,
     START_US,
@@ -72,6 +73,7 @@ def test_a_view_is_what_a_plain_reading_of_the_records_says(seed: int) -> None:
     assert set(view.hubs.names) == set(reading.hub_records)
     for row in view.topic_rows():
         agrees(row, reading.topic(row.name))
+        same_places(row, reading.whereabouts(row.name))
         through = reading.through(row.name)
         shares = (
             {hub: sent / row.out_bytes_per_s for hub, sent in through.items()} if row.out_bytes_per_s else {}
@@ -80,6 +82,7 @@ def test_a_view_is_what_a_plain_reading_of_the_records_says(seed: int) -> None:
             assert row.carried_by[hub] == pytest.approx(max(share, 1e-12), rel=1e-6)
     for hub_row in view.hub_rows():
         agrees(hub_row, reading.hub(hub_row.name))
+        assert hub_row.coordinate == reading.coordinate(hub_row.name)
 
 
 def test_a_hub_that_has_just_come_is_rated_over_the_time_it_has_told_of() -> None:

@@ -6,13 +6,17 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # As above.
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.pipeline.batch import view_at
 from equipoise.pipeline.profiles import hub_profiles, quantiles, topic_profiles
 from equipoise.pipeline.rows import Rejection
@@ -26,6 +30,9 @@ from equipoise.pipeline.transforms import (
     topic_totals,
     valid_records,
 )
+from equipoise.pipeline.whereabouts import WHERE_COLUMNS
+from equipoise.telemetry import spark_schema
+from pipeline.places import same_places
 from pipeline.records import (
     SECOND_US,
     START_US,
@@ -64,6 +71,16 @@ def worlds(count: int) -> list[Record]:
     return found
 
 
+def row_of(columns: dict[str, Any]) -> SimpleNamespace:
+    """With coordinates where Spark has lists."""
+    places = {
+        name: Coordinate.of(value, CoordinateSettings())
+        for name, value in columns.items()
+        if isinstance(value, list)
+    }
+    return SimpleNamespace(**(columns | places))
+
+
 def agree(ours: dict[str, Any], theirs: dict[str, float]) -> None:
     for name, value in theirs.items():
         assert ours[name] == pytest.approx(value, rel=1e-6, abs=1e-6), (name, ours)
@@ -73,8 +90,9 @@ def test_every_sliding_window_is_what_a_plain_reading_says(driver: SparkDriver) 
     records = worlds(6)
     windowed = records_in_windows(frame(driver, records)).persist()
     by_hub = topic_rates_by_hub(windowed).persist()
-    topics = {(row["window_end_us"], row["topic"]): row for row in rows_of(topic_totals(by_hub))}
-    hubs = {(row["window_end_us"], row["hub"]): row for row in rows_of(hub_loads(windowed))}
+    loads = hub_loads(windowed)
+    topics = {(row["window_end_us"], row["topic"]): row for row in rows_of(topic_totals(by_hub, loads))}
+    hubs = {(row["window_end_us"], row["hub"]): row for row in rows_of(loads)}
     carried: dict[tuple[int, bytes], dict[str, float]] = defaultdict(dict)
     for row in rows_of(by_hub):
         carried[row["window_end_us"], row["topic"]][row["hub"]] = row["out_bytes_per_s"]
@@ -85,6 +103,7 @@ def test_every_sliding_window_is_what_a_plain_reading_says(driver: SparkDriver) 
         reading = PlainReading(records, end_us)
         for topic in reading.topic_records:
             agree(topics[end_us, topic], reading.topic(topic))
+            same_places(row_of(topics[end_us, topic]), reading.whereabouts(topic))
             assert carried[end_us, topic] == pytest.approx(reading.through(topic))
             expected += 1
         for hub in reading.hub_records:
@@ -101,8 +120,10 @@ def test_the_view_of_a_moment_is_the_live_one(driver: SparkDriver) -> None:
     assert set(view.topics.names) == set(reading.topic_records)
     for row in view.topic_rows():
         agree({name: getattr(row, name) for name in reading.topic(row.name)}, reading.topic(row.name))
+        same_places(row, reading.whereabouts(row.name))
     for hub in view.hub_rows():
         agree({name: getattr(hub, name) for name in reading.hub(hub.name)}, reading.hub(hub.name))
+        assert hub.coordinate == reading.coordinate(hub.name)
 
 
 def test_records_that_do_not_count_are_counted_by_hub_and_reason(driver: SparkDriver) -> None:
@@ -121,6 +142,17 @@ def test_records_that_do_not_count_are_counted_by_hub_and_reason(driver: SparkDr
     }
     assert sorted(row["sequence"] for row in rows_of(valid_records(judged))) == [0, 1]
     judged.unpersist()
+
+
+def test_files_from_before_records_told_of_places_are_read(driver: SparkDriver, tmp_path: Path) -> None:
+    records = pa.Table.from_batches([batch_of(worlds(1))])
+    path = tmp_path / "old.parquet"
+    pq.write_table(records.drop_columns(["coordinate", *WHERE_COLUMNS]), path)
+    found = driver.session.read.schema(spark_schema()).parquet(str(path))
+    end_us = max(record["time"] for record in worlds(1) if record["kind"] == "hub")
+    view = view_of(view_at(found, end_us))
+    assert view.topics.count > 0
+    assert all(topic.publishers_at is None for topic in view.topic_rows())
 
 
 def test_quantiles_are_at_most_a_fifth_too_high(driver: SparkDriver) -> None:

@@ -228,3 +228,39 @@ def test_moves_for_latency_do_not_hold_up_those_for_load() -> None:
     assert moved(outcome) == {"near/1": ("a",)}
     assert outcome.memory.plan_s < 0
     assert msgspec.structs.asdict(outcome.memory)["hits"]
+
+
+def wakes(row: TopicView, memory: Memory | None = None, specs: Specs = LIMIT) -> bool:
+    return Planner().wakes(view([row], HUBS), specs, memory or Memory())
+
+
+def test_a_topic_that_gets_above_its_limit_wakes_the_controller() -> None:
+    assert wakes(limited("near/1", "c"))
+    assert not wakes(limited("near/1", "a"))
+    assert not wakes(limited("other", "c"))
+    assert not wakes(limited("near/1", "c"), specs=Specs())
+    # The most specific spec holds, whatever the smallest limit is.
+    wide = Specs([*LIMIT, TopicSpec(pattern=b"near/1", latency_ms=100)])
+    assert not wakes(limited("near/1", "c"), specs=wide)
+
+
+def test_a_latency_that_trembles_about_its_limit_or_is_not_known_wakes_nobody() -> None:
+    assert not wakes(replace(limited("near/1", "c"), latency_s_worst=0.0329))
+    assert wakes(replace(limited("near/1", "c"), latency_s_worst=0.0331))
+    assert not wakes(replace(limited("near/1", "c"), latency_s_worst=float("nan")))
+
+
+def test_a_topic_that_cannot_be_helped_wakes_the_controller_until_there_is_evidence() -> None:
+    tight = Specs([TopicSpec(pattern=b"near*", latency_ms=5)])
+    row = limited("near/1", "a")
+    assert wakes(row, specs=tight)
+    assert wakes(row, decided([row], specs=tight, views=1).decision.memory, tight)
+    outcome = decided([row], specs=tight, views=2)
+    assert not moved(outcome)
+    assert not wakes(row, outcome.decision.memory, tight)
+
+
+def test_a_topic_that_is_on_its_way_wakes_nobody() -> None:
+    outcome = decided([limited("near/1", "c")])
+    assert moved(outcome)
+    assert not wakes(limited("near/1", "c"), outcome.decision.memory)

@@ -32,6 +32,8 @@ def measured(hub: HubView) -> float:
         (HubView(name="h", out_bytes_per_s=1e12), 0.0),
         (HubView(name="h", cpu_ratio=0.7), 0.8),
         (HubView(name="h", cpu_ratio=0.7, out_bytes_per_s=90.0, out_bytes_per_s_max=100.0), 0.9),
+        (HubView(name="h", cpu_ratio=0.35, deliveries_per_s=9e5, deliveries_per_s_max=1e6), 0.9),
+        (HubView(name="h", deliveries_per_s=9e5), 0.0),
         (HubView(name="h", loop_lag_s=0.04), 0.8),
         (HubView(name="h", loop_lag_s=0.1), 1.1),
         (HubView(name="h", loop_lag_s=0.04, cpu_ratio=0.35), 0.8),
@@ -122,7 +124,7 @@ def test_what_usually_wobbles_does_not_rise() -> None:
 
 def test_a_view_wakes_the_planner_when_a_hub_is_too_full_or_rises() -> None:
     def wakes(row: TopicView, hub: HubView) -> bool:
-        return Planner().wakes(view([row], [hub, "b"]), Memory())
+        return Planner().wakes(view([row], [hub, "b"]), Specs(), Memory())
 
     assert not wakes(topic("t", 0.7, "a"), HubView(name="a"))
     assert wakes(topic("t", 0.81, "a"), HubView(name="a"))
@@ -135,3 +137,13 @@ def test_no_limit_known_is_no_load() -> None:
     caps = capacities(View.of(0.0, (), [HubView(name="h", out_bytes_per_s=5.0)]), {}, {}, SETTINGS)
     assert math.isinf(caps.bytes_full[0])
     assert np.isfinite(caps.flow_ratio(np.array([1e9]), np.array([0.0]))).all()
+
+
+def test_a_hub_is_filled_up_to_the_deliveries_it_can_make_whatever_cpu_they_take() -> None:
+    row = replace(topic("t", 0.1, "a"), deliveries_per_s=1e5, publications_per_s=0.0)
+    hubs = [HubView(name="a"), HubView(name="b", deliveries_per_s_max=2e5)]
+    caps = draft(view([row], hubs), plan_of([row], "a")).capacities
+    work = np.array([1e5 * SETTINGS.delivery_cost_us * 1e-6])
+    plain, bounded = (float(caps.topic_ratio(np.zeros(1), work, hub)[0]) for hub in (0, 1))
+    assert bounded == pytest.approx(0.5)
+    assert plain < 0.1

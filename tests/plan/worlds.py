@@ -181,7 +181,8 @@ class World:
         hub_bytes = np.array([second.hub_bytes for second in self._seconds])
         hub_cpu = np.array([second.hub_cpu for second in self._seconds])
         bare = View.of(self.now, window_s=float(len(hub_bytes)))
-        return self.policy.wakes(replace(bare, hubs=self._hub_columns(hub_bytes, hub_cpu)), self.memory)
+        seen = replace(bare, hubs=self._hub_columns(hub_bytes, hub_cpu))
+        return self.policy.wakes(seen, self.specs, self.memory)
 
     def _plan(self) -> None:
         view = self.view()

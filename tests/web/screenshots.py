@@ -16,7 +16,7 @@ from playwright.async_api import Browser, ViewportSize, async_playwright, expect
 
 from equipoise.demo import CONTROLLER_TOML, CONTROLLER_WORDS, FAVOURITE, GAME, HUB_TOML
 from equipoise.local import Layout, System, SystemSettings
-from equipoise.web.names import to_id
+from equipoise.model.names import to_id
 from equipoise.workload.game import GameLoad
 from web.browsing import ARGUMENTS, CHROMIUM, DESK, PHONE
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.model.names import from_id, to_id
 from equipoise.store import MemoryStore, SpecsStore
 from equipoise.web.guard import Verdict, judge
 from equipoise.web.metrics import METRICS
-from equipoise.web.names import from_id, to_id
 from equipoise.web.routes import ROUTES, describe
 from web.site_world import HOT, TOKEN, TREE, Site, play
 

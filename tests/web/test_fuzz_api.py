@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from equipoise.control import Controller, ControllerSettings, NoProvisioner
 from equipoise.model import Plan
+from equipoise.model.names import to_id
 from equipoise.plan import Static
 from equipoise.store import HubFacts, HubsStore, LeaderFacts, MemoryStore, MemoryTree, PlanStore
 from equipoise.web import Facts, WebSettings, make_app
 from equipoise.web.actions import Actions
-from equipoise.web.names import to_id
 from equipoise.web.routes import ROUTES, describe
 from web.asking import Answer, ask
 from web.schemas import anything, fits, matching

@@ -10,6 +10,7 @@ import typer
 
 from equipoise.cli.asking import HubConnection, PasswordFile, User, ask_all, read_login
 from equipoise.cli.completing import hub_names, topic_names
+from equipoise.cli.held import TokenFile, latency_words, topic_latency
 from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, run
 from equipoise.cli.tables import name_of, show_json, show_result, show_table
 from equipoise.cli.units import parse_milliseconds, parse_rate
@@ -74,8 +75,9 @@ def show(
     as_json: AsJson = False,
     user: User = "",
     password_file: PasswordFile = "",
+    token_file: TokenFile = "",
 ) -> None:
-    """Show one topic: where it lives and why there, what it needs, and how each hub sees it."""
+    """Show one topic: where it lives and why there, what it needs and whether it has it, and how each hub sees it."""
 
     async def main(metadata: Metadata) -> None:
         login, name = read_login(user, password_file), topic.encode()
@@ -92,12 +94,14 @@ def show(
             else {"hub": hub, "state": "not used here"}
             for hub, answer in sorted(_successes(await ask_all(living, login, question)).items())
         ]
+        latency = await topic_latency(metadata.store, region, name, token_file)
         facts = {
             "topic": topic,
             "homes": list(placement.homes),
             "mode": placement.mode.value,
             "placed_by": "entry" if name in plan.entries else "ring",
             "spec": None if spec is None else spec_facts(spec),
+            "latency": latency,
             "hubs": rows,
         }
         if as_json:
@@ -107,7 +111,10 @@ def show(
             f"{topic} lives at {' '.join(placement.homes) or 'no hub'} ({placement.mode.value}), ", nl=False
         )
         typer.echo("by an entry of the plan" if name in plan.entries else "where the ring has it")
-        typer.echo("it needs nothing in particular\n" if spec is None else f"it needs {spec_words(spec)}\n")
+        typer.echo(f"it needs {'nothing in particular' if spec is None else spec_words(spec)}")
+        if spec is not None and spec.latency_ms is not None:
+            typer.echo(latency_words(latency))
+        typer.echo()
         headers = ("HUB", "STATE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
         show_table(headers, [[row.get(header.lower()) for header in headers] for row in rows])
 

@@ -19,8 +19,9 @@ from equipoise.client.greeting import Dialer, make_tls
 from equipoise.client.routing import Routing
 from equipoise.client.settings import ClientSettings, make_settings
 from equipoise.client.subscription import Subscription
-from equipoise.client.url import parse_url
-from equipoise.errors import ClosedError, EquipoiseError, LimitError, MisuseError
+from equipoise.client.url import parse_address, parse_url
+from equipoise.coordinates import Coordinate
+from equipoise.errors import AddressError, ClosedError, EquipoiseError, LimitError, MisuseError
 
 
 def connect(
@@ -62,6 +63,32 @@ class Bus:
     def is_connected(self) -> bool:
         """Whether there is a connection to a hub of the URL now. It may be gone the next moment."""
         return self._routing.base.connection is not None
+
+    @property
+    def coordinate(self) -> Coordinate | None:
+        """Where this client is in the network; `distance_s` of two estimates the round trip between them.
+
+        None while that is not known, and where `coordinate_enabled` is False.
+        """
+        whereabouts = self._routing.whereabouts
+        return None if whereabouts is None else whereabouts.coordinate
+
+    async def use_gateway(self, address: str | None, *, timeout_s: float | None = None) -> bool:
+        """From now on this client reaches the network through the gateway at `host:port`; None: through none.
+
+        Its place is the gateway's, with the way there added, and the hubs in use are told at once. Returns whether the
+        gateway has answered in time; if not, it goes on being asked. Raises AddressError.
+        """
+        self._check_open()
+        if address is not None and parse_address(address.encode()) is None:
+            raise AddressError(f"{address!r} is no address of a gateway; write it like host:6390")
+        whereabouts = self._routing.whereabouts
+        if whereabouts is None:
+            raise MisuseError(
+                "this client does not look for its place; connect with coordinate_enabled=True to use a gateway"
+            )
+        whereabouts.use_gateway(address)
+        return address is None or await whereabouts.wait_guided(address, self._patience_s(timeout_s))
 
     async def __aenter__(self) -> Self:
         if self._is_entered:

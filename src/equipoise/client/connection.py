@@ -14,9 +14,11 @@ from typing import Protocol, cast
 import hiredis
 
 from equipoise.client.codec import encode_request
+from equipoise.client.measuring import AHEAD_BYTES_MAX, Answered, Probe, clock_of
 from equipoise.client.owed import IGNORED, Owed
 from equipoise.client.refusals import make_refusal
 from equipoise.client.requests import NowaitLosses, Question, Request, Ticket
+from equipoise.client.url import Endpoint
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError
 
 TURN_BYTES = 64 * 1024
@@ -46,6 +48,8 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         # Bytes read since others last had a turn.
         self._turn_bytes = 0
+        # And ever.
+        self._read_bytes = 0
         # Asked and not yet answered by a push.
         self._questions: dict[tuple[bytes, bytes], list[Question]] = {}
         self.owed = Owed(losses)
@@ -57,6 +61,7 @@ class Connection(asyncio.Protocol):
         # What the link is called at the peer, and the peer's address: as it was dialled, or as the peer says.
         self.link = b""
         self.hub = b""
+        self.dialled: Endpoint | None = None
         # Whether the peer has said so: then it is one hub among others.
         self.is_among = False
         # Whether nothing that was sent here can be published any more, nor is on its way: another hub has said so.
@@ -83,6 +88,16 @@ class Connection(asyncio.Protocol):
         """Send a request whose answer does not matter."""
         self.owed.add(IGNORED)
         self.send(encode_request(*words))
+
+    def measure(self, frame: bytes, answered: Answered) -> None:
+        """Send a request at once, behind all that waits to be sent, and take the time until its reply."""
+        transport = self._transport
+        unsent_bytes = 0 if transport is None else transport.get_write_buffer_size()
+        is_clear = not unsent_bytes and not self._out and self.owed.bytes <= AHEAD_BYTES_MAX
+        probe = Probe(frame, answered, clock_of(self._loop))
+        self.submit(probe)
+        probe.begin(lambda: self._read_bytes, is_clear=is_clear)
+        self._write_out()
 
     def expect(self, question: Question) -> None:
         """The question is about to be submitted: remember who wants its answer."""
@@ -117,6 +132,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.is_heard = True
+        self._read_bytes += len(data)
         reader = self._reader
         take, reply, push = reader.gets, self.owed.reply, self._owner.on_push
         try:

@@ -38,7 +38,7 @@ class Dialer:
         """
         loop = asyncio.get_running_loop()
         connection = Connection(loop, owner, losses)
-        connection.link, connection.hub = link, str(endpoint).encode()
+        connection.link, connection.hub, connection.dialled = link, str(endpoint).encode(), endpoint
         timeout_s = self.settings.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):

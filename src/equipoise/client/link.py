@@ -45,7 +45,7 @@ class LinkOwner(NamesOwner, Protocol):
     def on_up(self, link: Link) -> None: ...
 
     def on_down(self, link: Link, unsent: list[Request]) -> None:
-        """The connection is lost; of the base, for now. `unsent` was waiting for room."""
+        """The connection is lost; the base's will be made again. `unsent` was waiting for room."""
 
     def on_over(self, link: Link, error: EquipoiseError | None) -> None:
         """There will be no connection any more. None: its owner has closed it."""

@@ -24,7 +24,10 @@ from equipoise.client.publishing import Publishing
 from equipoise.client.requests import NowaitLosses, Request
 from equipoise.client.routes import Route, Routes
 from equipoise.client.spreading import Place, is_spread, next_places
+from equipoise.client.surroundings import BusSurroundings, finding_of
 from equipoise.client.url import Endpoint, parse_address
+from equipoise.client.whereabouts import Whereabouts
+from equipoise.coordinates import Finder
 from equipoise.errors import ClosedError, EquipoiseError, RefusedError
 from equipoise.model import Mode
 
@@ -46,6 +49,7 @@ class Routing:
     def __init__(self, dialer: Dialer, rng: random.Random) -> None:
         settings = dialer.settings
         self._settings = settings
+        self._rng = rng
         self.losses = NowaitLosses()
         self._links = Links(dialer, self, rng)
         self.base = base = self._links.base
@@ -59,17 +63,28 @@ class Routing:
         self._rests_until: dict[bytes, float] = {}
         # Topics that waited for something when last looked at, and what for.
         self._were_waiting: dict[TopicChannel, object] = {}
+        self._surroundings = BusSurroundings(dialer, self._links, self.publishing, rng)
+        # While the bus is open, unless that is switched off.
+        self.whereabouts: Whereabouts | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         await self.base.open()
+        if self._settings.coordinate_enabled:
+            finder = Finder(self._rng.random, finding_of(self._settings))
+            self.whereabouts = Whereabouts(finder, self._surroundings)
+            self.whereabouts.use_gateway(self._settings.coordinate_gateway or None)
         self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
 
     async def close(self) -> None:
         """Stop at once, within the close time-out at most."""
+        ending = self._leave_whereabouts()
         self._end(ClosedError("the bus is closed; connect again for another"), is_clean=True)
         await self._links.close()
+        if ending:
+            # Cancelled already: they wait for nobody.
+            await asyncio.wait(ending, timeout=self._settings.close_timeout_s)
 
     async def flush(self, timeout_s: float) -> None:
         await self.publishing.flush(self._links.all, timeout_s)
@@ -79,9 +94,19 @@ class Routing:
             if timer is not None:
                 timer.cancel()
         self._ticking = self._sweeping = None
+        self._leave_whereabouts()
         self.channels.end(error, is_clean=is_clean)
         unsent = [request for link in self._links.all for request in link.outbox.take_unsent()]
         self.publishing.end(error, unsent)
+
+    def _look_around(self) -> None:
+        """Links, or what is served over them, have changed."""
+        if self.whereabouts is not None:
+            self.whereabouts.wake()
+
+    def _leave_whereabouts(self) -> list[asyncio.Task[None]]:
+        whereabouts, self.whereabouts = self.whereabouts, None
+        return [] if whereabouts is None else whereabouts.stop()
 
     # Where to go.
 
@@ -111,6 +136,7 @@ class Routing:
 
     def _up_link(self, topic: bytes, endpoint: Endpoint | None) -> Link:
         """The link to there if it is up, else the base."""
+        self._look_around()
         if endpoint is None:
             return self.base
         self._rouse(topic)
@@ -175,6 +201,7 @@ class Routing:
 
     def on_up(self, link: Link) -> None:
         self._links.on_up(link)
+        self._look_around()
         self.publishing.on_up(link)
         for topic in self._routes if link.endpoint is None else self._routes.topics_at(link.endpoint):
             self._place(topic)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from equipoise.client.url import parse_address
 from equipoise.errors import SettingsError
 
 KIB = 1024
@@ -157,6 +158,53 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         float,
         Meta(gt=0, description="How long the old home has to get as far; then it is given up likewise."),
     ] = 10.0
+    coordinate_enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether to find out where this client is in the network, and tell the hubs it uses: topics "
+            "with a latency limit are placed by it. False: nothing is asked or told, and hubs go by what TCP "
+            "shows them."
+        ),
+    ] = True
+    coordinate_report_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Between two reports of the coordinate to one hub, and between two questions to a gateway. "
+            "Some 230 B each; changes that matter are told at once.",
+        ),
+    ] = 5.0
+    coordinate_probe_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Between two probes until the place is found, which takes about a minute; then reports do.",
+        ),
+    ] = 1.0
+    coordinate_visit_interval_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Between two short connections to other hubs of the URL, or heard of, once the place is "
+            "found; 3 s before. From one hub alone no direction can be found. 0: no such connections.",
+        ),
+    ] = 60.0
+    coordinate_gateway: Annotated[
+        str,
+        Meta(
+            max_length=260,
+            description="Where the gateway is, as `host:port`, that a moving client takes its place from. Empty: "
+            "none. `Bus.use_gateway` changes it.",
+        ),
+    ] = ""
+    coordinate_gateway_patience_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="How long a silent gateway's last word holds; then the client finds its place by itself. "
+            "Long enough for a gateway to be started again.",
+        ),
+    ] = 30.0
     tls_ca_file: Annotated[
         str, Meta(description="Authorities trusted to sign the hub's certificate, PEM. Empty: the system's.")
     ] = ""
@@ -178,6 +226,8 @@ def make_settings(base: ClientSettings | None, overrides: dict[str, Any]) -> Cli
         raise SettingsError("client settings: payload_bytes_max must not exceed window_bytes_max")
     if settings.reconnect_first_s > settings.reconnect_max_s:
         raise SettingsError("client settings: reconnect_first_s must not exceed reconnect_max_s")
+    if settings.coordinate_gateway and parse_address(settings.coordinate_gateway.encode()) is None:
+        raise SettingsError("client settings: coordinate_gateway is an address; write it like host:6390")
     if bool(settings.tls_cert_file) != bool(settings.tls_key_file):
         raise SettingsError(
             "client settings: tls_cert_file and tls_key_file go together; give both or neither"

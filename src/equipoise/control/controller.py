@@ -122,7 +122,7 @@ class Controller:
             await self._pause()
 
     async def _pause(self) -> None:
-        """A period; less if something presses, and none if hubs come or go, the leader changes or a hub is too full."""
+        """A period; less if something presses, none if hubs or the leader change or a view cannot wait."""
         loop, settings = asyncio.get_running_loop(), self.settings
         until = loop.time() + (settings.pressing_s if self._is_pressing else settings.period_s)
         facts = (self.knowledge.changed, self.leadership.changed)
@@ -142,7 +142,7 @@ class Controller:
             return False
         known = self.knowledge
         seen = view.with_store(hub_views(known.hubs, known.plan, releasable=set()))
-        return self.status.state is State.FROZEN or self._policy.wakes(seen, self._memory)
+        return self.status.state is State.FROZEN or self._policy.wakes(seen, known.specs, self._memory)
 
     async def round(self) -> None:
         """Decide once and do it. What the world refuses is tried again in the next round."""

@@ -23,7 +23,11 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     ] = ()
     policy: Annotated[str, Meta(description="How it plans: load, hashing or static.")] = "load"
     period_s: Annotated[
-        float, Meta(gt=0, description="Between two rounds; an overload wakes it earlier. ePulsar's 5 s.")
+        float,
+        Meta(
+            gt=0,
+            description="Between two rounds, ePulsar's 5 s; an overload or a latency above its limit wakes it earlier.",
+        ),
     ] = 5.0
     pressing_s: Annotated[
         float,

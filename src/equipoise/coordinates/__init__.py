@@ -1,13 +1,25 @@
 """Network coordinates: estimate the round trip between any two nodes without measuring it.
 
 Read `coordinate` (the value), `settings` (its constants and their sources), `estimator` (how a node finds its own),
-`stability` (when a change is worth telling), `centroid` (what is told of many).
+`stability` (when a change is worth telling), `centroid` (what is told of many), `finder` (whom a client
+asks and tells).
 """
 
 from equipoise.coordinates.centroid import Crowd, centroid_of
 from equipoise.coordinates.coordinate import Coordinate
 from equipoise.coordinates.estimator import Estimator
+from equipoise.coordinates.finder import Finder
+from equipoise.coordinates.finder_settings import FinderSettings
 from equipoise.coordinates.settings import CoordinateSettings
 from equipoise.coordinates.stability import Stability
 
-__all__ = ["Coordinate", "CoordinateSettings", "Crowd", "Estimator", "Stability", "centroid_of"]
+__all__ = [
+    "Coordinate",
+    "CoordinateSettings",
+    "Crowd",
+    "Estimator",
+    "Finder",
+    "FinderSettings",
+    "Stability",
+    "centroid_of",
+]

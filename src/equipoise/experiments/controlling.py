@@ -90,7 +90,7 @@ class Controlling:
         hubs = [hub.name for hub in view.hub_rows() if hub.is_alive]
         has_changed, self._hubs = hubs != self._hubs, hubs
         is_over = now - self._decided_at > self._timing.period_s - self._timing.look_s / 2
-        return is_over or has_changed or self._is_pressing or self._policy.wakes(view, self._memory)
+        return is_over or has_changed or self._is_pressing or self._policy.wakes(view, Specs(), self._memory)
 
     def _alive(self, view: View) -> list[HubView]:
         """What the store would say of hubs. A new one takes part once it has told what it can carry."""

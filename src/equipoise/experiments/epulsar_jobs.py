@@ -2,6 +2,10 @@
 
 A placement is decided by its number and the seed alone, so it does not matter who runs it, or in which order. A worker
 builds each world once, from its kind, its size and the coordinates that its nodes have found.
+
+A placement takes milliseconds, a task's way through Spark tens of them: so a task is a batch of placements that takes
+seconds, and there are only a few tasks for each core. Every worker computes on one thread, as does what the job's pace
+is held against: a share of the same placements in this process, one after the other.
 """
 
 from __future__ import annotations
@@ -9,10 +13,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -22,12 +27,20 @@ from equipoise.experiments.embedding import Noise, embed
 from equipoise.experiments.epulsar_selection import POLICIES, evaluate, select
 from equipoise.experiments.epulsar_worlds import World, game_world, swarm_world
 
-__all__ = ["Found", "Pace", "Runner", "Task", "in_process", "runner", "settle", "simulate"]
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["Found", "InProcess", "OnSpark", "Pace", "Row", "Runner", "Task", "running", "settle", "simulate"]
 
 log = logging.getLogger("equipoise.experiments")
 
-# Placements that are run here first, to know what one of them takes.
-_SAMPLES = 6
+# The share of all placements that is run here as well, to know what they take one after the other; and at least so many
+# of each world.
+_SAMPLED = 0.1
+_SAMPLES_MIN = 6
+# Batches for each core: few, so that each is worth its way, and more than one, so that nobody waits long for the last.
+_BATCHES = 3
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +79,71 @@ class Pace:
     alone_s: float
     cores: int
     why_not: str = ""
+    # How long workers took to be there, which is not in `took_s`.
+    start_s: float = 0.0
 
     @property
     def told(self) -> str:
         if not self.cores:
             return f"{self.simulations:,} in {self.took_s:.1f} s, one after the other: {self.why_not}"
         return (
-            f"{self.simulations:,} in {self.took_s:.1f} s as a Spark job on {self.cores} cores; one after the other "
-            f"{self.alone_s:.1f} s: ×{self.alone_s / max(self.took_s, 1e-9):.2f}"
+            f"{self.simulations:,} in {self.took_s:.1f} s as a Spark job on {self.cores} cores, whose workers took "
+            f"{self.start_s:.1f} s to start; one after the other {self.alone_s:.1f} s: "
+            f"×{self.alone_s / max(self.took_s, 1e-9):.2f}"
         )
 
 
 # World, policy, worst_ms, pairs, violated.
 Row = tuple[int, str, float, int, int]
-# Runs so many placements, by number: n is placement n // worlds of world n % worlds.
-Runner = Callable[[tuple[Task, ...], int], list[Row]]
+
+
+class Runner(Protocol):
+    """Runs placements by number: n is placement n // worlds of world n % worlds."""
+
+    # On how many cores; 0: one after the other, in this process, for the reason given.
+    cores: int
+    why_not: str
+
+    def ready(self, tasks: tuple[Task, ...]) -> None:
+        """Let everybody who will work be there, and know the worlds."""
+
+    def run(self, tasks: tuple[Task, ...], total: int) -> list[Row]: ...
+
+
+class InProcess:
+    """One after the other."""
+
+    cores = 0
+
+    def __init__(self, why_not: str) -> None:
+        self.why_not = why_not
+
+    def ready(self, tasks: tuple[Task, ...]) -> None:
+        """Everybody is here."""
+
+    def run(self, tasks: tuple[Task, ...], total: int) -> list[Row]:
+        return list(_rows(tasks, range(total)))
+
+
+class OnSpark:
+    """As a job of a few batches for each core."""
+
+    why_not = ""
+
+    def __init__(self, context: SparkContext, cores: int) -> None:
+        self._context = context
+        self.cores = cores
+
+    def ready(self, tasks: tuple[Task, ...]) -> None:
+        self._collect(tasks, self.cores * len(tasks), self.cores)
+
+    def run(self, tasks: tuple[Task, ...], total: int) -> list[Row]:
+        return self._collect(tasks, total, min(total, _BATCHES * self.cores))
+
+    def _collect(self, tasks: tuple[Task, ...], total: int, batches: int) -> list[Row]:
+        # Numbers go round the worlds, so all batches have the same share of each.
+        numbers = self._context.parallelize(range(total), batches)
+        return numbers.mapPartitions(partial(_listed, tasks)).collect()
 
 
 def settle(kind: str, size: int, seed: int, *, seconds: int = 600, noise: Noise | None = None) -> Task:
@@ -90,17 +153,17 @@ def settle(kind: str, size: int, seed: int, *, seconds: int = 600, noise: Noise 
 
 
 def simulate(
-    tasks: Sequence[Task], placements: int, run: Runner, *, cores: int, why_not: str = ""
+    tasks: Sequence[Task], placements: int, runner: Runner
 ) -> tuple[dict[tuple[int, str], Found], Pace]:
     """What each policy does in each world, by (size of the world, policy)."""
-    total = placements * len(tasks)
+    every, total = tuple(tasks), placements * len(tasks)
     started = time.perf_counter()
-    sampled = min(total, _SAMPLES * len(tasks))
-    list(_rows(tuple(tasks), range(sampled)))
-    alone_s = (time.perf_counter() - started) / sampled * total
+    runner.ready(every)
+    start_s = time.perf_counter() - started
+    alone_s = _alone_s(every, total) if runner.cores else 0.0
     started = time.perf_counter()
-    rows = run(tuple(tasks), total)
-    pace = Pace(total, time.perf_counter() - started, alone_s, cores, why_not)
+    rows = runner.run(every, total)
+    pace = Pace(total, time.perf_counter() - started, alone_s, runner.cores, runner.why_not, start_s)
     found = {}
     for at, task in enumerate(tasks):
         for policy in POLICIES:
@@ -115,33 +178,50 @@ def simulate(
     return found, pace
 
 
-def in_process(tasks: tuple[Task, ...], total: int) -> list[Row]:
-    return list(_rows(tasks, range(total)))
+def _alone_s(tasks: tuple[Task, ...], total: int) -> float:
+    """What all placements would take one after the other, from a share of them."""
+    worlds = len(tasks)
+    _listed(tasks, range(worlds))
+    sampled = min(total, max(_SAMPLES_MIN, int(_SAMPLED * total / worlds)) * worlds)
+    started = time.perf_counter()
+    _listed(tasks, range(sampled))
+    return (time.perf_counter() - started) / sampled * total
 
 
 @contextmanager
-def runner() -> Iterator[tuple[Runner, int, str]]:
-    """What runs placements, on how many cores, and why Spark does not if it does not."""
+def running() -> Iterator[Runner]:
+    """Who runs placements: Spark, if it can be started."""
     cores = os.cpu_count() or 1
     try:
         from equipoise.pipeline.session import SparkDriver
         from equipoise.pipeline.settings import SessionSettings
 
-        driver = SparkDriver.start(SessionSettings(master=f"local[{cores}]"))
+        # Workers inherit it; where they are as many as cores, more threads only get into each other's way.
+        with one_thread():
+            driver = SparkDriver.start(SessionSettings(master=f"local[{cores}]"))
     except (PipelineError, ImportError) as problem:
         log.warning("without Spark: %s", problem)
-        yield in_process, 0, f"Spark could not be started ({problem})"
+        yield InProcess(f"Spark could not be started ({problem})")
         return
-
-    def run(tasks: tuple[Task, ...], total: int) -> list[Row]:
-        # Numbers go round the worlds, so all parts have the same share of each.
-        numbers = driver.session.sparkContext.parallelize(range(total), min(total, 4 * cores))
-        return numbers.mapPartitions(partial(_listed, tasks)).collect()
-
     try:
-        yield run, cores, ""
+        yield OnSpark(driver.session.sparkContext, cores)
     finally:
         driver.stop()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let numpy's libraries use one thread, in processes that begin meanwhile."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _listed(tasks: tuple[Task, ...], numbers: Iterable[int]) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from equipoise.experiments import epulsar_worlds as worlds
-from equipoise.experiments.epulsar_jobs import Found, Pace, Runner, runner, settle, simulate
+from equipoise.experiments.epulsar_jobs import Found, Pace, Runner, running, settle, simulate
 from equipoise.experiments.epulsar_selection import POLICIES
 from equipoise.experiments.experiment import Experiment, Findings, Progress
 from equipoise.experiments.result import Claim, Figure, Line, Panel, Size
@@ -40,15 +40,13 @@ class Setup:
 Cells = dict[tuple[int, str], Found]
 
 
-def run_setup(
-    setup: Setup, placements: int, seed: int, progress: Progress, run: Runner, cores: int, why_not: str = ""
-) -> Findings:
+def run_setup(setup: Setup, placements: int, seed: int, progress: Progress, runner: Runner) -> Findings:
     tasks = []
     for at, size in enumerate(setup.sizes):
         progress(f"coordinates, {size} {setup.varied}", 0.3 * at / len(setup.sizes))
         tasks.append(settle(setup.kind, size, seed, seconds=setup.seconds))
     progress(f"{placements} placements in each of {len(tasks)} worlds", 0.3)
-    found, pace = simulate(tasks, placements, run, cores=cores, why_not=why_not)
+    found, pace = simulate(tasks, placements, runner)
     return Findings(
         claims=(*_claims(setup, found), *_paces(pace)),
         figures=(_figure(setup, found),),
@@ -167,8 +165,8 @@ def _notes(setup: Setup, pace: Pace) -> tuple[str, ...]:
 def _experiment(setup: Setup, source: str, summary: str, takes: tuple[str, str]) -> Experiment:
     def run(size: Size, seed: int, progress: Progress) -> Findings:
         placements = setup.placements if size is Size.FULL else setup.quick_placements
-        with runner() as (how, cores, why_not):
-            return run_setup(setup, placements, seed, progress, how, cores, why_not)
+        with running() as runner:
+            return run_setup(setup, placements, seed, progress, runner)
 
     return Experiment(name=setup.name, source=source, summary=summary, run=run, takes=takes)
 

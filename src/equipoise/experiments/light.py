@@ -12,15 +12,17 @@ it does, ahead of its reply. Only a client that never publishes subscribes where
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
 from equipoise.client.codec import encode_publish, encode_request
 from equipoise.client.routes import Route, Routes
 from equipoise.client.url import Endpoint, parse_address
+from equipoise.coordinates import Coordinate, FinderSettings
 from equipoise.experiments.light_link import LightLink, LightSeat
 from equipoise.experiments.light_stream import Hearing
+from equipoise.experiments.light_whereabouts import LightWhereabouts, Standing
 from equipoise.experiments.meter import Meter
 from equipoise.model import Mode
 
@@ -53,8 +55,18 @@ class _Line:
 class LightClient:
     """One client on one host. All methods are called on that host."""
 
-    def __init__(self, entries: Sequence[Endpoint], meter: Meter, receive: Receive, rng: Random) -> None:
-        """`entries`: hubs to ask about topics that nothing is known of, as in the URL of a bus."""
+    def __init__(
+        self,
+        entries: Sequence[Endpoint],
+        meter: Meter,
+        receive: Receive,
+        rng: Random,
+        finding: FinderSettings | None = None,
+    ) -> None:
+        """`entries`: hubs to ask about topics that nothing is known of, as in the URL of a bus.
+
+        `finding`: how the client finds and tells where it is; None: it does neither.
+        """
         self.meter = meter
         self.receive = receive
         self._entries = entries
@@ -68,6 +80,7 @@ class LightClient:
         # Topics wanted whose home is being asked for.
         self._wanted: dict[bytes, None] = {}
         self._is_closed = False
+        self._where = None if finding is None else LightWhereabouts(finding, entries, self._used_links, rng)
 
     # What the program does.
 
@@ -98,6 +111,7 @@ class LightClient:
             line = self._lines[topic] = _Line()
             link = self._link(self._entry())
             link.ask(request, lambda reply: self._found(topic, link))
+            self._wake()
         elif line.hub is None or line.settling is not None:
             line.held.append(request)
         else:
@@ -105,8 +119,23 @@ class LightClient:
             link.used_at = self._loop.time()
             link.ask(request)
 
+    @property
+    def coordinate(self) -> Coordinate | None:
+        """Where it is, as far as it knows."""
+        return None if self._where is None else self._where.whereabouts.coordinate
+
+    def use_gateway(self, gateway: Endpoint | str | Standing | None, access_s: float = 0.0) -> None:
+        """Be behind another gateway from now on, or none, and say so at once to the hubs in use.
+
+        A gateway is an address, or an object that knows its `coordinate`, `access_s` of round trip away.
+        """
+        assert self._where is not None, "a client without `finding` has no place"
+        self._where.use_gateway(gateway, access_s)
+
     def close(self) -> None:
         self._is_closed = True
+        if self._where is not None:
+            self._where.whereabouts.stop()
         for link in self._links.values():
             link.close()
         self._links.clear()
@@ -125,10 +154,14 @@ class LightClient:
             self._settled(topic, link)
         elif kind in (b"eq.subscribe", b"eq.own"):
             seat = link.confirmed(topic, is_own=kind == b"eq.own")
+            self._wake()
             if seat is not None and heard is not None:
                 heard.confirm(seat, push)
         elif heard is not None:
             heard.take(link, push)
+
+    def on_up(self, link: LightLink) -> None:
+        self._wake()
 
     def on_refused(self, seat: LightSeat) -> None:
         """A hub has no stream of its own to give: it was a home, and is none any more. Another one will tell."""
@@ -143,6 +176,7 @@ class LightClient:
         if self._is_closed:
             return
         self.meter.cuts += 1
+        self._wake()
         if self._links.get(link.hub) is link:
             del self._links[link.hub]
         for line in self._lines.values():
@@ -163,18 +197,20 @@ class LightClient:
         if line.hub is None:
             line.hub = link.hub
             self._resume(topic, line)
+        self._wake()
 
     def _sent_home(self, topic: bytes, version: int, mode: bytes, addresses: Sequence[bytes]) -> None:
         homes = [endpoint for address in addresses if (endpoint := parse_address(address)) is not None]
-        if not self._routes.tell(topic, version, mode, homes, self._loop.time()):
-            return
+        is_news = self._routes.tell(topic, version, mode, homes, self._loop.time())
         route = self._routes.get(topic)
-        assert route is not None and route.publish_at is not None, "it has just been told"
+        if route is None or route.publish_at is None or route.version != version:
+            return
+        # Whoever had to go elsewhere, after a connection was lost, is led back by what it has known before.
         line = self._lines.get(topic)
         if line is not None:
             self._aim(topic, line, route.publish_at)
         heard = self._heard.get(topic)
-        if heard is not None:
+        if heard is not None and (is_news or route.subscribe_at not in {link.hub for link in heard.links}):
             self._seat(heard, route)
 
     def _aim(self, topic: bytes, line: _Line, target: Endpoint) -> None:
@@ -276,6 +312,17 @@ class LightClient:
         for hub in self._links:
             return hub
         return self._entries[int(self._rng.random() * len(self._entries))]
+
+    def _used_links(self) -> Iterator[tuple[LightLink, bool]]:
+        """Connections that stand, and whether topics are served there."""
+        hubs = {link.hub for heard in self._heard.values() for link in heard.links}
+        hubs.update(line.hub for line in self._lines.values() if line.hub is not None)
+        return ((link, hub in hubs) for hub, link in self._links.items() if link.is_up)
+
+    def _wake(self) -> None:
+        """Connections or topics have changed."""
+        if self._where is not None:
+            self._where.whereabouts.wake()
 
     def _tidy(self) -> None:
         """Close connections that are of no use any more."""

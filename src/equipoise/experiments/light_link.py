@@ -15,7 +15,9 @@ from typing import Any, Protocol
 import hiredis
 
 from equipoise.client.codec import encode_request
+from equipoise.client.measuring import BEHIND_BYTES_MAX, Answered
 from equipoise.client.url import Endpoint
+from equipoise.errors import RefusedError
 
 __all__ = ["LightLink", "LightSeat", "Owner"]
 
@@ -30,6 +32,8 @@ class Owner(Protocol):
     """Whose connection it is."""
 
     def on_push(self, link: LightLink, push: list[Any]) -> None: ...
+
+    def on_up(self, link: LightLink) -> None: ...
 
     def on_refused(self, seat: LightSeat) -> None: ...
 
@@ -69,6 +73,8 @@ class LightLink(asyncio.Protocol):
         self._reader = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
+        # What has come in, ever.
+        self._read_bytes = 0
         self._owed: deque[Reply | LightSeat] = deque((None, None))
         self._early = [encode_request(b"HELLO", b"3"), encode_request(b"EQ.LINK", name, b"ROUTES")]
 
@@ -90,6 +96,24 @@ class LightLink(asyncio.Protocol):
         """Send a request that has one reply."""
         self._owed.append(reply)
         self.tell(request)
+
+    @property
+    def is_up(self) -> bool:
+        return self._transport is not None and not self._is_closed
+
+    def measure(self, frame: bytes, answered: Answered) -> None:
+        """Ask, and take the time until the reply; as the real client's connection does."""
+        assert self._transport is not None, "only a link that is up is measured"
+        clock, before = asyncio.get_running_loop().time, self._read_bytes
+        is_clear = not self._transport.get_write_buffer_size()
+        began_at = clock()
+
+        def reply(answer: object) -> None:
+            is_free = is_clear and self._read_bytes - before <= BEHIND_BYTES_MAX
+            refusal = RefusedError(str(answer)) if isinstance(answer, hiredis.ReplyError) else None
+            answered(refusal or answer, clock() - began_at if is_free else None)
+
+        self.ask(frame, reply)
 
     def seat(self, topic: bytes, *, is_own: bool) -> LightSeat:
         """Subscribe, unless that was done."""
@@ -125,8 +149,10 @@ class LightLink(asyncio.Protocol):
             return
         transport.write(b"".join(self._early))
         self._early.clear()
+        self._owner.on_up(self)
 
     def data_received(self, data: bytes) -> None:
+        self._read_bytes += len(data)
         reader = self._reader
         reader.feed(data)
         while (reply := reader.gets()) is not False:

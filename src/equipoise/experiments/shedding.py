@@ -48,7 +48,7 @@ class Shedding:
         memory = msgspec.structs.replace(memory, servers_wanted=wanted)
         return _decision(view, PlanChange.on(plan, Why(Reason.JOINED)), memory, wanted)
 
-    def wakes(self, view: View, memory: Memory) -> bool:
+    def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
         ratio = _ratios(view, list(view.hubs.names))
         return bool(len(ratio)) and bool(ratio.max() > HIGH_RATIO)
 

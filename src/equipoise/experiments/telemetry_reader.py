@@ -23,6 +23,8 @@ class TelemetryReader:
 
     def __init__(self) -> None:
         self._hubs: dict[str, _HubReader] = {}
+        # Records as they came over the wire, in Arrow's encoding.
+        self.stream_bytes = 0
 
     async def read(self, hubs: Iterable[str]) -> list[pa.RecordBatch]:
         """What these hubs have recorded since they were last asked."""
@@ -31,6 +33,7 @@ class TelemetryReader:
             self._hubs.pop(name).close()
         readers = [self._hubs.setdefault(name, _HubReader(name)) for name in sorted(wanted)]
         pieces = await asyncio.gather(*(reader.read() for reader in readers))
+        self.stream_bytes += sum(reader.taken_bytes for reader in readers)
         return [batch for batches in pieces for batch in batches]
 
 
@@ -40,11 +43,14 @@ class _HubReader(asyncio.Protocol):
     def __init__(self, hub: str) -> None:
         self._hub = hub
         self._incarnation = self._next = 0
+        # Of the last reading.
+        self.taken_bytes = 0
         self._parser = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
         self._reply: asyncio.Future[list[object]] | None = None
 
     async def read(self) -> list[pa.RecordBatch]:
+        self.taken_bytes = 0
         try:
             async with asyncio.timeout(PATIENCE_S):
                 return await self._read()
@@ -60,7 +66,7 @@ class _HubReader(asyncio.Protocol):
             # Another life, or the first one met: it begins where the hub says.
             self._incarnation, self._next = incarnation, following
             incarnation, _, following, stream, _ = await self._ask()
-        self._next = following
+        self._next, self.taken_bytes = following, len(stream)
         with pa.ipc.open_stream(stream) as reader:
             return list(reader)
 

@@ -65,6 +65,7 @@ class Gauges:
             "memory_bytes": self._process.resident_bytes() or None,
             "out_bytes_per_s": out_bytes / window_s,
             "out_bytes_per_s_max": core.settings.telemetry.out_bytes_per_s_max,
+            "deliveries_per_s_max": core.settings.telemetry.deliveries_per_s_max,
             "connections": len(core.sessions),
             "clients_lagging": len(backlogs.lagging),
             "unsent_bytes": backlogs.bytes,

@@ -50,6 +50,13 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "that load can be told as a share of it."
         ),
     ] = None
+    deliveries_per_s_max: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="The most this hub can deliver, in messages per second, before they are late: what "
+            "`equipoise profile hub` has found on such a machine. Recorded likewise."
+        ),
+    ] = None
     arrivals_topics_max: Annotated[
         int, Meta(ge=0, description="Topics whose arrivals may be recorded one by one at the same time.")
     ] = 16

@@ -9,7 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from equipoise.pipeline.totals import STALE_S
+from equipoise.pipeline.totals_places import written_places
 from equipoise.pipeline.transforms import hub_loads, records_at, topic_rates_by_hub, topic_totals
+from equipoise.pipeline.whereabouts import place_rows
 from equipoise.pipeline.windows import OVER_S, WindowedView
 from equipoise.plan.view_table import ViewTables
 
@@ -26,13 +28,16 @@ def view_at(records: DataFrame, end_us: int, *, over_s: float = OVER_S) -> Windo
     windowed = records_at(records, end_us, over_s=over_s)
     by_hub = topic_rates_by_hub(windowed)
     is_fresh = (end_us - F.col("newest_us")) <= int(STALE_S * _US)
-    hubs = hub_loads(windowed).withColumn("is_alive", is_fresh).drop("window_end_us", "newest_us")
+    loads = hub_loads(windowed)
+    hubs = loads.withColumn("is_alive", is_fresh).drop("window_end_us", "newest_us").toArrow()
+    at = hubs.schema.get_field_index("coordinate")
+    places = written_places(place_rows(hubs.column("coordinate")))
     return WindowedView(
         end_us / _US,
         over_s,
         ViewTables(
-            topic_totals(by_hub).drop("window_end_us").toArrow(),
-            hubs.toArrow(),
+            topic_totals(by_hub, loads).drop("window_end_us").toArrow(),
+            hubs.set_column(at, "coordinate", places),
             by_hub.select("topic", "hub", "out_bytes_per_s").toArrow(),
         ),
     )

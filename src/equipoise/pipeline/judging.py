@@ -17,6 +17,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 from numpy.typing import NDArray
 
+from equipoise.pipeline.judging_places import misplaced
 from equipoise.pipeline.rows import Rejection
 from equipoise.pipeline.settings import Plausible
 from equipoise.telemetry import COLUMNS, ColumnType, Kind, arrow_schema
@@ -70,14 +71,15 @@ def reasons(
 ) -> pa.StringArray:
     """What is wrong with each record; null if nothing is. Without a hub, they are in no order."""
     found: NDArray[Any] = np.full(len(records), None, dtype=object)
+    places = misplaced(records)
     checks = {
         Rejection.FUTURE: _is_future(records, now_us, plausible),
-        Rejection.IMPOSSIBLE: _is_impossible(records, plausible),
-        Rejection.NEGATIVE: _is_negative(records),
-        Rejection.NOT_FINITE: _is_not_finite(records),
+        Rejection.IMPOSSIBLE: _is_impossible(records, plausible) | places.impossible,
+        Rejection.NEGATIVE: _is_negative(records) | places.negative,
+        Rejection.NOT_FINITE: _is_not_finite(records) | places.not_finite,
         Rejection.DUPLICATE: _is_again(records, hub),
         Rejection.MISATTRIBUTED: _is_of_another(records, hub, incarnation),
-        Rejection.MALFORMED: _is_malformed(records),
+        Rejection.MALFORMED: _is_malformed(records) | places.malformed,
     }
     # The weightier overwrite the lighter.
     for reason, is_so in checks.items():
@@ -146,6 +148,7 @@ def _is_impossible(records: pa.RecordBatch, plausible: Plausible) -> Flags:
         ("memory_bytes", plausible.memory_bytes_max),
         ("out_bytes_per_s", plausible.bytes_per_s_max),
         ("out_bytes_per_s_max", plausible.bytes_per_s_max),
+        ("deliveries_per_s_max", plausible.messages_per_s_max),
     ):
         if _has_values(records, name):
             bad |= _numbers(records, name) > most

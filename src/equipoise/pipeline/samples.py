@@ -1,6 +1,7 @@
 """What a view needs of a record, and no more. Pure.
 
-Always true of samples: they come in the order of the hub's records; what a record does not say is 0 in them.
+Always true of samples: they come in the order of the hub's records; a number that a record does not say is 0 in them,
+a place is null.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 
+from equipoise.pipeline.gathering import ROLES
 from equipoise.pipeline.unpacking import Rejected
+from equipoise.pipeline.whereabouts import packed
 from equipoise.telemetry import Kind
 
 __all__ = ["HUB_SAMPLES", "TOPIC_SAMPLES", "Sampled", "sampled"]
@@ -40,18 +43,22 @@ _HUB_NUMBERS = (
     "topics_home",
     "plan_version",
 )
-_HUB_FRACTIONS = ("cpu_ratio", "out_bytes_per_s", "out_bytes_per_s_max")
+_HUB_FRACTIONS = ("cpu_ratio", "out_bytes_per_s", "out_bytes_per_s_max", "deliveries_per_s_max")
+_ROLES = pa.array(ROLES)
 _SENT = ("bytes_out", "egress_bytes", "ingress_bytes")
 
 # Times are whole microseconds since 1970, as they are calculated with.
 TOPIC_SAMPLES = pa.schema(
     [("hub", pa.string()), ("topic", pa.binary()), ("time_us", pa.int64())]
     + [(name, pa.int64()) for name in _TOPIC_NUMBERS]
+    # An index into ROLES; and where its clients are, as `whereabouts` packs it.
+    + [("role", pa.int8()), ("where", pa.binary())]
 )
 HUB_SAMPLES = pa.schema(
     [("hub", pa.string()), ("time_us", pa.int64())]
     + [(name, pa.int64()) for name in _HUB_NUMBERS]
     + [(name, pa.float64()) for name in _HUB_FRACTIONS]
+    + [("coordinate", pa.binary())]
 )
 
 
@@ -82,6 +89,9 @@ def topic_samples(records: pa.RecordBatch) -> pa.RecordBatch:
         sent = pc.add(sent, _column(valid, name, pa.int64()))
     columns = [valid.column("hub"), valid.column("topic"), valid.column("time").cast(pa.int64())]
     columns += [sent if name == "out_bytes" else _column(valid, name, pa.int64()) for name in _TOPIC_NUMBERS]
+    # An older hub's record may not say it; then it is the home of nothing.
+    role = pc.index_in(valid.column("role"), _ROLES).fill_null(0).cast(pa.int8())
+    columns += [role, packed(valid)]
     return pa.RecordBatch.from_arrays(columns, schema=TOPIC_SAMPLES)
 
 
@@ -91,6 +101,7 @@ def hub_samples(records: pa.RecordBatch) -> pa.RecordBatch:
     columns = [valid.column("hub"), valid.column("time").cast(pa.int64())]
     columns += [_column(valid, name, pa.int64()) for name in _HUB_NUMBERS]
     columns += [_column(valid, name, pa.float64()) for name in _HUB_FRACTIONS]
+    columns.append(valid.column("coordinate"))
     return pa.RecordBatch.from_arrays(columns, schema=HUB_SAMPLES)
 
 

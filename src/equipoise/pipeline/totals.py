@@ -5,7 +5,8 @@ Always true of a view at `end`, over the window (end − over, end]:
     rates are over the time that the hub's records in the window cover, so a hub that has just come, or was away for
     some seconds, is not taken for an idle one;
     a topic's numbers are sums over hubs, worst cases their maximum, its largest second the sum of each hub's largest;
-    clients are counted where the topic's newest records are: a hub that it has left does not count twice.
+    clients are counted where the topic's newest records are: a hub that it has left does not count twice;
+    where clients and hubs are is what they said last; `gathering` says what follows from it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from equipoise.pipeline.directory import HubEntry
 from equipoise.pipeline.samples import HUB_SAMPLES
+from equipoise.pipeline.totals_places import HubPlaces, hub_places, is_told, placed
 from equipoise.plan.view_table import CARRIED_SCHEMA, HUB_SCHEMA, TOPIC_SCHEMA, ViewTables
 
 __all__ = ["PRESENT_US", "SLOPE_POINTS_MIN", "STALE_S", "slope", "view_tables"]
@@ -54,8 +56,18 @@ def view_tables(
     names = sorted(set(hubs.column("hub").to_pylist()))
     rows = {name: _samples_of(hubs, name) for name in names}
     spans = _spans(list(rows.values()), end_us)
-    by_hub = _rated(_grouped(topics, names, spans, start_us, end_us), spans)
-    return ViewTables(_topics(by_hub), _hubs(rows, spans, end_us, entries), _carried(by_hub, names))
+    grouped = _grouped(topics, names, spans, start_us, end_us)
+    last = topics.select(["publishers", "subscribers", "time_us"]).take(grouped.column("row_last"))
+    by_hub = _rated(grouped, last, spans)
+    told = _hubs(rows, spans, end_us, entries)
+    places = hub_places(
+        [samples["coordinate"] for samples in rows.values()], told.column("loop_lag_s").to_numpy()
+    )
+    return ViewTables(
+        _topics(by_hub, topics if is_told(topics) else None, places),
+        told.append_column("coordinate", places.written),
+        _carried(by_hub, names),
+    )
 
 
 def _samples_of(hubs: pa.Table, name: str) -> dict[str, NDArray[Any]]:
@@ -78,30 +90,31 @@ def _spans(hubs: list[dict[str, NDArray[Any]]], end_us: int) -> HubSpans:
 
 _SUMMED = ("publications", "deliveries", "bytes_in", "out_bytes")
 _LARGEST = ("backlog_bytes_max", "queue_us_max", "throttle_us_max")
-_LAST = ("publishers", "subscribers")
 _AGGREGATES = [
     *((name, "sum") for name in (*_SUMMED, "sent", "sent_by_time")),
     *((name, "max") for name in (*_LARGEST, "sent", "published")),
-    *((name, "last") for name in (*_LAST, "time_us")),
+    ("row", "last"),
 ]
 
 
 def _grouped(topics: pa.Table, names: list[str], spans: HubSpans, start_us: int, end_us: int) -> pa.Table:
-    """One row per topic and hub: sums and worst cases over the window."""
+    """One row per topic and hub: sums and worst cases over the window, and which row of `topics` was the last."""
     code = pc.index_in(topics.column("hub"), pa.array(names)).fill_null(-1).to_numpy()
     time_us = topics.column("time_us").to_numpy()
     is_within = (code >= 0) & (time_us > start_us) & (time_us <= spans.newest_us[code])
+    row = np.flatnonzero(is_within)
+    topics = topics.select(["topic", "window_us", *_SUMMED, *_LARGEST])
     if not is_within.all():
         topics, code, time_us = topics.filter(pa.array(is_within)), code[is_within], time_us[is_within]
     window_s = topics.column("window_us").to_numpy() / _US
     sent = topics.column("out_bytes").to_numpy() / window_s
     return (
-        topics.select(["topic", *_SUMMED, *_LARGEST, *_LAST])
+        topics.drop_columns(["window_us"])
+        .append_column("row", pa.array(row))
         .append_column("code", pa.array(code, pa.int32()))
         .append_column("sent", pa.array(sent))
         .append_column("sent_by_time", pa.array(sent * ((time_us - end_us) / _US)))
         .append_column("published", pa.array(topics.column("publications").to_numpy() / window_s))
-        .append_column("time_us", pa.array(time_us))
         # In one thread rows keep their order, which `last` goes by; and it is faster.
         .group_by(["topic", "code"], use_threads=False)
         .aggregate(_AGGREGATES)
@@ -117,8 +130,9 @@ def slope(times_s: Floats, values: Floats) -> float:
     return float((centred * values).sum()) / spread if spread > 0 else 0.0
 
 
-def _rated(grouped: pa.Table, spans: HubSpans) -> pa.Table:
-    """Sums become rates over what the hub covers; seconds without a record count as nothing sent."""
+def _rated(grouped: pa.Table, last: pa.Table, spans: HubSpans) -> pa.Table:
+    """Sums become rates over what the hub covers; seconds without a record count as nothing sent. `last`: what counts
+    as it was told last."""
     code = grouped.column("code").to_numpy()
     covered_s = spans.covered_s[code]
 
@@ -145,9 +159,10 @@ def _rated(grouped: pa.Table, spans: HubSpans) -> pa.Table:
             "backlog_bytes_max": grouped.column("backlog_bytes_max_max").cast(pa.float64()),
             "queue_delay_s": grouped.column("queue_us_max_max").to_numpy() / _US,
             "throttle_delay_s": grouped.column("throttle_us_max_max").to_numpy() / _US,
-            "publishers": grouped.column("publishers_last").cast(pa.float64()),
-            "subscribers": grouped.column("subscribers_last").cast(pa.float64()),
-            "time_us": grouped.column("time_us_last"),
+            "publishers": last.column("publishers").cast(pa.float64()),
+            "subscribers": last.column("subscribers").cast(pa.float64()),
+            "time_us": last.column("time_us"),
+            "row": grouped.column("row_last"),
         }
     )
 
@@ -165,8 +180,8 @@ _CLIENTS = ("publishers", "subscribers")
 _WORST = ("backlog_bytes_max", "queue_delay_s", "throttle_delay_s")
 
 
-def _topics(by_hub: pa.Table) -> pa.Table:
-    """Totals over hubs."""
+def _topics(by_hub: pa.Table, topics: pa.Table | None, hubs: HubPlaces) -> pa.Table:
+    """Totals over hubs. `topics`: the samples, if any of them tells where clients are."""
     encoded = by_hub.column("topic").combine_chunks().dictionary_encode()
     codes, names = encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
     count = len(names)
@@ -180,6 +195,8 @@ def _topics(by_hub: pa.Table) -> pa.Table:
         made[name] = np.bincount(codes, by_hub.column(name).to_numpy() * is_present, minlength=count)
     for name in _WORST:
         made[name] = _largest(codes, by_hub.column(name).to_numpy(), count)
+    if topics is not None:
+        made |= placed(topics, by_hub, codes, is_present, hubs)
     return _table(made, TOPIC_SCHEMA)
 
 
@@ -229,6 +246,7 @@ def _hub_numbers(samples: dict[str, NDArray[Any]], times_s: Floats, covered_s: f
         "memory_bytes": float(samples["memory_bytes"][-1]),
         "out_bytes_per_s": mean("out_bytes_per_s"),
         "out_bytes_per_s_max": float(samples["out_bytes_per_s_max"][-1]),
+        "deliveries_per_s_max": float(samples["deliveries_per_s_max"][-1]),
         "publications_per_s": float(samples["publications"].sum()) / covered_s,
         "deliveries_per_s": float(samples["deliveries"].sum()) / covered_s,
         "connections": float(samples["connections"][-1]),

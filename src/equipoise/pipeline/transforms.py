@@ -21,6 +21,7 @@ from equipoise.pipeline.judging import reasons
 from equipoise.pipeline.rows import Rejection
 from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.totals import PRESENT_US, SLOPE_POINTS_MIN
+from equipoise.pipeline.transforms_places import gathered_column, told_by_hub, told_last
 from equipoise.telemetry import COLUMNS, Kind, arrow_schema
 
 __all__ = [
@@ -115,13 +116,14 @@ def topic_rates_by_hub(windowed: DataFrame) -> DataFrame:
             F.max_by(_or_zero("publishers"), "time").cast("double").alias("publishers"),
             F.max_by(_or_zero("subscribers"), "time").cast("double").alias("subscribers"),
             F.max(F.unix_micros("time")).alias("time_us"),
+            told_last().alias("told"),
         )
     )
     is_line = (F.col("points") >= SLOPE_POINTS_MIN) & (F.col("spread") > 0)
     centred = F.col("rate_by_time") - F.col("mean_s") * F.col("rate")
     trend = F.when(is_line, centred / F.col("spread")).otherwise(0.0)
     return grouped.select(
-        *("window_end_us", "topic", "hub", "time_us"),
+        *("window_end_us", "topic", "hub", "time_us", "told"),
         *((F.col(name) / F.col("covered_s")).alias(f"{name}_per_s") for name in _SUMS),
         *("publications_per_s_max", "out_bytes_per_s_max", "publishers", "subscribers"),
         *("backlog_bytes_max", "queue_delay_s", "throttle_delay_s"),
@@ -132,8 +134,8 @@ def topic_rates_by_hub(windowed: DataFrame) -> DataFrame:
 _SUMS = ("publications", "deliveries", "in_bytes", "out_bytes")
 
 
-def topic_totals(by_hub: DataFrame) -> DataFrame:
-    """One row per window and topic: totals across its hubs."""
+def topic_totals(by_hub: DataFrame, hubs: DataFrame) -> DataFrame:
+    """One row per window and topic: totals across its hubs. `hubs`: the loads of the same windows."""
     newest = F.max("time_us").over(Window.partitionBy("window_end_us", "topic"))
     is_present = F.col("time_us") > F.col("newest_us") - PRESENT_US
 
@@ -143,14 +145,20 @@ def topic_totals(by_hub: DataFrame) -> DataFrame:
     totals = [f"{name}_per_s" for name in _SUMS]
     totals += ["publications_per_s_max", "out_bytes_per_s_max", "out_bytes_trend"]
     worst = ("backlog_bytes_max", "queue_delay_s", "throttle_delay_s")
+    facts = hubs.select("window_end_us", "hub", "coordinate", "loop_lag_s")
     return (
-        by_hub.withColumn("newest_us", newest)
+        by_hub.join(facts, ["window_end_us", "hub"])
+        .withColumn("newest_us", newest)
         .groupBy("window_end_us", "topic")
         .agg(
             *(F.sum(name).alias(name) for name in totals),
             *(clients(name) for name in ("publishers", "subscribers")),
             *(F.max(name).alias(name) for name in worst),
+            told_by_hub(is_present).alias("told"),
         )
+        .withColumn("told", gathered_column("told"))
+        .select("*", "told.*")
+        .drop("told")
     )
 
 
@@ -181,12 +189,15 @@ def hub_loads(windowed: DataFrame) -> DataFrame:
         last("memory_bytes").alias("memory_bytes"),
         mean("out_bytes_per_s").alias("out_bytes_per_s"),
         last("out_bytes_per_s_max").alias("out_bytes_per_s_max"),
+        last("deliveries_per_s_max").alias("deliveries_per_s_max"),
         (F.sum("publications") / F.sum("weight_s")).alias("publications_per_s"),
         (F.sum("deliveries") / F.sum("weight_s")).alias("deliveries_per_s"),
         last("connections").alias("connections"),
         last("topics_home").alias("topics"),
         trend("out_bytes_per_s").alias("out_bytes_trend"),
         trend("cpu_ratio").alias("cpu_trend"),
+        # As hubs tell it; of a time that is missing it passes the row over.
+        F.max_by("coordinate", F.when(F.col("coordinate").isNotNull(), F.col("time"))).alias("coordinate"),
         F.max(time_us).alias("newest_us"),
     )
 

@@ -49,6 +49,6 @@ class Policy(Protocol):
         """Never raises for anything a view may say, and never for a plan that is valid."""
         ...
 
-    def wakes(self, view: View, memory: Memory) -> bool:
+    def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
         """Whether this view should be decided on at once rather than at the next period. Cheap."""
         ...

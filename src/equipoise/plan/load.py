@@ -2,7 +2,7 @@
 
 A hub's load ratio is the largest of three, each 1 when full:
     outgoing bandwidth over its maximum (Dynamoth's LR, equation 1), or over the rate at which the hub was in distress;
-    CPU over what may be used of a core;
+    CPU over what may be used of a core, or deliveries over the most that the hub makes in time, by its settings;
     loop lag over the lag that is too much.
 
 What a topic needs is known wherever it is served: bytes, and work, the CPU time that its messages take by the constants
@@ -137,6 +137,11 @@ def capacities(
     bytes_full = np.minimum(stated, met)
     work = _carried_work(view, settings)
     price = _prices(known, work, hubs.cpu_ratio, settings)
+    deliveries_full = np.where(hubs.deliveries_per_s_max > 0, hubs.deliveries_per_s_max, np.inf)
+    if settings.delivery_cost_us > 0:
+        # A hub that is full of deliveries is full, whatever CPU it has left: that is the price of them there.
+        work_full = deliveries_full * (settings.delivery_cost_us * 1e-6)
+        price = np.maximum(price, settings.cpu_full_ratio / work_full)
     at, share = view.carried.topic, view.carried.share
     sent = sums(view.carried.hub, view.topics.out_bytes_per_s[at] * share, hubs.count)
     published = sums(view.carried.hub, view.topics.publications_per_s[at] * share, hubs.count)
@@ -148,6 +153,7 @@ def capacities(
     is_rising = rise >= np.maximum(settings.trend_ratio_min, settings.clear_deviations * usual)
     lag_ratio = _lag_ratio(hubs.loop_lag_s / settings.loop_lag_full_s)
     flow = np.maximum(hubs.out_bytes_per_s / bytes_full, hubs.cpu_ratio / settings.cpu_full_ratio)
+    flow = np.maximum(flow, hubs.deliveries_per_s / deliveries_full)
     return Capacities(
         bytes_full=bytes_full,
         price=price,

@@ -17,7 +17,7 @@ from equipoise.plan.draft import PLANNER, Draft
 from equipoise.plan.load import capacities, learn_all
 from equipoise.plan.memory import Memory
 from equipoise.plan.policies.high_load import count_hits, listen, relieve
-from equipoise.plan.policies.latency import approach
+from equipoise.plan.policies.latency import approach, strays
 from equipoise.plan.policies.low_load import may_stop, release
 from equipoise.plan.policies.membership import keep_members
 from equipoise.plan.policies.obedience import obey
@@ -59,14 +59,16 @@ class Planner:
         listen(draft)
         return _decided(draft)
 
-    def wakes(self, view: View, memory: Memory) -> bool:
-        """Whether this view should be decided on at once, not at the next period: something is, or gets, too full.
+    def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
+        """Whether this view should be decided on at once, not at the next period: something is, or gets, too full, or
+        is too far from its clients.
 
-        Cheap: hubs only.
+        Cheap: hubs, and the topics that are above the smallest limit there is.
         """
         caps = capacities(view, memory.profiles, memory.noises, self.settings)
         over = caps.measured > self.settings.high_ratio
-        return bool((view.hubs.is_alive & (over | caps.is_rising)).any())
+        is_full = bool((view.hubs.is_alive & (over | caps.is_rising)).any())
+        return is_full or strays(view, specs, memory, self.settings)
 
     def _balance(self, draft: Draft) -> None:
         approach(draft)

@@ -123,6 +123,8 @@ class HubView:
     out_bytes_per_s_max: float = 0.0
     publications_per_s: float = 0.0
     deliveries_per_s: float = 0.0
+    # What it delivers in time; 0: no limit known.
+    deliveries_per_s_max: float = 0.0
     connections: float = 0.0
     topics: float = 0.0
     # Change in a second.
@@ -188,10 +190,11 @@ class HubColumns:
     topics: Floats
     out_bytes_trend: Floats
     cpu_trend: Floats
+    deliveries_per_s_max: Floats = field(default_factory=partial(np.zeros, 0))
     coordinate: Places = field(default_factory=partial(no_places, 0))
 
     def __post_init__(self) -> None:
-        _fill(self, "coordinate")
+        _fill(self, "deliveries_per_s_max", "coordinate")
 
     @property
     def count(self) -> int:

@@ -73,6 +73,8 @@ class PlanLog:
         self._store = store
         self._tree = tree
         self._tokens = 0
+        # The version read last, and its creation id: whoever follows the plan asks for it next.
+        self._read = (0, 0)
 
     async def prepare(self) -> None:
         for path in (self._tree.log, self._tree.snapshots, self._tree.plan_blobs):
@@ -113,10 +115,16 @@ class PlanLog:
             raise DamagedError(path, str(problem)) from problem
         if change.version != version:
             raise DamagedError(path, f"it holds version {change.version}")
+        self._read = (version, node.created_id)
         return Committed(change, record.at_s, record.writer, len(node.data))
 
     async def created_id(self, version: int) -> int | None:
-        """The creation id of the commit, among all creations in the store; None if it is not there."""
+        """The creation id of the commit, among all creations in the store; None if it is not there.
+
+        It never changes: of the version read last the store is not asked again, which may be far away.
+        """
+        if self._read[0] == version:
+            return self._read[1]
         node = await self._store.find(self._tree.change(version))
         return None if node is None else node.created_id
 

@@ -241,6 +241,13 @@ COLUMNS: tuple[Column, ...] = (
         "where the hub is in the network: point, error, height, adjustment; null until it has found out",
     ),
     *_SIDE_COLUMNS,
+    Column(
+        "deliveries_per_s_max",
+        _T.DOUBLE,
+        "messages/s",
+        _HUB,
+        "most that the hub may deliver, by its settings; null where it is not set",
+    ),
 )
 
 

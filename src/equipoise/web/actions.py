@@ -9,9 +9,9 @@ import msgspec
 
 from equipoise.errors import PlanRaceError, SettingsError
 from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, TopicSpec, Why
+from equipoise.model.names import from_id
 from equipoise.store import Committed, PlanStore, SpecsStore, Store, Tree
 from equipoise.web.history import History
-from equipoise.web.names import from_id
 
 __all__ = ["Actions", "Drain", "Limits", "Move"]
 

@@ -20,12 +20,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from equipoise.errors import MisuseError, PlanError, StoreError
+from equipoise.model.names import from_id
 from equipoise.web import metrics
 from equipoise.web.actions import Actions, Drain, Limits, Move
-from equipoise.web.facts import PAGE_MAX, SORTS, Facts
+from equipoise.web.facts import PAGE_MAX, SORTS, TOPICS_NOTED, Facts
 from equipoise.web.guard import Verdict, judge
 from equipoise.web.history import KEPT_MAX
-from equipoise.web.names import from_id
 from equipoise.web.routes import ROUTES, describe
 from equipoise.web.settings import WebSettings
 
@@ -132,6 +132,10 @@ class _Pages:
 
     async def topic(self, request: Request) -> Response:
         return _json(self._facts.topic(_topic(request)))
+
+    async def map(self, request: Request) -> Response:
+        limit = _number(request.query_params.get("limit", str(TOPICS_NOTED)), 1, PAGE_MAX)
+        return _json(self._facts.map(limit))
 
     async def topic_plans(self, request: Request) -> Response:
         committed = await self._actions.history(KEPT_MAX, self._facts.plan_version)

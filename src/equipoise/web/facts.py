@@ -14,12 +14,14 @@ import numpy as np
 
 from equipoise.control import Controller
 from equipoise.model import Mode
+from equipoise.model.names import shown, to_id
 from equipoise.plan import View
 from equipoise.store import Committed
-from equipoise.web.names import shown, to_id
+from equipoise.web.geography import Projector
 from equipoise.web.series import Series, latency_of, load_of
+from equipoise.web.standing import Standing, noted_topics, standings
 
-__all__ = ["SORTS", "Facts"]
+__all__ = ["PAGE_MAX", "SORTS", "TOPICS_NOTED", "Facts"]
 
 Json = dict[str, Any]
 
@@ -34,6 +36,8 @@ SORTS = (
     "latency_s_worst",
 )
 PAGE_MAX = 500
+# Topics on a map, and those whose curves are kept beside the busiest.
+TOPICS_NOTED = 200
 # What is shown of a hub beside its load, by its column in the view.
 HUB_NUMBERS = (
     "cpu_ratio",
@@ -55,6 +59,7 @@ class Facts:
     controller: Controller
     clock: Callable[[], float]
     series: Series = field(default_factory=lambda: Series(900.0))
+    projector: Projector = field(default_factory=Projector)
 
     @property
     def view(self) -> View | None:
@@ -67,7 +72,10 @@ class Facts:
     def refresh(self) -> bool:
         """Take the newest view into the charts; whether there was a new one."""
         view = self.view
-        return view is not None and self.series.add(view)
+        if view is None or not self.series.is_new(view):
+            return False
+        noted = noted_topics(view, self.controller.knowledge.specs, TOPICS_NOTED)
+        return self.series.add(view, noted)
 
     def overview(self) -> Json:
         controller, view = self.controller, self.view
@@ -136,13 +144,13 @@ class Facts:
             return {"total": 0, "topics": []}
         order = self._order(view, search, sort)
         page = order[offset : offset + min(limit, PAGE_MAX)]
-        return {"total": len(order), "topics": [self._topic_row(view, at) for at in page]}
+        return {"total": len(order), "topics": self._topic_rows(view, page)}
 
     def topic(self, name: bytes) -> Json:
         """One topic, whether it has load or not."""
         view = self.view
         at = None if view is None else view.topic_index.get(name)
-        row = self._placement(name) if view is None or at is None else self._topic_row(view, at)
+        row = self._placement(name) if view is None or at is None else self._topic_rows(view, [at])[0]
         points = self.series.of_topic(name)
         carried = {} if view is None or at is None else dict(view.topic(name).carried_by)
         return {
@@ -153,6 +161,25 @@ class Facts:
                 "publications_per_s": [point[1] for point in points],
                 "latency_s_worst": [_known(point[2]) for point in points],
             },
+        }
+
+    def map(self, limit: int = TOPICS_NOTED) -> Json:
+        """Hubs and topics where they are in the network; without places if no hub knows its own."""
+        view = self.view
+        hubs = {row["hub"]: row for row in self.hubs() if row["is_alive"]}
+        noted = [] if view is None else noted_topics(view, self.controller.knowledge.specs, limit)
+        picture = None if view is None else self.projector.picture(view, noted)
+        if view is None or picture is None:
+            return {"is_located": False, "hubs": [], "topics": []}
+        rows = dict(zip(noted, self._topic_rows(view, noted), strict=True))
+        return {
+            "is_located": True,
+            "hubs": [
+                {"hub": name, "site": hubs[name]["site"], "load": hubs[name]["load"], "x_ms": x, "y_ms": y}
+                for name, (x, y) in picture.hubs.items()
+                if name in hubs
+            ],
+            "topics": [{**rows[at], "x_ms": x, "y_ms": y} for at, (x, y) in picture.topics.items()],
         }
 
     def plans(self, committed: Sequence[Committed], *, topic: bytes | None = None) -> list[Json]:
@@ -171,31 +198,42 @@ class Facts:
         wanted = search.casefold()
         return [at for at in order if wanted in shown(names[at]).casefold()]
 
-    def _topic_row(self, view: View, at: int) -> Json:
+    def _topic_rows(self, view: View, page: Sequence[int]) -> list[Json]:
         topics = view.topics
-        row = self._placement(topics.names[at])
-        for column in SORTS[1:]:
-            row[column] = _known(float(getattr(topics, column)[at]))
-        limit_ms, worst_s = row["latency_limit_ms"], row["latency_s_worst"]
-        is_known = limit_ms is not None and worst_s is not None
-        row["is_held"] = 1_000 * worst_s <= limit_ms if is_known else None
-        return row
+        rows = [self._placement(topics.names[at]) for at in page]
+        homes = [row["homes"] for row in rows]
+        stand = standings(view, page, homes, [row["latency_limit_ms"] for row in rows])
+        for at, row, standing in zip(page, rows, stand, strict=True):
+            for column in SORTS[1:]:
+                row[column] = _known(float(getattr(topics, column)[at]))
+            row |= _latency(standing)
+        return rows
 
     def _placement(self, name: bytes) -> Json:
         knowledge = self.controller.knowledge
         alive = {hub for hub, seen in knowledge.hubs.items() if seen.alive is not None}
         placement = knowledge.plan.home_of(name, alive)
         spec = knowledge.specs.of(name)
+        limit_ms = None if spec is None else spec.latency_ms
         return {
             "id": to_id(name),
             "topic": shown(name),
             "homes": list(placement.homes),
             "mode": placement.mode or Mode.SINGLE,
             "has_entry": name in knowledge.plan.entries,
-            "latency_limit_ms": None if spec is None else spec.latency_ms,
             "site": None if spec is None else spec.site,
             "spec": None if spec is None else shown(spec.pattern),
+            **_latency(Standing(None, None, limit_ms)),
         }
+
+
+def _latency(standing: Standing) -> Json:
+    return {
+        "latency_s_worst": standing.worst_s,
+        "latency_s_expected": standing.expected_s,
+        "latency_limit_ms": standing.limit_ms,
+        "is_held": standing.is_held,
+    }
 
 
 def _known(number: float) -> float | None:

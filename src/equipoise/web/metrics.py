@@ -14,8 +14,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from equipoise.hub.metrics import label_of
+from equipoise.model.names import from_id
 from equipoise.web.facts import Facts
-from equipoise.web.names import from_id
 
 __all__ = ["METRICS", "render"]
 

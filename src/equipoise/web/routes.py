@@ -59,9 +59,13 @@ _TOPIC_ROW = _object(
     topic=_TEXT,
     homes=_list(_TEXT),
     mode=_TEXT,
+    latency_s_worst=_maybe("number"),
+    latency_s_expected=_maybe("number"),
     latency_limit_ms=_maybe("number"),
+    is_held=_maybe("boolean"),
     site=_maybe("string"),
 )
+_SPOT = {"x_ms": {"type": "number"}, "y_ms": {"type": "number"}}
 _CHANGES = _list(
     _object(
         version=_COUNT,
@@ -158,6 +162,21 @@ ROUTES = (
         "The last changes of the plan, with reasons and numbers.",
         (_LIMIT,),
         answer=_CHANGES,
+    ),
+    Route(
+        "GET",
+        "/api/map",
+        "map",
+        "Hubs and topics by their network coordinates, on a plane, in milliseconds of round trip; topics above their "
+        "limits first, then those that have one, then the busiest.",
+        (_LIMIT,),
+        answer=_object(
+            is_located={"type": "boolean"},
+            hubs=_list(_object(hub=_TEXT, site=_TEXT, load=_maybe("number"), **_SPOT)),
+            topics=_list(
+                _object(id=_TEXT, topic=_TEXT, homes=_list(_TEXT), is_held=_maybe("boolean"), **_SPOT)
+            ),
+        ),
     ),
     Route("GET", "/api/events", "events", "Overview and curves as they change.", media="text/event-stream"),
     Route("POST", "/api/move", "move", "Say where a topic shall live.", body=Move, answer=_VERSION),

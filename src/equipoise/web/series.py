@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from equipoise.plan import View
 
 __all__ = ["Latency", "Sample", "Series", "latency_of", "load_of"]
 
-# Topics whose curves are kept: those that carried most in some view.
+# Topics whose curves are kept in any case: those that carried most in some view.
 TOPICS_KEPT = 200
 
 
@@ -37,7 +37,7 @@ class Sample:
     loop_lag_ms_worst: float
     # The larger of CPU and bandwidth use, by hub.
     loads: Mapping[str, float]
-    # Publications per second and the worst latency, by topic, of the busiest.
+    # Publications per second and the worst latency, by topic, of the busiest and those that were noted.
     topics: Mapping[bytes, tuple[float, float]] = field(default_factory=dict)
 
 
@@ -48,11 +48,14 @@ class Series:
         self._keep_s = keep_s
         self.samples: deque[Sample] = deque()
 
-    def add(self, view: View) -> bool:
-        """Take a view; False if it is one that was taken before."""
-        if self.samples and view.time_s <= self.samples[-1].at_s:
+    def is_new(self, view: View) -> bool:
+        return not self.samples or view.time_s > self.samples[-1].at_s
+
+    def add(self, view: View, noted: Sequence[int] = ()) -> bool:
+        """Take a view; False if it is one that was taken before. `noted`: topics to be kept beside the busiest."""
+        if not self.is_new(view):
             return False
-        self.samples.append(sample_of(view))
+        self.samples.append(sample_of(view, noted))
         while self.samples and self.samples[0].at_s < view.time_s - self._keep_s:
             self.samples.popleft()
         return True
@@ -67,7 +70,7 @@ class Series:
         return found[::-1]
 
     def of_topic(self, name: bytes) -> list[tuple[float, float, float]]:
-        """(time, publications per second, worst latency in seconds or NaN) where the topic was among the busiest."""
+        """(time, publications per second, worst latency in seconds or NaN) where the topic was kept."""
         found = []
         for sample in self.samples:
             point = sample.topics.get(name)
@@ -76,7 +79,7 @@ class Series:
         return found
 
 
-def sample_of(view: View) -> Sample:
+def sample_of(view: View, noted: Sequence[int] = ()) -> Sample:
     topics, hubs = view.topics, view.hubs
     busiest = np.argsort(-topics.out_bytes_per_s, kind="stable")[:TOPICS_KEPT]
     return Sample(
@@ -89,7 +92,7 @@ def sample_of(view: View) -> Sample:
         {name: load_of(view, at) for at, name in enumerate(hubs.names)},
         {
             topics.names[at]: (float(topics.publications_per_s[at]), float(topics.latency_s_worst[at]))
-            for at in busiest.tolist()
+            for at in {*busiest.tolist(), *noted}
         },
     )
 

@@ -58,6 +58,6 @@ class ConsistentHashing:
             ratio_mean=float(ratio.mean()) if have else 0.0,
         )
 
-    def wakes(self, view: View, memory: Memory) -> bool:
+    def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
         caps = capacities(view, memory.profiles, memory.noises, self.settings)
         return bool((view.hubs.is_alive & (caps.measured > self.settings.high_ratio)).any())

@@ -18,12 +18,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.model import Reason
-from equipoise.plan.draft import Draft, why
+from equipoise.model import Reason, Specs
+from equipoise.plan.draft import PLANNER, Draft, why
 from equipoise.plan.latency import Candidates, place_topics, rank
-from equipoise.plan.memory import Approach, Hits
+from equipoise.plan.memory import Approach, Hits, Memory
+from equipoise.plan.settings import PlannerSettings
+from equipoise.plan.view import View
 
-__all__ = ["approach", "needed_at"]
+__all__ = ["approach", "needed_at", "strays"]
 
 # Topics times hubs that are ranked in a round: half a second. What is left has its turn with the next views.
 _RANKED_MAX = 20_000_000
@@ -32,6 +34,8 @@ _LEFT_MAX = 4
 # Choices of a topic at which somebody is asked to make room, and topics for which that is done in a round.
 _ROOM_CHOICES = 4
 _ROOM_TOPICS = 16
+# Topics that are looked at each second for one that has just got above its limit.
+_STRAYS_MAX = 1_000
 
 
 def approach(draft: Draft) -> None:
@@ -50,6 +54,30 @@ def approach(draft: Draft) -> None:
         left += not _swap_homes(draft, topic)
     if left:
         draft.reasons.append(why(Reason.TOO_FAR, "no hub is nearer, or has room", topics=left))
+
+
+def strays(view: View, specs: Specs, memory: Memory, settings: PlannerSettings) -> bool:
+    """Whether a topic is clearly above its limit and has not been seen to be for long enough.
+
+    With enough evidence it has had its round, and one that is in hand is being helped: neither calls for another, so a
+    topic that nobody can help wakes nobody for long.
+    """
+    least_s = min((spec.latency_ms for spec in specs if spec.latency_ms is not None), default=0.0) / 1_000
+    measured_s = view.topics.latency_s_worst
+    if not least_s or np.isnan(measured_s).all():
+        return False
+    clearly = 1 + settings.latency_clear_ratio
+    for topic in np.flatnonzero(measured_s > least_s * clearly)[:_STRAYS_MAX].tolist():
+        name = view.topics.names[topic]
+        hits = memory.far_hits.get(name)
+        is_known = hits is not None and hits.count >= settings.latency_hits
+        if is_known or not memory.arbiter.is_free(name, PLANNER):
+            continue
+        spec = specs.of(name)
+        limit_ms = None if spec is None else spec.latency_ms
+        if limit_ms is not None and measured_s[topic] > clearly * limit_ms / 1_000:
+            return True
+    return False
 
 
 def needed_at(draft: Draft, hub: int) -> bool:
@@ -105,7 +133,9 @@ def _hosts(draft: Draft) -> NDArray[np.bool_]:
     hubs, full = draft.view.hubs, draft.settings.resource_full_ratio
     memory_max = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
     out_max = np.where(hubs.out_bytes_per_s_max > 0, hubs.out_bytes_per_s_max, np.inf)
+    delivered_max = np.where(hubs.deliveries_per_s_max > 0, hubs.deliveries_per_s_max, np.inf)
     is_busy = (hubs.cpu_ratio > full) | (hubs.out_bytes_per_s > full * out_max)
+    is_busy |= hubs.deliveries_per_s > full * delivered_max
     return draft.eligible & ~is_busy & (hubs.memory_bytes <= full * memory_max)
 
 

@@ -19,5 +19,5 @@ class Static:
         change = PlanChange.on(plan, Why(Reason.JOINED), set_members=members)
         return Decision(change=change, memory=memory, servers_wanted=len(plan.members) or len(members))
 
-    def wakes(self, view: View, memory: Memory) -> bool:
+    def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
         return False

@@ -78,7 +78,7 @@ class TopicManager:
             ratio_mean=float(ratio.mean()) if len(ratio) else 0.0,
         )
 
-    def wakes(self, view: View, memory: Memory) -> bool:
+    def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
         """Monitoring data is processed every so often, whatever it says (4)."""
         return False
 

@@ -135,7 +135,7 @@ export function topic(place, id) {
     fill(tiles,
       tile("lives at", now.homes.join(", ") || "nowhere"), tile("mode", now.mode), tile("published per second", number(now.publications_per_s, 1)),
       tile("delivered per second", number(now.deliveries_per_s, 1)), tile("publishers", number(now.publishers)), tile("subscribers", number(now.subscribers)),
-      tile("worst latency", millis(now.latency_s_worst)), tile("limit", now.latency_limit_ms === null ? "none" : `${number(now.latency_limit_ms)} ms`), tile("pinned to", now.site || "–"));
+      tile("worst latency", millis(now.latency_s_worst)), tile("expected where it lives", millis(now.latency_s_expected)), tile("limit", now.latency_limit_ms === null ? "none" : `${number(now.latency_limit_ms)} ms${now.is_held === null ? "" : now.is_held ? ", held" : ", broken"}`), tile("pinned to", now.site || "–"));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
     latency.node.hidden = now.curve.latency_s_worst.every((value) => value === null);
     latency.feed(now.curve.at_s, [now.curve.latency_s_worst.map((value) => (value === null ? null : 1000 * value)), now.curve.at_s.map(() => now.latency_limit_ms)]);
@@ -196,38 +196,4 @@ function reasons(part) {
 
 const why = (part) => el("span", { class: "dim" }, ` · ${part.reason}`, reasons(part));
 
-// Sites side by side, hubs on them by load, topics at their homes: where things are, until coordinates say more.
-export function map(place) {
-  const holder = el("div");
-  place.replaceChildren(el("h1", {}, "Map"), holder);
-  return async () => {
-    const [hubs, found] = await Promise.all([get("/api/hubs"), get("/api/topics?limit=200")]);
-    fill(holder, drawMap(hubs.filter((hub) => hub.is_alive), found.topics));
-  };
-}
-
-function drawMap(hubs, list) {
-  const sites = [...new Set(hubs.map((hub) => hub.site || "no site"))].sort();
-  const width = 960, cell = width / Math.max(1, sites.length), height = 420;
-  const at = new Map();
-  const nodes = sites.map((site, column) => {
-    const inside = hubs.filter((hub) => (hub.site || "no site") === site);
-    const drawn = inside.map((hub, row) => {
-      const x = cell * (column + 0.5), y = 70 + (row + 0.5) * ((height - 90) / inside.length);
-      at.set(hub.hub, { x, y });
-      const colour = hub.load > 0.8 ? "var(--bad)" : hub.load > 0.6 ? "var(--warn)" : "var(--good)";
-      return el("g", {}, el("circle", { cx: x, cy: y, r: 12, fill: colour }, el("title", {}, `${hub.hub}: ${Math.round(100 * (hub.load || 0))} %`)), el("text", { x: x + 18, y: y + 4 }, hub.hub));
-    });
-    return el("g", {}, el("rect", { class: "site", x: cell * column + 8, y: 34, width: cell - 16, height: height - 44, rx: 8 }), el("text", { x: cell * column + 16, y: 24 }, site), drawn);
-  });
-  const seen = new Map();
-  const dots = list.filter((topic) => topic.homes.some((home) => at.has(home))).map((topic) => {
-    const name = topic.homes.find((one) => at.has(one));
-    const home = at.get(name), number = seen.get(name) || 0;
-    seen.set(name, number + 1);
-    const angle = number * 2.39996, reach = 22 + 3.2 * Math.sqrt(number);
-    const x = home.x + reach * Math.cos(angle), y = home.y + reach * Math.sin(angle) * 0.8;
-    return el("circle", { cx: x, cy: y, r: 2 + Math.min(5, Math.log10(1 + topic.publications_per_s)), fill: topic.is_held === false ? "var(--bad)" : "var(--accent)", opacity: 0.75 }, el("title", {}, `${topic.topic} at ${topic.homes.join(", ")}`));
-  });
-  return el("svg", { class: "map", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Sites, hubs and topics" }, nodes, dots);
-}
+export { map } from "./map.js";

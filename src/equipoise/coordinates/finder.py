@@ -1,0 +1,386 @@
+"""Find where a client is, and say whom to ask and whom to tell when.
+
+A client asks hubs where they are (EQ.WHERE), measures how long the answer takes, and tells the hubs that it uses where
+it is itself: in the same request, so that every report is a probe. Which connections there are, what a round trip
+took and what time it is comes from outside: the bus, light clients of experiments and gateways use one finder.
+
+    sought   a probe every `probe_s` to the peer asked longest ago, and short visits to hubs without a connection
+    found    probes as seldom as reports, visits every minute; sought again when the network has changed
+    guided   behind a gateway: its word counts, hubs are told and not measured; sought when it stays silent
+
+From one hub alone no direction can be found. Until a second one has answered, the place is that hub's own, as high
+above it as the round trip is long: for every other hub that is an upper bound.
+
+Always true: a peer has at most one request unanswered; nothing is asked of a peer that has refused; nothing is told
+that is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from equipoise.coordinates.coordinate import Coordinate
+from equipoise.coordinates.estimator import Estimator
+from equipoise.coordinates.finder_settings import FinderSettings
+from equipoise.coordinates.guide import Guide
+from equipoise.coordinates.settings import CoordinateSettings
+from equipoise.coordinates.stability import Stability
+from equipoise.errors import CoordinateError, RefusedError
+
+__all__ = ["WHERE", "Ask", "Finder", "Step"]
+
+WHERE = b"EQ.WHERE"
+# Peers remembered, those asked longest ago forgotten first: more than the connections a client may have.
+_PEERS_MAX = 128
+# After so many failed visits in a row they are as rare as those of a client that has found its place.
+_FAILURES_MAX = 8
+# As many as the estimator's filter takes: one slow round trip is a busy moment.
+_RTTS = 3
+# A tenth of the longest round trip is what coordinates are wrong by.
+_FAR = 0.1
+# A round trip that has changed by half, and not only by what a queue or a busy peer makes of it.
+_ELSEWHERE = 0.5
+_ELSEWHERE_S = 0.010
+# Between two steps that no answer asks for.
+_TURN_S = 0.01
+
+
+class Ask(NamedTuple):
+    """A request to send on the open connection to a peer."""
+
+    peer: str
+    words: tuple[bytes, ...]
+
+
+class Step(NamedTuple):
+    """What to do now."""
+
+    asks: list[Ask]
+    # A hub to connect to, ask `visit_samples` times, and leave.
+    visit: str | None
+    # Whether to ask the gateway.
+    guide: bool
+
+
+@dataclass(slots=True)
+class _Peer:
+    asked_at: float = -math.inf
+    told_at: float = -math.inf
+    visited_at: float = -math.inf
+    # The news that it was told last; see `Finder._news`.
+    news: int = -1
+    is_asked: bool = False
+    # Whether it was asked from where this client is no more.
+    is_stale: bool = False
+    is_refusing: bool = False
+    # Where it says that it is, and the last round trips.
+    at: Coordinate | None = None
+    rtts_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RTTS))
+    # The round trip when the place was found.
+    usual_s: float | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        return self.at is not None and bool(self.rtts_s)
+
+    @property
+    def rtt_s(self) -> float | None:
+        return sorted(self.rtts_s)[len(self.rtts_s) // 2] if self.rtts_s else None
+
+
+class Finder:
+    """Owned by one client, which carries out what `step` says, no later than `next_at`."""
+
+    def __init__(
+        self,
+        draw: Callable[[], float],
+        settings: FinderSettings | None = None,
+        space: CoordinateSettings | None = None,
+    ) -> None:
+        """`draw` gives random numbers between 0 and 1, as for the estimator."""
+        self.settings = settings or FinderSettings()
+        self._space = space or CoordinateSettings()
+        self._draw = draw
+        self.guide = Guide()
+        self._peers: dict[str, _Peer] = {}
+        # Grows with all that hubs are to hear at once.
+        self._news = 0
+        self._asked_at = self._visited_at = -math.inf
+        self._visiting: str | None = None
+        self._failures = 0
+        # When `step` has something to do again, if nothing comes between.
+        self.next_at = math.inf
+        self._is_guided = False
+        self._start_anew()
+
+    def _start_anew(self, own: Coordinate | None = None) -> None:
+        """The client is elsewhere: what it has measured is of no use. `own` holds until something better is known."""
+        self._estimator = Estimator(self._space, self._draw)
+        self._stability = Stability()
+        self._own = own
+        # Whether that was found from several peers.
+        self._has_direction = False
+        self.samples = 0
+        self._young_until = self.settings.young_samples
+        for peer in self._peers.values():
+            peer.rtts_s.clear()
+            peer.usual_s, peer.is_stale = None, peer.is_asked
+
+    # Where it is.
+
+    @property
+    def coordinate(self) -> Coordinate | None:
+        """None while that is not known. What a silent gateway said last holds until something better is known."""
+        if self._is_guided:
+            return self.guide.coordinate
+        return self._own or self.guide.coordinate
+
+    @property
+    def is_found(self) -> bool:
+        return self._is_guided or self.samples >= self._young_until
+
+    def use_gateway(self, address: str | None, now: float) -> None:
+        """The client is behind this gateway from now on; None: behind none."""
+        if address == self.guide.address:
+            return
+        self.guide.choose(address, now)
+        self._is_guided = address is not None
+        self._start_anew()
+
+    # What to do.
+
+    def step(self, now: float, links: Mapping[str, bool], known: Sequence[str] = ()) -> Step:
+        """What to do now. `links`: open connections, and whether topics are served there; `known`: other hubs."""
+        if self._asked_at == -math.inf:
+            # A client that is gone after a second has asked nobody.
+            self._asked_at = self._visited_at = now
+        self._check_guide(now)
+        for name in links:
+            self._peers.setdefault(name, _Peer())
+        asks = [
+            self._tell(name, now) for name, is_used in links.items() if is_used and self._is_due(name, now)
+        ]
+        if not self._is_guided and now >= self._asked_at + self._interval_s:
+            asks += self._probe(links, now)
+        others = self._others(links, known)
+        visit = self._choose_visit(others, now)
+        guide = self.guide.is_free and self._guide_at <= now
+        if guide:
+            self.guide.asking(now)
+        self._forget()
+        self.next_at = self._next_at(now, links, are_others=bool(others))
+        return Step(asks, visit, guide)
+
+    @property
+    def _interval_s(self) -> float:
+        return self.settings.report_s if self.is_found else self.settings.probe_s
+
+    @property
+    def _guide_at(self) -> float:
+        guide = self.guide
+        is_awaited = self._is_guided and not guide.is_heard
+        return guide.asked_at + (self.settings.probe_s if is_awaited else self.settings.report_s)
+
+    def _check_guide(self, now: float) -> None:
+        leads = self.guide.leads(now, self.settings.gateway_patience_s)
+        if leads != self._is_guided:
+            self._is_guided = leads
+            self.guide.is_heard &= leads
+            self._start_anew()
+
+    def _tell_at(self, peer: _Peer) -> float:
+        """When the peer is to hear where this client is."""
+        is_news = peer.news != self._news
+        return peer.told_at + (self.settings.report_s_min if is_news else self.settings.report_s)
+
+    def _is_due(self, name: str, now: float) -> bool:
+        peer = self._peers[name]
+        if self.coordinate is None or peer.is_refusing or peer.is_asked:
+            return False
+        return self._tell_at(peer) <= now
+
+    def _tell(self, name: str, now: float) -> Ask:
+        peer = self._peers[name]
+        peer.told_at, peer.news = now, self._news
+        return self._ask(name, now, self.words_to(name))
+
+    def words_to(self, name: str) -> tuple[bytes, ...]:
+        """The question to a peer, with what it is to hear: as much as is known."""
+        coordinate, peer = self.coordinate, self._peers.get(name)
+        if coordinate is None:
+            return (WHERE,)
+        rtt_s = None if peer is None else peer.rtt_s
+        rtt_us = 0 if rtt_s is None else max(1, round(rtt_s * 1e6))
+        return (WHERE, b"%d" % rtt_us, coordinate.to_bytes())
+
+    def _ask(self, name: str, now: float, words: tuple[bytes, ...] = (WHERE,)) -> Ask:
+        peer = self._peers[name]
+        peer.asked_at = self._asked_at = now
+        peer.is_asked = True
+        return Ask(name, words)
+
+    def _probe(self, links: Mapping[str, bool], now: float) -> list[Ask]:
+        """Of the peers that were not asked for an interval, the one whose turn it is."""
+        free = [
+            (peer.asked_at, name)
+            for name in links
+            if not ((peer := self._peers[name]).is_asked or peer.is_refusing)
+            and peer.asked_at + self._interval_s <= now
+        ]
+        return [self._ask(min(free)[1], now)] if free else []
+
+    def _others(self, links: Mapping[str, bool], known: Sequence[str]) -> list[tuple[float, str]]:
+        """Hubs that may be visited, and when each was last."""
+        if not self.settings.visit_s or self._visiting is not None or self._is_guided:
+            return []
+        return [
+            (peer.visited_at, name)
+            for name in known
+            if name not in links and not (peer := self._peers.setdefault(name, _Peer())).is_refusing
+        ]
+
+    def _choose_visit(self, others: list[tuple[float, str]], now: float) -> str | None:
+        if not others or now < self._visit_at:
+            return None
+        self._visited_at = now
+        self._visiting = name = min(others)[1]
+        self._peers[name].visited_at = self._peers[name].asked_at = now
+        return name
+
+    @property
+    def _visit_at(self) -> float:
+        """When the next visit is due, if there is somebody to visit."""
+        settings = self.settings
+        is_rare = self.is_found or self._failures >= _FAILURES_MAX
+        seldom_s = min(settings.visit_s, settings.visit_s_first * 2**self._failures)
+        return self._visited_at + (settings.visit_s if is_rare else seldom_s)
+
+    def _next_at(self, now: float, links: Mapping[str, bool], *, are_others: bool) -> float:
+        """When there is something to do, if no answer comes before. Whoever is asked answers, or is left."""
+        free = {
+            name: peer for name in links if not (peer := self._peers[name]).is_asked and not peer.is_refusing
+        }
+        times = [self._visit_at] if are_others and self._visiting is None else []
+        if self.coordinate is not None:
+            times += [self._tell_at(peer) for name, peer in free.items() if links[name]]
+        if self.guide.is_free:
+            times.append(self._guide_at)
+        if self._is_guided:
+            times.append(self.guide.leads_until(self.settings.gateway_patience_s))
+        elif free:
+            oldest = min(peer.asked_at for peer in free.values())
+            times.append(max(self._asked_at, oldest) + self._interval_s)
+        return max(now + _TURN_S, min(times, default=math.inf))
+
+    def _forget(self) -> None:
+        if len(self._peers) > _PEERS_MAX:
+            idle = [(peer.asked_at, name) for name, peer in self._peers.items() if not peer.is_asked]
+            for _, name in sorted(idle)[: len(self._peers) - _PEERS_MAX]:
+                del self._peers[name]
+
+    # What has become of it.
+
+    def answered(self, name: str, reply: object, rtt_s: float | None, now: float) -> None:
+        """A peer has answered after `rtt_s`; None if more than the way there and back was in that time.
+
+        A RefusedError says that it does not know the question.
+        """
+        peer = self._peers.setdefault(name, _Peer())
+        if peer.is_stale:
+            peer.is_stale, rtt_s = False, None
+        peer.is_asked = False
+        if isinstance(reply, RefusedError):
+            peer.is_refusing = True
+            return
+        at = self._read(reply)
+        if rtt_s is not None:
+            peer.rtts_s.append(rtt_s)
+        if at is not None and rtt_s is not None:
+            peer.at = at
+            if not self._is_guided:
+                self._observe(name, at, rtt_s)
+
+    def guide_answered(self, address: str, reply: object, access_s: float | None, now: float) -> None:
+        """A gateway has answered: with a RefusedError if it refuses, another exception if it cannot be reached."""
+        guide = self.guide
+        if address != guide.address:
+            return
+        guide.is_asked = False
+        guide.is_refusing = isinstance(reply, RefusedError)
+        at = self._read(reply)
+        if at is not None and guide.hear(at, access_s, now):
+            # Who has moved tells at once, however lately it has told.
+            self._news += 1
+            for peer in self._peers.values():
+                peer.told_at = -math.inf
+
+    def lost(self, name: str) -> None:
+        """The connection to a peer is gone; another one may be to somebody else."""
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.is_asked = peer.is_stale = peer.is_refusing = False
+            peer.told_at = -math.inf
+
+    def visited(self, name: str, *, is_answered: bool) -> None:
+        """A visit is over."""
+        if self._visiting == name:
+            self._visiting = None
+            self._failures = 0 if is_answered else min(_FAILURES_MAX, self._failures + 1)
+
+    def _read(self, reply: object) -> Coordinate | None:
+        """Where somebody says it is; None if it does not know, or talks nonsense."""
+        try:
+            return Coordinate.from_bytes(reply, self._space) if isinstance(reply, bytes) else None
+        except CoordinateError:
+            return None
+
+    def _observe(self, name: str, at: Coordinate, rtt_s: float) -> None:
+        try:
+            found = self._estimator.observe(name, at, rtt_s)
+        except CoordinateError:
+            return
+        if self._is_elsewhere(self._peers[name]):
+            self._start_anew(self._own)
+            return
+        self.samples += 1
+        told = self._stability.consider(found)
+        if self.samples < self.settings.known_samples:
+            return
+        if not self._has_direction and sum(peer.is_measured for peer in self._peers.values()) < 2:
+            self._own = _above(at, self._peers[name].rtt_s or rtt_s, self._space.height_s_min)
+        elif told is not None or not self._has_direction:
+            told = told or found
+            if self.is_found and self._own is not None and self._is_far(self._own, told):
+                # Something has changed for good: look more closely for a while.
+                self._young_until = self.samples + self.settings.young_samples // 2
+            self._own, self._has_direction = told, True
+        if told is not None:
+            self._news += 1
+
+    def _is_elsewhere(self, peer: _Peer) -> bool:
+        """Whether the way to a peer has changed so much that it is not the peer, nor the weather.
+
+        An estimator that is sure of itself takes minutes to cross a continent; one that begins anew half a minute.
+        """
+        rtt_s = peer.rtt_s
+        if not self.is_found or rtt_s is None or len(peer.rtts_s) < _RTTS:
+            return False
+        if peer.usual_s is None:
+            peer.usual_s = rtt_s
+        return abs(rtt_s - peer.usual_s) > max(_ELSEWHERE_S, _ELSEWHERE * peer.usual_s)
+
+    def _is_far(self, former: Coordinate, latter: Coordinate) -> bool:
+        """Whether distances have changed by more than they are wrong anyway."""
+        moved_s = math.dist(former.point_s, latter.point_s) + abs(former.height_s - latter.height_s)
+        longest_s = max((peer.rtt_s or 0.0) for peer in self._peers.values())
+        return moved_s > _FAR * longest_s
+
+
+def _above(hub: Coordinate, rtt_s: float, height_s_min: float) -> Coordinate:
+    """At the hub's point, a round trip away from it: the direction is not known."""
+    height_s = max(height_s_min, rtt_s - hub.height_s - hub.adjustment_s)
+    return replace(hub, height_s=height_s, adjustment_s=0.0)

@@ -1,0 +1,41 @@
+"""How often a client asks and tells where it is, each number with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from equipoise.errors import SettingsError
+
+__all__ = ["FinderSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinderSettings:
+    # Between two reports to one hub: ePulsar's 5 s (section 4). Each is a probe as well.
+    report_s: float = 5.0
+    # But news wait no longer than this: a swarm that crosses a border is to be known before its topics suffer.
+    report_s_min: float = 1.0
+    # Between two probes while a place is sought; afterwards reports alone, and as many probes, keep it.
+    probe_s: float = 1.0
+    # Between two visits to hubs that there is no connection to, once a place is found; 0: none are visited.
+    visit_s: float = 60.0
+    # And while it is sought: a handful of visits in the first half minute.
+    visit_s_first: float = 3.0
+    # Round trips per visit: the filter takes the median of three, so fewer would not pass a slow one over.
+    visit_samples: int = 4
+    # A place found from fewer samples than this is no better than what a hub sees by itself.
+    known_samples: int = 8
+    # So many samples a place is sought, at first and after each change that matters: two of Ledlie's windows.
+    young_samples: int = 64
+    # How long the word of a gateway holds that does not answer; then the client finds its place by itself.
+    gateway_patience_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.report_s_min <= self.report_s and self.probe_s > 0):
+            raise SettingsError("a client reports at least as often as it may, and probes after some time")
+        if self.visit_s < 0 or self.visit_s_first <= 0 or self.visit_samples < 1:
+            raise SettingsError("visits to hubs are some time apart and take at least one round trip")
+        if self.known_samples < 1 or self.gateway_patience_s < 0:
+            raise SettingsError(
+                "a place is known from some samples, and a gateway's word holds for some time"
+            )

@@ -1,0 +1,128 @@
+"""Where clients and hubs are, as records tell it: from columns of bytes to rows of numbers.
+
+What a topic's record tells of both sides of it becomes one row of numbers, NaN where the record tells nothing:
+
+    publishers: their centroid, how many are in it, deviation and leg, in seconds; then subscribers, likewise
+
+In samples such a row is one value of bytes, null in a record that tells of neither side: where nobody reports, that is
+one column without values.
+
+Always true of judged records: a centroid comes with its count and deviation; a leg may be missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
+import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
+from numpy.typing import NDArray
+
+from equipoise.coordinates import CoordinateSettings
+
+__all__ = [
+    "DEVIATION",
+    "LEG",
+    "LOCATED",
+    "LOCATED_MAX",
+    "PLACE_NUMBERS",
+    "PLACE_REACH_S",
+    "SIDES",
+    "SIDE_NUMBERS",
+    "SIDE_REACH_US",
+    "WHERE_COLUMNS",
+    "WHERE_NUMBERS",
+    "has_lengths",
+    "packed",
+    "place_rows",
+    "unpacked_rows",
+    "where_rows",
+]
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+SIDES = ("publishers", "subscribers")
+# A coordinate: point, error, height, adjustment.
+PLACE_NUMBERS = CoordinateSettings().dimensions + 3
+_PLACE_BYTES = 8 * PLACE_NUMBERS
+# Where the other numbers of a side are.
+LOCATED, DEVIATION, LEG = PLACE_NUMBERS, PLACE_NUMBERS + 1, PLACE_NUMBERS + 2
+SIDE_NUMBERS = PLACE_NUMBERS + 3
+WHERE_NUMBERS = SIDE_NUMBERS * len(SIDES)
+_ROW_BYTES = 8 * WHERE_NUMBERS
+WHERE_COLUMNS = [
+    f"{side}_{what}" for side in SIDES for what in ("at", "located", "deviation_us", "leg_us_max")
+]
+# As far as anything on earth is, twice over: as for a coordinate that another node tells.
+PLACE_REACH_S = 100.0
+# Two places at opposite ends of the reach, in each dimension, and their heights.
+SIDE_REACH_US = 1_000_000_000
+# Clients of one hub: a thousand times what one has been seen with, so that no mean is of one hub's lies alone.
+LOCATED_MAX = 10_000_000
+_US = 1e6
+
+
+def has_lengths(column: pa.Array) -> Flags:
+    """Whether each value is missing or as long as a coordinate."""
+    is_right = pc.equal(pc.binary_length(column), _PLACE_BYTES)
+    return np.asarray(is_right.fill_null(True).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def place_rows(column: pa.Array) -> Floats:
+    """A row for each value, all of the right length; NaN for a missing one."""
+    return _rows(column, PLACE_NUMBERS)
+
+
+def where_rows(records: Any) -> Floats:
+    """The rows of records about topics, from anything that has `WHERE_COLUMNS`."""
+    count = len(records)
+    rows = np.full((count, WHERE_NUMBERS), np.nan)
+    for at, side in enumerate(SIDES):
+        own = rows[:, at * SIDE_NUMBERS : (at + 1) * SIDE_NUMBERS]
+        own[:, :PLACE_NUMBERS] = place_rows(records.column(f"{side}_at"))
+        own[:, LOCATED] = _numbers(records.column(f"{side}_located"))
+        own[:, DEVIATION] = _numbers(records.column(f"{side}_deviation_us")) / _US
+        own[:, LEG] = _numbers(records.column(f"{side}_leg_us_max")) / _US
+        # Nobody is nowhere.
+        own[np.isnan(own[:, 0])] = np.nan
+    return rows
+
+
+def packed(records: pa.RecordBatch) -> pa.Array:
+    """The rows as bytes; null where a record tells of neither side."""
+    has_place = [records.column(f"{side}_at").is_valid() for side in SIDES]
+    is_told = pc.or_(*has_place)
+    if not is_told.true_count:
+        return pa.nulls(len(records), pa.binary())
+    told = where_rows(records.filter(is_told))
+    lengths = np.where(is_told.to_numpy(zero_copy_only=False), _ROW_BYTES, 0)
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    validity = pa.array(is_told).buffers()[1]
+    return pa.Array.from_buffers(
+        pa.binary(),
+        len(records),
+        [validity, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(told))],
+    )
+
+
+def unpacked_rows(column: pa.Array) -> Floats:
+    """What `packed` made, as rows."""
+    return _rows(column, WHERE_NUMBERS)
+
+
+def _rows(column: pa.Array, width: int) -> Floats:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    rows = np.full((len(column), width), np.nan)
+    if column.null_count < len(column):
+        fixed = column.drop_null().cast(pa.binary(8 * width))
+        numbers = np.frombuffer(fixed.buffers()[1], "<f8", len(fixed) * width, fixed.offset * 8 * width)
+        rows[column.is_valid().to_numpy(zero_copy_only=False)] = numbers.reshape(-1, width)
+    return rows
+
+
+def _numbers(column: pa.Array) -> Floats:
+    """NaN where there is none."""
+    return np.asarray(column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)

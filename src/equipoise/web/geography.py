@@ -1,0 +1,117 @@
+"""The map: hubs and the clients of topics by their network coordinates, on a plane. Pure.
+
+A coordinate has more dimensions than a screen. What is shown is the plane in which the hubs lie farthest apart (their
+principal axes, which for points is the same as classical scaling of their distances), in milliseconds of round trip;
+heights are not in it. Such a plane has no left and no up: each picture is turned and mirrored so that hubs stay as near
+as can be to where the last one had them.
+
+Always true: the same coordinates give the same picture again; a topic is at the mean of its publishers' and its
+subscribers' places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.plan import View
+from equipoise.plan.places import BESIDE_POINT, Places, is_known
+
+__all__ = ["Picture", "Projector", "clients_at"]
+
+Floats = NDArray[np.float64]
+# All topics together weigh as much as this part of one hub: they fill up the plane where hubs span only a line.
+_TOPICS_WEIGHT = 0.1
+_MS = 1_000.0
+
+
+class Picture(NamedTuple):
+    """Positions in milliseconds; only of those whose place is known."""
+
+    hubs: Mapping[str, tuple[float, float]]
+    topics: Mapping[int, tuple[float, float]]
+
+
+class Projector:
+    """Owned by whoever shows maps; remembers the last picture."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Floats] = {}
+
+    def picture(self, view: View, topics: Sequence[int]) -> Picture | None:
+        """Of a view, with these topics; None if no hub knows where it is."""
+        known = np.flatnonzero(is_known(view.hubs.coordinate))
+        if not len(known):
+            return None
+        names = [view.hubs.names[at] for at in known.tolist()]
+        hub_points = _MS * view.hubs.coordinate[known][:, :-BESIDE_POINT]
+        places = clients_at(view, topics)
+        located = np.flatnonzero(is_known(places))
+        topic_points = _MS * places[located][:, : hub_points.shape[1]].reshape(-1, hub_points.shape[1])
+        axes, centre = _plane(hub_points, topic_points)
+        flat = (hub_points - centre) @ axes
+        turn, shift = self._aligned(names, flat)
+        hubs = dict(zip(names, flat @ turn + shift, strict=True))
+        self._last = hubs
+        spots = (topic_points - centre) @ axes @ turn + shift
+        return Picture(
+            {name: _pair(spot) for name, spot in hubs.items()},
+            {topics[row]: _pair(spot) for row, spot in zip(located.tolist(), spots, strict=True)},
+        )
+
+    def _aligned(self, names: Sequence[str], flat: Floats) -> tuple[Floats, Floats]:
+        """How to turn, mirror and shift a picture so that it resembles the last one (orthogonal Procrustes)."""
+        common = [at for at, name in enumerate(names) if name in self._last]
+        if not common:
+            return _first_turn(flat), np.zeros(2)
+        here = flat[common]
+        there = np.array([self._last[names[at]] for at in common])
+        middle, aim = here.mean(axis=0), there.mean(axis=0)
+        left, _, right = np.linalg.svd((here - middle).T @ (there - aim))
+        turn = left @ right
+        return turn, aim - middle @ turn
+
+
+def clients_at(view: View, topics: Sequence[int]) -> Places:
+    """One row for each of these: the mean of its sides, weighed by clients; NaN where neither is known."""
+    columns, rows = view.topics, np.array(topics, np.int64)
+    width = max(columns.publishers_at.shape[1], columns.subscribers_at.shape[1])
+    total, weight = np.zeros((len(rows), width)), np.zeros(len(rows))
+    for places, located in (
+        (columns.publishers_at[rows], columns.publishers_located[rows]),
+        (columns.subscribers_at[rows], columns.subscribers_located[rows]),
+    ):
+        if places.shape[1]:
+            known = is_known(places)
+            share = np.maximum(1.0, located[known])
+            total[known] += places[known] * share[:, None]
+            weight[known] += share
+    total[weight == 0] = np.nan
+    total[weight > 0] /= weight[weight > 0][:, None]
+    return total
+
+
+def _plane(hubs: Floats, topics: Floats) -> tuple[Floats, Floats]:
+    """Two axes, as columns, and the point they go through."""
+    centre = hubs.mean(axis=0)
+    spread = hubs - centre
+    if len(topics):
+        spread = np.vstack([spread, (topics - centre) * np.sqrt(_TOPICS_WEIGHT / len(topics))])
+    _, _, directions = np.linalg.svd(spread, full_matrices=True)
+    axes = directions[:2].T
+    if axes.shape[1] < 2:
+        axes = np.hstack([axes, np.zeros((len(axes), 1))])
+    return axes, centre
+
+
+def _first_turn(flat: Floats) -> Floats:
+    """Nothing to resemble: the first hub to the left, the second one above it."""
+    second = flat[min(1, len(flat) - 1)]
+    return np.diag([-1.0 if flat[0, 0] > 0 else 1.0, -1.0 if second[1] > 0 else 1.0])
+
+
+def _pair(spot: Floats) -> tuple[float, float]:
+    return round(float(spot[0]), 3), round(float(spot[1]), 3)

@@ -1,0 +1,399 @@
+"""A client finds its place by asking hubs, tells those it uses, and takes a gateway's word instead if it has one."""
+
+from __future__ import annotations
+
+import random
+import struct
+from itertools import pairwise
+
+import pytest
+
+from coordinates.asking import SPACE, Asked, World
+from coordinates.shapes import Truth, grid
+from equipoise.coordinates import Coordinate, Finder, FinderSettings
+from equipoise.errors import RefusedError, SettingsError
+
+GATEWAY = Coordinate((0.010, *[0.0] * 7), 0.1, 0.001)
+REFUSED = RefusedError("ERR unknown command 'EQ.WHERE'")
+
+
+def corners(client_s: tuple[float, ...]) -> Truth:
+    """Hubs on the corners of a square of 30 ms, and a client so far from each."""
+    hubs = grid(4, 0.030)
+    truth = [[*row, rtt_s] for row, rtt_s in zip(hubs, client_s, strict=True)]
+    return [*truth, [*client_s, 0.0]]
+
+
+MIDDLE = corners((0.022,) * 4)
+
+
+def world(truth: Truth = MIDDLE, **settings: float) -> World:
+    made = World(truth, used={"hub-0:1"}, settings=FinderSettings(**settings))  # type: ignore[arg-type]  # by name
+    for peer, point in zip(made.hubs, ((0, 0), (0, 30), (30, 0), (30, 30)), strict=False):
+        made.places[peer] = Coordinate(
+            (point[0] / 1000, point[1] / 1000, *[0.0] * (SPACE.dimensions - 2)), 0.05, 0.0001
+        )
+    return made
+
+
+def times(asked: list[Asked]) -> list[float]:
+    return [round(one.at - 100.0, 3) for one in asked]
+
+
+# Where it is.
+
+
+@pytest.mark.parametrize(
+    "client_ms",
+    [(22, 22, 22, 22), (5, 31, 31, 43), (35, 35, 35, 35), (43, 31, 31, 3), (60, 62, 62, 66)],
+)
+@pytest.mark.parametrize("jitter", [0.0, 0.1])
+def test_a_client_of_one_hub_knows_within_an_eighth_how_far_all_are_after_half_a_minute(
+    client_ms: tuple[int, ...], jitter: float
+) -> None:
+    made = world(corners(tuple(ms / 1000 for ms in client_ms)))
+    made.jitter = jitter
+    made.run(30.0)
+    # A jitter of 10 % makes the median round trip 5 % longer; of a near hub, 6 ms is enough to know that it is near.
+    for peer, true in zip(made.hubs, made.truth[-1], strict=False):
+        coordinate = made.finder.coordinate
+        assert coordinate is not None
+        wrong_s = abs(coordinate.distance_s(made.places[peer]) - true)
+        assert wrong_s <= max(0.006, (1 / 8 + jitter / 2) * true)
+
+
+def test_nothing_is_known_before_some_samples_and_nothing_told() -> None:
+    made = world()
+    made.run(2.5)
+    assert made.finder.coordinate is None
+    assert made.told("hub-0:1") == []
+    made.run(8.0)
+    assert made.told("hub-0:1")
+
+
+def test_from_one_hub_alone_the_place_is_right_above_it_so_that_no_other_is_underestimated() -> None:
+    made = world(visit_s=0.0)
+    made.run(60.0)
+    found, hub = made.finder.coordinate, made.places["hub-0:1"]
+    assert found is not None and found.point_s == hub.point_s
+    assert found.distance_s(hub) == pytest.approx(0.022)
+    for peer, true in zip(made.hubs, made.truth[-1], strict=False):
+        assert found.distance_s(made.places[peer]) >= true
+
+
+def test_a_second_hub_gives_the_first_direction_at_once() -> None:
+    made = world(visit_s=0.0)
+    made.run(60.0)
+    made.linked = {"hub-3:1"}
+    made.run(1.0)
+    found = made.finder.coordinate
+    assert found is not None and found.point_s != made.places["hub-0:1"].point_s
+    told = made.told("hub-0:1")[-1].told
+    assert told is not None and told.point_s == found.point_s
+
+
+def test_a_client_that_is_elsewhere_begins_anew_and_keeps_its_last_word_meanwhile() -> None:
+    made = world(corners((0.005, 0.031, 0.031, 0.043)))
+    made.run(120.0)
+    assert made.finder.is_found
+    made.truth[-1][:4] = [0.043, 0.031, 0.031, 0.005]
+    made.run(15.0)
+    assert made.finder.coordinate is not None
+    made.run(45.0)
+    assert made.wrongness()[0] < 0.15
+    assert made.finder.coordinate is not None
+    assert made.finder.coordinate.distance_s(made.places["hub-3:1"]) < 0.010
+
+
+def test_a_client_whose_way_to_a_hub_grows_a_little_longer_follows_without_beginning_anew() -> None:
+    made = world()
+    made.run(120.0)
+    samples = made.finder.samples
+    made.truth[-1][:4] = [0.028, 0.028, 0.028, 0.028]
+    made.run(300.0)
+    assert made.finder.samples > samples
+    # The hub it is connected to is asked ten times as often as those it visits.
+    assert made.wrongness()[0] < 0.02 and max(made.wrongness()) < 0.20
+
+
+def test_one_liar_among_four_carries_nobody_far() -> None:
+    made = world()
+    lie = Coordinate((5.0,) * 8, 0.0, 0.0).to_bytes()
+    made.run(60.0)
+    made.answers["hub-2:1"] = lambda: lie
+    made.run(600.0)
+    honest = [wrong for peer, wrong in zip(made.hubs, made.wrongness(), strict=False) if peer != "hub-2:1"]
+    assert max(honest) < 0.15
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [None, b"", b"x" * 88, b"x" * 87, 7, struct.pack("<11d", *[float("nan")] * 11), [b"x"]],
+    ids=["null", "empty", "far", "short", "number", "nan", "array"],
+)
+def test_what_is_no_coordinate_is_passed_over(reply: object) -> None:
+    made = world()
+    for peer in made.hubs:
+        made.answers[peer] = lambda: reply
+    made.run(60.0)
+    assert made.finder.coordinate is None and made.finder.samples == 0
+
+
+def test_round_trips_that_do_not_count_are_left_out() -> None:
+    finder = Finder(random.Random(1).random)
+    for second in range(60):
+        for _, words in finder.step(float(second), {"hub:1": True}).asks:
+            assert len(words) == 1
+            finder.answered("hub:1", GATEWAY.to_bytes(), None, float(second))
+    assert finder.samples == 0 and finder.coordinate is None
+
+
+# Whom it asks and tells.
+
+
+def test_reports_come_every_five_seconds_with_the_round_trip_that_was_measured() -> None:
+    made = world()
+    made.run(120.0)
+    made.asked.clear()
+    made.run(60.0)
+    told = made.told("hub-0:1")
+    assert 12 <= len(told) <= 14
+    assert all(one.words[1] == b"22000" for one in told)
+
+
+def test_only_hubs_in_use_are_told_and_a_new_one_at_once() -> None:
+    made = world()
+    made.linked = {"hub-1:1"}
+    made.run(60.0)
+    assert made.told("hub-0:1") and not made.told("hub-1:1")
+    made.used = {"hub-1:1"}
+    made.asked.clear()
+    made.run(0.5)
+    assert [one.peer for one in made.asked] == ["hub-1:1"]
+    assert made.asked[0].told is not None
+
+
+def test_while_a_place_is_sought_there_is_a_probe_a_second_and_five_seconds_apart_afterwards() -> None:
+    made = world()
+    made.run(10.0)
+    assert 8 <= len(made.asked) <= 12
+    made.run(110.0)
+    made.asked.clear()
+    made.visits.clear()
+    made.run(60.0)
+    assert len(made.asked) <= 14 and len(made.visits) <= 2
+
+
+def test_a_client_that_is_gone_after_a_second_has_asked_nobody() -> None:
+    made = world()
+    made.run(0.99)
+    assert made.asked == [] and made.visits == []
+
+
+def test_a_hub_that_does_not_answer_is_asked_nothing_more() -> None:
+    finder = Finder(random.Random(1).random)
+    asks = [ask for second in range(60) for ask in finder.step(float(second), {"hub:1": True}).asks]
+    assert len(asks) == 1
+
+
+def test_what_refuses_is_not_asked_again_before_it_is_connected_to_anew() -> None:
+    made = world(visit_s=0.0)
+    made.answers["hub-0:1"] = lambda: REFUSED
+    made.run(60.0)
+    assert len(made.asked) == 1
+    made.finder.lost("hub-0:1")
+    del made.answers["hub-0:1"]
+    made.run(20.0)
+    assert len(made.asked) > 10
+
+
+def test_a_reconnection_is_told_at_once() -> None:
+    made = world()
+    made.run(60.2)
+    made.asked.clear()
+    made.finder.lost("hub-0:1")
+    made.run(0.1)
+    assert len(made.told("hub-0:1")) == 1
+
+
+def test_hubs_without_a_connection_are_visited_in_turn_often_at_first_and_seldom_later() -> None:
+    made = world()
+    made.run(30.0)
+    first = [peer for _, peer in made.visits]
+    assert set(first) == {"hub-1:1", "hub-2:1", "hub-3:1"} and 8 <= len(first) <= 10
+    made.run(300.0)
+    seldom = [at for at, _ in made.visits if at > 160.0]
+    assert all(later - earlier >= 59.9 for earlier, later in pairwise(seldom))
+    assert "hub-0:1" not in [peer for _, peer in made.visits]
+
+
+def test_hubs_that_cannot_be_visited_are_tried_less_and_less() -> None:
+    made = world()
+    for peer in made.hubs:
+        made.answers[peer] = lambda: REFUSED
+    made.run(600.0)
+    assert len(made.visits) == 3
+    finder = Finder(random.Random(1).random)
+    visits = 0
+    for second in range(3_600):
+        if finder.step(float(second), {}, ["hub:1"]).visit is not None:
+            visits += 1
+            finder.visited("hub:1", is_answered=False)
+    assert 60 <= visits <= 70
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_peer_has_two_requests_unanswered_and_news_are_a_second_apart(seed: int) -> None:
+    """Whatever comes and goes: links, use, answers, gateways."""
+    rng = random.Random(seed)
+    finder = Finder(rng.random)
+    peers = [f"hub-{i}:1" for i in range(5)]
+    owed: dict[str, float] = {}
+    told_at: dict[str, float] = {}
+    now, links = 0.0, dict.fromkeys(peers, True)
+    for _ in range(3_000):
+        now += rng.choice((0.001, 0.02, 0.3, 1.0))
+        if rng.random() < 0.05:
+            links = {peer: rng.random() < 0.7 for peer in peers if rng.random() < 0.8}
+            for peer in peers:
+                if peer not in links:
+                    finder.lost(peer)
+                    owed.pop(peer, None)
+                    told_at.pop(peer, None)
+        if rng.random() < 0.01:
+            finder.use_gateway(rng.choice((None, "gw-1:1", "gw-2:1")), now)
+        step = finder.step(now, links)
+        assert finder.next_at > now
+        for peer, words in step.asks:
+            assert peer in links and peer not in owed
+            owed[peer] = now
+            if len(words) == 3 and not step.guide:
+                assert links[peer]
+                assert now - told_at.get(peer, -9.0) >= 1.0 or finder.guide.is_heard
+                told_at[peer] = now
+        for peer in [peer for peer in owed if rng.random() < 0.5]:
+            rtt_s = now - owed.pop(peer)
+            reply = rng.choice((GATEWAY.to_bytes(), None, b"nonsense"))
+            finder.answered(peer, reply, rtt_s if rtt_s < 10 else None, now)
+        if step.guide and finder.guide.address is not None and rng.random() < 0.8:
+            finder.guide_answered(finder.guide.address, GATEWAY.to_bytes(), 0.004, now)
+
+
+# Behind a gateway.
+
+
+def guided() -> World:
+    made = world()
+    made.gateway = GATEWAY.to_bytes
+    made.finder.use_gateway("gw-1:1", made.now)
+    return made
+
+
+def test_behind_a_gateway_the_place_is_the_gateways_and_the_access_line_its_height() -> None:
+    made = guided()
+    made.run(0.1)
+    assert made.finder.coordinate == GATEWAY.behind(0.004)
+    assert [one.told for one in made.told("hub-0:1")] == [GATEWAY.behind(0.004)]
+    # The round trip to the hub was not measured yet.
+    assert made.asked[0].words[1] == b"0"
+
+
+def test_behind_a_gateway_hubs_are_told_but_not_probed_or_visited() -> None:
+    made = guided()
+    made.linked = {"hub-1:1"}
+    made.run(120.0)
+    assert made.visits == [] and made.finder.samples == 0
+    assert {one.peer for one in made.asked} == {"hub-0:1"}
+    assert len(made.asked) <= 26
+
+
+def test_another_gateway_is_told_as_soon_as_it_has_answered_however_lately_the_last_was() -> None:
+    made = guided()
+    made.run(0.2)
+    other = Coordinate((0.050, *[0.0] * 7), 0.1, 0.001)
+    made.gateway = other.to_bytes
+    made.access_s = 0.006
+    made.finder.use_gateway("gw-2:1", made.now)
+    assert made.finder.coordinate == GATEWAY.behind(0.004)
+    made.run(0.1)
+    told = made.told("hub-0:1")
+    assert told[-1].told == other.behind(0.006) and told[-1].words[1] == b"0"
+    assert times(told) == [0.004, 0.206]
+
+
+def test_a_late_answer_of_the_former_gateway_is_not_taken_for_the_new_ones() -> None:
+    made = guided()
+    made.run(0.1)
+    made.gateway = None
+    made.finder.use_gateway("gw-2:1", made.now)
+    made.finder.guide_answered("gw-1:1", Coordinate((1.0,) * 8, 0.0, 0.0).to_bytes(), 0.001, made.now)
+    assert not made.finder.guide.is_heard
+
+
+def test_one_slow_answer_of_a_gateway_is_a_busy_moment() -> None:
+    made = guided()
+    made.run(30.0)
+    made.access_s = 0.400
+    made.run(4.0)
+    assert made.finder.coordinate == GATEWAY.behind(0.004)
+
+
+def test_a_silent_gateways_word_holds_for_a_while_then_the_client_finds_its_place_by_itself() -> None:
+    made = guided()
+    made.run(20.0)
+    made.gateway = None
+    made.run(29.0)
+    assert made.finder.coordinate == GATEWAY.behind(0.004) and made.visits == []
+    made.run(2.5)
+    # It seeks, and has nothing better yet.
+    assert made.finder.coordinate == GATEWAY.behind(0.004)
+    assert "hub-0:1" in [one.peer for one in made.asked if len(one.words) == 1]
+    made.run(40.0)
+    assert max(made.wrongness()) < 0.12
+    assert made.told("hub-0:1")[-1].told == made.finder.coordinate
+
+
+def test_a_gateway_that_comes_back_is_believed_again_at_once() -> None:
+    made = guided()
+    made.run(20.0)
+    made.gateway = None
+    made.run(90.0)
+    made.gateway = GATEWAY.to_bytes
+    made.run(6.0)
+    assert made.finder.coordinate == GATEWAY.behind(0.004)
+    assert made.told("hub-0:1")[-1].told == GATEWAY.behind(0.004)
+
+
+def test_a_gateway_that_refuses_is_not_asked_again() -> None:
+    made = world()
+    asked = 0
+
+    def refuse() -> object:
+        nonlocal asked
+        asked += 1
+        return REFUSED
+
+    made.gateway = refuse
+    made.finder.use_gateway("gw-1:1", made.now)
+    made.run(90.0)
+    assert asked == 1
+    assert max(made.wrongness()) < 0.12
+
+
+def test_a_client_that_leaves_its_gateway_knows_nothing_until_it_has_found_itself() -> None:
+    made = guided()
+    made.run(20.0)
+    made.finder.use_gateway(None, made.now)
+    assert made.finder.coordinate is None
+    made.run(30.0)
+    assert max(made.wrongness()) < 0.12
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"report_s": 0.5}, {"probe_s": 0.0}, {"visit_s": -1.0}, {"known_samples": 0}, {"visit_samples": 0}],
+    ids=str,
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(SettingsError):
+        FinderSettings(**wrong)  # type: ignore[arg-type]  # by name

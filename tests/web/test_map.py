@@ -1,0 +1,244 @@
+"""The map by network coordinates: the picture itself, what the API says of it, and the page."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from playwright.async_api import expect
+
+from equipoise.coordinates import Coordinate
+from equipoise.model import Specs, TopicSpec
+from equipoise.plan import HubView, TopicView, View
+from equipoise.store import MemoryStore, SpecsStore
+from equipoise.web.geography import Projector, clients_at
+from equipoise.web.standing import noted_topics, standings
+from web.browsing import DESK, PHONE, browsing, go_to, is_too_wide, require_chromium
+from web.site_world import TOKEN, TREE, Site, play
+
+Spot = tuple[float, float]
+
+
+def place(x_ms: float, y_ms: float, *rest_ms: float, height_ms: float = 0.0) -> Coordinate:
+    point = (x_ms, y_ms, *rest_ms, *[0.0] * (6 - len(rest_ms)))
+    return Coordinate(tuple(number / 1_000 for number in point), 0.1, height_ms / 1_000)
+
+
+def world(places: Mapping[str, Coordinate | None], topics: dict[bytes, Coordinate] | None = None) -> View:
+    rows = [
+        TopicView(
+            name=name, publishers_at=at, publishers_located=1.0, subscribers_at=at, subscribers_located=1.0
+        )
+        for name, at in (topics or {}).items()
+    ]
+    return View.of(time.time(), rows, [HubView(name=name, coordinate=at) for name, at in places.items()])
+
+
+def apart(one: Spot, other: Spot) -> float:
+    return math.dist(one, other)
+
+
+FLAT = {"a": place(0, 0), "b": place(40, 0), "c": place(0, 30), "d": place(-20, 15)}
+
+
+def test_hubs_on_a_plane_are_as_far_apart_on_the_map_as_in_the_network() -> None:
+    picture = Projector().picture(world(FLAT, {b"t": place(20, 20)}), [0])
+    assert picture is not None
+    assert apart(picture.hubs["a"], picture.hubs["b"]) == pytest.approx(40, abs=0.01)
+    assert apart(picture.hubs["b"], picture.hubs["c"]) == pytest.approx(50, abs=0.01)
+    assert apart(picture.topics[0], picture.hubs["a"]) == pytest.approx(math.hypot(20, 20), abs=0.01)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_picture_resembles_the_last_one_however_the_space_has_turned(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    turn, _ = np.linalg.qr(rng.normal(size=(8, 8)))
+    shift = rng.normal(size=8)
+    projector = Projector()
+    first = projector.picture(world(FLAT), [])
+    turned = {
+        name: replace(at, point_s=tuple((np.array(at.point_s) @ turn + shift).tolist()))
+        for name, at in FLAT.items()
+    }
+    second = projector.picture(world(turned), [])
+    assert first is not None and second is not None
+    for name in FLAT:
+        assert second.hubs[name] == pytest.approx(first.hubs[name], abs=0.01)
+
+
+def test_hubs_that_tremble_or_come_and_go_leave_the_others_where_they_were() -> None:
+    rng = random.Random(1)
+    projector = Projector()
+    first = projector.picture(world(FLAT), [])
+    assert first is not None
+    for step in range(30):
+        trembling: dict[str, Coordinate | None] = {
+            name: place(
+                1_000 * at.point_s[0] + rng.uniform(-1, 1), 1_000 * at.point_s[1] + rng.uniform(-1, 1)
+            )
+            for name, at in FLAT.items()
+        }
+        if step % 3 == 0:
+            trembling["e"] = place(10, -40)
+        if step % 5 == 0:
+            del trembling["d"]
+        picture = projector.picture(world(trembling), [])
+        assert picture is not None
+        for name in ("a", "b", "c"):
+            assert apart(picture.hubs[name], first.hubs[name]) < 6
+
+
+def test_hubs_on_a_line_leave_the_other_axis_to_topics() -> None:
+    hubs: dict[str, Coordinate | None] = {"a": place(0, 0), "b": place(50, 0)}
+    picture = Projector().picture(world(hubs, {b"t": place(25, 30)}), [0])
+    assert picture is not None
+    assert apart(picture.topics[0], picture.hubs["a"]) == pytest.approx(math.hypot(25, 30), abs=0.5)
+
+
+def test_one_hub_is_a_picture_and_none_that_knows_where_it_is_is_none() -> None:
+    alone = Projector().picture(world({"a": place(3, 4), "b": None}), [])
+    assert alone is not None and alone.hubs == {"a": (0.0, 0.0)}
+    assert Projector().picture(world({"a": None}), []) is None
+    assert Projector().picture(View.of(0.0), []) is None
+
+
+def test_a_topic_is_where_its_clients_are_on_average() -> None:
+    row = TopicView(
+        name=b"t",
+        publishers_at=place(0, 0),
+        publishers_located=1.0,
+        subscribers_at=place(40, 0),
+        subscribers_located=3.0,
+    )
+    one_side = replace(row, name=b"u", publishers_at=None, publishers_located=0.0)
+    nobody = TopicView(name=b"v")
+    found = clients_at(View.of(0.0, [row, one_side, nobody], []), [2, 1, 0])
+    assert np.isnan(found[0]).all()
+    assert found[1][0] == pytest.approx(0.040)
+    assert found[2][0] == pytest.approx(0.030)
+
+
+def test_topics_above_their_limits_are_noted_first_then_those_with_one_then_the_busiest() -> None:
+    rows = [
+        TopicView(name=b"busy", out_bytes_per_s=1e6),
+        TopicView(name=b"near/held", latency_s_worst=0.010),
+        TopicView(name=b"near/broken", latency_s_worst=0.060),
+        TopicView(name=b"slow", latency_s_worst=9.0, out_bytes_per_s=5.0),
+    ]
+    view = View.of(0.0, rows, [])
+    specs = Specs([TopicSpec(pattern=b"near/*", latency_ms=40)])
+    assert noted_topics(view, specs, 10) == [2, 1, 0, 3]
+    assert noted_topics(view, specs, 1) == [2]
+
+
+def test_what_was_measured_comes_before_what_is_expected() -> None:
+    hubs = [HubView(name="a", coordinate=place(0, 0)), HubView(name="b", coordinate=place(100, 0))]
+    row = TopicView(
+        name=b"t",
+        publishers_at=place(0, 0),
+        publishers_located=1.0,
+        subscribers_at=place(20, 0),
+        subscribers_located=1.0,
+        deviation_s=0.001,
+    )
+    measured = replace(row, name=b"u", latency_s_worst=0.05)
+    view = View.of(0.0, [row, measured, TopicView(name=b"v")], hubs)
+    here, there, unknown = standings(view, [0, 1, 2], [["a"], ["a", "b"], ["a"]], [40.0, 40.0, 40.0])
+    assert here.worst_s is None and here.is_held is True
+    assert here.expected_s == pytest.approx(0.011)
+    assert there.worst_s == 0.05 and there.is_held is False
+    # The worse of two homes: 50 ms to b, 40 ms on from there.
+    assert there.expected_s == pytest.approx(0.091)
+    assert (unknown.expected_s, unknown.is_held) == (None, None)
+
+
+def located_view() -> View:
+    """Two sites, 60 ms apart; one topic within its limit, one above it, one without."""
+    hubs = [
+        HubView(name="a", cpu_ratio=0.5, incarnation=1, coordinate=place(0, 0)),
+        HubView(name="b", cpu_ratio=0.1, incarnation=1, coordinate=place(60, 0)),
+    ]
+    rows = [
+        TopicView(
+            name=name,
+            publications_per_s=10,
+            publishers_at=at,
+            publishers_located=4.0,
+            subscribers_at=at,
+            subscribers_located=4.0,
+            deviation_s=0.001,
+            latency_s_worst=worst_s,
+        )
+        for name, at, worst_s in (
+            (b"swarm/1", place(2, 3), 0.012),
+            (b"swarm/2", place(55, -8), 0.061),
+            (b"other", place(30, 4), 0.02),
+        )
+    ]
+    return View.of(time.time(), rows, hubs)
+
+
+async def show_located(site: Site) -> None:
+    store = await MemoryStore(site.stores).open()
+    await SpecsStore(store, TREE).put(TopicSpec(pattern=b"swarm/*", latency_ms=40))
+    async with asyncio.timeout(20):
+        while site.controller.knowledge.specs.of(b"swarm/1") is None:  # noqa: ASYNC110  what a task learns has no event
+            await asyncio.sleep(0.01)
+    site.views.latest = located_view()
+
+
+def test_the_api_tells_where_hubs_and_topics_are_and_how_limits_stand() -> None:
+    async def scenario(site: Site) -> None:
+        status, found = await site.ask("/api/map", token=TOKEN)
+        assert (status, found) == (200, {"is_located": False, "hubs": [], "topics": []})
+        await show_located(site)
+        status, found = await site.ask("/api/map", token=TOKEN)
+        assert status == 200 and found["is_located"]
+        spots = {hub["hub"]: (hub["x_ms"], hub["y_ms"]) for hub in found["hubs"]}
+        assert apart(spots["a"], spots["b"]) == pytest.approx(60, abs=0.1)
+        assert {hub["site"] for hub in found["hubs"]} == {"paris"}
+        rows = {topic["topic"]: topic for topic in found["topics"]}
+        assert [topic["is_held"] for topic in found["topics"]] == [False, True, None]
+        assert rows["swarm/2"]["latency_s_expected"] is not None
+        _, few = await site.ask("/api/map?limit=1", token=TOKEN)
+        assert [topic["topic"] for topic in few["topics"]] == ["swarm/2"]
+        _, topic = await site.ask(f"/api/topics/{rows['swarm/2']['id']}", token=TOKEN)
+        assert (topic["latency_s_worst"], topic["latency_limit_ms"], topic["is_held"]) == (0.061, 40.0, False)
+        for bad in ("limit=0", "limit=x", "limit=501"):
+            assert (await site.ask(f"/api/map?{bad}", token=TOKEN))[0] == 400
+
+    play(scenario, token=TOKEN)
+
+
+@pytest.mark.needs_chromium
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_the_page_draws_topics_where_their_clients_are_once_hubs_know_where_they_are(size: object) -> None:
+    require_chromium()
+
+    async def scenario(site: Site) -> None:
+        async with browsing(site.address, size) as page:  # type: ignore[arg-type]  # One of the two sizes.
+            await go_to(page, "Map")
+            await expect(page.get_by_role("img", name="Sites, hubs and topics")).to_be_visible()
+            await expect(page.locator("main")).to_contain_text("no hub has found out yet")
+            await show_located(site)
+            plane = page.get_by_role("img", name="Hubs and topics by network distance")
+            await expect(plane).to_be_visible()
+            await expect(plane.locator("g.hub")).to_have_count(2)
+            await expect(plane.locator("g.topic")).to_have_count(3)
+            await expect(plane.locator("g.topic.broken title")).to_have_text(
+                "swarm/2 at a: 61 ms, limit 40 ms, broken"
+                if site.controller.knowledge.plan.home_of(b"swarm/2", {"a", "b"}).homes == ("a",)
+                else "swarm/2 at b: 61 ms, limit 40 ms, broken"
+            )
+            await expect(plane.locator("g.topic.held line")).to_have_count(1)
+            await expect(plane).to_contain_text("ms round trip")
+            await expect(plane).to_contain_text("paris")
+            assert not await is_too_wide(page)
+
+    play(scenario)
