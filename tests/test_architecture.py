@@ -27,7 +27,7 @@ LAYERS: list[frozenset[str]] = [
     # Puts hubs, pipeline and policies together in one simulation.
     frozenset({"experiments"}),
     frozenset({"simulation", "bench", "pipeline", "demo", "local", "web", "doctor"}),
-    frozenset({"workload"}),
+    frozenset({"workload", "gateway"}),
     frozenset({"hub", "client", "control", "ledger"}),
     frozenset({"store", "disk"}),
     frozenset({"processes"}),

@@ -20,15 +20,13 @@ import argparse
 import math
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.bench.environment import commit, library_versions, machine
-from equipoise.bench.result import Machine
+from equipoise.bench.environment import keep
 from equipoise.coordinates import Coordinate
 from equipoise.model import Entry, Member, Plan, Specs, TopicSpec
 from equipoise.plan import HubView, Memory, Planner, View
@@ -59,15 +57,6 @@ class Row(msgspec.Struct, frozen=True):
     cpu_seconds: list[float]
     moved: int
     above: int
-
-
-class Result(msgspec.Struct, frozen=True):
-    benchmark: str
-    taken_at: str
-    commit: str
-    machine: Machine
-    versions: dict[str, str]
-    rows: list[Row]
 
 
 class World:
@@ -207,18 +196,7 @@ def main() -> None:
         )
     for load in LOADS:
         print(f"growth at {load:.0%}: n^{growth(rows, load):.2f}")
-    if options.out is not None:
-        _keep(options.out, rows)
-
-
-def _keep(folder: Path, rows: list[Row]) -> None:
-    taken = datetime.now(UTC)
-    result = Result(
-        "placing", taken.isoformat(timespec="seconds"), commit(), machine(), library_versions(), rows
-    )
-    path = folder / f"placing-{taken:%Y%m%dT%H%M%S}-{result.commit.rstrip('+')}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
-    print(f"kept in {path}")
+    keep("placing", {"rows": msgspec.to_builtins(rows)}, options.out)
 
 
 if __name__ == "__main__":

@@ -19,15 +19,13 @@ import argparse
 import math
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.bench.environment import commit, library_versions, machine
-from equipoise.bench.result import Machine
+from equipoise.bench.environment import keep
 from equipoise.model import Plan, Specs, apply
 from equipoise.plan import HubView, Memory, Planner, PlannerSettings, View, from_tables, to_tables
 from equipoise.plan.placing import ring_homes, topic_positions
@@ -53,15 +51,6 @@ class Row(msgspec.Struct, frozen=True):
     @property
     def best_s(self) -> float:
         return min(self.seconds)
-
-
-class Result(msgspec.Struct, frozen=True):
-    benchmark: str
-    taken_at: str
-    commit: str
-    machine: Machine
-    versions: dict[str, str]
-    rows: list[Row]
 
 
 def zipf(count: int, total: float) -> Floats:
@@ -181,18 +170,7 @@ def main() -> None:
         print(f"growth from 30,000 to 300,000 topics, {case}: n^{growth(rows, case):.2f} (n log n: n^1.09)")
     worst = max(row.best_s for row in rows if row.topics == GOAL_TOPICS)
     print(f"goal: {GOAL_TOPICS:,} topics in {GOAL_S:g} s; {worst:.3f} s at worst")
-    if options.out is not None:
-        _keep(options.out, rows)
-
-
-def _keep(folder: Path, rows: list[Row]) -> None:
-    taken = datetime.now(UTC)
-    result = Result(
-        "planning", taken.isoformat(timespec="seconds"), commit(), machine(), library_versions(), rows
-    )
-    path = folder / f"planning-{taken:%Y%m%dT%H%M%S}-{result.commit.rstrip('+')}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
-    print(f"kept in {path}")
+    keep("planning", {"rows": msgspec.to_builtins(rows)}, options.out)
 
 
 if __name__ == "__main__":

@@ -21,11 +21,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import datetime
 import gc
-import json
-import os
-import re
 import select
 import socket
 import statistics
@@ -35,8 +31,9 @@ from pathlib import Path
 
 import hiredis
 
-from equipoise.bench import environment, servers
+from equipoise.bench import servers
 from equipoise.bench.audience import open_socket
+from equipoise.bench.environment import tell
 from equipoise.bench.meters import process_cpu_s, resident_bytes
 from equipoise.bench.statistics import percentile
 from equipoise.resp.spelling import spell
@@ -237,17 +234,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="of a round")
     parser.add_argument("--out", type=Path, help="folder to keep the dated result in")
     options = parser.parse_args()
-    result = {
-        "benchmark": "telemetry",
-        "taken_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": environment.commit(),
-        "machine": {
-            name: getattr(environment.machine(), name)
-            for name in ("processor", "cores", "memory_bytes", "system")
-        },
-        "versions": environment.library_versions(),
-        # Of everything on the machine, before the run: above one, the costs below are rather too high.
-        "load_average": os.getloadavg()[0],
+    found = {
         "topics": options.topics,
         "messages_per_s": options.rate,
         "rounds": options.rounds,
@@ -255,12 +242,7 @@ def main() -> None:
         "aim_cost_cpu_ratio": AIM,
         "hubs": measure(options.topics, options.rate, options.rounds, options.seconds),
     }
-    text = json.dumps(result, indent=1)
-    if options.out is not None:
-        moment = re.sub(r"[^0-9T]", "", str(result["taken_at"]).partition("+")[0])
-        path = options.out / f"telemetry-{moment}-{str(result['commit']).rstrip('+')}.json"
-        path.write_text(text + "\n")
-    print(text)
+    tell("telemetry", found, options.out)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import multiprocessing
 import os
 import re
@@ -31,14 +30,11 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from equipoise.bench import environment
+from equipoise.bench.environment import keep
 from equipoise.bench.meters import process_cpu_s, resident_bytes
 from equipoise.control.intake import Intake
 from equipoise.pipeline.directory import ListedHubs
@@ -270,26 +266,19 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         measured = measure(options, stack)
-    result = {
-        "benchmark": "pipeline",
-        "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": environment.commit(),
-        "machine": msgspec.to_builtins(environment.machine()),
-        "versions": environment.library_versions() | {name: version(name) for name in ("pyspark", "pyarrow")},
+    found = {
         "hubs": options.hubs,
         "topics_per_hub": options.topics,
         "seconds": options.seconds,
         "is_cold": options.cold,
+        "spark_versions": {name: version(name) for name in ("pyspark", "pyarrow")},
         **measured,
     }
-    if options.out is not None:
-        moment = re.sub(r"[^0-9T]", "", result["taken_at"].partition("+")[0])
-        path = options.out / f"pipeline-{moment}-{result['commit'].rstrip('+')}.json"
-        path.write_text(json.dumps(result, indent=1) + "\n")
+    text = keep("pipeline", found, options.out)
     if options.json:
-        print(json.dumps(result))
+        print(text, end="")
     else:
-        show(result)
+        show(found)
 
 
 def show(result: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import subprocess
 from collections.abc import Callable
@@ -13,14 +12,14 @@ from typing import Any
 import pytest
 
 from conformance.conftest import Servers
-from support.processes import ServerProcess, free_port, redis_server, require
+from support.node import require_ioredis
+from support.processes import ServerProcess, free_port, redis_server
 from support.processes import hub as hub_process
 
 pytestmark = pytest.mark.needs_node
 
 FOLDER = Path(__file__).parent / "node"
 PATIENCE_S = 60.0
-INSTALL_PATIENCE_S = 110.0
 PROTOCOLS = pytest.mark.parametrize("protocol", [2, 3], ids=["RESP2", "RESP3"])
 SERVERS = ["hub", pytest.param("redis", marks=pytest.mark.needs_redis)]
 
@@ -68,30 +67,8 @@ EXPECTED: dict[str, list[list[Any]]] = {
 
 
 @pytest.fixture(scope="session")
-def node(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The path of node, with the packages of the lock file installed beside the scenarios."""
-    path, npm = require("node"), require("npm")
-    # Tests may run in several processes, whose temporary folders have one parent.
-    with (tmp_path_factory.getbasetemp().parent / "npm.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _is_installed():
-            _install(npm)
-    return path
-
-
-def _is_installed() -> bool:
-    """npm writes its own copy of the lock file when it has finished."""
-    installed, wanted = FOLDER / "node_modules" / ".package-lock.json", FOLDER / "package-lock.json"
-    return installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime
-
-
-def _install(npm: str) -> None:
-    command = [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
-    done = subprocess.run(
-        command, cwd=FOLDER, capture_output=True, text=True, timeout=INSTALL_PATIENCE_S, check=False
-    )
-    if done.returncode != 0:
-        pytest.skip(f"the packages for Node.js cannot be installed: {done.stderr.strip()[-500:]}")
+def node() -> str:
+    return require_ioredis()
 
 
 @pytest.mark.parametrize("scenario", EXPECTED)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -17,6 +16,7 @@ from typer.main import get_command
 from docs.blocks import Block
 from docs.playing import console_steps
 from equipoise.cli.main import COMMANDS, make_app
+from support.node import node_path
 
 __all__ = ["check_command", "check_syntax"]
 
@@ -80,11 +80,12 @@ def check_command(words: list[str]) -> None:
 
 
 def _check_node(text: str, folder: Path) -> None:
-    if shutil.which("node") is None:
+    node = node_path()
+    if node is None:
         return
     file = folder / "block.mjs"
     file.write_text(text)
     checked = subprocess.run(
-        ["node", "--check", str(file)], capture_output=True, text=True, check=False, timeout=20
+        [node, "--check", str(file)], capture_output=True, text=True, check=False, timeout=20
     )
     assert checked.returncode == 0, checked.stderr

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from docs.blocks import ROOT
+from support.node import NODE_MODULES
 from support.processes import free_port
 
 __all__ = ["Reader", "Started", "console_steps", "is_told"]
@@ -35,7 +36,6 @@ _PORT = re.compile(r"(?<![\d.])(6[34]\d\d|2181|9[34]\d\d)(?![\d.])")
 # No page waits for it, and it takes half a minute of both cores; tests of `up` have it.
 _WITHOUT_SPARK = " --no-pipeline"
 _EXPORTS = ".exports"
-NODE_MODULES = ROOT / "tests" / "conformance" / "node" / "node_modules"
 
 
 @dataclass

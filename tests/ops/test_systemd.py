@@ -30,7 +30,12 @@ def settings_of(unit: Path) -> dict[str, dict[str, list[str]]]:
 
 def test_there_is_a_unit_for_each_process_of_a_system() -> None:
     names = [unit.name for unit in UNITS]
-    assert names == ["equipoise-controller.service", "equipoise-hub@.service", "equipoise-pipeline.service"]
+    assert names == [
+        "equipoise-controller.service",
+        "equipoise-gateway.service",
+        "equipoise-hub@.service",
+        "equipoise-pipeline.service",
+    ]
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)

@@ -1,6 +1,6 @@
 """What a kept result says about where it was taken: machine, commit, versions; no host names, no paths.
 
-`tell` prints and keeps the result of a benchmark that has no more to say than one object.
+`tell` prints and keeps the result of a benchmark that has no more to say than one object, `keep` only keeps it.
 """
 
 from __future__ import annotations
@@ -59,6 +59,11 @@ def library_versions() -> dict[str, str]:
 
 def tell(benchmark: str, found: Mapping[str, Any], folder: Path | None) -> None:
     """Print the result, and write it into the folder if there is one."""
+    print(keep(benchmark, found, folder), end="")
+
+
+def keep(benchmark: str, found: Mapping[str, Any], folder: Path | None) -> str:
+    """The result with where it was taken, as JSON; written into the folder if there is one."""
     taken = datetime.now(UTC)
     head = commit()
     result = {
@@ -71,11 +76,11 @@ def tell(benchmark: str, found: Mapping[str, Any], folder: Path | None) -> None:
         "load_average": os.getloadavg()[0],
         **found,
     }
-    text = json.dumps(result, indent=1)
-    print(text)
+    text = json.dumps(result, indent=1) + "\n"
     if folder is not None:
-        path = folder / f"{benchmark}-{taken:%Y%m%dT%H%M%S}-{head.rstrip('+')}.json"
-        path.write_text(text + "\n")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{benchmark}-{taken:%Y%m%dT%H%M%S}-{head.rstrip('+')}.json").write_text(text)
+    return text
 
 
 def _git(folder: Path, *arguments: str) -> str:

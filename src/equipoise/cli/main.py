@@ -24,6 +24,8 @@ COMMANDS = {
     "hub": "Run a hub: pub/sub for every Redis client.",
     "pub": "Publish to a topic.",
     "sub": "Print the messages of topics as they are published, until Ctrl-C.",
+    "gateway": "Run a gateway: it finds its place in the network by measuring hubs, and mobile clients take theirs "
+    "from it.",
     "demo": "Watch a game on a real system for two minutes: players join, crowd on one tile, and leave.",
     "load": "Load a system with a game: players walk over tiles, publish where they are, and hear whoever is near.",
     "simulate": "Run hubs and clients in virtual time on a network that misbehaves, and check that they keep their "

@@ -14,6 +14,7 @@ from typer.main import get_command
 from equipoise.cli.failures import MISUSED
 from equipoise.cli.metrics_page import metrics_page
 from equipoise.client import ClientSettings
+from equipoise.gateway import GatewaySettings
 from equipoise.hub import HubSettings, Limits, Tls
 from equipoise.hub.cluster import diagram
 from equipoise.hub.membership.settings import MembershipSettings
@@ -73,6 +74,8 @@ def settings_page() -> str:
         _table(PlannerSettings),
         "### Dashboard, API and metrics",
         _table(WebSettings),
+        "## Gateway\n\nWhat `equipoise gateway` goes by; where it listens is on its command line.",
+        _table(GatewaySettings),
         "## Client\n\nKeyword arguments of `equipoise.connect`.",
         _table(ClientSettings),
     ]

@@ -74,6 +74,8 @@ class _Peer:
     # The news that it was told last; see `Finder._news`.
     news: int = -1
     is_asked: bool = False
+    # Whether it was asked from where this client is no more.
+    is_stale: bool = False
     is_refusing: bool = False
     # Where it says that it is, and the last round trips.
     at: Coordinate | None = None
@@ -126,7 +128,7 @@ class Finder:
         self._young_until = self.settings.young_samples
         for peer in self._peers.values():
             peer.rtts_s.clear()
-            peer.usual_s = None
+            peer.usual_s, peer.is_stale = None, peer.is_asked
 
     # Where it is.
 
@@ -281,6 +283,8 @@ class Finder:
         A RefusedError says that it does not know the question.
         """
         peer = self._peers.setdefault(name, _Peer())
+        if peer.is_stale:
+            peer.is_stale, rtt_s = False, None
         peer.is_asked = False
         if isinstance(reply, RefusedError):
             peer.is_refusing = True
@@ -311,7 +315,7 @@ class Finder:
         """The connection to a peer is gone; another one may be to somebody else."""
         peer = self._peers.get(name)
         if peer is not None:
-            peer.is_asked = peer.is_refusing = False
+            peer.is_asked = peer.is_stale = peer.is_refusing = False
             peer.told_at = -math.inf
 
     def visited(self, name: str, *, is_answered: bool) -> None:

@@ -48,6 +48,7 @@ class LightWhereabouts:
         self._access_s = 0.0
         self._gateways = 0
         self.whereabouts = Whereabouts(Finder(rng.random, settings), self)
+        self.whereabouts.wake()
 
     def use_gateway(self, gateway: Endpoint | str | Standing | None, access_s: float = 0.0) -> None:
         """Be behind another gateway from now on: one at an address, or an object `access_s` of round trip away."""

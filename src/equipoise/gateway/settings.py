@@ -1,0 +1,44 @@
+"""What an operator may set about a gateway: each value with its unit and the reason for its default."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+__all__ = ["GatewaySettings"]
+
+
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One gateway."""
+
+    host: Annotated[
+        str,
+        Meta(description="Address to listen on. Whoever can connect learns where the gateway is, no more."),
+    ] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")] = 6_390
+    connections_max: Annotated[
+        int,
+        Meta(ge=1, description="Clients at once; one in excess is told so and closed. Some 3 kB each."),
+    ] = 10_000
+    idle_s: Annotated[
+        float,
+        Meta(gt=0, description="A client that asks nothing for so long is closed; they ask every 5 s."),
+    ] = 60.0
+    hubs_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Hubs of the URL that are measured, the first ones. Three give a place its direction; more "
+            "make it surer, and each is one connection there.",
+        ),
+    ] = 8
+    probe_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Between two probes, each to another hub in turn; four times as often until the place is "
+            "found. A gateway speaks for many clients, so it asks more often than one.",
+        ),
+    ] = 1.0

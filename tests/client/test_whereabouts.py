@@ -1,0 +1,358 @@
+"""The bus finds where it is and tells the hubs it uses, in virtual time, with hubs that answer by a script."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import equipoise
+from equipoise.client.codec import encode_request
+from equipoise.coordinates import Coordinate
+from equipoise.errors import AddressError, MisuseError
+from equipoise.gateway import Gateway, GatewaySettings
+from equipoise.simulation import LinkSpec, Simulation, Sites
+
+from .peer import always
+from .where_hubs import PORT, WhereHub, place, sites, triangle
+
+URL = f"equipoise://a:{PORT},b:{PORT},c:{PORT}"
+TRUE_MS = {"a": 6.0, "b": 34.0, "c": 34.0}
+
+Story = Callable[["Scene"], Awaitable[None]]
+
+
+class Scene:
+    """Three hubs and a client; the story runs on the client's host."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.sim = sim
+        self.hubs = {hub.name: hub for hub in triangle(sim)}
+        self.a = self.hubs["a"]
+
+    def bus(self, url: str = URL, **settings: Any) -> equipoise.Bus:
+        return equipoise.connect(url, rng=random.Random("bus"), **settings)
+
+    def gateway(self, name: str, at: str) -> Gateway:
+        """A real one, at the site of a hub."""
+        host = self.sim.host(name, place=f"site-{at}")
+        gateway = Gateway(URL, GatewaySettings(host="0.0.0.0"), rng=host.random)
+        host.spawn(gateway.start())
+        return gateway
+
+    def distances_ms(self, at: Coordinate | None) -> dict[str, float]:
+        assert at is not None
+        return {
+            name: 1_000 * at.distance_s(hub.coordinate)
+            for name, hub in self.hubs.items()
+            if hub.coordinate is not None
+        }
+
+
+def play(story: Story, topology: Sites | None = None, *, seed: int = 1) -> None:
+    with Simulation(seed=seed, topology=topology or sites(**TRUE_MS)) as sim:
+        scene = Scene(sim)
+
+        async def live() -> None:
+            await asyncio.sleep(0.1)
+            await story(scene)
+
+        async def main() -> None:
+            await sim.host("client", place="client").spawn(live())
+
+        sim.run(main())
+
+
+async def until(condition: Callable[[], object], patience_s: float = 60.0) -> None:
+    async with asyncio.timeout(patience_s):
+        while not condition():  # noqa: ASYNC110  # looks at hubs from another host
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_bus_knows_within_half_a_minute_how_far_all_hubs_of_its_url_are(seed: int) -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.bus() as bus:
+            assert bus.coordinate is None
+            await asyncio.sleep(30.0)
+            for name, ms in scene.distances_ms(bus.coordinate).items():
+                assert abs(ms - TRUE_MS[name]) < 2.5
+
+    play(story, seed=seed)
+
+
+def test_a_bus_without_topics_tells_nobody() -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.bus() as bus:
+            await asyncio.sleep(60.0)
+            assert bus.coordinate is not None
+        assert all(hub.told == [] for hub in scene.hubs.values())
+
+    play(story)
+
+
+def test_the_hub_of_a_subscription_hears_every_five_seconds_where_the_client_is() -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.bus() as bus, bus.subscribe("t"):
+            await asyncio.sleep(60.0)
+            before = len(scene.a.told)
+            await asyncio.sleep(60.0)
+            assert 11 <= len(scene.a.told) - before <= 14
+            _, rtt_us, at = scene.a.told[-1]
+            assert rtt_us == pytest.approx(6_000, abs=50) and at == bus.coordinate
+            assert scene.hubs["b"].told == scene.hubs["c"].told == []
+
+    play(story)
+
+
+def test_who_publishes_is_heard_as_well_and_every_hub_that_has_one_of_its_topics() -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.bus() as bus, bus.subscribe("t"):
+            await asyncio.sleep(30.0)
+            scene.a.last.send(_home(b"u", scene.hubs["b"]))
+            await bus.publish("u", "x")
+            scene.a.last.send(_home(b"u", scene.hubs["b"]))
+            began_at = scene.sim.now
+            await until(lambda: scene.hubs["b"].told)
+            at, _, told = scene.hubs["b"].told[0]
+            # As soon as the connection stands: it takes some round trips.
+            assert at - began_at < 0.5
+            assert told == bus.coordinate
+            await asyncio.sleep(20.0)
+            assert scene.a.told[-1][0] > scene.sim.now - 6 and scene.hubs["b"].told[-1][0] > scene.sim.now - 6
+            assert scene.hubs["c"].told == []
+
+    play(story)
+
+
+def _home(topic: bytes, hub: WhereHub) -> bytes:
+    words = (b"eq.home", topic, b":1", b"single", hub.address)
+    parts = [b":1\r\n" if word == b":1" else b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
+    return b">5\r\n" + b"".join(parts)
+
+
+def test_a_hub_that_was_restarted_is_told_as_soon_as_the_client_is_back() -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.bus(f"equipoise://a:{PORT}") as bus, bus.subscribe("t"):
+            await until(lambda: scene.a.told)
+            host = scene.sim.host("a")
+            host.crash()
+            await asyncio.sleep(2.0)
+            told, at = len(scene.a.told), bus.coordinate
+            assert at is not None
+            host.restart()
+            scene.a.serve(place="site-a")
+            await until(lambda: bus.is_connected)
+            back_at = scene.sim.now
+            await until(lambda: len(scene.a.told) > told)
+            assert scene.a.told[-1][0] - back_at < 0.1
+
+    play(story)
+
+
+def test_a_plain_redis_is_asked_once_on_each_connection() -> None:
+    async def story(scene: Scene) -> None:
+        for hub in scene.hubs.values():
+            hub.answers[b"EQ.WHERE"] = always(
+                b"-ERR unknown command 'EQ.WHERE', with args beginning with: \r\n"
+            )
+        async with scene.bus() as bus, bus.subscribe("t"):
+            await asyncio.sleep(120.0)
+            assert bus.coordinate is None
+            sessions = [session for hub in scene.hubs.values() for session in hub.sessions]
+            # The bus's own, and one visit to each of the others.
+            assert len(sessions) == 3
+            assert [session.count(b"EQ.WHERE") for session in sessions] == [1, 1, 1]
+            scene.a.last.reset()
+            await until(lambda: len(scene.hubs["b"].sessions) == 2)
+            await asyncio.sleep(20.0)
+            assert scene.hubs["b"].last.count(b"EQ.WHERE") == 1
+            await bus.publish("t", "goes on")
+
+    play(story)
+
+
+def test_one_hub_that_lies_about_its_place_does_not_carry_the_client_away() -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.bus() as bus:
+            await asyncio.sleep(60.0)
+            scene.hubs["c"].coordinate = place(9_000, 9_000, error=0.0)
+            await asyncio.sleep(600.0)
+            found = scene.distances_ms(bus.coordinate)
+            assert abs(found["a"] - 6) < 6 and abs(found["b"] - 34) < 6
+
+    play(story)
+
+
+def test_switched_off_nothing_is_asked_or_told() -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.bus(coordinate_enabled=False) as bus, bus.subscribe("t"):
+            await asyncio.sleep(60.0)
+            assert bus.coordinate is None
+            with pytest.raises(MisuseError, match="coordinate_enabled=True"):
+                await bus.use_gateway("gw:6390")
+        assert sum(len(hub.sessions) for hub in scene.hubs.values()) == 1
+        assert all(hub.words == [] for hub in scene.hubs.values())
+
+    play(story)
+
+
+@pytest.mark.parametrize("seconds", [1.5, 3.0, 3.01, 3.02, 3.05, 3.1, 6.05, 20.0])
+def test_a_closed_bus_asks_nobody_any_more_whatever_it_was_about_to_do(seconds: float) -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.bus() as bus, bus.subscribe("t"):
+            await asyncio.sleep(seconds)
+        await asyncio.sleep(0.1)
+        asked = sum(len(hub.words) for hub in scene.hubs.values())
+        await asyncio.sleep(60.0)
+        assert sum(len(hub.words) for hub in scene.hubs.values()) == asked
+        assert sum(hub.open_sessions for hub in scene.hubs.values()) == 0
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        assert not any(name.startswith("equipoise") for name in names)
+
+    play(story)
+
+
+def test_finding_a_place_costs_some_hundred_bytes_a_second_and_keeping_it_less_than_a_hundred() -> None:
+    async def story(scene: Scene) -> None:
+        def spent_bytes() -> int:
+            sessions = [session for hub in scene.hubs.values() for session in hub.sessions]
+            requests = [request for session in sessions for request in session.requests]
+            answers_bytes = sum(95 if request[0] == b"EQ.WHERE" else 60 for request in requests)
+            return answers_bytes + sum(len(encode_request(*request)) for request in requests)
+
+        async with scene.bus() as bus, bus.subscribe("t"):
+            before = spent_bytes()
+            await asyncio.sleep(60.0)
+            assert (spent_bytes() - before) / 60 < 250
+            await asyncio.sleep(60.0)
+            before = spent_bytes()
+            await asyncio.sleep(600.0)
+            assert (spent_bytes() - before) / 600 < 90
+
+    play(story)
+
+
+def test_round_trips_behind_a_backlog_of_ones_own_do_not_count() -> None:
+    """1. The way to the hub takes 100 kB/s. 2. A burst of 2 MB waits there for 20 s. 3. Probes wait behind it."""
+    slow = LinkSpec(latency_s=0.003, bandwidth_bytes_per_s=100_000)
+
+    async def story(scene: Scene) -> None:
+        scene.sim.shape("client", "a", bandwidth_bytes_per_s=slow.bandwidth_bytes_per_s)
+        async with scene.bus(f"equipoise://a:{PORT}") as bus:
+            await bus.publish("t", "x")
+            await asyncio.sleep(10.0)
+            for _ in range(20):
+                await asyncio.gather(*(bus.publish("t", b"x" * 20_000, timeout_s=60.0) for _ in range(20)))
+            at = bus.coordinate
+            assert at is not None
+            # A probe may share its packet with what follows it, which takes 15 ms here; none takes longer.
+            assert 5.0 <= scene.distances_ms(at)["a"] <= 21.0
+            assert bus._routing.whereabouts is not None
+            assert bus._routing.whereabouts.finder.samples >= 8
+
+    play(story)
+
+
+# Behind a gateway.
+
+
+def test_a_gateway_finds_its_own_place_and_answers_before_it_knows_it() -> None:
+    async def story(scene: Scene) -> None:
+        gateway = scene.gateway("gw", "b")
+        async with scene.bus() as bus:
+            assert not await bus.use_gateway("gw:6390", timeout_s=0.5)
+            await asyncio.sleep(20.0)
+            found = scene.distances_ms(gateway.coordinate)
+            assert abs(found["a"] - 30) < 3 and abs(found["c"] - 30) < 3 and found["b"] < 2
+            assert bus.coordinate is not None
+
+    play(story)
+
+
+def test_a_change_of_gateway_is_told_at_once_to_the_hubs_in_use() -> None:
+    async def story(scene: Scene) -> None:
+        one, other = scene.gateway("gw-b", "b"), scene.gateway("gw-c", "c")
+        await asyncio.sleep(60.0)
+        async with scene.bus(coordinate_gateway="gw-b:6390") as bus, bus.subscribe("t"):
+            await until(lambda: scene.a.told)
+            access_ms = 34.0
+            for address, gateway in (("gw-c:6390", other), ("gw-b:6390", one)):
+                began_at = scene.sim.now
+                assert await bus.use_gateway(address)
+                assert bus.coordinate is not None and gateway.coordinate is not None
+                await asyncio.sleep(0.1)
+                at, rtt_us, told = scene.a.told[-1]
+                # Connect, greet, ask: three round trips to the gateway; then one way to the hub.
+                assert at - began_at < 3.5 * access_ms / 1_000
+                # Not measured from there yet, unless a report was due meanwhile.
+                assert rtt_us in (0, 6_000)
+                assert told.point_s == gateway.coordinate.point_s
+                assert told.height_s - gateway.coordinate.height_s == pytest.approx(
+                    access_ms / 1_000, abs=0.001
+                )
+            assert scene.hubs["b"].told == scene.hubs["c"].told == []
+
+    play(story)
+
+
+def test_a_gateway_that_dies_keeps_its_word_for_a_while_then_the_client_finds_itself() -> None:
+    async def story(scene: Scene) -> None:
+        gateway = scene.gateway("gw", "b")
+        await asyncio.sleep(30.0)
+        async with scene.bus(coordinate_gateway="gw:6390") as bus, bus.subscribe("t"):
+            await until(lambda: bus.coordinate)
+            await asyncio.sleep(10.0)
+            last = bus.coordinate
+            assert last is not None and gateway.coordinate is not None
+            scene.sim.host("gw").crash()
+            await asyncio.sleep(24.0)
+            assert bus.coordinate == last
+            await asyncio.sleep(60.0)
+            for name, ms in scene.distances_ms(bus.coordinate).items():
+                assert abs(ms - TRUE_MS[name]) < 3
+            assert scene.a.told[-1][2] == bus.coordinate
+
+    play(story)
+
+
+def test_a_gateway_that_falls_silent_without_a_word_is_given_up_as_well() -> None:
+    async def story(scene: Scene) -> None:
+        scene.gateway("gw", "b")
+        await asyncio.sleep(30.0)
+        async with scene.bus(coordinate_gateway="gw:6390") as bus, bus.subscribe("t"):
+            await until(lambda: bus.coordinate)
+            scene.sim.cut("client", "gw")
+            await asyncio.sleep(90.0)
+            assert abs(scene.distances_ms(bus.coordinate)["a"] - 6) < 3
+            scene.sim.heal("client", "gw")
+            await asyncio.sleep(30.0)
+            assert scene.distances_ms(bus.coordinate)["b"] == pytest.approx(34, abs=4)
+            assert scene.distances_ms(bus.coordinate)["a"] > 50
+
+    play(story)
+
+
+def test_the_login_of_the_hubs_is_not_shown_to_a_gateway() -> None:
+    async def story(scene: Scene) -> None:
+        spy = WhereHub(scene.sim, "spy", place(1, 1))
+        spy.serve(place="site-a")
+        await asyncio.sleep(0.1)
+        async with scene.bus(f"equipoise://ann:secret@a:{PORT}") as bus:
+            assert await bus.use_gateway(f"spy:{PORT}")
+        assert b"secret" in scene.a.last.requests[0]
+        assert not any(b"secret" in word for request in spy.last.requests for word in request)
+
+    play(story)
+
+
+def test_an_address_that_cannot_be_one_is_refused_with_how_to_write_it() -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.bus() as bus:
+            with pytest.raises(AddressError, match="host:6390"):
+                await bus.use_gateway("nowhere")
+
+    play(story)
