@@ -69,9 +69,12 @@ class Wan:
     async def close(self) -> None:
         for server in self._servers:
             server.close()
-        for transport in list(self._open):
-            transport.abort()
         self._servers.clear()
+        while self._open:
+            for transport in list(self._open):
+                transport.abort()
+            # Each is told of it in the next turn.
+            await asyncio.sleep(0)
 
     def entered(self, transport: asyncio.Transport) -> None:
         self._open.add(transport)
