@@ -34,7 +34,7 @@ function scale(spots) {
 function drawPlane(hubs, topics) {
   const { factor, at } = scale([...hubs, ...topics]);
   const homes = new Map(hubs.map((hub) => [hub.hub, at(hub)]));
-  const write = writer();
+  const write = writer([...homes.values()]);
   const drawnHubs = drawHubs(hubs, homes, write);
   // Names of all of them would be in each other's way.
   const isNamed = topics.filter((topic) => topic.latency_limit_ms !== null).length <= NAMED_MAX;
@@ -60,9 +60,9 @@ function drawHubs(hubs, homes, write) {
   });
 }
 
-// Writes a name beside its spot, higher or lower where another one is already.
-function writer() {
-  const taken = [];
+// Writes a name beside its spot, higher or lower where a hub or another name is already.
+function writer(spots) {
+  const taken = spots.map(({ x, y }) => ({ x: x - 10, y: y + 4, width: 20 }));
   return (text, x, y) => {
     const width = 7 * text.length;
     const isFree = (at) => taken.every((one) => Math.abs(one.y - at) >= 14 || one.x + one.width < x || x + width < one.x);
