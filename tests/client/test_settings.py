@@ -76,6 +76,7 @@ def test_the_how_to_states_the_defaults_as_they_are() -> None:
         "queue_messages_max": "65,536",
         "queue_bytes_max": "64 MiB",
         "payload_bytes_max": "1 MiB",
+        "coordinate_enabled": "yes",
     }
     assert stated == expected
-    assert [is_setting[name] for name in expected] == ["", 10, 0, 65_536, 64 * 2**20, 2**20]
+    assert [is_setting[name] for name in expected] == ["", 10, 0, 65_536, 64 * 2**20, 2**20, True]

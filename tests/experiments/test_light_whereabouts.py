@@ -59,7 +59,6 @@ def test_a_light_client_knows_how_far_the_hubs_are_and_tells_the_one_it_uses() -
         assert all(abs(ms - true) < 2.5 for ms, true in zip(found, (6, 34, 34), strict=True))
         hub = used(hubs)
         assert hub.told[-1][2] == client.coordinate
-        assert all(not other.told for other in hubs if other is not hub)
         await asyncio.sleep(60.0)
         count = len(hub.told)
         await asyncio.sleep(60.0)
@@ -70,7 +69,8 @@ def test_a_light_client_knows_how_far_the_hubs_are_and_tells_the_one_it_uses() -
 
 def test_a_client_that_changes_its_gateway_tells_so_within_a_round_trip() -> None:
     async def story(sim: Simulation, hubs: list[WhereHub], client: LightClient) -> None:
-        await asyncio.sleep(1.0)
+        # Before it has asked anybody.
+        await asyncio.sleep(0.9)
         hub = used(hubs)
         first, second = Standing(place(10, 0)), Standing(place(0, 50))
         for gateway, access_s in ((first, 0.004), (second, 0.006), (first, 0.005)):

@@ -65,6 +65,17 @@ def test_a_restarted_hub_is_named_by_a_new_plan() -> None:
     assert members(decide([], hubs, plan=plan_of({}, HUBS), memory=outcome.memory, at_s=101)) == {}
 
 
+def test_a_hub_that_was_seen_dead_before_it_came_back_is_named_by_a_new_plan() -> None:
+    away: list[str | HubView] = ["a", "b", HubView(name="c", is_alive=False)]
+    back: list[str | HubView] = ["a", "b", HubView(name="c", incarnation=8)]
+    memory = settled("ab", incarnations={"a": 0, "b": 0, "c": 7})
+    meanwhile = decide([], away, plan=plan_of({}, HUBS), memory=memory, views=5)
+    assert members(meanwhile) == {}
+    outcome = decide([], back, plan=plan_of({}, HUBS), memory=meanwhile.memory, at_s=200)
+    assert members(outcome) == {"c": 16}
+    assert outcome.reasons == {Reason.RESTARTED}
+
+
 def test_a_hub_that_an_operator_drains_loses_its_share_and_its_entries() -> None:
     hubs: list[str | HubView] = ["a", "b", HubView(name="c", is_draining=True)]
     topics = [topic("t", 0.1, "c"), topic("u", 0.2, "a"), topic("v", 0.1, "b", "c")]

@@ -201,15 +201,16 @@ class LightClient:
 
     def _sent_home(self, topic: bytes, version: int, mode: bytes, addresses: Sequence[bytes]) -> None:
         homes = [endpoint for address in addresses if (endpoint := parse_address(address)) is not None]
-        if not self._routes.tell(topic, version, mode, homes, self._loop.time()):
-            return
+        is_news = self._routes.tell(topic, version, mode, homes, self._loop.time())
         route = self._routes.get(topic)
-        assert route is not None and route.publish_at is not None, "it has just been told"
+        if route is None or route.publish_at is None or route.version != version:
+            return
+        # Whoever had to go elsewhere, after a connection was lost, is led back by what it has known before.
         line = self._lines.get(topic)
         if line is not None:
             self._aim(topic, line, route.publish_at)
         heard = self._heard.get(topic)
-        if heard is not None:
+        if heard is not None and (is_news or route.subscribe_at not in {link.hub for link in heard.links}):
             self._seat(heard, route)
 
     def _aim(self, topic: bytes, line: _Line, target: Endpoint) -> None:

@@ -90,7 +90,8 @@ def _take_in(draft: Draft) -> None:
 def _follow_facts(draft: Draft) -> None:
     """Restarts, drains and changes of site of those who stay."""
     hubs, memory = draft.view.hubs, draft.memory
-    lives: dict[str, int] = {}
+    # Of members that are dead as well: whoever comes back has another life than it had when it went.
+    lives = {name: life for name, life in memory.incarnations.items() if name in draft.members}
     for at, name in enumerate(hubs.names):
         member = draft.members.get(name)
         if member is None or not hubs.is_alive[at]:
