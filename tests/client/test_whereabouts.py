@@ -89,7 +89,7 @@ def test_a_bus_without_topics_tells_nobody() -> None:
         async with scene.bus() as bus:
             await asyncio.sleep(60.0)
             assert bus.coordinate is not None
-        assert all(hub.told == [] for hub in scene.hubs.values())
+        assert scene.a.told == []
 
     play(story)
 
@@ -103,7 +103,20 @@ def test_the_hub_of_a_subscription_hears_every_five_seconds_where_the_client_is(
             assert 11 <= len(scene.a.told) - before <= 14
             _, rtt_us, at = scene.a.told[-1]
             assert rtt_us == pytest.approx(6_000, abs=50) and at == bus.coordinate
-            assert scene.hubs["b"].told == scene.hubs["c"].told == []
+
+    play(story)
+
+
+def test_hubs_that_are_visited_hear_where_their_visitor_is() -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.bus() as bus:
+            await asyncio.sleep(30.0)
+            assert bus.coordinate is not None
+            for name in "bc":
+                _, rtt_us, told = scene.hubs[name].told[-1]
+                assert rtt_us == pytest.approx(34_000, abs=50)
+                assert told.numbers == pytest.approx(bus.coordinate.numbers, abs=0.005)
+            assert scene.a.told == []
 
     play(story)
 
@@ -116,14 +129,15 @@ def test_who_publishes_is_heard_as_well_and_every_hub_that_has_one_of_its_topics
             await bus.publish("u", "x")
             scene.a.last.send(_home(b"u", scene.hubs["b"]))
             began_at = scene.sim.now
-            await until(lambda: scene.hubs["b"].told)
-            at, _, told = scene.hubs["b"].told[0]
+            before = len(scene.hubs["b"].told)
+            await until(lambda: len(scene.hubs["b"].told) > before)
+            at, _, told = scene.hubs["b"].told[before]
             # As soon as the connection stands: it takes some round trips.
             assert at - began_at < 0.5
             assert told == bus.coordinate
             await asyncio.sleep(20.0)
-            assert scene.a.told[-1][0] > scene.sim.now - 6 and scene.hubs["b"].told[-1][0] > scene.sim.now - 6
-            assert scene.hubs["c"].told == []
+            assert scene.a.told[-1][0] > scene.sim.now - 6
+            assert scene.hubs["b"].told[-1][0] > scene.sim.now - 6
 
     play(story)
 
@@ -227,7 +241,7 @@ def test_finding_a_place_costs_some_hundred_bytes_a_second_and_keeping_it_less_t
         async with scene.bus() as bus, bus.subscribe("t"):
             before = spent_bytes()
             await asyncio.sleep(60.0)
-            assert (spent_bytes() - before) / 60 < 250
+            assert (spent_bytes() - before) / 60 < 300
             await asyncio.sleep(60.0)
             before = spent_bytes()
             await asyncio.sleep(600.0)
@@ -294,7 +308,8 @@ def test_a_change_of_gateway_is_told_at_once_to_the_hubs_in_use() -> None:
                 assert told.height_s - gateway.coordinate.height_s == pytest.approx(
                     access_ms / 1_000, abs=0.001
                 )
-            assert scene.hubs["b"].told == scene.hubs["c"].told == []
+            mobile = [told for name in "bc" for _, _, told in scene.hubs[name].told if told.height_s > 0.030]
+            assert mobile == []
 
     play(story)
 

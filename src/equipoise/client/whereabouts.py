@@ -151,7 +151,8 @@ class Whereabouts:
             line = await self._surroundings.dial(peer, is_gateway=False)
             try:
                 for _ in range(self.finder.settings.visit_samples):
-                    reply, rtt_s = await self._measure(line)
+                    # The hub hears in turn where this client is: hubs among themselves cannot tell who is near.
+                    reply, rtt_s = await self._measure(line, encode_request(*self.finder.words_to(peer)))
                     is_answered |= not isinstance(reply, RefusedError)
                     self.finder.answered(peer, reply, rtt_s, self._loop.time())
                     if not is_answered:
@@ -172,7 +173,7 @@ class Whereabouts:
             if self._gateway is None:
                 line = await self._surroundings.dial(address, is_gateway=True)
                 self._gateway = (address, line)
-            reply, rtt_s = await self._measure(self._gateway[1])
+            reply, rtt_s = await self._measure(self._gateway[1], _WHERE)
         except (EquipoiseError, OSError) as error:
             log.info("the gateway at %s does not answer: %s", address, error)
             self._hang_up()
@@ -183,7 +184,7 @@ class Whereabouts:
             self._let_go()
         self.wake()
 
-    async def _measure(self, line: Line) -> tuple[object, float | None]:
+    async def _measure(self, line: Line, frame: bytes) -> tuple[object, float | None]:
         """One question, answered within the time after which the next would be due. Raises TimeoutError, an OSError."""
         answer: asyncio.Future[tuple[object, float | None]] = self._loop.create_future()
 
@@ -191,7 +192,7 @@ class Whereabouts:
             if not answer.done():
                 answer.set_result((reply, rtt_s))
 
-        line.measure(_WHERE, hear)
+        line.measure(frame, hear)
         async with asyncio.timeout(self.finder.settings.report_s):
             reply, rtt_s = await answer
         if reply is LOST:

@@ -204,17 +204,24 @@ class Finder:
         return self._tell_at(peer) <= now
 
     def _tell(self, name: str, now: float) -> Ask:
-        coordinate, peer = self.coordinate, self._peers[name]
-        assert coordinate is not None, "only what is known is told"
+        peer = self._peers[name]
         peer.told_at, peer.news = now, self._news
-        rtt_us = 0 if peer.rtt_s is None else max(1, round(peer.rtt_s * 1e6))
-        return self._ask(name, now, b"%d" % rtt_us, coordinate.to_bytes())
+        return self._ask(name, now, self.words_to(name))
 
-    def _ask(self, name: str, now: float, *words: bytes) -> Ask:
+    def words_to(self, name: str) -> tuple[bytes, ...]:
+        """The question to a peer, with what it is to hear: as much as is known."""
+        coordinate, peer = self.coordinate, self._peers.get(name)
+        if coordinate is None:
+            return (WHERE,)
+        rtt_s = None if peer is None else peer.rtt_s
+        rtt_us = 0 if rtt_s is None else max(1, round(rtt_s * 1e6))
+        return (WHERE, b"%d" % rtt_us, coordinate.to_bytes())
+
+    def _ask(self, name: str, now: float, words: tuple[bytes, ...] = (WHERE,)) -> Ask:
         peer = self._peers[name]
         peer.asked_at = self._asked_at = now
         peer.is_asked = True
-        return Ask(name, (WHERE, *words))
+        return Ask(name, words)
 
     def _probe(self, links: Mapping[str, bool], now: float) -> list[Ask]:
         """Of the peers that were not asked for an interval, the one whose turn it is."""

@@ -38,8 +38,8 @@ class GatewayHubs:
         self._connections: dict[Endpoint, Connection] = {}
 
     def lines(self) -> dict[str, tuple[Line, bool]]:
-        """A gateway uses no topics, so it tells nobody."""
-        return {str(hub): (connection, False) for hub, connection in self._connections.items()}
+        """Hubs hear where the gateway is: among themselves they cannot tell which of them is near to what."""
+        return {str(hub): (connection, True) for hub, connection in self._connections.items()}
 
     def known(self) -> list[str]:
         return []

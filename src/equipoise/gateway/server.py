@@ -23,8 +23,10 @@ __all__ = ["Gateway"]
 
 log = logging.getLogger("equipoise.gateway")
 
-# While its place is sought a gateway asks so many times as often.
-_HASTE = 4
+# Between two probes while its place is sought: a gateway speaks for many clients, so it asks more often than one.
+_PROBE_S = 0.25
+# Between two reports of a place that changes.
+_NEWS_S = 1.0
 # Looked for idle clients so many times within the time they may be.
 _SWEEPS = 4
 # Output that a client has not taken: hundreds of answers.
@@ -74,9 +76,11 @@ class Gateway:
                 "Choose another port, or 0 for a free one"
             ) from problem
         self.port = int(self._server.sockets[0].getsockname()[1])
-        probe_s = settings.probe_interval_s
         finding = FinderSettings(
-            report_s=probe_s, report_s_min=probe_s, probe_s=probe_s / _HASTE, visit_s=0.0
+            report_s=settings.report_interval_s,
+            report_s_min=min(_NEWS_S, settings.report_interval_s),
+            probe_s=_PROBE_S,
+            visit_s=0.0,
         )
         self._whereabouts = Whereabouts(Finder(self._rng.random, finding), self._hubs)
         self._measuring = loop.create_task(self._hubs.keep(self._whereabouts.wake), name="gateway-hubs")

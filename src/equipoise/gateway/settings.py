@@ -34,11 +34,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "make it surer, and each is one connection there.",
         ),
     ] = 8
-    probe_interval_s: Annotated[
+    report_interval_s: Annotated[
         float,
         Meta(
             gt=0,
-            description="Between two probes, each to another hub in turn; four times as often until the place is "
-            "found. A gateway speaks for many clients, so it asks more often than one.",
+            description="Between two reports to one hub, each a probe as well: as often as clients do. Until the place "
+            "is found there are four probes a second, to one hub after the other.",
         ),
-    ] = 1.0
+    ] = 5.0
