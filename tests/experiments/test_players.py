@@ -12,10 +12,10 @@ SMALL = Session(
     players=12,
     groups=2,
     updates_per_s=5.0,
-    seconds=45,
+    seconds=60,
     settle_s=40.0,
     begin_s=60.0,
-    stay_s=(12.0, 25.0),
+    stay_s=(25.0, 45.0),
 )
 
 
@@ -34,7 +34,7 @@ def played() -> Evening:
 
 
 def test_limits_hold_while_groups_change(played: Evening) -> None:
-    assert played.changes >= 12
+    assert played.changes >= 8
     assert played.latencies.quantile_s(0.99) < limit_s()
     assert played.latencies.topics == sorted(topic_of(player) for player in range(SMALL.players))
 

@@ -16,7 +16,7 @@ __all__ = ["Latencies"]
 Floats = NDArray[np.float64]
 
 # What is told of quantiles is right to this, upwards; and so long is the longest that is told apart.
-BIN_S = 0.000_25
+BIN_S = 0.000_05
 BINS = 40_000
 
 
