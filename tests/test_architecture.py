@@ -68,6 +68,7 @@ HUB_SHELL = frozenset(
         "presence.py",
         "running.py",
         "load.py",
+        "tcp_info.py",
     }
 )
 # A command is loaded by its name.

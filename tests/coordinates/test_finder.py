@@ -54,12 +54,12 @@ def test_a_client_of_one_hub_knows_within_an_eighth_how_far_all_are_after_half_a
     made = world(corners(tuple(ms / 1000 for ms in client_ms)))
     made.jitter = jitter
     made.run(30.0)
-    # A jitter of 10 % makes the median round trip 5 % longer; of a near hub, 6 ms is enough to know that it is near.
+    # A jitter of 10 % makes the median round trip 5 % longer; of a near hub, 7 ms is enough to know that it is near.
     for peer, true in zip(made.hubs, made.truth[-1], strict=False):
         coordinate = made.finder.coordinate
         assert coordinate is not None
         wrong_s = abs(coordinate.distance_s(made.places[peer]) - true)
-        assert wrong_s <= max(0.006, (1 / 8 + jitter / 2) * true)
+        assert wrong_s <= max(0.007, (1 / 8 + jitter / 2) * true)
 
 
 def test_nothing_is_known_before_some_samples_and_nothing_told() -> None:

@@ -256,7 +256,7 @@ async def test_dead_peers_are_probed_for() -> None:
     async with live_hub(Limits(keepalive_s=7)) as hub, Peer.connected(hub) as peer:
         await peer.do("PING")
         (session,) = hub.core.sessions.values()
-        sock = session.wire.get_extra_info("socket")  # type: ignore[attr-defined]  # a real transport here
+        sock = session.wire.get_extra_info("socket")
         options = [
             sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
             sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),

@@ -111,3 +111,16 @@ def test_places_end_with_their_connections_and_with_reset() -> None:
 def test_the_hub_records_where_it_is() -> None:
     record = MeteredWorld().hub()
     assert Coordinate.from_bytes(record["coordinate"], SETTINGS).point_s == (0.0,) * 8
+
+
+def test_info_tells_where_the_hub_is_and_of_how_many_clients_it_knows() -> None:
+    world = World()
+    client = world.client()
+    client.do("EQ.WHERE", "1", coordinate().to_bytes())
+    assert world.info("coordinate_known") == "1"
+    assert world.info("coordinate_point_ms") == ",".join(["0.000"] * 8)
+    assert (world.info("probed_hubs"), world.info("probes_sent"), world.info("clients_told")) == (
+        "0",
+        "0",
+        "1",
+    )

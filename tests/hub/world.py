@@ -15,9 +15,11 @@ import hiredis
 
 from equipoise.access import User, Users, parse_users
 from equipoise.hub.core import HubCore
+from equipoise.hub.places.settings import CoordinatesSettings
 from equipoise.hub.session import Session
 from equipoise.hub.settings import HubSettings, Limits
 from equipoise.hub.telemetry_settings import TelemetrySettings
+from equipoise.hub.wire import Wire
 
 # Where asyncio's and uvloop's transports say that they are full, and that they have room again.
 HIGH_WATER_BYTES = 64 * 1024
@@ -64,6 +66,9 @@ class FakeShell:
         assert is_wanted()
         self.checks.append((encoded, password, done))
 
+    def round_trip_s(self, wire: Wire) -> float | None:
+        return wire.get_extra_info("rtt_s")  # type: ignore[no-any-return]  # a number or None
+
     def memory_bytes(self) -> int:
         return self._memory_bytes
 
@@ -107,6 +112,8 @@ class FakeWire:
         self.is_stuck = False
         self.is_reading = True
         self.is_closing = False
+        # What the kernel says of the connection.
+        self.rtt_s: float | None = None
         self._is_gone = False
         self._is_full = False
         self._is_told = False
@@ -156,6 +163,9 @@ class FakeWire:
 
     def get_write_buffer_size(self) -> int:
         return len(self.buffer)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.rtt_s if name == "rtt_s" else default
 
     def is_gone(self) -> bool:
         return self._is_gone
@@ -232,10 +242,16 @@ class World:
         *,
         limits: Limits | None = None,
         telemetry: TelemetrySettings | None = None,
+        coordinates: CoordinatesSettings | None = None,
         memory_bytes: int = 1 << 30,
     ) -> None:
         self.shell = FakeShell(memory_bytes)
-        settings = HubSettings(limits=limits or Limits(), telemetry=telemetry or TelemetrySettings(), port=0)
+        settings = HubSettings(
+            limits=limits or Limits(),
+            telemetry=telemetry or TelemetrySettings(),
+            coordinates=coordinates or CoordinatesSettings(),
+            port=0,
+        )
         self.core = HubCore(settings, users or Users.open(), self.shell)
 
     def client(self, proto: int = 2, *, user: str | None = None) -> FakeClient:

@@ -19,6 +19,7 @@ from equipoise.hub import HubSettings, Limits, Tls
 from equipoise.hub.cluster import diagram
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.hub.metrics_settings import MetricsSettings
+from equipoise.hub.places.settings import CoordinatesSettings
 from equipoise.hub.settings import ClusterSettings
 from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.pipeline.settings import (
@@ -58,6 +59,8 @@ def settings_page() -> str:
         _table(MetricsSettings),
         "### `[membership]`\n\nThis hub among others, and the store they meet in.",
         _table(MembershipSettings),
+        "### `[coordinates]`\n\nWhere hubs and clients are in the network.",
+        _table(CoordinatesSettings),
         "## Pipeline\n\nWhat `equipoise pipeline` goes by; the options that matter have a word on its command line.",
         _table(PipelineSettings),
         "### Spark",

@@ -3,9 +3,17 @@
 Intuition: every measured pair is a spring whose rest length is the round trip. A sample moves this node along its
 spring, by more the less sure this node is and the surer the other one. Nobody moves anybody else.
 
-The order of the steps in `observe` is Serf's, since its acceptance bounds hold for that order. One thing is added: a
-sample that is far more wrong than samples are lately is left out, unless many are, for then it is not the peer that
+The order of the steps in `observe` is Serf's, since its acceptance bounds hold for that order. Two things are not:
+
+A force is shared between point and height as Vivaldi has it [1]. Serf gives all of it to the point, and to the height
+as many times as much as the two are higher than apart: where all have long access links and are in one place otherwise,
+heights jump by many times the force, and errors grow from 1 to 10 ms within twenty minutes. Of Serf's own shapes four
+are found better, and the grid takes longer.
+
+A sample is left out that is far more wrong than samples are lately, unless many are, for then it is not the peer that
 has changed but the network or this node. So a peer that lies about its place, or is lost itself, carries nobody away.
+Nobody is taken for a liar, though, who by its word is no farther than by way of a third: two neighbours that have
+settled at opposite ends see each other so, and would stay there for ever.
 """
 
 from __future__ import annotations
@@ -31,6 +39,9 @@ _RECENT_SAMPLES = 20
 # other are estimated that wrongly while they settle, and must be let to.
 _UNUSUAL_FACTOR = 5.0
 _UNUSUAL_MIN = 10.0
+# Nor is anything within so many of the longest round trips of late. By way of a third it is one of them to there, and
+# from there on, if that third is honest, at most two.
+_REACH_FACTOR = 3.0
 # If more than this share of them is out of the ordinary, the ordinary has changed.
 _UNUSUAL_SHARE_MAX = 0.45
 
@@ -48,8 +59,9 @@ class Estimator:
         # What distances were short of, the oldest replaced first; slots not used yet count as 0.
         self._shortfalls = [0.0] * settings.adjustment_samples
         self._next_shortfall = 0
-        # How wrong the last samples were, those left out included.
+        # How wrong the last samples were, those left out included; and those round trips.
         self._wrongness: deque[float] = deque(maxlen=_RECENT_SAMPLES)
+        self._round_trips_s: deque[float] = deque(maxlen=_RECENT_SAMPLES)
         # How often everything had to be forgotten because a number was none, and samples that were left out.
         self.resets = 0
         self.outliers = 0
@@ -65,7 +77,7 @@ class Estimator:
         if len(other.point_s) != settings.dimensions or not other.is_finite:
             raise CoordinateError(f"{peer} is nowhere in {settings.dimensions} dimensions")
         rtt_s = max(_RTT_S_MIN, self._median(peer, rtt_s))
-        if self._is_unusual(abs(self.coordinate.distance_s(other) - rtt_s) / rtt_s):
+        if self._is_unusual(self.coordinate.distance_s(other), rtt_s):
             self.outliers += 1
             return self.coordinate
         self._spring(other, rtt_s)
@@ -89,15 +101,18 @@ class Estimator:
         samples.append(rtt_s)
         return sorted(samples)[len(samples) // 2]
 
-    def _is_unusual(self, wrongness: float) -> bool:
-        recent = self._wrongness
+    def _is_unusual(self, distance_s: float, rtt_s: float) -> bool:
+        recent, wrongness = self._wrongness, abs(distance_s - rtt_s) / rtt_s
         recent.append(wrongness)
+        self._round_trips_s.append(rtt_s)
         if len(recent) < _RECENT_SAMPLES:
             return False
         usual = sorted(recent)[len(recent) // 2]
         bound = max(_UNUSUAL_MIN, _UNUSUAL_FACTOR * usual)
         unusual = sum(one > bound for one in recent)
-        return wrongness > bound and unusual <= _UNUSUAL_SHARE_MAX * len(recent)
+        if wrongness <= bound or unusual > _UNUSUAL_SHARE_MAX * len(recent):
+            return False
+        return distance_s > _REACH_FACTOR * max(self._round_trips_s)
 
     def _spring(self, other: Coordinate, rtt_s: float) -> None:
         """Vivaldi [1]: update the error, then the position."""
@@ -129,17 +144,18 @@ class Estimator:
         self.coordinate = self._pushed(self.coordinate, origin, pull_s)
 
     def _pushed(self, own: Coordinate, other: Coordinate, force_s: float) -> Coordinate:
-        """Moved by a force along the line from `other`; what has a length up there also changes the height."""
+        """Moved by a force along the line from `other`, and up or down as far as the two are above their points."""
         settings = self._settings
         delta = [mine - theirs for mine, theirs in zip(own.point_s, other.point_s, strict=True)]
         length_s = math.hypot(*delta)
         if length_s > settings.together_s:
             unit = [part / length_s for part in delta]
-            height_s = (own.height_s + other.height_s) * force_s / length_s + own.height_s
-            height_s = max(settings.height_s_min, height_s)
         else:
-            unit, height_s = self._any_direction(), own.height_s
-        point = tuple(at + part * force_s for at, part in zip(own.point_s, unit, strict=True))
+            unit, length_s = self._any_direction(), settings.together_s
+        above_s = own.height_s + other.height_s
+        share = length_s / (length_s + above_s)
+        point = tuple(at + part * share * force_s for at, part in zip(own.point_s, unit, strict=True))
+        height_s = max(settings.height_s_min, own.height_s + (1 - share) * force_s)
         return replace(own, point_s=point, height_s=height_s)
 
     def _any_direction(self) -> list[float]:

@@ -366,6 +366,7 @@ class HubCore:
         if self.cluster is not None:
             self.cluster.close()
         self._sweeping.stop()
+        self.places.probing.stop()
         self.metering.stop()
         for session in list(self.sessions.values()):
             self.leave(session)

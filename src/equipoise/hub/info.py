@@ -1,4 +1,4 @@
-"""The text of INFO: Redis's sections with the fields that mean something here, and two of our own."""
+"""The text of INFO: Redis's sections with the fields that mean something here, and three of our own."""
 
 from __future__ import annotations
 
@@ -137,6 +137,29 @@ def _cluster(core: HubCore, totals: Totals) -> dict[str, object]:
     return {"cluster_enabled": 0, **counters}
 
 
+def _coordinates(core: HubCore, totals: Totals) -> dict[str, object]:
+    places, probing = core.places, core.places.probing
+    own, estimator = places.own, probing.estimator
+    facts: dict[str, object] = {"coordinate_known": int(own is not None)}
+    if own is not None:
+        facts |= {
+            "coordinate_point_ms": ",".join(f"{1e3 * part:.3f}" for part in own.point_s),
+            "coordinate_height_ms": f"{1e3 * own.height_s:.3f}",
+            "coordinate_adjustment_ms": f"{1e3 * own.adjustment_s:.3f}",
+            "coordinate_error": f"{own.error:.4f}",
+        }
+    return facts | {
+        "probed_hubs": probing.peers,
+        "probes_sent": probing.sent,
+        "probes_answered": probing.answered,
+        "probes_discarded": probing.discarded,
+        "probes_outliers": estimator.outliers,
+        "coordinate_resets": estimator.resets,
+        "clients_told": places.told,
+        "clients_read": places.read,
+    }
+
+
 def _topic_lines(core: HubCore, session: Session) -> list[str]:
     """One line for each topic whose subscribers were cut or lost messages, as far as the session may see it."""
     hurt = [
@@ -161,6 +184,7 @@ SECTIONS = {
     "cluster": _cluster,
     "equipoise": _equipoise,
     "telemetry": _telemetry,
+    "coordinates": _coordinates,
 }
 # The sections for which all topics have to be added up.
 COUNTING = frozenset(("stats", "equipoise"))

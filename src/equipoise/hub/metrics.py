@@ -65,6 +65,18 @@ METRICS = (
     ("equipoise_hub_timer_lag_seconds_mean", "hub", "lag_s_mean", "How late timers ran in the last window."),
     ("equipoise_hub_timer_lag_seconds_max", "hub", "lag_s_max", "How late timers ran at worst."),
     ("equipoise_hub_telemetry_bytes", "hub", "telemetry_bytes", "Records kept for the pipeline."),
+    ("equipoise_hub_coordinate_error_ratio", "hub", "coordinate_error", "How far off its distances are."),
+    (
+        "equipoise_hub_coordinate_resets_total",
+        "hub",
+        "coordinate_resets",
+        "Times it began anew from nowhere.",
+    ),
+    ("equipoise_hub_probed_hubs", "hub", "probed_hubs", "Live hubs that have answered a probe."),
+    ("equipoise_hub_probes_total", "hub", "probes_sent", "Probes of other hubs."),
+    ("equipoise_hub_probes_answered_total", "hub", "probes_answered", "Probes of which it has learnt."),
+    ("equipoise_hub_probes_outliers_total", "hub", "probes_outliers", "Answers too strange to be believed."),
+    ("equipoise_hub_clients_told", "hub", "clients_told", "Clients that say where they are."),
     ("equipoise_hub_plan_version", "cluster", "plan_version", "The plan that it goes by."),
     ("equipoise_hub_is_settled", "cluster", "is_settled", "1 if every live hub has acted on that plan."),
     ("equipoise_hub_links", "cluster", "links", "Other hubs that it sends to."),
@@ -156,6 +168,19 @@ class Reading:
             "lag_s_mean": None if mean_us is None else mean_us / 1e6,
             "lag_s_max": None if max_us is None else max_us / 1e6,
             "telemetry_bytes": core.metering.ring.bytes,
+            **self._place_facts(),
+        }
+
+    def _place_facts(self) -> dict[str, float | None]:
+        places, probing = self._core.places, self._core.places.probing
+        return {
+            "coordinate_error": None if places.own is None else places.own.error,
+            "coordinate_resets": probing.estimator.resets,
+            "probed_hubs": probing.peers,
+            "probes_sent": probing.sent,
+            "probes_answered": probing.answered,
+            "probes_outliers": probing.estimator.outliers,
+            "clients_told": places.told,
         }
 
     def cluster_facts(self) -> dict[str, int]:

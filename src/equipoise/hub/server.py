@@ -29,6 +29,7 @@ from equipoise.hub.gauges import Process
 from equipoise.hub.logins import Logins
 from equipoise.hub.session import LINGER_S
 from equipoise.hub.settings import HubSettings, Tls
+from equipoise.hub.tcp_info import round_trip_s
 from equipoise.resp.replies import error
 
 log = logging.getLogger("equipoise.hub")
@@ -106,6 +107,7 @@ class Hub:
         """
         core = self.core
         core.cluster = Cluster(core, Dialer(core, login, self._rng, self.renew))
+        core.places.probing.start(self._rng.random)
         self._login = login
         return core.cluster
 
@@ -181,6 +183,7 @@ class LoopShell:
         self.logins = logins
         self.verify_secret = logins.check
         self.resident_bytes = process.resident_bytes
+        self.round_trip_s = round_trip_s
 
     def memory_bytes(self) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -17,6 +17,7 @@ from msgspec import Meta
 from equipoise.errors import SettingsError
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.hub.metrics_settings import MetricsSettings
+from equipoise.hub.places.settings import CoordinatesSettings
 from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.resp import RequestLimits
 
@@ -334,6 +335,7 @@ class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     telemetry: TelemetrySettings = TelemetrySettings()
     metrics: MetricsSettings = MetricsSettings()
     membership: MembershipSettings = MembershipSettings()
+    coordinates: CoordinatesSettings = CoordinatesSettings()
 
 
 def load_settings(path: Path | None, **overrides: Any) -> HubSettings:

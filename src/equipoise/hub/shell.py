@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from equipoise.hub.backlog import Timer
+from equipoise.hub.wire import Wire
 
 
 class Shell(Protocol):
@@ -23,6 +24,9 @@ class Shell(Protocol):
         self, encoded: str, password: bytes, done: Callable[[bool], None], is_wanted: Callable[[], bool]
     ) -> None:
         """Check a password beside the loop and call back on it; not at all if nobody wants to know any more."""
+
+    def round_trip_s(self, wire: Wire) -> float | None:
+        """To the other end of a connection and back; None where it cannot be told."""
 
     def memory_bytes(self) -> int:
         """Of the machine."""

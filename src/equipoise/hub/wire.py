@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Wire(Protocol):
@@ -14,6 +14,7 @@ class Wire(Protocol):
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def get_write_buffer_size(self) -> int: ...
+    def get_extra_info(self, name: str, default: Any = None) -> Any: ...
 
 
 class _NoWire:
@@ -26,6 +27,9 @@ class _NoWire:
     def resume_reading(self) -> None: ...
     def get_write_buffer_size(self) -> int:
         return 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
 
 
 NO_WIRE = _NoWire()

@@ -119,7 +119,7 @@ class Handshake:
             self._out,
             self._context,
             factory=self._factory,
-            extra={"sockname": here, "peername": self._address, "socket": None},
+            extra={"sockname": here, "peername": self._address},
         )
         far = SimulatedTransport(
             loop,
@@ -127,7 +127,7 @@ class Handshake:
             self._back,
             far_context,
             factory=far_factory,
-            extra={"sockname": self._address, "peername": here, "socket": None},
+            extra={"sockname": self._address, "peername": here},
         )
         near.waiter = self.waiter
         self._network.join(near, far)

@@ -16,6 +16,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from equipoise.simulation.outflow import Control, Outflow
+from equipoise.simulation.tcp_info import SimulatedSocket
 from equipoise.simulation.trace import Kind
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ class SimulatedTransport(Outflow):
         self._receive: Callable[[bytes], object] = _ignore
 
     # What asyncio asks of a transport.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return SimulatedSocket(self) if name == "socket" else super().get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = protocol

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from itertools import pairwise
 
 import pytest
@@ -245,7 +247,24 @@ def test_hosts_are_found_by_name_and_by_address() -> None:
             end = await sim.host("c").spawn(dial(name))
             assert end.transport.get_extra_info("peername") == (sim.host("b").address, 7000)
             assert end.transport.get_extra_info("sockname")[0] == sim.host("c").address
-            assert end.transport.get_extra_info("socket") is None
+
+    with Simulation() as sim:
+        sim.run(main(sim))
+
+
+def test_a_connection_knows_how_far_its_other_end_is() -> None:
+    async def main(sim: Simulation) -> None:
+        await join(sim.host("a"), sim.host("b"))
+        sim.shape("a", "b", latency_s=0.010)
+        sim.shape("b", "a", latency_s=0.025, jitter_s=0.004)
+        end = await sim.host("a").spawn(dial("b"))
+        sock = end.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 152)
+        assert struct.unpack_from("=I", info, 68) == (37_000,)
+        assert struct.unpack_from("=I", info, 148) == (35_000,)
+        with pytest.raises(OSError):
+            sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
     with Simulation() as sim:
         sim.run(main(sim))

@@ -170,6 +170,7 @@ class Cluster:
         fresh = fresh_messages(link.end_for_good(), reader)
         self._dials.hang_up(link)
         self._forget_told(name, link)
+        self.core.places.probing.peer_gone(name)
 
         def tell(topic: Topic) -> None:
             stream = self._let_go(topic, name, link)

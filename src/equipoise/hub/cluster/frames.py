@@ -99,6 +99,9 @@ class Verb(Enum):
     # How far is this stream with you? It is at (epoch, n), and lives with me: 1, or not: 0.
     ASK = (b"EQ.L.ASK", ("name",), False)
     AT = (b"EQ.L.AT", ("name", "number", "number", "number"), False)
+    # Are you there, and where? The number comes back with the sender's coordinate, as `coordinates` spells it.
+    PROBE = (b"EQ.L.PROBE", ("number",), False)
+    ECHO = (b"EQ.L.ECHO", ("number", "name"), False)
 
     def __init__(self, word: bytes, fields: tuple[str, ...], has_payloads: bool) -> None:
         self.word = word

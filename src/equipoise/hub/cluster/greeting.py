@@ -102,5 +102,6 @@ def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
         return incoming
     # The connection before this one may still bring frames: they will come again on this one.
     core.follow(session, _LINK_PREFIX + hub)
+    incoming.connections += 1
     session.peer = LinkSession(core, cluster, session, incoming)
     return b":%d\r\n" % incoming.offset

@@ -55,6 +55,12 @@ class Hearing:
             Verb.FOLLOW: self._on_follow,
             Verb.OVER: self._on_over,
             Verb.LANE: lambda peer, f, _: self._cluster.lanes.heard_lane(peer, _name(f[0])),
+            Verb.PROBE: lambda peer, f, _: self._cluster.core.places.probing.asked(
+                self._cluster, peer, _number(f[0])
+            ),
+            Verb.ECHO: lambda peer, f, _: self._cluster.core.places.probing.heard(
+                self._cluster, peer, _number(f[0]), _name(f[1])
+            ),
             Verb.SEVER: lambda peer, f, _: self._cluster.receipts.asked_to_sever(peer, _name(f[0])),
             Verb.SEVERED: lambda peer, f, _: self._cluster.receipts.severed(peer, _name(f[0])),
         }

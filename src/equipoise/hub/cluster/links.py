@@ -42,6 +42,7 @@ class OutLink:
         "_send",
         "_unsent",
         "base",
+        "connections",
         "end",
         "generation",
         "hub",
@@ -71,6 +72,8 @@ class OutLink:
         # All that was written is void, and so is what is written until the next generation has begun.
         self.is_fallen = False
         self.base = self.end = self.written_to = 0
+        # Connections that it has had.
+        self.connections = 0
         # Generations that were given up for want of room.
         self.voided = 0
 
@@ -103,6 +106,7 @@ class OutLink:
             return False
         self._drop(self._unsent, offset)
         self._send = send
+        self.connections += 1
         self.is_paused = False
         self._pump()
         return True
@@ -181,8 +185,10 @@ class OutLink:
 class InLink:
     """The receiving end: which life of the link this is, and how much of it has been dealt with."""
 
-    __slots__ = ("id", "offset")
+    __slots__ = ("connections", "id", "offset")
 
     def __init__(self, link: LinkId) -> None:
         self.id = link
         self.offset = 0
+        # Connections that it has had.
+        self.connections = 0

@@ -1,8 +1,12 @@
 """Where one client is, as far as the hub knows.
 
 A smart client tells its coordinate and the round trip that it measured. Of a plain one the kernel knows the round trip
-and nobody the direction: it is taken to sit above the hub's own point, so high that its distance to the hub is that
-round trip. Seen from any other hub it is then as far as the way by this hub: an upper bound.
+and nobody the direction: it is placed behind this hub, by that much higher. Seen from any other hub it is then as far
+as by way of this one: never less than it is, by the triangle inequality, and just what its messages take when their
+topic lives there, since a plain client stays where it is connected and this hub relays.
+
+Not taken: so high that the coordinate's distance to this hub is the round trip. Where hubs have heights themselves,
+others would look nearer than they can be. How far the client is from this hub is told apart from that, as measured.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import NamedTuple
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 
-__all__ = ["Place", "above"]
+__all__ = ["Place", "Reading", "behind"]
 
 
 class Place(NamedTuple):
@@ -26,8 +30,25 @@ class Place(NamedTuple):
         return self.coordinate.distance_s(hub) / 2 if self.leg_s is None else self.leg_s
 
 
-def above(hub: Coordinate, rtt_s: float, settings: CoordinateSettings) -> Place:
+class Reading:
+    """What the kernel said of a client's connection, and the place that follows from it."""
+
+    __slots__ = ("_hub", "_place", "rtt_s", "until")
+
+    def __init__(self, rtt_s: float | None, until: float) -> None:
+        self.rtt_s = rtt_s
+        # When it is time to ask again.
+        self.until = until
+        self._hub: Coordinate | None = None
+        self._place: Place | None = None
+
+    def place(self, hub: Coordinate, settings: CoordinateSettings) -> Place | None:
+        """Seen from the hub's present place; made anew only when that has changed."""
+        if self._hub is not hub and self.rtt_s is not None:
+            self._hub, self._place = hub, behind(hub, self.rtt_s, settings)
+        return self._place
+
+
+def behind(hub: Coordinate, rtt_s: float, settings: CoordinateSettings) -> Place:
     """The place of a client of which only the round trip to the hub is known."""
-    height_s = max(settings.height_s_min, rtt_s - hub.height_s - hub.adjustment_s)
-    coordinate = replace(hub, error=settings.error_max, height_s=height_s, adjustment_s=0.0)
-    return Place(coordinate, rtt_s / 2)
+    return Place(replace(hub.behind(rtt_s), error=settings.error_max), rtt_s / 2)

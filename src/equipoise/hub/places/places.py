@@ -1,8 +1,8 @@
 """Where this hub is, where its clients are, and what telemetry says of that for each topic.
 
-Clients tell their places with EQ.WHERE. Once per window, before its records are made, the topics are gone through
-whose clients have changed or were looked at some seconds ago. What that may cost in a window is bounded; those that do
-not fit, the latest renewed, keep what was known of them until the next.
+Clients tell their places with EQ.WHERE; the kernel is asked about those that do not. Once per window, before records
+are made, the topics are gone through whose clients have changed or were looked at some seconds ago. What that may cost
+in a window is bounded; those that do not fit, the latest renewed, keep what was known of them until the next.
 
 Always true: a place that is kept belongs to a session that is connected, so there are no more than connections.
 """
@@ -15,9 +15,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.hub.places.place import Place
+from equipoise.hub.places.place import Place, Reading
+from equipoise.hub.places.probing import Probing
 from equipoise.hub.places.sides import STEP, side_of
-from equipoise.hub.places.whereabouts import Whereabouts, subscribed_by
+from equipoise.hub.places.whereabouts import REFRESH_S, Whereabouts, subscribed_by
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -42,8 +43,12 @@ class Places:
     def __init__(self, core: HubCore) -> None:
         self._core = core
         self.settings = CoordinateSettings()
+        self.probing = Probing(core, self.settings)
         # By session, where its client says it is.
         self._told: dict[Session, Place] = {}
+        # Of those that do not say, what the kernel said of their connections.
+        self._readings: dict[Session, Reading] = {}
+        self._asks_kernel = core.settings.coordinates.asks_kernel
         # What the windows so far have left to be spent; below 0 where a large topic took more.
         self._left = 0
         self._origin = replace(Coordinate.unknown(self.settings), error=0.0)
@@ -56,7 +61,8 @@ class Places:
 
         One on its own is at the origin, and sure of it: there is nothing else to be placed by.
         """
-        return self._origin
+        cluster = self._core.cluster
+        return self.probing.told or (self._origin if cluster is None or not cluster.out else None)
 
     def own_bytes(self) -> bytes | None:
         own = self.own
@@ -67,25 +73,45 @@ class Places:
     def tell(self, session: Session, place: Place) -> None:
         """The session's client says where it is."""
         self._told[session] = place
+        self._readings.pop(session, None)
 
     def forget(self, session: Session) -> None:
         self._told.pop(session, None)
+        self._readings.pop(session, None)
 
     def of(self, session: Session) -> Place | None:
         """Where the session's client is, if anybody knows."""
-        return self._told.get(session)
+        place = self._told.get(session)
+        if place is None and self._asks_kernel:
+            return self._read(session)
+        return place
+
+    def _read(self, session: Session) -> Place | None:
+        hub, now = self.own, self._core.now()
+        if hub is None:
+            return None
+        reading = self._readings.get(session)
+        if reading is None or now >= reading.until:
+            rtt_s = self._core.shell.round_trip_s(session.wire)
+            reading = self._readings[session] = Reading(rtt_s, now + REFRESH_S)
+        return reading.place(hub, self.settings)
 
     @property
     def told(self) -> int:
         """Clients that have said where they are."""
         return len(self._told)
 
+    @property
+    def read(self) -> int:
+        """Clients of which the kernel has told how far they are."""
+        return sum(reading.rtt_s is not None for reading in self._readings.values())
+
     # --- topics
 
     def renew(self, topics: Sequence[Topic]) -> Iterator[None]:
         """Look again at where the clients of these topics are, where it is time; in steps that each take a moment."""
         hub = self.own
-        if hub is None or not self._told:
+        if hub is None or not (self._told or self._asks_kernel):
             return
         self._left = min(CLIENTS_MAX, self._left + CLIENTS_MAX)
         now = self._core.now()

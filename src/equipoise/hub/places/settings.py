@@ -1,0 +1,46 @@
+"""What an operator may set about where hubs and clients are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+__all__ = ["CoordinatesSettings"]
+
+
+class CoordinatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where hubs and clients are in the network, for placing topics by latency."""
+
+    seeds: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Names of hubs that are steady and spread well, of which one is probed in every round: "
+            "what all hubs measure in common brings them together sooner where there are hundreds."
+        ),
+    ] = ()
+    probe_s: Annotated[
+        float,
+        Meta(
+            ge=0.05,
+            description="Between two rounds of probes, on average: ten hubs find their places within half a minute "
+            "so, and a round costs a hub less than a millisecond.",
+        ),
+    ] = 1.0
+    probes_per_round: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=16,
+            description="Other hubs probed in a round: a seed if there is one, one of the nearest, and others "
+            "that are drawn.",
+        ),
+    ] = 3
+    asks_kernel: Annotated[
+        bool,
+        Meta(
+            description="Whether the kernel is asked (TCP_INFO, on Linux) how far clients are that do not say where "
+            "they are, as plain Redis clients do not. Without it latency limits see smart clients only."
+        ),
+    ] = True

@@ -1,0 +1,139 @@
+"""Where clients are that do not say so: as far as the kernel says, in no direction."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from equipoise.coordinates import Coordinate, CoordinateSettings
+from equipoise.hub.places.place import behind
+from equipoise.hub.places.settings import CoordinatesSettings
+from equipoise.hub.places.whereabouts import REFRESH_S
+from equipoise.hub.tcp_info import round_trip_s
+from equipoise.hub.wire import NO_WIRE
+from hub.live import Peer, live_hub, on_both_loops
+from hub.metered import MeteredWorld
+from hub.world import FakeClient
+
+SETTINGS = CoordinateSettings()
+HUB = Coordinate((0.01, *[0.0] * 7), 0.2, 0.003, 0.001)
+OTHER = Coordinate((-0.02, *[0.0] * 7), 0.2, 0.002, -0.0005)
+
+
+def plain(world: MeteredWorld, rtt_s: float | None) -> FakeClient:
+    client = world.client()
+    client.wire.rtt_s = rtt_s
+    return client
+
+
+@pytest.mark.parametrize("rtt_ms", [0.05, 5, 300])
+def test_a_client_of_unknown_direction_is_as_far_from_any_hub_as_by_way_of_its_own(rtt_ms: float) -> None:
+    place = behind(HUB, rtt_ms / 1e3, SETTINGS)
+    assert place.coordinate.distance_s(OTHER) == pytest.approx(rtt_ms / 1e3 + HUB.distance_s(OTHER))
+    assert place.leg_s == rtt_ms / 2e3
+    assert place.coordinate.error == SETTINGS.error_max
+
+
+def test_plain_clients_are_told_of_as_far_as_the_kernel_says() -> None:
+    world = MeteredWorld()
+    plain(world, 0.020).do("SUBSCRIBE", "t")
+    plain(world, 0.030).do("SUBSCRIBE", "t")
+    plain(world, None).do("SUBSCRIBE", "t")
+    plain(world, 0.007).do("PUBLISH", "t", "x")
+    record = world.topics()[b"t"]
+    assert (record["subscribers_located"], record["subscribers"]) == (2, 3)
+    assert record["subscribers_leg_us_max"] == 15_000
+    # Their centroid is at 25 ms; the farther one is 5 ms of round trip above it. Bounds are rounded up.
+    assert record["subscribers_deviation_us"] == pytest.approx(2_500, abs=1)
+    assert (record["publishers_located"], record["publishers_leg_us_max"]) == (1, 3_500)
+    at = Coordinate.from_bytes(record["publishers_at"], SETTINGS)
+    assert at.height_s == pytest.approx(0.007 + SETTINGS.height_s_min)
+
+
+def test_what_a_client_says_goes_before_what_the_kernel_says() -> None:
+    world = MeteredWorld()
+    client = plain(world, 0.020)
+    client.do("SUBSCRIBE", "t")
+    assert world.topics()[b"t"]["subscribers_leg_us_max"] == 10_000
+    client.do("EQ.WHERE", "4000", OTHER.to_bytes())
+    other = world.client()
+    for _ in range(math.ceil(REFRESH_S) + 1):
+        other.do("PUBLISH", "t", "x")
+        record = world.topics()[b"t"]
+    assert record["subscribers_leg_us_max"] == 2_000
+    assert world.core.places.told == 1
+
+
+def test_a_way_that_becomes_longer_is_noticed_within_the_time_in_which_clients_tell() -> None:
+    world = MeteredWorld()
+    client = plain(world, 0.020)
+    client.do("SUBSCRIBE", "t")
+    other = plain(world, None)
+    other.do("PUBLISH", "t", "x")
+    world.end_window()
+    client.wire.rtt_s = 0.080
+    legs_us = []
+    for _ in range(math.ceil(REFRESH_S) + 2):
+        other.do("PUBLISH", "t", "x")
+        legs_us.append(world.topics()[b"t"]["subscribers_leg_us_max"])
+    assert legs_us[0] == 10_000
+    assert legs_us[-1] == 40_000
+
+
+def test_the_kernel_is_asked_once_in_a_while_however_many_topics_there_are() -> None:
+    world = MeteredWorld()
+    asked = []
+    ask = world.shell.round_trip_s
+    world.shell.round_trip_s = lambda wire: asked.append(wire) or ask(wire)  # type: ignore[method-assign,func-returns-value]  # count, then ask
+    client = plain(world, 0.020)
+    client.do_all("SUBSCRIBE", *[f"t{i}" for i in range(50)])
+    other = plain(world, 0.010)
+    for _ in range(4):
+        for i in range(50):
+            other.do("PUBLISH", f"t{i}", "x")
+        world.end_window()
+    assert len(asked) == 2
+    assert world.core.places.read == 2
+
+
+def test_the_kernel_is_not_asked_about_clients_that_use_no_topic() -> None:
+    world = MeteredWorld()
+    plain(world, 0.020).do("PING")
+    world.end_window()
+    assert world.core.places.read == 0
+
+
+def test_a_setting_turns_it_off() -> None:
+    world = MeteredWorld(coordinates=CoordinatesSettings(asks_kernel=False))
+    plain(world, 0.020).do("SUBSCRIBE", "t")
+    assert world.topics()[b"t"]["subscribers_located"] is None
+    assert world.core.places.read == 0
+
+
+def test_readings_end_with_their_connections() -> None:
+    world = MeteredWorld()
+    client = plain(world, 0.020)
+    client.do("SUBSCRIBE", "t")
+    world.end_window()
+    assert world.core.places.read == 1
+    client.send("QUIT")
+    world.advance()
+    assert world.core.places.read == 0
+
+
+def test_nothing_is_known_of_what_is_no_connection() -> None:
+    assert round_trip_s(NO_WIRE) is None
+
+
+@on_both_loops
+async def test_on_loopback_the_kernel_says_more_than_nothing_and_less_than_50_ms() -> None:
+    async with live_hub() as hub, Peer.connected(hub) as listener, Peer.connected(hub) as talker:
+        await listener.do("SUBSCRIBE", "t")
+        for _ in range(10):
+            await talker.do("PUBLISH", "t", "x")
+            await listener.read()
+        for session in hub.core.sessions.values():
+            rtt_s = round_trip_s(session.wire)
+            assert rtt_s is not None and 0 < rtt_s < 0.050
+            assert hub.core.places.of(session) is not None

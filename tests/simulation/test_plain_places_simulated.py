@@ -1,0 +1,59 @@
+"""A plain client on a simulated network is placed as far from its hub as it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from equipoise.coordinates import Coordinate, CoordinateSettings
+from equipoise.simulation import Simulation
+from equipoise.simulation.topology import Sites
+from equipoise.telemetry.arrow import END, batch, schema_message
+from simulation.cluster.sited import PORT, SitedHubs
+from telemetry.records import read_stream
+
+MS = 1e-3
+SETTINGS = CoordinateSettings()
+TOPOLOGY = Sites({("a", "b"): 30 * MS, ("a", "edge"): 24 * MS, ("b", "edge"): 50 * MS})
+
+
+async def listen(hub: str) -> None:
+    reader, writer = await asyncio.open_connection(hub, PORT)
+    writer.write(b"SUBSCRIBE t\r\n")
+    while await reader.read(1 << 16):
+        pass
+
+
+async def talk(hub: str) -> None:
+    reader, writer = await asyncio.open_connection(hub, PORT)
+    while True:
+        writer.write(b"PUBLISH t x\r\n")
+        await reader.read(1 << 16)
+        await asyncio.sleep(0.2)
+
+
+def test_plain_clients_count_with_the_round_trips_that_they_have() -> None:
+    with Simulation(topology=TOPOLOGY) as sim:
+        world = SitedHubs(sim, TOPOLOGY, {"h1": "a", "h2": "b"})
+
+        async def main() -> dict[str, object]:
+            await world.start()
+            await asyncio.sleep(60)
+            sim.host("far", place="edge").spawn(listen("h1"), name="far")
+            sim.host("near", place="a").spawn(talk("h1"), name="near")
+            await asyncio.sleep(10)
+            core = world.hubs["h1"].core
+            blocks = [block.part(at, block.count) for block, at in core.metering.ring.read(0)]
+            stream = schema_message() + batch("h1", core.incarnation, blocks) + END
+            return [record for record in read_stream(stream) if record["topic"] == b"t"][-1]
+
+        record = sim.run(main())
+        assert (record["subscribers_located"], record["publishers_located"]) == (1, 1)
+        assert record["subscribers_leg_us_max"] == 12_000
+        assert record["publishers_leg_us_max"] == 250
+        data = record["subscribers_at"]
+        assert isinstance(data, bytes)
+        far = Coordinate.from_bytes(data, SETTINGS)
+        # 50 ms by the straight way; a plain client does not go there, its messages take the way by its hub.
+        assert far.distance_s(world.told("h2")) == pytest.approx(24 * MS + 30 * MS, abs=1 * MS)
