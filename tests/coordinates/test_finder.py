@@ -207,6 +207,16 @@ def test_while_a_place_is_sought_there_is_a_probe_a_second_and_five_seconds_apar
     assert len(made.asked) <= 14 and len(made.visits) <= 2
 
 
+def test_reports_to_one_hub_do_not_keep_another_from_being_measured() -> None:
+    """1. The place is found. 2. One hub is told every 5 s. 3. Another, connected to and unused, is asked as often."""
+    made = world(visit_s=0.0)
+    made.linked = {"hub-1:1"}
+    made.run(120.0)
+    made.asked.clear()
+    made.run(60.0)
+    assert sum(one.peer == "hub-1:1" for one in made.asked) >= 10
+
+
 def test_a_client_that_is_gone_after_a_second_has_asked_nobody() -> None:
     made = world()
     made.run(0.99)

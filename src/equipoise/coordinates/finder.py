@@ -77,7 +77,7 @@ class Finder:
         self._peers: dict[str, Peer] = {}
         # Grows with all that hubs are to hear at once.
         self._news = 0
-        self._asked_at = self._visited_at = -math.inf
+        self._probed_at = self._visited_at = -math.inf
         self._visiting: str | None = None
         self._failures = 0
         # When `step` has something to do again, if nothing comes between.
@@ -123,16 +123,16 @@ class Finder:
 
     def step(self, now: float, links: Mapping[str, bool], known: Sequence[str] = ()) -> Step:
         """What to do now. `links`: open connections, and whether topics are served there; `known`: other hubs."""
-        if self._asked_at == -math.inf:
+        if self._probed_at == -math.inf:
             # A client that is gone after a second has asked nobody.
-            self._asked_at = self._visited_at = now
+            self._probed_at = self._visited_at = now
         self._check_guide(now)
         for name in links:
             self._peers.setdefault(name, Peer())
         asks = [
             self._tell(name, now) for name, is_used in links.items() if is_used and self._is_due(name, now)
         ]
-        if not self._is_guided and now >= self._asked_at + self._interval_s:
+        if not self._is_guided and now >= self._probed_at + self._interval_s:
             asks += self._probe(links, now)
         others = self._others(links, known)
         visit = self._choose_visit(others, now)
@@ -187,7 +187,7 @@ class Finder:
 
     def _ask(self, name: str, now: float, words: tuple[bytes, ...] = (WHERE,)) -> Ask:
         peer = self._peers[name]
-        peer.asked_at = self._asked_at = now
+        peer.asked_at = now
         peer.is_asked = True
         return Ask(name, words)
 
@@ -199,7 +199,10 @@ class Finder:
             if not ((peer := self._peers[name]).is_asked or peer.is_refusing)
             and peer.asked_at + self._interval_s <= now
         ]
-        return [self._ask(min(free)[1], now)] if free else []
+        if not free:
+            return []
+        self._probed_at = now
+        return [self._ask(min(free)[1], now)]
 
     def _others(self, links: Mapping[str, bool], known: Sequence[str]) -> list[tuple[float, str]]:
         """Hubs that may be visited, and when each was last."""
@@ -241,7 +244,7 @@ class Finder:
             times.append(self.guide.leads_until(self.settings.gateway_patience_s))
         elif free:
             oldest = min(peer.asked_at for peer in free.values())
-            times.append(max(self._asked_at, oldest) + self._interval_s)
+            times.append(max(self._probed_at, oldest) + self._interval_s)
         return max(now + _TURN_S, min(times, default=math.inf))
 
     def _forget(self) -> None:
