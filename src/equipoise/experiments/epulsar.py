@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from equipoise.experiments.epulsar_coordinates import EXPERIMENT_3
+from equipoise.experiments.epulsar_drones import EXPERIMENT_8
 from equipoise.experiments.epulsar_migration import EXPERIMENT_7
 from equipoise.experiments.epulsar_monitoring import EXPERIMENT_6
 from equipoise.experiments.epulsar_placing import EXPERIMENT_4, EXPERIMENT_5
+from equipoise.experiments.epulsar_players import EXPERIMENT_9
 
 __all__ = ["EPULSAR"]
 
-EPULSAR = (EXPERIMENT_3, EXPERIMENT_4, EXPERIMENT_5, EXPERIMENT_6, EXPERIMENT_7)
+EPULSAR = (
+    EXPERIMENT_3,
+    EXPERIMENT_4,
+    EXPERIMENT_5,
+    EXPERIMENT_6,
+    EXPERIMENT_7,
+    EXPERIMENT_8,
+    EXPERIMENT_9,
+)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from equipoise.simulation.cities import distance_km
 
-__all__ = ["Placement", "World", "game_world", "swarm_world"]
+__all__ = ["Placement", "World", "game_world", "k_means", "swarm_world", "zone_centres"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -112,8 +112,7 @@ def swarm_world(zones: int, seed: int) -> World:
     rtt_ms = np.where(zone[:, None] == zone[None, :], 0.0, SITES_MS) + access_ms[:, None] + access_ms[None, :]
     rtt_ms[cloud, :] = rtt_ms[:, cloud] = CLOUD_MS + access_ms
     np.fill_diagonal(rtt_ms, 0.0)
-    towers = _towers(np.random.default_rng(seed))
-    centres = k_means(towers, zones, np.random.default_rng(seed))
+    centres = zone_centres(zones, seed)
 
     def draw(random: np.random.Generator) -> Placement:
         return _fly(random, centres)
@@ -121,6 +120,12 @@ def swarm_world(zones: int, seed: int) -> World:
     return World(
         "swarm", zones, rtt_ms / 1_000, np.concatenate([np.arange(zones), [cloud]]), SWARM_LIMIT_MS, draw
     )
+
+
+def zone_centres(zones: int, seed: int) -> Floats:
+    """In a city of 1 by 1, where its edge sites are."""
+    towers = _towers(np.random.default_rng(seed))
+    return k_means(towers, zones, np.random.default_rng(seed))
 
 
 def _fly(random: np.random.Generator, centres: Floats) -> Placement:

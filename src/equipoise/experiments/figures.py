@@ -20,6 +20,7 @@ WIDTH_INCHES = 8.0
 PANEL_INCHES = 2.6
 DOTS_PER_INCH = 110
 COLOURS = ("#1f4e8c", "#c8501e", "#2e7d4f", "#7a3e8f", "#8a6d1d", "#555555")
+LEGEND_LINES_MAX = 10
 MARKERS = ("d", "o", "s", "^")
 
 
@@ -84,7 +85,11 @@ def _draw_panel(panel: Panel, ax: Axes) -> None:
     ax.set_ylabel(panel.y_label)
     ax.set_title(panel.title, fontsize=9, loc="left")
     ax.grid(alpha=0.25)
-    ax.legend(handles=shown, fontsize=7, loc="upper left")
+    if len(panel.lines) > LEGEND_LINES_MAX:
+        # Lines that are too many to be told apart are there to be seen together.
+        shown = shown[len(panel.lines) :]
+    if shown:
+        ax.legend(handles=shown, fontsize=7, loc="upper left")
 
 
 def _draw_line(line: Line, ax: Axes, colour: str) -> list[Any]:

@@ -132,8 +132,8 @@ class Region:
         self.sim, self.command = sim, command
         self.hubs = {name: SiteHub(self, name, site) for name, site in command.hubs.items()}
         self.plan = Plan()
-        # When each version was seen in the store.
-        self.plans_at: dict[int, float] = {}
+        # When a plan was committed, and how many topics it put elsewhere.
+        self.moves: list[tuple[float, int]] = []
         self._tree = MemoryTree(sim.loop.time)
         self._store_host = sim.host(STORE, place=command.cloud)
         self._operator = sim.host("operator", place=command.cloud)
@@ -226,8 +226,10 @@ class Region:
     async def _follow(self) -> None:
         store = await MemoryStore(self._tree, StoreSettings(session_timeout_s=1e6)).open()
         async for plan in PlanStore(store, TREE, writer="observer", clock=lambda: 0.0).watch():
-            self.plan = plan
-            self.plans_at[plan.version] = self.sim.now
+            before, self.plan = self.plan.entries, plan
+            changed = [topic for topic, entry in plan.entries.items() if before.get(topic) != entry]
+            gone = before.keys() - plan.entries.keys()
+            self.moves.append((self.sim.now, len(changed) + len(gone)))
 
     def _serves(self, hub: SiteHub, version: int) -> bool:
         if hub.membership is None or not hub.membership.ready.is_set():
