@@ -70,10 +70,8 @@ def _made_of(name: str, sides: Sequence[Side | None]) -> dict[str, Values]:
                 for key, of in _NUMBERS.items()
             },
         }
-    first = known[0]
-    if known.count(first) == len(known):
-        return {f"{name}_at": first.at, **{f"{name}_{key}": of(first) for key, of in _NUMBERS.items()}}
+    at = [side.at for side in known]
     return {
-        f"{name}_at": Names.of([side.at for side in known]),
+        f"{name}_at": at[0] if at.count(at[0]) == len(at) else Names.of(at),
         **{f"{name}_{key}": narrow(list(map(of, known))) for key, of in _NUMBERS.items()},
     }
