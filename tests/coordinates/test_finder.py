@@ -105,6 +105,29 @@ def test_a_client_that_is_elsewhere_begins_anew_and_keeps_its_last_word_meanwhil
     assert made.finder.coordinate.distance_s(made.places["hub-3:1"]) < 0.010
 
 
+def turned(at: Coordinate) -> Coordinate:
+    """By a quarter, and a tenth of a second aside: distances between hubs stay as they are."""
+    x, y, *rest = at.point_s
+    return Coordinate((0.1 - y, x, *rest), at.error, at.height_s)
+
+
+def test_a_client_begins_anew_when_most_hubs_say_that_they_are_elsewhere() -> None:
+    made = world(corners((0.005, 0.031, 0.031, 0.043)))
+    made.run(300.0)
+    made.places = {peer: turned(at) for peer, at in made.places.items()}
+    made.run(90.0)
+    assert max(made.wrongness()) < 0.2
+
+
+def test_a_client_does_not_begin_anew_because_one_hub_says_that_it_is_elsewhere() -> None:
+    made = world(corners((0.005, 0.031, 0.031, 0.043)))
+    made.run(300.0)
+    samples = made.finder.samples
+    made.places["hub-0:1"] = turned(made.places["hub-0:1"])
+    made.run(200.0)
+    assert made.finder.samples > samples
+
+
 def test_a_client_whose_way_to_a_hub_grows_a_little_longer_follows_without_beginning_anew() -> None:
     made = world()
     made.run(120.0)
@@ -182,6 +205,16 @@ def test_while_a_place_is_sought_there_is_a_probe_a_second_and_five_seconds_apar
     made.visits.clear()
     made.run(60.0)
     assert len(made.asked) <= 14 and len(made.visits) <= 2
+
+
+def test_reports_to_one_hub_do_not_keep_another_from_being_measured() -> None:
+    """1. The place is found. 2. One hub is told every 5 s. 3. Another, connected to and unused, is asked as often."""
+    made = world(visit_s=0.0)
+    made.linked = {"hub-1:1"}
+    made.run(120.0)
+    made.asked.clear()
+    made.run(60.0)
+    assert sum(one.peer == "hub-1:1" for one in made.asked) >= 10
 
 
 def test_a_client_that_is_gone_after_a_second_has_asked_nobody() -> None:

@@ -44,7 +44,14 @@ def test_the_demo_moves_spreads_and_loses_nothing_and_ends_with_a_report(tmp_pat
     assert "0 lost, 0 duplicated, 0 out of order" in run.stdout
     # What the controller did, with its reason.
     assert re.search(r"replicated|high-load|rising-load|shared-out", run.stdout), run.stdout
-    assert "<svg" in (tmp_path / "report.html").read_text()
+    # The swarm's limit was broken when it crossed, and held when its topic had followed.
+    assert re.search(r"the swarm is in the east, its topic at hub-\d in the west; .*BROKEN", run.stdout), (
+        run.stdout
+    )
+    assert re.search(r"swarm/1 → .*: latency \(latency_ms", run.stdout), run.stdout
+    back = re.search(r"back under 40 ms after (\d+) s", run.stdout)
+    assert back is not None and int(back.group(1)) <= 25, run.stdout
+    assert "Latency from drone to drone, and its limit" in (tmp_path / "report.html").read_text()
 
 
 def test_without_java_the_demo_shows_moves_and_says_why_no_more(tmp_path: Path) -> None:

@@ -37,8 +37,11 @@ def test_only_hubs_that_live_are_shown() -> None:
         "out_bytes_per_s": 5.0,
         "connections": 1.0,
         "weight": 16,
+        "site": "west",
     }
-    assert hub_lines([row, {**row, "hub": "b", "is_alive": False}]) == [HubLine("a", 0.25, 5.0, 1.0, 16)]
+    assert hub_lines([row, {**row, "hub": "b", "is_alive": False}]) == [
+        HubLine("a", 0.25, 5.0, 1.0, 16, "west")
+    ]
 
 
 def test_a_topic_without_numbers_is_one_without_load() -> None:

@@ -17,7 +17,15 @@ from equipoise.workload.game import GameLoad
 ANSWERS: dict[str, Any] = {
     "/api/overview": {"state": "leading"},
     "/api/hubs": [
-        {"hub": "a", "is_alive": True, "load": 0.5, "out_bytes_per_s": 1.0, "connections": 1.0, "weight": 16},
+        {
+            "hub": "a",
+            "is_alive": True,
+            "load": 0.5,
+            "out_bytes_per_s": 1.0,
+            "connections": 1.0,
+            "weight": 16,
+            "site": "west",
+        },
         {
             "hub": "b",
             "is_alive": True,
@@ -25,6 +33,7 @@ ANSWERS: dict[str, Any] = {
             "out_bytes_per_s": None,
             "connections": None,
             "weight": None,
+            "site": "",
         },
     ],
     "/api/topics": {

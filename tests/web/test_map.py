@@ -101,6 +101,20 @@ def test_hubs_on_a_line_leave_the_other_axis_to_topics() -> None:
     assert apart(picture.topics[0], picture.hubs["a"]) == pytest.approx(math.hypot(25, 30), abs=0.5)
 
 
+def test_topics_beside_a_line_of_hubs_stay_on_their_side() -> None:
+    hubs: dict[str, Coordinate | None] = {"a": place(0, 0), "b": place(50, 0)}
+    projector = Projector()
+    first = projector.picture(world(hubs, {b"t": place(25, 30), b"u": place(5, 3)}), [0, 1])
+    assert first is not None
+    for step in range(20):
+        # The side is the same, whatever direction the space gives it; one of them wanders.
+        sign = -1 if step % 2 else 1
+        moved = {b"t": place(25, sign * 30), b"u": place(5 + 2 * step, sign * 3)}
+        picture = projector.picture(world(hubs, moved), [0, 1])
+        assert picture is not None
+        assert apart(picture.topics[0], first.topics[0]) < 3
+
+
 def test_one_hub_is_a_picture_and_none_that_knows_where_it_is_is_none() -> None:
     alone = Projector().picture(world({"a": place(3, 4), "b": None}), [])
     assert alone is not None and alone.hubs == {"a": (0.0, 0.0)}

@@ -15,32 +15,40 @@ import typer
 from rich.console import Console
 
 from equipoise.cli.failures import FAILED, exit_on_failure
+from equipoise.client import ClientSettings
 from equipoise.demo import (
     CONTROLLER_TOML,
     CONTROLLER_WORDS,
     FAVOURITE,
     GAME,
     HUB_TOML,
+    LIMIT_MS,
     MOVES_ONLY,
     SHORT,
     STORY,
     LineShow,
     Mover,
+    Region,
     ScreenShow,
     Show,
+    Swarm,
     Watcher,
     report_page,
     summary_lines,
 )
+from equipoise.demo.swarm import TOPIC as SWARM_TOPIC
 from equipoise.errors import DisconnectedError, SettingsError, StoreUnavailableError
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.local.layout import HOST
+from equipoise.model import TopicSpec
 from equipoise.processes import Phase
-from equipoise.store import MemoryStoreServer, MemoryTree, Tree, open_store
+from equipoise.store import MemoryStoreServer, MemoryTree, SpecsStore, Tree, open_store
 from equipoise.workload.game import GameLoad
 
 HUBS = 3
 HUBS_MAX = 5
+# A hub that is asked for again has another name; doors are opened for as many as the story can need.
+NAMES_MAX = 12
 READY_S = 90.0
 # Long enough to see that nothing happens.
 MOVE_PAUSE_S = 2.5
@@ -54,8 +62,11 @@ def command(
 ) -> None:
     """Watch a game on a real system for two minutes: players join, crowd on one tile, and leave.
 
-    Three hubs become more and fewer again, the busy topic moves and is spread over several hubs, and nobody loses a
-    message: the exit status is 0 if so, 1 if not. Ends by itself with a summary and a report. Nothing is left running.
+    Three hubs become more and fewer again, the busy topic moves and is spread over several hubs, a swarm of drones
+    crosses from one site to another and its topic follows it, and nobody loses a message: the exit status is 0 if so,
+    1 if not. Ends by itself with a summary and a report. Nothing is left running.
+
+    The two sites are on this machine, behind relays that delay what passes between them by 30 ms.
     """
     console = Console()
     logging.basicConfig(level=logging.ERROR)
@@ -73,6 +84,7 @@ def command(
             moves=show.moves,
             hubs_max=show.hubs_max,
             homes_max=show.homes_max,
+            following=show.following,
         )
         is_good = not any(verdict[name] for name in ("lost", "duplicated", "out_of_order"))
         report.write_text(report_page(show.watcher.scenes, show.watcher.told, lines, is_good=is_good))
@@ -86,15 +98,23 @@ async def tell(console: Console, *, is_short: bool) -> tuple[Show, GameLoad]:
     """Start everything, play, stop everything."""
     with tempfile.TemporaryDirectory(prefix="equipoise-demo-") as folder:
         console.print("Starting a ZooKeeper, three hubs, a controller and Spark …", highlight=False)
-        async with started(Path(folder), console) as system:
+        async with started(Path(folder), console) as (system, region):
             names = [f"hub-{number + 1}" for number in range(HUBS)]
-            load = GameLoad([system.hub_url(number + 1) for number in range(HUBS)], GAME)
+            load = GameLoad(
+                [system.hub_url(number + 1) for number in range(HUBS)],
+                GAME,
+                # They are as near to one site as to the other, which no place in a network is.
+                settings=ClientSettings(coordinate_enabled=False),
+            )
             tree = Tree(system.settings.region)
             store = await open_store(system.store_url)
             try:
                 topic = GAME.topic_at(*FAVOURITE)
                 mover = Mover(store, tree, topic, pause_s=MOVE_PAUSE_S)
-                show = Show(load, Watcher(system.dashboard_url, load), mover, names)
+                await SpecsStore(store, tree).put(TopicSpec(pattern=SWARM_TOPIC, latency_ms=LIMIT_MS))
+                await region.start_gateways(names)
+                swarm = Swarm([region.url(name) for name in names], region.ways, region.gateways, load.tally)
+                show = Show(load, Watcher(system.dashboard_url, load, swarm), mover, names, swarm)
                 port = system.hub_url().rpartition(":")[2]
                 header = (
                     f"Dashboard: {system.dashboard_url}   "
@@ -109,33 +129,41 @@ async def tell(console: Console, *, is_short: bool) -> tuple[Show, GameLoad]:
 
 
 @asynccontextmanager
-async def started(folder: Path, console: Console) -> AsyncIterator[System]:
+async def started(folder: Path, console: Console) -> AsyncIterator[tuple[System, Region]]:
     """Everything; without Java three hubs and a controller that sees nothing, on a store that keeps nothing."""
     (folder / "hub.toml").write_text(HUB_TOML)
     (folder / "controller.toml").write_text(CONTROLLER_TOML)
+    layout = Layout(folder / "data")
+    region = Region(
+        [f"hub-{number + 1}" for number in range(NAMES_MAX)], lambda name: (HOST, layout.known_port(name))
+    )
+    await region.open()
     settings = SystemSettings(
         hubs=HUBS,
         hubs_max=HUBS_MAX,
         extra={
+            **region.words,
             "hub": ("--config", str(folder / "hub.toml")),
             "controller": ("--config", str(folder / "controller.toml"), *CONTROLLER_WORDS),
         },
     )
     try:
-        async with System(Layout(folder / "data"), settings) as system:
+        async with System(layout, settings) as system:
             await until_ready(system, console)
-            yield system
+            yield system, region
     except StoreUnavailableError as problem:
         console.print(f"Only moves can be shown: {problem}.", style="yellow", highlight=False)
         server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time), host=HOST, port=0)
         await server.start()
         alone = replace(settings, has_pipeline=False, store_url=f"eqs://{HOST}:{server.port}")
         try:
-            async with System(Layout(folder / "data"), alone) as system:
+            async with System(layout, alone) as system:
                 await until_ready(system, console)
-                yield system
+                yield system, region
         finally:
             await server.stop()
+    finally:
+        await region.close()
 
 
 async def until_ready(system: System, console: Console) -> None:

@@ -155,7 +155,8 @@ class Estimator:
         above_s = own.height_s + other.height_s
         share = length_s / (length_s + above_s)
         point = tuple(at + part * share * force_s for at, part in zip(own.point_s, unit, strict=True))
-        height_s = max(settings.height_s_min, own.height_s + (1 - share) * force_s)
+        height_s = own.height_s + (1 - share) * force_s
+        height_s = min(settings.height_s_max, max(settings.height_s_min, height_s))
         return replace(own, point_s=point, height_s=height_s)
 
     def _any_direction(self) -> list[float]:

@@ -18,15 +18,14 @@ that is not known.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from equipoise.coordinates.coordinate import Coordinate
 from equipoise.coordinates.estimator import Estimator
 from equipoise.coordinates.finder_settings import FinderSettings
 from equipoise.coordinates.guide import Guide
+from equipoise.coordinates.peer import RTTS, Peer, above, much, way_s
 from equipoise.coordinates.settings import CoordinateSettings
 from equipoise.coordinates.stability import Stability
 from equipoise.errors import CoordinateError, RefusedError
@@ -38,13 +37,8 @@ WHERE = b"EQ.WHERE"
 _PEERS_MAX = 128
 # After so many failed visits in a row they are as rare as those of a client that has found its place.
 _FAILURES_MAX = 8
-# As many as the estimator's filter takes: one slow round trip is a busy moment.
-_RTTS = 3
 # A tenth of the longest round trip is what coordinates are wrong by.
 _FAR = 0.1
-# A round trip that has changed by half, and not only by what a queue or a busy peer makes of it.
-_ELSEWHERE = 0.5
-_ELSEWHERE_S = 0.010
 # Between two steps that no answer asks for.
 _TURN_S = 0.01
 
@@ -66,32 +60,6 @@ class Step(NamedTuple):
     guide: bool
 
 
-@dataclass(slots=True)
-class _Peer:
-    asked_at: float = -math.inf
-    told_at: float = -math.inf
-    visited_at: float = -math.inf
-    # The news that it was told last; see `Finder._news`.
-    news: int = -1
-    is_asked: bool = False
-    # Whether it was asked from where this client is no more.
-    is_stale: bool = False
-    is_refusing: bool = False
-    # Where it says that it is, and the last round trips.
-    at: Coordinate | None = None
-    rtts_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RTTS))
-    # The round trip when the place was found.
-    usual_s: float | None = None
-
-    @property
-    def is_measured(self) -> bool:
-        return self.at is not None and bool(self.rtts_s)
-
-    @property
-    def rtt_s(self) -> float | None:
-        return sorted(self.rtts_s)[len(self.rtts_s) // 2] if self.rtts_s else None
-
-
 class Finder:
     """Owned by one client, which carries out what `step` says, no later than `next_at`."""
 
@@ -106,10 +74,10 @@ class Finder:
         self._space = space or CoordinateSettings()
         self._draw = draw
         self.guide = Guide()
-        self._peers: dict[str, _Peer] = {}
+        self._peers: dict[str, Peer] = {}
         # Grows with all that hubs are to hear at once.
         self._news = 0
-        self._asked_at = self._visited_at = -math.inf
+        self._probed_at = self._visited_at = -math.inf
         self._visiting: str | None = None
         self._failures = 0
         # When `step` has something to do again, if nothing comes between.
@@ -128,7 +96,7 @@ class Finder:
         self._young_until = self.settings.young_samples
         for peer in self._peers.values():
             peer.rtts_s.clear()
-            peer.usual_s, peer.is_stale = None, peer.is_asked
+            peer.usual_s, peer.usual_at, peer.is_stale = None, None, peer.is_asked
 
     # Where it is.
 
@@ -155,16 +123,16 @@ class Finder:
 
     def step(self, now: float, links: Mapping[str, bool], known: Sequence[str] = ()) -> Step:
         """What to do now. `links`: open connections, and whether topics are served there; `known`: other hubs."""
-        if self._asked_at == -math.inf:
+        if self._probed_at == -math.inf:
             # A client that is gone after a second has asked nobody.
-            self._asked_at = self._visited_at = now
+            self._probed_at = self._visited_at = now
         self._check_guide(now)
         for name in links:
-            self._peers.setdefault(name, _Peer())
+            self._peers.setdefault(name, Peer())
         asks = [
             self._tell(name, now) for name, is_used in links.items() if is_used and self._is_due(name, now)
         ]
-        if not self._is_guided and now >= self._asked_at + self._interval_s:
+        if not self._is_guided and now >= self._probed_at + self._interval_s:
             asks += self._probe(links, now)
         others = self._others(links, known)
         visit = self._choose_visit(others, now)
@@ -192,7 +160,7 @@ class Finder:
             self.guide.is_heard &= leads
             self._start_anew()
 
-    def _tell_at(self, peer: _Peer) -> float:
+    def _tell_at(self, peer: Peer) -> float:
         """When the peer is to hear where this client is."""
         is_news = peer.news != self._news
         return peer.told_at + (self.settings.report_s_min if is_news else self.settings.report_s)
@@ -219,7 +187,7 @@ class Finder:
 
     def _ask(self, name: str, now: float, words: tuple[bytes, ...] = (WHERE,)) -> Ask:
         peer = self._peers[name]
-        peer.asked_at = self._asked_at = now
+        peer.asked_at = now
         peer.is_asked = True
         return Ask(name, words)
 
@@ -231,7 +199,10 @@ class Finder:
             if not ((peer := self._peers[name]).is_asked or peer.is_refusing)
             and peer.asked_at + self._interval_s <= now
         ]
-        return [self._ask(min(free)[1], now)] if free else []
+        if not free:
+            return []
+        self._probed_at = now
+        return [self._ask(min(free)[1], now)]
 
     def _others(self, links: Mapping[str, bool], known: Sequence[str]) -> list[tuple[float, str]]:
         """Hubs that may be visited, and when each was last."""
@@ -240,7 +211,7 @@ class Finder:
         return [
             (peer.visited_at, name)
             for name in known
-            if name not in links and not (peer := self._peers.setdefault(name, _Peer())).is_refusing
+            if name not in links and not (peer := self._peers.setdefault(name, Peer())).is_refusing
         ]
 
     def _choose_visit(self, others: list[tuple[float, str]], now: float) -> str | None:
@@ -273,7 +244,7 @@ class Finder:
             times.append(self.guide.leads_until(self.settings.gateway_patience_s))
         elif free:
             oldest = min(peer.asked_at for peer in free.values())
-            times.append(max(self._asked_at, oldest) + self._interval_s)
+            times.append(max(self._probed_at, oldest) + self._interval_s)
         return max(now + _TURN_S, min(times, default=math.inf))
 
     def _forget(self) -> None:
@@ -289,7 +260,7 @@ class Finder:
 
         A RefusedError says that it does not know the question.
         """
-        peer = self._peers.setdefault(name, _Peer())
+        peer = self._peers.setdefault(name, Peer())
         if peer.is_stale:
             peer.is_stale, rtt_s = False, None
         peer.is_asked = False
@@ -351,7 +322,7 @@ class Finder:
         if self.samples < self.settings.known_samples:
             return
         if not self._has_direction and sum(peer.is_measured for peer in self._peers.values()) < 2:
-            self._own = _above(at, self._peers[name].rtt_s or rtt_s, self._space.height_s_min)
+            self._own = above(at, self._peers[name].rtt_s or rtt_s, self._space.height_s_min)
         elif told is not None or not self._has_direction:
             told = told or found
             if self.is_found and self._own is not None and self._is_far(self._own, told):
@@ -361,26 +332,23 @@ class Finder:
         if told is not None:
             self._news += 1
 
-    def _is_elsewhere(self, peer: _Peer) -> bool:
-        """Whether the way to a peer has changed so much that it is not the peer, nor the weather.
+    def _is_elsewhere(self, peer: Peer) -> bool:
+        """Whether the way to a peer has changed so much, or the places of most, that it is not the weather.
 
         An estimator that is sure of itself takes minutes to cross a continent; one that begins anew half a minute.
         """
         rtt_s = peer.rtt_s
-        if not self.is_found or rtt_s is None or len(peer.rtts_s) < _RTTS:
+        if not self.is_found or rtt_s is None or len(peer.rtts_s) < RTTS:
             return False
-        if peer.usual_s is None:
-            peer.usual_s = rtt_s
-        return abs(rtt_s - peer.usual_s) > max(_ELSEWHERE_S, _ELSEWHERE * peer.usual_s)
+        if peer.usual_s is None or peer.usual_at is None:
+            peer.usual_s, peer.usual_at = rtt_s, peer.at
+        if abs(rtt_s - peer.usual_s) > much(peer.usual_s):
+            return True
+        # One peer that is elsewhere may be lying, or lost; most of them are not.
+        moved = [other for other in self._peers.values() if other.has_moved]
+        return 2 * len(moved) > sum(other.is_measured for other in self._peers.values())
 
     def _is_far(self, former: Coordinate, latter: Coordinate) -> bool:
         """Whether distances have changed by more than they are wrong anyway."""
-        moved_s = math.dist(former.point_s, latter.point_s) + abs(former.height_s - latter.height_s)
         longest_s = max((peer.rtt_s or 0.0) for peer in self._peers.values())
-        return moved_s > _FAR * longest_s
-
-
-def _above(hub: Coordinate, rtt_s: float, height_s_min: float) -> Coordinate:
-    """At the hub's point, a round trip away from it: the direction is not known."""
-    height_s = max(height_s_min, rtt_s - hub.height_s - hub.adjustment_s)
-    return replace(hub, height_s=height_s, adjustment_s=0.0)
+        return way_s(former, latter) > _FAR * longest_s

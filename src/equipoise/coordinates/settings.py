@@ -8,6 +8,7 @@ Where they leave a choice the value is that of Serf 0.8, which runs all three.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from equipoise.errors import SettingsError
@@ -28,6 +29,8 @@ class CoordinateSettings:
     adjustment_samples: int = 20
     # The height of [1] never falls below this, so that two nodes on one machine are still two.
     height_s_min: float = 10e-6
+    # Nor rises above this, for nodes that are known to be behind no access line of their own.
+    height_s_max: float = math.inf
     # Samples per peer of which the median counts, [2].
     filter_samples: int = 3
     # Distance from the origin at which gravity [2] pulls by a second: far beyond any network, so it only stops drift.

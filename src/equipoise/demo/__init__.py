@@ -1,4 +1,4 @@
-"""A story to watch: players on a real system, a crowd, hubs that come and go, and a report of it."""
+"""A story to watch: players on a real system, a crowd, hubs that come and go, a swarm that crosses sites; a report."""
 
 from equipoise.demo.acts import FAVOURITE, GAME, MOVES_ONLY, SHORT, STORY, Act
 from equipoise.demo.moving import Mover
@@ -6,7 +6,9 @@ from equipoise.demo.pace import CONTROLLER_TOML, CONTROLLER_WORDS, HUB_TOML
 from equipoise.demo.report import report_page, summary_lines
 from equipoise.demo.scene import Scene, Told
 from equipoise.demo.screen import LineShow, ScreenShow
+from equipoise.demo.sites import Region
 from equipoise.demo.story import Show
+from equipoise.demo.swarm import LIMIT_MS, Swarm
 from equipoise.demo.watching import Watcher
 
 __all__ = [
@@ -15,15 +17,18 @@ __all__ = [
     "FAVOURITE",
     "GAME",
     "HUB_TOML",
+    "LIMIT_MS",
     "MOVES_ONLY",
     "SHORT",
     "STORY",
     "Act",
     "LineShow",
     "Mover",
+    "Region",
     "Scene",
     "ScreenShow",
     "Show",
+    "Swarm",
     "Told",
     "Watcher",
     "report_page",

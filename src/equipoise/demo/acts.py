@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from equipoise.scenarios.game import Game
 
-__all__ = ["FAVOURITE", "GAME", "HUB_BYTES_PER_S", "MOVES_ONLY", "SHORT", "STORY", "Act", "Until"]
+__all__ = [
+    "EAST",
+    "FAVOURITE",
+    "GAME",
+    "HUB_BYTES_PER_S",
+    "MOVES_ONLY",
+    "SHORT",
+    "SITES",
+    "STORY",
+    "WEST",
+    "Act",
+    "Until",
+]
 
 # Nine tiles, so that three dozen players make a world that is neither empty nor full.
 GAME = Game(tiles_per_side=3, payload_bytes=1_000, updates_per_s=3.0)
@@ -16,6 +28,8 @@ FAVOURITE = (GAME.side_length / 2, GAME.side_length / 2)
 # Small hubs, so that few players fill them on one machine: three carry two dozen who walk at a quarter of their load,
 # and fifteen on one tile take two of them for that tile alone.
 HUB_BYTES_PER_S = 400_000
+# Where hubs stand, in turn.
+WEST, EAST = SITES = ("west", "east")
 
 
 class Until(Enum):
@@ -28,6 +42,10 @@ class Until(Enum):
     GROWN = "grown"
     # There are no more hubs than in the beginning.
     SHRUNK = "shrunk"
+    # The swarm has a topic that is near it.
+    SETTLED = "settled"
+    # The swarm was above its limit, and is under it again.
+    FOLLOWED = "followed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +61,8 @@ class Act:
     crowd_of_ten: int = 0
     # Whether the favourite tile is moved from hub to hub all the time, by hand.
     is_moving: bool = False
+    # The site at which the swarm flies; empty: there is none.
+    swarm_at: str = ""
     seconds_min: float
     seconds_max: float
     until: Until = Until.NOTHING
@@ -86,16 +106,37 @@ _LEAVING = Act(
     seconds_min=8.0,
     seconds_max=8.0,
 )
+_FLYING = Act(
+    title="A swarm takes off in the west",
+    words="Four drones talk over one topic with a limit of 40 ms. East and west are 30 ms apart, one way, through "
+    "relays that really delay; the topic goes where the swarm is.",
+    players=6,
+    swarm_at=WEST,
+    seconds_min=6.0,
+    seconds_max=25.0,
+    until=Until.SETTLED,
+)
+_CROSSING = Act(
+    title="The swarm crosses to the east",
+    words="Its topic is still in the west: every update goes there and back, and the limit is broken. The drones tell "
+    "through which gateway they come, and the topic follows them.",
+    players=6,
+    swarm_at=EAST,
+    seconds_min=8.0,
+    seconds_max=30.0,
+    until=Until.FOLLOWED,
+)
 _RELEASING = Act(
     title="Hubs are released",
     words="What is left fits on fewer hubs: one after the other is emptied and stopped.",
     players=6,
+    swarm_at=EAST,
     seconds_min=3.0,
     seconds_max=45.0,
     until=Until.SHRUNK,
 )
 
-STORY = (_MOVING, _JOINING, _CROWDING, _LEAVING, _RELEASING)
+STORY = (_MOVING, _JOINING, _CROWDING, _LEAVING, _FLYING, _CROSSING, _RELEASING)
 # The same, as far as it can be told while somebody waits for a test.
 SHORT = (
     Act(
@@ -119,6 +160,8 @@ SHORT = (
         until=Until.GROWN,
     ),
     Act(title=_LEAVING.title, words=_LEAVING.words, players=0, ramp_s=1.0, seconds_min=2.0, seconds_max=2.0),
+    replace(_FLYING, players=0),
+    replace(_CROSSING, players=0),
 )
 # Where nothing can be measured, for want of Java.
 MOVES_ONLY = (

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from equipoise.demo.charts import Band, line_chart
+from equipoise.demo.following import Following
 from equipoise.demo.scene import Scene, Told
+from equipoise.demo.swarm import LIMIT_MS
 
 __all__ = ["report_page", "summary_lines"]
 
@@ -20,7 +22,14 @@ border-bottom:1px solid #0001}.good{color:#0f7173}.bad{color:#b3261e}.dim{color:
 
 
 def summary_lines(
-    verdict: Mapping[str, int], *, published: int, delivered: int, moves: int, hubs_max: int, homes_max: int
+    verdict: Mapping[str, int],
+    *,
+    published: int,
+    delivered: int,
+    moves: int,
+    hubs_max: int,
+    homes_max: int,
+    following: Following | None = None,
 ) -> list[str]:
     """What there is to say in the end."""
     found = {"lost": "lost", "duplicated": "duplicated", "out_of_order": "out of order"}
@@ -35,7 +44,19 @@ def summary_lines(
         lines.append(
             f"At most {hubs_max} hubs were at work, and the crowd's tile lived at {homes_max} of them."
         )
+    if following is not None and following.crossings:
+        lines.append(_followed(following))
     return lines
+
+
+def _followed(following: Following) -> str:
+    if following.back_s is None:
+        most = following.latency_ms_max
+        return f"The swarm's topic did not follow it in time{'' if most is None else f' ({most:.0f} ms at worst)'}."
+    return (
+        f"The swarm's updates took {following.latency_ms_max:.0f} ms at worst after it had crossed, and were back "
+        f"under {LIMIT_MS:.0f} ms after {following.back_s:.0f} s: its topic had followed it."
+    )
 
 
 def report_page(
@@ -99,7 +120,20 @@ def _figures(scenes: Sequence[Scene], bands: Sequence[Band]) -> list[str]:
             unit=" ms",
             bands=bands,
         ),
+        *_swarm_figure(scenes, bands, times),
     ]
+
+
+def _swarm_figure(scenes: Sequence[Scene], bands: Sequence[Band], times: Sequence[float]) -> list[str]:
+    """None where no swarm flew."""
+    swarms = [scene.swarm for scene in scenes]
+    if not any(swarms):
+        return []
+    curves = {
+        "95 of 100": [None if swarm is None else swarm.latency_ms for swarm in swarms],
+        "limit": [None if swarm is None else swarm.limit_ms for swarm in swarms],
+    }
+    return [line_chart("Latency from drone to drone, and its limit", times, curves, unit=" ms", bands=bands)]
 
 
 def _bands(scenes: Sequence[Scene]) -> list[Band]:

@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["HubLine", "Scene", "Told", "TopicLine", "hub_lines", "percentile", "told_of", "topic_lines"]
+__all__ = [
+    "HubLine",
+    "Scene",
+    "SwarmLine",
+    "Told",
+    "TopicLine",
+    "hub_lines",
+    "percentile",
+    "told_of",
+    "topic_lines",
+]
 
 Json = Mapping[str, Any]
 # Of a change with more parts than this the rest is counted.
@@ -26,6 +36,7 @@ class HubLine:
     out_bytes_per_s: float | None
     connections: float | None
     weight: int | None
+    site: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,22 @@ class TopicLine:
     subscribers: float
     mode: str
     homes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SwarmLine:
+    """A swarm that flies. `latency_ms` as the drones measured it, None if they said nothing lately."""
+
+    site: str
+    latency_ms: float | None
+    limit_ms: float
+    # Where its topic lives.
+    home: str
+    home_site: str
+
+    @property
+    def is_held(self) -> bool | None:
+        return None if self.latency_ms is None else self.latency_ms <= self.limit_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +90,7 @@ class Scene:
     delivered_per_s: float = 0.0
     latency_ms_p50: float | None = None
     latency_ms_p99: float | None = None
+    swarm: SwarmLine | None = None
     lost: int = 0
     duplicated: int = 0
     out_of_order: int = 0
@@ -71,7 +99,14 @@ class Scene:
 def hub_lines(rows: Sequence[Json]) -> list[HubLine]:
     """From /api/hubs: those that live."""
     return [
-        HubLine(row["hub"], row["load"], row["out_bytes_per_s"], row["connections"], row["weight"])
+        HubLine(
+            row["hub"],
+            row["load"],
+            row["out_bytes_per_s"],
+            row["connections"],
+            row["weight"],
+            row["site"] or "",
+        )
         for row in rows
         if row["is_alive"]
     ]

@@ -10,9 +10,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.demo.scene import HubLine, Scene, Told
+from equipoise.demo.scene import HubLine, Scene, SwarmLine, Told
 
-__all__ = ["LineShow", "ScreenShow", "render"]
+__all__ = ["LineShow", "ScreenShow", "render", "swarm_words"]
 
 BAR_CELLS = 24
 
@@ -63,9 +63,12 @@ class LineShow:
             self._told = told
             self._print(f"{scene.at_s:5.0f} s     plan {told.version}: {_told_line(told)}")
         if scene.at_s >= self._next_at_s:
-            self._next_at_s = scene.at_s + 4.0
+            # A swarm moves within seconds.
+            self._next_at_s = scene.at_s + (4.0 if scene.swarm is None else 2.0)
             loads = ", ".join(f"{hub.name} {_percent(hub.load)}" for hub in scene.hubs)
             self._print(f"{scene.at_s:5.0f} s  {_numbers(scene)}; {loads}")
+            if scene.swarm is not None:
+                self._print(f"{scene.at_s:5.0f} s  {swarm_words(scene.swarm)}")
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -75,11 +78,12 @@ def render(scene: Scene, header: str, lines: int = 40) -> RenderableType:
     """The whole screen, the latest moves as far as `lines` allow."""
     title = Text.assemble((f"{scene.at_s:4.0f} s  ", "dim"), (scene.act, "bold cyan"))
     topics = 5 if lines >= 34 else 3
-    moves = max(2, lines - 15 - len(scene.hubs) - topics)
+    moves = max(2, lines - 15 - 2 * (scene.swarm is not None) - len(scene.hubs) - topics)
     return Group(
         Text(header, style="dim"),
         Panel(Text(scene.words), title=title, title_align="left"),
         _verdict(scene),
+        *([] if scene.swarm is None else [_swarm(scene.swarm)]),
         _hubs(scene),
         _topics(scene, topics),
         _told(scene, moves),
@@ -138,6 +142,19 @@ def _numbers(scene: Scene) -> str:
         f"p99 {_millis(scene.latency_ms_p99)}; lost {scene.lost}, duplicated {scene.duplicated}, "
         f"out of order {scene.out_of_order}"
     )
+
+
+def swarm_words(swarm: SwarmLine) -> str:
+    verdict = "" if swarm.is_held is None else ": held" if swarm.is_held else ": BROKEN"
+    where = f"{swarm.home} in the {swarm.home_site}" if swarm.home_site else swarm.home or "no hub"
+    return (
+        f"the swarm is in the {swarm.site}, its topic at {where}; {_millis(swarm.latency_ms)}, "
+        f"limit {swarm.limit_ms:.0f} ms{verdict}"
+    )
+
+
+def _swarm(swarm: SwarmLine) -> Text:
+    return Text(swarm_words(swarm) + "\n", style="bold red" if swarm.is_held is False else "bold green")
 
 
 def _told_line(told: Told) -> str:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from equipoise.demo.acts import FAVOURITE, GAME, Act, Until
+from equipoise.demo.following import Following
 from equipoise.demo.moving import Mover
 from equipoise.demo.scene import Scene
+from equipoise.demo.swarm import Swarm
 from equipoise.demo.watching import Watcher
 from equipoise.workload.game import GameLoad
 
@@ -25,10 +27,14 @@ SETTLE_S = 3.0
 class Show:
     """One telling. `play` it once; then `verdict`, and `watcher` for what was to be seen."""
 
-    def __init__(self, load: GameLoad, watcher: Watcher, mover: Mover, hubs: Sequence[str]) -> None:
+    def __init__(
+        self, load: GameLoad, watcher: Watcher, mover: Mover, hubs: Sequence[str], swarm: Swarm
+    ) -> None:
         """`hubs`: those that are there from the beginning to the end."""
         self.watcher = watcher
+        self.following = Following()
         self._load = load
+        self._swarm = swarm
         self._mover = mover
         self._hubs = hubs
         self._began_at = 0.0
@@ -52,13 +58,18 @@ class Show:
             self._began_at = asyncio.get_running_loop().time()
             for act in acts:
                 await self._play(act, look)
+            self._swarm.hush()
             await self._load.settle(SETTLE_S)
         finally:
+            await self._swarm.stop()
             await self._load.stop()
 
     async def _play(self, act: Act, look: Callable[[Scene], None]) -> None:
         self._load.favourite = FAVOURITE if act.crowd_of_ten else None
         self._load.crowd_of_ten = act.crowd_of_ten
+        if act.swarm_at and act.swarm_at != self._swarm.site:
+            self.following.leave(act.swarm_at, self._passed_s())
+            await self._swarm.fly_to(act.swarm_at)
         moving = asyncio.create_task(self._mover.run(self._hubs)) if act.is_moving else None
         try:
             await self._go_on(act, look)
@@ -76,7 +87,8 @@ class Show:
                 return
             part = min(1.0, passed_s / act.ramp_s)
             self._load.set_players(round(players + part * (act.players - players)))
-            scene = await self.watcher.look(act, loop.time() - self._began_at)
+            scene = await self.watcher.look(act, self._passed_s())
+            self.following.see(scene)
             self.hubs_max = max(self.hubs_max, self.watcher.hubs)
             self.homes_max = max(self.homes_max, self._favourite_homes())
             look(scene)
@@ -93,6 +105,13 @@ class Show:
                 return watcher.hubs > len(self._hubs) and self._favourite_homes() > 1
             case Until.SHRUNK:
                 return watcher.hubs <= len(self._hubs)
+            case Until.SETTLED:
+                return self.following.is_near
+            case Until.FOLLOWED:
+                return self.following.was_broken and self.following.is_near
+
+    def _passed_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._began_at
 
     def _favourite_homes(self) -> int:
         return self.watcher.homes_of(GAME.topic_at(*FAVOURITE).decode())

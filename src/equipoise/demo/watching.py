@@ -13,7 +13,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from equipoise.demo.acts import Act
-from equipoise.demo.scene import HubLine, Scene, Told, TopicLine, hub_lines, percentile, told_of, topic_lines
+from equipoise.demo.scene import (
+    HubLine,
+    Scene,
+    SwarmLine,
+    Told,
+    TopicLine,
+    hub_lines,
+    percentile,
+    told_of,
+    topic_lines,
+)
+from equipoise.demo.swarm import LIMIT_MS, Swarm
+from equipoise.demo.swarm import TOPIC as SWARM_TOPIC
+from equipoise.model.names import to_id
 from equipoise.workload.game import GameLoad
 
 __all__ = ["Watcher"]
@@ -31,10 +44,12 @@ ANSWER_S = 3.0
 class Watcher:
     """Owned by the show. `scenes` holds one of each second, for the report; `told` every change of the plan."""
 
-    def __init__(self, api_url: str, load: GameLoad) -> None:
+    def __init__(self, api_url: str, load: GameLoad, swarm: Swarm | None = None) -> None:
         """`api_url`: of the dashboard."""
         self._api_url = api_url
         self._load = load
+        self._swarm = swarm
+        self._swarm_home = ""
         self.scenes: list[Scene] = []
         self.told: list[Told] = []
         # Whether the controller decides on what it sees.
@@ -73,12 +88,21 @@ class Watcher:
             delivered_per_s=delivered,
             latency_ms_p50=percentile(latencies, 0.50),
             latency_ms_p99=percentile(latencies, 0.99),
+            swarm=self._swarm_line(),
             lost=missed["lost"],
             duplicated=missed["duplicated"],
             out_of_order=missed["out_of_order"],
         )
         self.scenes.append(scene)
         return scene
+
+    def _swarm_line(self) -> SwarmLine | None:
+        swarm = self._swarm
+        if swarm is None or not swarm.site:
+            return None
+        sites = {hub.name: hub.site for hub in self._hubs}
+        home = self._swarm_home
+        return SwarmLine(swarm.site, swarm.latency_ms(), LIMIT_MS, home, sites.get(home, ""))
 
     def _rates(self, now: float) -> tuple[float, float]:
         tally = self._load.tally
@@ -100,12 +124,16 @@ class Watcher:
         return tally.verdict(sent if at <= now - MISSED_AFTER_S else {})
 
     async def _ask_all(self) -> None:
-        overview, hubs, topics, plans = await asyncio.gather(
+        is_flying = self._swarm is not None and self._swarm.site
+        overview, hubs, topics, plans, topic = await asyncio.gather(
             self._ask("/api/overview"),
             self._ask("/api/hubs"),
             self._ask(f"/api/topics?limit={TOPICS_SHOWN}"),
             self._ask(f"/api/plans?limit={PLANS_READ}"),
+            self._ask(f"/api/topics/{to_id(SWARM_TOPIC)}") if is_flying else _nothing(),
         )
+        if topic is not None:
+            self._swarm_home = next(iter(topic["homes"]), "")
         self.is_seen = overview is not None and overview["state"] == "leading"
         if hubs is not None:
             self._hubs = hub_lines(hubs)
@@ -125,3 +153,7 @@ class Watcher:
             return await asyncio.to_thread(get)
         except (OSError, ValueError):
             return None
+
+
+async def _nothing() -> Any:
+    return None

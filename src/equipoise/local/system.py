@@ -52,7 +52,7 @@ class SystemSettings:
     store_url: str = ""
     has_pipeline: bool = True
     has_controller: bool = True
-    # Further words for each command, by its name: hub, controller, pipeline.
+    # Further words for each command, by its name: hub, controller, pipeline; for one hub, by the hub's own.
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -197,7 +197,7 @@ class System:
             name,
             site=site or (sites[turn % len(sites)] if sites else ""),
             preferred=PORT + turn,
-            extra=self.settings.extra.get("hub", ()),
+            extra=(*self.settings.extra.get("hub", ()), *self.settings.extra.get(name, ())),
         )
 
     async def _follow_wanted(self) -> None:

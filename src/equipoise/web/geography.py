@@ -3,7 +3,7 @@
 A coordinate has more dimensions than a screen. What is shown is the plane in which the hubs lie farthest apart (their
 principal axes, which for points is the same as classical scaling of their distances), in milliseconds of round trip;
 heights are not in it. Such a plane has no left and no up: each picture is turned and mirrored so that hubs stay as near
-as can be to where the last one had them.
+as can be to where the last one had them, and topics too, where hubs on a line leave a side open.
 
 Always true: the same coordinates give the same picture again; a topic is at the mean of its publishers' and its
 subscribers' places.
@@ -39,7 +39,9 @@ class Projector:
     """Owned by whoever shows maps; remembers the last picture."""
 
     def __init__(self) -> None:
-        self._last: dict[str, Floats] = {}
+        # Where the last picture had hubs and topics, by name.
+        self._hubs: dict[str, Floats] = {}
+        self._topics: dict[bytes, Floats] = {}
 
     def picture(self, view: View, topics: Sequence[int]) -> Picture | None:
         """Of a view, with these topics; None if no hub knows where it is."""
@@ -52,25 +54,33 @@ class Projector:
         located = np.flatnonzero(is_known(places))
         topic_points = _MS * places[located][:, : hub_points.shape[1]].reshape(-1, hub_points.shape[1])
         axes, centre = _plane(hub_points, topic_points)
-        flat = (hub_points - centre) @ axes
-        turn, shift = self._aligned(names, flat)
-        hubs = dict(zip(names, flat @ turn + shift, strict=True))
-        self._last = hubs
-        spots = (topic_points - centre) @ axes @ turn + shift
+        shown = [topics[row] for row in located.tolist()]
+        hubs = dict(zip(names, (hub_points - centre) @ axes, strict=True))
+        crowd = dict(
+            zip([view.topics.names[at] for at in shown], (topic_points - centre) @ axes, strict=True)
+        )
+        turn, shift = self._aligned(hubs, crowd)
+        self._hubs = {name: spot @ turn + shift for name, spot in hubs.items()}
+        self._topics = {name: spot @ turn + shift for name, spot in crowd.items()}
         return Picture(
-            {name: _pair(spot) for name, spot in hubs.items()},
-            {topics[row]: _pair(spot) for row, spot in zip(located.tolist(), spots, strict=True)},
+            {name: _pair(spot) for name, spot in self._hubs.items()},
+            {at: _pair(self._topics[view.topics.names[at]]) for at in shown},
         )
 
-    def _aligned(self, names: Sequence[str], flat: Floats) -> tuple[Floats, Floats]:
+    def _aligned(self, hubs: Mapping[str, Floats], topics: Mapping[bytes, Floats]) -> tuple[Floats, Floats]:
         """How to turn, mirror and shift a picture so that it resembles the last one (orthogonal Procrustes)."""
-        common = [at for at, name in enumerate(names) if name in self._last]
+        common = [name for name in hubs if name in self._hubs]
         if not common:
-            return _first_turn(flat), np.zeros(2)
-        here = flat[common]
-        there = np.array([self._last[names[at]] for at in common])
+            return _first_turn(np.array(list(hubs.values()))), np.zeros(2)
+        here = np.array([hubs[name] for name in common])
+        there = np.array([self._hubs[name] for name in common])
         middle, aim = here.mean(axis=0), there.mean(axis=0)
-        left, _, right = np.linalg.svd((here - middle).T @ (there - aim))
+        likeness = (here - middle).T @ (there - aim)
+        stayed = [name for name in topics if name in self._topics]
+        for name in stayed:
+            part = np.outer(topics[name] - middle, self._topics[name] - aim)
+            likeness += part * (_TOPICS_WEIGHT / len(stayed))
+        left, _, right = np.linalg.svd(likeness)
         turn = left @ right
         return turn, aim - middle @ turn
 

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.model import Specs
 from equipoise.plan import View
 from equipoise.plan.latency import CentroidEstimate
 
 __all__ = ["Standing", "noted_topics", "standings"]
+
+Floats = NDArray[np.float64]
 
 # Topics of each kind that are looked up in the specs for one picture: the slowest and the busiest.
 _LOOKED_AT_MAX = 1_000
@@ -57,15 +60,24 @@ def noted_topics(view: View, specs: Specs, count: int) -> list[int]:
     """The topics whose latency people want to see: above their limits, then under one, then the busiest."""
     topics = view.topics
     slow_s = np.nan_to_num(topics.latency_s_worst, nan=-1.0)
-    slowest = np.argsort(-slow_s, kind="stable")[:_LOOKED_AT_MAX]
-    busiest = np.argsort(-topics.out_bytes_per_s, kind="stable")[:_LOOKED_AT_MAX]
+    looked_at = [*_largest(topics.out_bytes_per_s), *_largest(slow_s)]
     ranked = []
-    for order, topic in enumerate(dict.fromkeys([*busiest.tolist(), *slowest.tolist()])):
+    for order, topic in enumerate(dict.fromkeys(looked_at)):
         spec = specs.of(topics.names[topic])
         limit_ms = None if spec is None else spec.latency_ms
         rank = 2 if limit_ms is None else int(1_000 * slow_s[topic] <= limit_ms)
         ranked.append((rank, order, topic))
     return [topic for _, _, topic in sorted(ranked)[:count]]
+
+
+def _largest(values: Floats) -> list[int]:
+    """Where the largest values are, the very largest first."""
+    rows = np.arange(len(values))
+    if len(values) > _LOOKED_AT_MAX:
+        # Most of a hundred thousand need not be brought into order.
+        rows = np.sort(np.argpartition(-values, _LOOKED_AT_MAX)[:_LOOKED_AT_MAX])
+    found: list[int] = rows[np.argsort(-values[rows], kind="stable")].tolist()
+    return found
 
 
 def _known(number: float) -> float | None:

@@ -69,11 +69,19 @@ class Tally:
 class GameLoad:
     """Owned by one task. `start`, then `set_players` as often as wanted, then `stop`."""
 
-    def __init__(self, urls: Sequence[str], game: Game, *, seed: int = 0) -> None:
-        """`urls`: the hubs that clients know at first."""
+    def __init__(
+        self,
+        urls: Sequence[str],
+        game: Game,
+        *,
+        seed: int = 0,
+        settings: client.ClientSettings | None = None,
+    ) -> None:
+        """`urls`: the hubs that clients know at first; `settings`: of the smart ones."""
         self.game = game
         self.tally = Tally()
         self._urls = list(urls)
+        self._settings = settings
         self._rng = random.Random(seed)
         self._players: list[asyncio.Task[None]] = []
         self._observers: list[asyncio.Task[None]] = []
@@ -115,10 +123,13 @@ class GameLoad:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _connect(self) -> client.Bus:
+        return client.connect(self._rng.choice(self._urls), settings=self._settings)
+
     # Who listens.
 
     async def _observe(self, tile: bytes, is_ready: asyncio.Future[None]) -> None:
-        async with client.connect(self._rng.choice(self._urls)) as bus, bus.subscribe(tile) as messages:
+        async with self._connect() as bus, bus.subscribe(tile) as messages:
             is_ready.set_result(None)
             async for event in messages:
                 if isinstance(event, client.Gap):
@@ -149,7 +160,7 @@ class GameLoad:
     async def _play(self, number: int) -> None:
         walker = Walker(self.game, random.Random(f"{number}").random)
         try:
-            async with client.connect(self._rng.choice(self._urls)) as bus, asyncio.TaskGroup() as group:
+            async with self._connect() as bus, asyncio.TaskGroup() as group:
                 hearing = group.create_task(self._hear(bus, walker.topic))
                 while True:
                     before = walker.topic

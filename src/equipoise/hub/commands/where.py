@@ -29,6 +29,7 @@ _DIGITS_MAX = 10
 
 
 def where(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    core.places.asked(session)
     if len(command) > 1:
         problem = _hear(core, session, command[1:])
         if problem is not None:

@@ -74,6 +74,15 @@ class Places:
         """The session's client says where it is."""
         self._told[session] = place
         self._readings.pop(session, None)
+        if place.leg_s is not None:
+            self.probing.client_at(2 * place.leg_s)
+
+    def asked(self, session: Session) -> None:
+        """A client measures this hub, and so does the kernel its client."""
+        if self._asks_kernel and not self.probing.is_flat:
+            rtt_s = self._core.shell.round_trip_s(session.wire)
+            if rtt_s is not None:
+                self.probing.client_at(rtt_s)
 
     def forget(self, session: Session) -> None:
         self._told.pop(session, None)

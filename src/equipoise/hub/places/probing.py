@@ -11,6 +11,7 @@ everybody else is told one that changes only when there is news (`coordinates.St
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
@@ -53,6 +54,8 @@ class Probing:
         self._settings = settings
         self._draw: Callable[[], float] = float
         self.estimator = Estimator(settings, self._drawn)
+        # Whether clients have shown that this hub is behind no access line.
+        self.is_flat = False
         self._stability = Stability()
         self._timer: Timer | None = None
         self._under_way: dict[str, _Probe] = {}
@@ -92,6 +95,19 @@ class Probing:
         self._under_way.pop(peer, None)
         self._peers.pop(peer, None)
         self.estimator.forget(peer)
+
+    def client_at(self, rtt_s: float) -> None:
+        """A client is so far away: shorter than the access line that this hub has placed itself behind?
+
+        Equal distances between sites are explained as well by long access lines, and among themselves hubs cannot tell.
+        A height stands for a line that everybody's packets pass; a client that is nearer shows that there is none. So
+        the hub begins anew without a height. What it has told holds until that has led somewhere.
+        """
+        own = self.estimator.coordinate
+        if not self.is_flat and rtt_s < own.height_s + own.adjustment_s:
+            self.is_flat = True
+            flat = replace(self._settings, adjustment_samples=0, height_s_max=self._settings.height_s_min)
+            self.estimator = Estimator(flat, self._drawn)
 
     # --- rounds
 

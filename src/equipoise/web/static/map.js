@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { el, fill, millis, number, percent } from "./show.js";
 
 const WIDTH = 960, HEIGHT = 520, MARGIN = 70;
+const NAMED_MAX = 12;
 const COLOURS = { held: "var(--good)", broken: "var(--bad)", unknown: "var(--dim)" };
 
 export function map(place) {
@@ -33,8 +34,12 @@ function scale(spots) {
 function drawPlane(hubs, topics) {
   const { factor, at } = scale([...hubs, ...topics]);
   const homes = new Map(hubs.map((hub) => [hub.hub, at(hub)]));
+  const write = writer([...homes.values()]);
+  const drawnHubs = drawHubs(hubs, homes, write);
+  // Names of all of them would be in each other's way.
+  const isNamed = topics.filter((topic) => topic.latency_limit_ms !== null).length <= NAMED_MAX;
   return el("svg", { class: "map", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": "Hubs and topics by network distance" },
-    drawRings(hubs, at), topics.map((topic) => drawTopic(topic, at(topic), homes)), drawHubs(hubs, homes), drawRuler(factor));
+    drawRings(hubs, at), topics.map((topic) => drawTopic(topic, at(topic), homes, isNamed && topic.latency_limit_ms !== null ? write : null)), drawnHubs, drawRuler(factor));
 }
 
 // A ring around the hubs of each site, with its name.
@@ -48,20 +53,32 @@ function drawRings(hubs, at) {
   });
 }
 
-function drawHubs(hubs, homes) {
+function drawHubs(hubs, homes, write) {
   return hubs.map((hub) => {
     const { x, y } = homes.get(hub.hub);
-    return el("g", { class: "hub" }, el("circle", { cx: x, cy: y, r: 9, fill: loadColour(hub.load) }, el("title", {}, `${hub.hub}: ${percent(hub.load)}`)), el("text", { x: x + 13, y: y + 4 }, hub.hub));
+    return el("g", { class: "hub" }, el("circle", { cx: x, cy: y, r: 9, fill: loadColour(hub.load) }, el("title", {}, `${hub.hub}: ${percent(hub.load)}`)), write(hub.hub, x + 13, y + 4));
   });
 }
 
-function drawTopic(topic, spot, homes) {
+// Writes a name beside its spot, higher or lower where a hub or another name is already.
+function writer(spots) {
+  const taken = spots.map(({ x, y }) => ({ x: x - 10, y: y + 4, width: 20 }));
+  return (text, x, y) => {
+    const width = 7 * text.length;
+    const isFree = (at) => taken.every((one) => Math.abs(one.y - at) >= 14 || one.x + one.width < x || x + width < one.x);
+    const shift = [0, 16, -16, 32, -32, 48, -48, 64].find((by) => isFree(y + by)) || 0;
+    taken.push({ x, y: y + shift, width });
+    return el("text", { x, y: y + shift }, text);
+  };
+}
+
+function drawTopic(topic, spot, homes, write) {
   const colour = COLOURS[standing(topic)];
   const limit = topic.latency_limit_ms === null ? "no limit" : `limit ${number(topic.latency_limit_ms)} ms, ${standing(topic)}`;
   const words = `${topic.topic} at ${topic.homes.join(", ")}: ${millis(topic.latency_s_worst)}, ${limit}`;
   const lines = topic.homes.filter((home) => homes.has(home)).map((home) => el("line", { x1: spot.x, y1: spot.y, x2: homes.get(home).x, y2: homes.get(home).y, stroke: colour, "stroke-width": 1, opacity: 0.5 }));
   const size = 3 + Math.min(5, Math.log10(1 + (topic.publications_per_s || 0)));
-  return el("g", { class: `topic ${standing(topic)}` }, lines, el("circle", { cx: spot.x, cy: spot.y, r: size, fill: colour, opacity: 0.85 }, el("title", {}, words)));
+  return el("g", { class: `topic ${standing(topic)}` }, lines, el("circle", { cx: spot.x, cy: spot.y, r: size, fill: colour, opacity: 0.85 }, el("title", {}, words)), write && write(topic.topic, spot.x + size + 4, spot.y - 8));
 }
 
 function drawRuler(factor) {

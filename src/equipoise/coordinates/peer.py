@@ -1,0 +1,69 @@
+"""What a finder knows of one peer, and what counts as another place."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from equipoise.coordinates.coordinate import Coordinate
+
+__all__ = ["RTTS", "Peer", "above", "much", "way_s"]
+
+# As many as the estimator's filter takes: one slow round trip is a busy moment.
+RTTS = 3
+# A round trip that has changed by half, and not only by what a queue or a busy peer makes of it.
+_ELSEWHERE = 0.5
+_ELSEWHERE_S = 0.010
+
+
+@dataclass(slots=True)
+class Peer:
+    """Owned by one finder, which changes it."""
+
+    asked_at: float = -math.inf
+    told_at: float = -math.inf
+    visited_at: float = -math.inf
+    # The news that it was told last; see `Finder._news`.
+    news: int = -1
+    is_asked: bool = False
+    # Whether it was asked from where this client is no more.
+    is_stale: bool = False
+    is_refusing: bool = False
+    # Where it says that it is, and the last round trips.
+    at: Coordinate | None = None
+    rtts_s: deque[float] = field(default_factory=lambda: deque(maxlen=RTTS))
+    # The round trip when the place was found, and where the peer was.
+    usual_s: float | None = None
+    usual_at: Coordinate | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        return self.at is not None and bool(self.rtts_s)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it says that it is far from where it was."""
+        if self.at is None or self.usual_at is None or self.usual_s is None:
+            return False
+        return way_s(self.usual_at, self.at) > much(self.usual_s)
+
+    @property
+    def rtt_s(self) -> float | None:
+        return sorted(self.rtts_s)[len(self.rtts_s) // 2] if self.rtts_s else None
+
+
+def way_s(one: Coordinate, other: Coordinate) -> float:
+    """From one place to another of the same node, up and down included."""
+    return math.dist(one.point_s, other.point_s) + abs(one.height_s - other.height_s)
+
+
+def much(rtt_s: float) -> float:
+    """More than that, and it is another way."""
+    return max(_ELSEWHERE_S, _ELSEWHERE * rtt_s)
+
+
+def above(hub: Coordinate, rtt_s: float, height_s_min: float) -> Coordinate:
+    """At the hub's point, a round trip away from it: the direction is not known."""
+    height_s = max(height_s_min, rtt_s - hub.height_s - hub.adjustment_s)
+    return replace(hub, height_s=height_s, adjustment_s=0.0)

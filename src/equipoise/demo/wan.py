@@ -1,0 +1,230 @@
+"""A network between sites on one machine: relays in front of hubs and gateways that really delay what passes them.
+
+On loopback everything is near everything. So each hub and gateway is reached through a door: a TCP relay that passes
+bytes on after the time that the way between the two sites takes. Nothing is pretended: whoever measures a round trip
+through a door measures that time. The one thing that is made up is how long the ways are (`Ways`).
+
+A door knows who knocks by the first command of a connection, as hubs and clients name themselves in it; it passes on
+whatever it is, unchanged. Whoever does not give a name that is somewhere is everywhere: nothing is delayed for it.
+
+Always true: bytes leave a door in the order they came, each after the delay of the moment it came; what a slow reader
+has not taken holds up its writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import hiredis
+
+__all__ = ["HOST", "Address", "Wan", "Ways", "caller_of"]
+
+HOST = "127.0.0.1"
+# The greeting is among the first bytes, or there is none.
+_GREETING_BYTES_MAX = 4_096
+_CONNECT_S = 5.0
+
+Address = tuple[str, int]
+
+
+@dataclass
+class Ways:
+    """Where everybody is, and how long the ways are. `places` may change at any time: drones fly."""
+
+    # One way between two sites, in seconds.
+    between_s: float
+    # One way over the air: what whoever moves has to add, wherever it is.
+    access_s: float
+    # The site of each hub, gateway and drone, by the name it gives itself.
+    places: dict[str, str] = field(default_factory=dict)
+    # Those that are connected by radio.
+    movers: set[str] = field(default_factory=set)
+
+    def one_way_s(self, caller: str, called: str) -> float:
+        here, there = self.places.get(caller), self.places.get(called)
+        if here is None or there is None:
+            return 0.0
+        access_s = self.access_s if caller in self.movers else 0.0
+        return access_s + (self.between_s if here != there else 0.0)
+
+
+class Wan:
+    """Owned by one demo, and run on its loop. `open` doors, then `close` all of them."""
+
+    def __init__(self, ways: Ways) -> None:
+        self.ways = ways
+        self._servers: list[asyncio.AbstractServer] = []
+        self._open: set[asyncio.Transport] = set()
+
+    async def open(self, name: str, target: Callable[[], Address]) -> int:
+        """A door to whoever is called so; the port it is at. `target` is asked when somebody comes."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Outer(self, name, target), HOST, 0)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        while self._open:
+            for transport in list(self._open):
+                transport.abort()
+            # Each is told of it in the next turn.
+            await asyncio.sleep(0)
+
+    def entered(self, transport: asyncio.Transport) -> None:
+        self._open.add(transport)
+
+    def left(self, transport: asyncio.Transport) -> None:
+        self._open.discard(transport)
+
+
+class _Half(asyncio.Protocol):
+    """One end of a relayed connection: what it hears goes to the other end, later."""
+
+    def __init__(self, wan: Wan) -> None:
+        self._wan = wan
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self.other: _Half | None = None
+        # What is on its way to this end, each piece with when it is due, in order.
+        self._coming: deque[tuple[float, bytes]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def delay_s(self) -> float:
+        """How long what this end hears takes to the other."""
+        raise AssertionError("one of the two ends says it")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport), "a stream"
+        self._transport = transport
+        self._wan.entered(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            self.other.send(data, self._loop.time() + self.delay_s())
+
+    def send(self, data: bytes, due: float) -> None:
+        """Write it when it is due; never before what was sent earlier."""
+        self._coming.append((max(due, self._coming[-1][0]) if self._coming else due, data))
+        self._write_due()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._transport is not None:
+            self._wan.left(self._transport)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.other is not None:
+            # It hears of it behind all that was sent before.
+            self.other.send(b"", self._loop.time() + self.delay_s())
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other._transport is not None:
+            self.other._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and self.other._transport is not None:
+            self.other._transport.resume_reading()
+
+    def _write_due(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        now = self._loop.time()
+        while self._coming and self._coming[0][0] <= now:
+            _, data = self._coming.popleft()
+            if not data:
+                transport.close()
+                return
+            transport.write(data)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._coming:
+            self._timer = self._loop.call_at(self._coming[0][0], self._write_due)
+
+
+class _Outer(_Half):
+    """The end of whoever knocks."""
+
+    def __init__(self, wan: Wan, name: str, target: Callable[[], Address]) -> None:
+        super().__init__(wan)
+        self._name = name
+        self._target = target
+        self._caller: str | None = None
+        # Until it is known who knocks and the door is open.
+        self._held = bytearray()
+        self._opening: asyncio.Task[None] | None = None
+
+    def delay_s(self) -> float:
+        return self._wan.ways.one_way_s(self._caller or "", self._name)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._opening = self._loop.create_task(self._open())
+
+    def data_received(self, data: bytes) -> None:
+        if self._caller is not None and self.other is not None:
+            super().data_received(data)
+            return
+        self._held += data
+        self._caller = caller_of(bytes(self._held))
+        self._pass_on()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        if self.other is None and self._opening is not None:
+            self._opening.cancel()
+
+    async def _open(self) -> None:
+        inner = _Inner(self._wan, self)
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await self._loop.create_connection(lambda: inner, *self._target())
+        except (OSError, KeyError):
+            # Nobody is there: as if nobody listened.
+            if self._transport is not None:
+                self._transport.abort()
+            return
+        self.other = inner
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._caller is not None and self.other is not None and self._held:
+            held, self._held = bytes(self._held), bytearray()
+            super().data_received(held)
+
+
+class _Inner(_Half):
+    """The end of the hub or gateway behind the door."""
+
+    def __init__(self, wan: Wan, outer: _Outer) -> None:
+        super().__init__(wan)
+        self.other = outer
+
+    def delay_s(self) -> float:
+        assert self.other is not None, "made with it"
+        return self.other.delay_s()
+
+
+def caller_of(data: bytes) -> str | None:
+    """The name in the first command: a hub's, a client's, or an empty one; None if more bytes have to come."""
+    reader = hiredis.Reader(notEnoughData=False)
+    try:
+        reader.feed(data)
+        words = reader.gets()
+    except hiredis.HiredisError:
+        return ""
+    if words is False:
+        return None if len(data) < _GREETING_BYTES_MAX else ""
+    match words:
+        case [b"EQ.L.HELLO", _, bytes(name), *_]:
+            return name.decode(errors="replace")
+        case [b"HELLO", *rest] if b"SETNAME" in rest[:-1]:
+            named: object = rest[rest.index(b"SETNAME") + 1]
+            return named.decode(errors="replace") if isinstance(named, bytes) else ""
+    return ""
