@@ -43,7 +43,7 @@ screenshots: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/equipoise bench fanout --against redis,nats
 
-# The papers' experiments in full size: about an hour. Pages and figures go to docs/results.
+# The papers' experiments in full size: about two hours. Pages and figures go to docs/results.
 results: $(STAMP)
 	$(BIN)/equipoise reproduce dynamoth --out docs/results
 	$(BIN)/equipoise reproduce epulsar --out docs/results

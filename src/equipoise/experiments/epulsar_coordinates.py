@@ -131,9 +131,8 @@ def run_scale(scale: Scale, seed: int, progress: Progress) -> Findings:
             ),
         ),
         notes=(
-            "A star is what coordinates are worst at: in no Euclidean space are all points equally far from each "
-            "other. Heights and adjustments express it, and go on trembling: single runs of the same star differ by a "
-            "factor of three.",
+            "In no Euclidean space of few dimensions are many points equally far from each other: it is heights that "
+            "express a star.",
             "Errors are those against the round trip that was set, without the noise; the paper's are those of "
             "containers on one machine.",
         ),
