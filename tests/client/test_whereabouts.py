@@ -230,6 +230,20 @@ def test_a_closed_bus_asks_nobody_any_more_whatever_it_was_about_to_do(seconds: 
     play(story)
 
 
+def test_a_bus_that_is_cut_off_while_it_asks_closes_without_a_word() -> None:
+    """1. A subscriber asks its hub. 2. Nothing comes back. 3. It has nothing to flush, so nothing is uncertain."""
+
+    async def story(scene: Scene) -> None:
+        async with scene.bus(f"equipoise://a:{PORT}") as bus, bus.subscribe("t"):
+            await asyncio.sleep(2.5)
+            scene.sim.cut("client", "a")
+            await asyncio.sleep(2.0)
+            asked = bus._routing.base.connection
+            assert asked is not None and asked.owed._entries
+
+    play(story)
+
+
 def test_finding_a_place_costs_some_hundred_bytes_a_second_and_keeping_it_less_than_a_hundred() -> None:
     async def story(scene: Scene) -> None:
         def spent_bytes() -> int:

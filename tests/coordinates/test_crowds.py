@@ -82,6 +82,26 @@ def test_trembling_is_not_told_and_a_real_move_is() -> None:
     assert tremble(15, 500) == []
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_windows_that_move_on_have_the_energy_of_those_made_anew(seed: int) -> None:
+    rng = random.Random(seed)
+    stability, x_ms = Stability(), 0.0
+    start: list[Coordinate] = []
+    current: list[Coordinate] = []
+    for _ in range(600):
+        x_ms += rng.choice((0.0, 0.0, 0.0, 0.05))
+        coordinate = at(x_ms + rng.gauss(0, 0.3), rng.gauss(0, 0.3))
+        told = stability.consider(coordinate)
+        current = [*current, coordinate][-32:]
+        if len(start) < 32:
+            start.append(coordinate)
+        elif told is None:
+            assert energy_ms(start, current) <= 8.0 + 1e-9
+        else:
+            assert energy_ms(start, current) > 8.0 - 1e-9
+            start = list(current)
+
+
 def test_whoever_knows_that_it_is_elsewhere_tells_it_at_once() -> None:
     stability = Stability()
     for _ in range(100):

@@ -94,8 +94,9 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         unsent_bytes = 0 if transport is None else transport.get_write_buffer_size()
         is_clear = not unsent_bytes and not self._out and self.owed.bytes <= AHEAD_BYTES_MAX
-        probe = Probe(frame, answered, clock_of(self._loop))
-        self.submit(probe)
+        probe = Probe(answered, clock_of(self._loop))
+        self.owed.add(probe)
+        self.send(frame)
         probe.begin(lambda: self._read_bytes, is_clear=is_clear)
         self._write_out()
 

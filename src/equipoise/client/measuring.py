@@ -12,9 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from equipoise.client.requests import Request
-from equipoise.errors import EquipoiseError, RefusedError
-
 AHEAD_BYTES_MAX = 14_600
 """Publishes that may be under way before a probe: ten segments, which leave at once on every connection (RFC 6928)."""
 BEHIND_BYTES_MAX = 65_536
@@ -40,13 +37,12 @@ class Line(Protocol):
     def close(self) -> None: ...
 
 
-class Probe(Request):
-    """A request whose round trip matters more than its answer."""
+class Probe:
+    """A request whose round trip matters more than its answer. No flush waits for it."""
 
     __slots__ = ("_answered", "_began_at", "_clock", "_is_clear", "_read_bytes")
 
-    def __init__(self, frame: bytes, answered: Answered, clock: Callable[[], float]) -> None:
-        super().__init__(frame, 0)
+    def __init__(self, answered: Answered, clock: Callable[[], float]) -> None:
         self._answered = answered
         self._clock = clock
         self._is_clear = False
@@ -65,8 +61,9 @@ class Probe(Request):
         is_clear = self._is_clear and self._read_bytes() <= BEHIND_BYTES_MAX
         self._answered(reply, took_s if is_clear else None)
 
-    def fail(self, error: EquipoiseError) -> None:
-        self._answered(error if isinstance(error, RefusedError) else LOST, None)
+    def fail(self) -> None:
+        """The connection is lost."""
+        self._answered(LOST, None)
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol, TypeAlias
 
+from equipoise.client.measuring import Probe
 from equipoise.client.requests import NowaitLosses, Request
 from equipoise.errors import EquipoiseError, ProtocolError, RefusedError, UncertainError
 
@@ -35,7 +36,7 @@ class _Ignored:
 
 IGNORED = _Ignored()
 
-_Entry: TypeAlias = int | Request | NameRequest | _Ignored
+_Entry: TypeAlias = int | Request | NameRequest | Probe | _Ignored
 
 
 class Owed:
@@ -60,7 +61,7 @@ class Owed:
         self.messages += 1
         self.bytes += request.size
 
-    def add(self, entry: NameRequest | _Ignored) -> None:
+    def add(self, entry: NameRequest | Probe | _Ignored) -> None:
         self._entries.append(entry)
 
     def reply(self, reply: object) -> None:
@@ -77,6 +78,8 @@ class Owed:
             self.messages -= 1
             self.bytes -= entry.size
             entry.settle(reply)
+        elif isinstance(entry, Probe):
+            entry.settle(reply)
         elif not isinstance(entry, _Ignored):
             if not isinstance(reply, RefusedError):
                 raise ProtocolError("a subscription was answered by a reply instead of a push")
@@ -85,7 +88,7 @@ class Owed:
     def confirm(self, verb: bytes, name: object) -> NameRequest | None:
         """The request that this push confirms, now off the queue; None if the peer pushed it by itself."""
         head = self._entries[0] if self._entries else None
-        if head is None or isinstance(head, int | Request | _Ignored):
+        if head is None or isinstance(head, int | Request | Probe | _Ignored):
             return None
         if head.verb != verb or head.name != name:
             return None
@@ -102,6 +105,8 @@ class Owed:
                 nowait += 1
             elif isinstance(entry, Request):
                 entry.fail(_uncertain(reason))
+            elif isinstance(entry, Probe):
+                entry.fail()
         if nowait:
             self._losses.add(_uncertain(reason), nowait)
 

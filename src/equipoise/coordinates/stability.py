@@ -33,6 +33,8 @@ class Stability:
         self._energy_ms_max = energy_ms_max
         self._start: list[Coordinate] = []
         self._current: deque[Coordinate] = deque(maxlen=window_samples)
+        # Once both windows are full.
+        self._energy: _Energy | None = None
         # What was told last; None before the first.
         self.told: Coordinate | None = None
 
@@ -43,22 +45,27 @@ class Stability:
 
     def consider(self, coordinate: Coordinate) -> Coordinate | None:
         """The coordinate is this now; what to tell the others, or None if nothing has changed for them."""
-        self._current.append(coordinate)
         if len(self._start) < self._window_samples:
+            self._current.append(coordinate)
             self._start.append(coordinate)
             # Until there is a window, every doubling of what is known is news.
             count = len(self._start)
             return self._tell(coordinate) if count & (count - 1) == 0 else None
-        if energy_ms(self._start, self._current) <= self._energy_ms_max:
+        if self._energy is None:
+            self._energy = _Energy(self._start, self._current)
+        self._energy.replace(_place(self._current[0]), _place(coordinate))
+        self._current.append(coordinate)
+        if self._energy.ms <= self._energy_ms_max:
             return None
         told = self._tell(centroid_of(self._current))
-        self._start = list(self._current)
+        self._start, self._energy = list(self._current), None
         return told
 
     def jump(self, coordinate: Coordinate) -> Coordinate:
         """The node knows that it is elsewhere now, as behind another gateway: tell it at once."""
         self._start.clear()
         self._current.clear()
+        self._energy = None
         return self._tell(coordinate)
 
     def _tell(self, coordinate: Coordinate) -> Coordinate:
@@ -66,13 +73,33 @@ class Stability:
         return coordinate
 
 
+class _Energy:
+    """The energy distance of two full windows, of which the second moves on: two sums change by what comes and goes."""
+
+    def __init__(self, start: Sequence[Coordinate], current: Sequence[Coordinate]) -> None:
+        self._start = [_place(coordinate) for coordinate in start]
+        self._current = deque(_place(coordinate) for coordinate in current)
+        self._within_start_s = _half_sum(self._start)
+        self._within_current_s = _half_sum(list(self._current))
+        self._between_s = math.fsum(math.dist(a, b) for a in self._start for b in self._current)
+
+    @property
+    def ms(self) -> float:
+        n, m = len(self._start), len(self._current)
+        within_s = 2 * self._within_start_s / (n * n) + 2 * self._within_current_s / (m * m)
+        return 1_000 * (n * m / (n + m)) * (2 * self._between_s / (n * m) - within_s)
+
+    def replace(self, oldest: tuple[float, ...], newest: tuple[float, ...]) -> None:
+        dist, current = math.dist, self._current
+        current.popleft()
+        self._between_s += sum(dist(a, newest) - dist(a, oldest) for a in self._start)
+        self._within_current_s += sum(dist(b, newest) - dist(b, oldest) for b in current)
+        current.append(newest)
+
+
 def energy_ms(one: Sequence[Coordinate], other: Sequence[Coordinate]) -> float:
     """The energy distance of two samples of places (Székely and Rizzo), points and heights in milliseconds."""
-    ones, others = [_place(coordinate) for coordinate in one], [_place(coordinate) for coordinate in other]
-    n, m = len(ones), len(others)
-    between = math.fsum(math.dist(a, b) for a in ones for b in others) / (n * m)
-    within = 2 * _half_sum(ones) / (n * n) + 2 * _half_sum(others) / (m * m)
-    return 1_000 * (n * m / (n + m)) * (2 * between - within)
+    return _Energy(one, other).ms
 
 
 def _place(coordinate: Coordinate) -> tuple[float, ...]:
