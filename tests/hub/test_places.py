@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.coordinates import Coordinate, CoordinateSettings, Crowd
-from equipoise.hub.places import places
+from equipoise.hub.places import renewing
 from equipoise.hub.places.sides import STEP
 from equipoise.hub.places.whereabouts import LATELY_S, PER_CLIENT_S, REFRESH_S
 from hub.metered import MeteredWorld, Record
@@ -220,12 +220,13 @@ def test_a_large_audience_is_looked_at_in_steps_and_comes_to_the_same(world: Met
     assert expected is not None and record["subscribers_located"] == count
     assert place_of(record, "subscribers").numbers == pytest.approx(expected.centroid.numbers)
     assert record["subscribers_deviation_us"] == pytest.approx(1e6 * expected.deviation_s, abs=1)
-    turns = sum(1 for _ in world.core.places.renew(list(world.core.index.topics.values())))
-    assert turns == 0, "nothing is due"
     topic = world.core.index.topics[b"t"]
     assert topic.where is not None
-    topic.where.is_changed, topic.where.renewed_at = True, 0.0
-    assert sum(1 for _ in world.core.places.renew([topic])) >= 9, "three walks of four steps"
+    assert sum(1 for _ in world.core.places.renewing.renew([topic])) == 1, "nothing is due"
+    world.advance(2 * REFRESH_S)
+    topic.where.is_awaited = False
+    world.core.metering.subscribed(topic)
+    assert sum(1 for _ in world.core.places.renewing.renew([topic])) >= 9, "three walks of four steps"
 
 
 def test_a_large_audience_that_changes_all_the_time_is_looked_at_now_and_then(world: MeteredWorld) -> None:
@@ -245,7 +246,7 @@ def test_a_large_audience_that_changes_all_the_time_is_looked_at_now_and_then(wo
 def test_what_does_not_fit_into_a_window_has_its_turn_in_a_later_one(
     world: MeteredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "CLIENTS_MAX", 12)
+    monkeypatch.setattr(renewing, "CLIENTS_MAX", 12)
     one = publisher(world, at(5))
     names = [f"t{i}" for i in range(20)]
     one.do_all("SUBSCRIBE", *names)

@@ -8,14 +8,21 @@ import struct
 import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
+from equipoise.hub.places.place import Place
 from hub.metered import MeteredWorld
-from hub.world import Error, World, users
+from hub.world import Error, FakeClient, World, users
 
 SETTINGS = CoordinateSettings()
 
 
 def coordinate(x_ms: float = 0.0, height_ms: float = 1.0) -> Coordinate:
     return Coordinate((x_ms / 1e3, *[0.0] * 7), 0.1, height_ms / 1e3)
+
+
+def place_of(world: World, client: FakeClient) -> Place | None:
+    hub = world.core.places.own
+    assert hub is not None
+    return world.core.places.of(client.session, hub, world.shell.now())
 
 
 @pytest.mark.parametrize("proto", [2, 3])
@@ -31,15 +38,15 @@ def test_whoever_tells_is_told(proto: int) -> None:
     client = world.client(proto)
     reply = client.do("EQ.WHERE", "2500", coordinate(7).to_bytes())
     assert reply == client.do("EQ.WHERE")
-    place = world.core.places.of(client.session)
-    assert place is not None and place == (coordinate(7), 0.00125)
+    place = place_of(world, client)
+    assert place is not None and (place.coordinate, place.leg_s) == (coordinate(7), 0.00125)
 
 
 def test_a_round_trip_that_was_not_measured_is_zero() -> None:
     world = World()
     client = world.client()
     client.do("EQ.WHERE", "0", coordinate(7).to_bytes())
-    place = world.core.places.of(client.session)
+    place = place_of(world, client)
     assert place is not None and place.leg_s is None
 
 
@@ -86,7 +93,8 @@ def test_nonsense_is_refused_and_the_last_place_stays(words: tuple[str | bytes, 
     client.do("EQ.WHERE", "2000", coordinate(5).to_bytes())
     reply = client.do("EQ.WHERE", *words)
     assert isinstance(reply, Error) and reply.startswith("ERR ")
-    assert world.core.places.of(client.session) == (coordinate(5), 0.001)
+    place = place_of(world, client)
+    assert place is not None and (place.coordinate, place.leg_s) == (coordinate(5), 0.001)
     assert client.is_connected()
 
 

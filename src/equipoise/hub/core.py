@@ -359,6 +359,7 @@ class HubCore:
             self.cut(session, "the hub begins anew")
         self.incarnation = self.new_epoch()
         self.index = self._new_index()
+        self.places.renewing.clear()
         self.metering.begin_anew()
 
     def close(self) -> None:

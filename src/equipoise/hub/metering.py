@@ -169,9 +169,10 @@ class Metering:
         due, self._active = self._active, []
         sums = Sums()
         topics_active = slices = 0
-        yield from core.places.renew(due)
+        places_of = core.places.renewing.columns.of
+        yield from core.places.renewing.renew(due)
         for start in range(0, len(due), SLICE):
-            rows = rows_of(due[start : start + SLICE], sums, core.now(), core.audience_of)
+            rows = rows_of(due[start : start + SLICE], sums, core.now(), core.audience_of, places_of)
             self._active += rows.topics
             count = len(rows.topics)
             self.ring.append(Block.of(Kind.TOPIC, count, rows.values, time_us=time_us, window_us=window_us))

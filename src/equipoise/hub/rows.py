@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from operator import attrgetter, ne, sub
 from typing import TYPE_CHECKING
 
-from equipoise.hub.places.columns import columns_of
 from equipoise.telemetry import Names, Role, Values, narrow
 
 if TYPE_CHECKING:
@@ -56,7 +55,13 @@ class Rows:
     values: dict[str, Values]
 
 
-def rows_of(topics: list[Topic], sums: Sums, now: float, audience_of: Callable[[Topic], Audience]) -> Rows:
+def rows_of(
+    topics: list[Topic],
+    sums: Sums,
+    now: float,
+    audience_of: Callable[[Topic], Audience],
+    places_of: Callable[[Sequence[Topic]], dict[str, Values]],
+) -> Rows:
     """Read the meters and begin their next window. Topics that did nothing have none any more."""
     if any(map(_beside, topics)):
         for topic in topics:
@@ -80,7 +85,7 @@ def rows_of(topics: list[Topic], sums: Sums, now: float, audience_of: Callable[[
         "subscribers": _narrow([audience.clients for audience in audiences]),
         "relays": _relays(audiences),
         **_greatest(sums, meters, noted, now),
-        **columns_of(topics),
+        **places_of(topics),
     }
     _begin_windows(meters, counted, noted)
     return Rows(topics, values)

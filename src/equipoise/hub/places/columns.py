@@ -1,4 +1,8 @@
-"""Where the clients of topics are, as columns of their records."""
+"""Where the clients of topics are, as columns of their records.
+
+From window to window little of that changes, so what was made for a slice of topics is given again if it holds of them
+still. Blocks of several windows then share it.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +10,58 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from equipoise.hub.places.sides import Side
+from equipoise.hub.places.place import Side
 from equipoise.telemetry import Names, Numbers, Values, narrow
 
 if TYPE_CHECKING:
     from equipoise.hub.topics import Topic
 
-__all__ = ["columns_of"]
+__all__ = ["Columns"]
 
-_SIDES = ("publishers", "subscribers")
 _NUMBERS: dict[str, Callable[[Side], int]] = {
     name: attrgetter(name) for name in ("located", "deviation_us", "leg_us_max")
 }
 _where = attrgetter("where")
+_SIDES = {name: attrgetter(name) for name in ("publishers", "subscribers")}
 
 
-def columns_of(topics: Sequence[Topic]) -> dict[str, Values]:
-    """Nothing where nothing is known of any of them."""
-    known = list(map(_where, topics))
-    if not any(known):
-        return {}
-    values: dict[str, Values] = {}
-    for name in _SIDES:
-        sides = [where and getattr(where, name) for where in known]
-        if any(sides):
-            values |= _columns(name, sides)
-    return values
+class Columns:
+    """Owned by Renewing. `begin` each window, then `of` slice by slice."""
+
+    def __init__(self) -> None:
+        self._slice = 0
+        # By the number of the slice and the name of the side: the sides, and the columns that they make.
+        self._made: dict[tuple[int, str], tuple[list[Side | None], dict[str, Values]]] = {}
+
+    def begin(self) -> None:
+        # Slices that the last window did not have are forgotten.
+        self._made = {key: made for key, made in self._made.items() if key[0] <= self._slice}
+        self._slice = 0
+
+    def of(self, topics: Sequence[Topic]) -> dict[str, Values]:
+        """Nothing where nothing is known of any of them."""
+        self._slice += 1
+        known = list(map(_where, topics))
+        if not any(known):
+            return {}
+        values: dict[str, Values] = {}
+        for name, side_of in _SIDES.items():
+            sides = list(map(side_of, known)) if all(known) else [where and side_of(where) for where in known]
+            values |= self._columns(name, sides)
+        return values
+
+    def _columns(self, name: str, sides: list[Side | None]) -> dict[str, Values]:
+        key = self._slice, name
+        made = self._made.get(key)
+        if made is None or made[0] != sides:
+            made = self._made[key] = (sides, _made_of(name, sides))
+        return made[1]
 
 
-def _columns(name: str, sides: Sequence[Side | None]) -> dict[str, Values]:
+def _made_of(name: str, sides: Sequence[Side | None]) -> dict[str, Values]:
     known = [side for side in sides if side is not None]
+    if not known:
+        return {}
     if len(known) < len(sides):
         return {
             f"{name}_at": Names.of_optional([None if side is None else side.at for side in sides]),

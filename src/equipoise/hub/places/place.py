@@ -11,23 +11,61 @@ others would look nearer than they can be. How far the client is from this hub i
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 
-__all__ = ["Place", "Reading", "behind"]
+__all__ = ["Place", "Reading", "Side", "behind"]
+
+# A leg that has changed by less than a twentieth and 50 µs has not changed.
+_SAME_RATIO = 0.05
+_SAME_S = 0.000_05
 
 
-class Place(NamedTuple):
-    """One client's coordinate, and one way between it and this hub where that was measured, in seconds."""
+class Side(NamedTuple):
+    """The telemetry's four columns of one side of a topic."""
 
-    coordinate: Coordinate
-    leg_s: float | None = None
+    at: bytes
+    located: int
+    deviation_us: int
+    leg_us_max: int
+
+
+class Place:
+    """One client's coordinate, and one way between it and this hub where that was measured, in seconds.
+
+    Told apart by identity: as long as a client is where it was, its place is the same object.
+    """
+
+    __slots__ = ("_hub", "_side", "coordinate", "is_told", "leg_s")
+
+    def __init__(self, coordinate: Coordinate, leg_s: float | None = None, *, is_told: bool = True) -> None:
+        self.coordinate = coordinate
+        self.leg_s = leg_s
+        # Whether the client says so itself.
+        self.is_told = is_told
+        # What `alone` has made, and for which place of the hub.
+        self._hub: Coordinate | None = None
+        self._side: Side | None = None
 
     def leg_from_s(self, hub: Coordinate) -> float:
         """One way between the client and this hub, which is at `hub`."""
         return self.coordinate.distance_s(hub) / 2 if self.leg_s is None else self.leg_s
+
+    def alone(self, hub: Coordinate) -> Side:
+        """The side of a topic that has this client only, as most have: made once for all of the client's topics."""
+        if self._side is None or self._hub is not hub:
+            leg_us = math.ceil(1e6 * self.leg_from_s(hub))
+            self._hub, self._side = hub, Side(self.coordinate.to_bytes(), 1, 0, leg_us)
+        return self._side
+
+    def is_as(self, other: Place) -> bool:
+        """Whether the difference is not worth a word."""
+        if self.coordinate != other.coordinate or (self.leg_s is None) != (other.leg_s is None):
+            return False
+        return _is_same(self.leg_s or 0.0, other.leg_s or 0.0)
 
 
 class Reading:
@@ -35,12 +73,17 @@ class Reading:
 
     __slots__ = ("_hub", "_place", "rtt_s", "until")
 
-    def __init__(self, rtt_s: float | None, until: float) -> None:
-        self.rtt_s = rtt_s
+    def __init__(self) -> None:
+        self.rtt_s: float | None = None
         # When it is time to ask again.
-        self.until = until
+        self.until = float("-inf")
         self._hub: Coordinate | None = None
         self._place: Place | None = None
+
+    def take(self, rtt_s: float | None, until: float) -> None:
+        self.until = until
+        if rtt_s is None or self.rtt_s is None or not _is_same(rtt_s / 2, self.rtt_s / 2):
+            self.rtt_s, self._hub, self._place = rtt_s, None, None
 
     def place(self, hub: Coordinate, settings: CoordinateSettings) -> Place | None:
         """Seen from the hub's present place; made anew only when that has changed."""
@@ -51,4 +94,8 @@ class Reading:
 
 def behind(hub: Coordinate, rtt_s: float, settings: CoordinateSettings) -> Place:
     """The place of a client of which only the round trip to the hub is known."""
-    return Place(replace(hub.behind(rtt_s), error=settings.error_max), rtt_s / 2)
+    return Place(replace(hub.behind(rtt_s), error=settings.error_max), rtt_s / 2, is_told=False)
+
+
+def _is_same(one_s: float, other_s: float) -> bool:
+    return abs(one_s - other_s) <= _SAME_S + _SAME_RATIO * other_s

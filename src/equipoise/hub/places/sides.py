@@ -8,48 +8,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from equipoise.coordinates.centroid import deviation_s
 from equipoise.coordinates.coordinate import Coordinate
+from equipoise.hub.places.place import Side
 
 if TYPE_CHECKING:
     from equipoise.hub.places.place import Place
     from equipoise.hub.session import Session
 
-__all__ = ["STEP", "Side", "side_of"]
+__all__ = ["STEP", "places_of", "side_of"]
 
 # Clients looked at in one go: half a millisecond, and no more than one where the kernel has to be asked about each.
 STEP = 250
 
 
-class Side(NamedTuple):
-    """The telemetry's four columns of one side of a topic."""
-
-    at: bytes
-    located: int
-    deviation_us: int
-    leg_us_max: int
-
-
-def side_of(
-    sessions: Sequence[Session], place_of: Callable[[Session], Place | None], hub: Coordinate
-) -> Generator[None, None, Side | None]:
-    """Yields between steps; returns None if it is not known of anybody."""
+def places_of(
+    sessions: Sequence[Session], some_of: Callable[[Sequence[Session]], Sequence[Place]]
+) -> Generator[None, None, list[Place]]:
+    """Of those of whom it is known. Yields between steps."""
     places: list[Place] = []
     for start in range(0, len(sessions), STEP):
         if start:
             yield
-        places += [
-            place for session in sessions[start : start + STEP] if (place := place_of(session)) is not None
-        ]
-    if not places:
-        return None
-    if len(places) == 1:
-        # So are most sides of most topics.
-        ((coordinate, leg_s),) = places
-        leg_s = coordinate.distance_s(hub) / 2 if leg_s is None else leg_s
-        return Side(coordinate.to_bytes(), 1, 0, math.ceil(1e6 * leg_s))
+        places += some_of(sessions[start : start + STEP])
+    return places
+
+
+def side_of(places: Sequence[Place], hub: Coordinate) -> Generator[None, None, Side | None]:
+    """Yields between steps; returns None if there is nobody."""
+    if len(places) <= 1:
+        return places[0].alone(hub) if places else None
     centroid = yield from _centroid(places)
     farthest_s = leg_s_max = 0.0
     for start in range(0, len(places), STEP):

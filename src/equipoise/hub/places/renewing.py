@@ -1,0 +1,188 @@
+"""Look again and again at where the clients of topics in use are, within bounds.
+
+Once per window, ahead of its records. A topic has its turn when somebody has come or gone, and some seconds after its
+last; how long that is depends on its size. So a window costs what has changed and a part of the rest, not all there is.
+What does not fit into a window has its turn in the next, those first that have waited longest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from math import ceil
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from equipoise.hub.places.columns import Columns
+from equipoise.hub.places.sides import STEP, places_of, side_of
+from equipoise.hub.places.whereabouts import (
+    PER_CLIENT_S,
+    PLAIN_REFRESH_S,
+    REFRESH_S,
+    Whereabouts,
+    subscribed_by,
+)
+
+if TYPE_CHECKING:
+    from equipoise.coordinates import Coordinate
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.meter import TopicMeter
+    from equipoise.hub.places.place import Place, Side
+    from equipoise.hub.places.places import Places
+    from equipoise.hub.places.whereabouts import Few
+    from equipoise.hub.session import Session
+    from equipoise.hub.topics import Topic
+
+__all__ = ["Renewing"]
+
+# Topics gone through in one go to find those of which something is noted: some 0.1 ms.
+SLICE = 1_000
+# Clients looked at in a window, each topic counting as two more: some 10 ms, a hundredth of the window.
+CLIENTS_MAX = 8_000
+_TOPIC_COST = 2
+# The places of so many are remembered to see whether they are still the same: nothing is made anew then.
+FEW = 8
+
+_meter: Callable[[Topic], TopicMeter] = attrgetter("meter")
+
+
+class Renewing:
+    """Owned by Places."""
+
+    def __init__(self, core: HubCore, places: Places) -> None:
+        self._core = core
+        self._places = places
+        self.columns = Columns()
+        # By the second in which they are due; some of them may have had their turn earlier, or be in use no longer.
+        self._later: dict[int, deque[Topic]] = {}
+        # What the windows so far have left to be spent; below 0 where a large topic took more.
+        self._left = 0
+
+    def clear(self) -> None:
+        """All topics are gone."""
+        self._later.clear()
+
+    def renew(self, topics: Sequence[Topic]) -> Iterator[None]:
+        """Look at these, the topics in use, where it is time; in steps that each take a moment."""
+        self.columns.begin()
+        hub = self._places.own
+        if hub is None or not self._places.is_known_of_some:
+            return
+        now = self._core.now()
+        for start in range(0, len(topics), SLICE):
+            self._note(topics[start : start + SLICE], now)
+            yield
+        self._left = min(CLIENTS_MAX, self._left + CLIENTS_MAX)
+        done = 0
+        for topic in self._due(now):
+            where = topic.where
+            assert where is not None, "what is due has been noted"
+            cost = self._renew_few(topic, where, hub, now) or (yield from self._renew(topic, hub))
+            self._left -= cost
+            done += cost
+            if done >= STEP:
+                done = 0
+                yield
+
+    def _note(self, topics: Sequence[Topic], now: float) -> None:
+        """See to those of which there is anything to note."""
+        for topic, meter in zip(topics, map(_meter, topics), strict=True):
+            if meter.is_noted or topic.where is None:
+                where = topic.where
+                if where is None:
+                    where = topic.where = Whereabouts()
+                where.note(topic, now)
+                self._see_to(topic, where, now)
+
+    def _see_to(self, topic: Topic, where: Whereabouts, now: float) -> None:
+        if not where.is_awaited and (where.is_changed or where.until <= now):
+            where.is_awaited = True
+            self._await(topic, ceil(where.due_at) if where.due_at > now else int(now))
+
+    def _await(self, topic: Topic, second: int) -> None:
+        self._later.setdefault(second, deque()).append(topic)
+
+    def _due(self, now: float) -> Iterator[Topic]:
+        """Those that are due, the earliest first, as long as anything is left to be spent."""
+        for second in sorted(second for second in self._later if second <= now):
+            waiting = self._later[second]
+            while waiting:
+                if self._left <= 0:
+                    return
+                topic = waiting.popleft()
+                where = topic.where
+                assert where is not None, "what is awaited has been noted"
+                if topic.meter is None:
+                    # In use no longer. When it is again, that is noted.
+                    where.is_awaited = False
+                elif where.due_at <= now:
+                    where.note(topic, now)
+                    yield topic
+                # Else it has had its turn since, and is awaited later.
+            del self._later[second]
+
+    def _renew(self, topic: Topic, hub: Coordinate) -> Generator[None, None, int]:
+        """Make both sides of a topic with many clients anew; what it cost."""
+        core, where = self._core, topic.where
+        assert where is not None, "what is due has been noted"
+        audience = topic.audience or core.audience_of(topic)
+        publishers, subscribers = where.published_by(core.sessions), subscribed_by(topic, audience)
+        size = len(publishers) + len(subscribers)
+
+        def some_of(sessions: Sequence[Session]) -> list[Place]:
+            return self._known(sessions, hub, core.now())
+
+        where.publishers = yield from side_of((yield from places_of(publishers, some_of)), hub)
+        where.subscribers = yield from side_of((yield from places_of(subscribers, some_of)), hub)
+        where.inward = where.outward = None
+        where.audience, where.hub = audience, hub
+        where.renewed(size, core.now(), max(REFRESH_S, PER_CLIENT_S * size))
+        self._await(topic, ceil(where.until))
+        return size + _TOPIC_COST
+
+    def _renew_few(self, topic: Topic, where: Whereabouts, hub: Coordinate, now: float) -> int:
+        """The same at once, and only as far as anything has changed; 0 if the topic has many clients."""
+        core = self._core
+        audience = topic.audience or core.audience_of(topic)
+        publishers, subscribers = where.published_by(core.sessions), subscribed_by(topic, audience)
+        size = len(publishers) + len(subscribers)
+        if size > FEW:
+            return 0
+        inward, outward = self._few(publishers, hub, now), self._few(subscribers, hub, now)
+        is_moved = where.hub is not hub
+        if is_moved or inward != where.inward:
+            where.inward, where.publishers = inward, _side(inward, hub)
+        if is_moved or outward != where.outward:
+            where.outward, where.subscribers = outward, _side(outward, hub)
+        where.audience, where.hub = audience, hub
+        refresh_s = REFRESH_S if _is_told(inward) or _is_told(outward) else PLAIN_REFRESH_S
+        where.renewed(size, now, refresh_s)
+        self._await(topic, ceil(where.until))
+        return size + _TOPIC_COST
+
+    def _few(self, sessions: Sequence[Session], hub: Coordinate, now: float) -> Few:
+        if len(sessions) == 1:
+            return self._places.of(sessions[0], hub, now)
+        found = self._known(sessions, hub, now)
+        return tuple(found) if len(found) > 1 else found[0] if found else None
+
+    def _known(self, sessions: Sequence[Session], hub: Coordinate, now: float) -> list[Place]:
+        of = self._places.of
+        return [place for session in sessions if (place := of(session, hub, now)) is not None]
+
+
+def _is_told(few: Few) -> bool:
+    if isinstance(few, tuple):
+        return any([place.is_told for place in few])  # noqa: C419  # faster for a few
+    return few is not None and few.is_told
+
+
+def _side(few: Few, hub: Coordinate) -> Side | None:
+    if not isinstance(few, tuple):
+        return None if few is None else few.alone(hub)
+    steps = side_of(few, hub)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what the steps return
