@@ -172,7 +172,7 @@ def test_round_trips_that_do_not_count_are_left_out() -> None:
 
 
 def test_what_took_longer_than_any_round_trip_is_neither_believed_nor_told() -> None:
-    """1. A hub takes 12 s to answer, again and again. 2. It would refuse a report with that, and then be told nothing any more."""
+    """1. A hub takes 12 s to answer. 2. It would refuse a report with that, and then be told nothing any more."""
     made = world(visit_s=0.0)
     made.run(30.0)
     made.truth[-1][0] = 12.0
