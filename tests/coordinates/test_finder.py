@@ -171,6 +171,19 @@ def test_round_trips_that_do_not_count_are_left_out() -> None:
     assert finder.samples == 0 and finder.coordinate is None
 
 
+def test_what_took_longer_than_any_round_trip_is_neither_believed_nor_told() -> None:
+    """1. A hub takes 12 s to answer. 2. It would refuse a report with that, and then be told nothing any more."""
+    made = world(visit_s=0.0)
+    made.run(30.0)
+    made.truth[-1][0] = 12.0
+    made.run(60.0)
+    made.truth[-1][0] = 0.022
+    made.asked.clear()
+    made.run(60.0)
+    told = made.told("hub-0:1")
+    assert len(told) >= 5 and all(one.words[1] == b"22000" for one in told)
+
+
 # Whom it asks and tells.
 
 

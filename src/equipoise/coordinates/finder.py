@@ -268,6 +268,9 @@ class Finder:
             peer.is_refusing = True
             return
         at = self._read(reply)
+        if rtt_s is not None and rtt_s > self._space.rtt_s_max:
+            # A hub that stood still for a while: no round trip, and none that it would let itself be told.
+            rtt_s = None
         if rtt_s is not None:
             peer.rtts_s.append(rtt_s)
         if at is not None and rtt_s is not None:

@@ -51,8 +51,8 @@ def judge(planned: Patrol, hashed: Patrol) -> Findings:
             ),
             (
                 "city",
-                f"{city.side_m / 1e3:g} by {city.side_m / 1e3:g} km, {city.zones} zones (k-means of towers), "
-                f"{city.hubs_per_site} hubs in each and one in the cloud",
+                f"{city.side_m / 1e3:g} by {city.side_m / 1e3:g} km, {city.zones} zones (k-means of towers), a hub in "
+                "each and one in the cloud",
             ),
             ("messages", f"{mission.messages_per_s:g}/s of {mission.payload_bytes:,} B from each drone"),
             (
@@ -70,9 +70,6 @@ def judge(planned: Patrol, hashed: Patrol) -> Findings:
             "Everything between drones is real: hubs and gateways that find their coordinates, drones that report "
             "theirs, at once when their gateway changes, records read over the network, the view, the planner, the "
             "controller 40 ms away from the sites, the store beside it, and handovers. Hubs take no time of their own.",
-            "A site has two hubs, as a machine has one for each core; the paper has one, and other agents of its "
-            "protocol beside it. With one alone and nobody near it, coordinates cannot tell the way to a site from the "
-            "access line of its hub, and topics of a site may be kept away from its only hub.",
             f"A swarm is back when no message of its topics is above the limit for {STAYS_S} seconds on end; seconds "
             "are counted from that of the change. A change that is followed by another before that is left out, unless "
             f"more than {RECOVERY_S_MAX:g} s lie between.",

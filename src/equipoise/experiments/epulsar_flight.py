@@ -1,8 +1,8 @@
 """Swarms of drones over a city with edge sites (ePulsar 5.8.1): who flies where, and what the network is like there.
 
-The city is a square with cell towers; a zone is what is nearest to one of their k-means, and has an edge site with
-hubs and a gateway. A swarm flies from one random point to the next without a rest. All its drones use the gateway of
-the zone below; when that changes, their ways to all hubs do.
+The city is a square with cell towers; a zone is what is nearest to one of their k-means, and has an edge site with a
+hub and a gateway. A swarm flies from one random point to the next without a rest. All its drones use the gateway of the
+zone below; when that changes, their ways to all hubs do.
 """
 
 from __future__ import annotations
@@ -44,9 +44,6 @@ class City:
     # Neither its size nor that of the paper's is told: this one takes a swarm five minutes to cross.
     side_m: float = 15_000.0
     speed_m_per_s: float = 50.0
-    # A machine has a hub for each core. Besides, nobody but its clients would be near a single one: as far as other
-    # hubs can tell, all of the way to it might be its own access line, which its neighbours would have as well.
-    hubs_per_site: int = 2
     seed: int = 1
 
     @property
@@ -55,13 +52,8 @@ class City:
 
     @property
     def hubs(self) -> dict[str, str]:
-        """Those at the sites, and one in the cloud."""
-        at_sites = {
-            f"hub-{zone}-{number}": site(zone)
-            for zone in range(self.zones)
-            for number in range(self.hubs_per_site)
-        }
-        return {**at_sites, "hub-cloud": CLOUD}
+        """One at each site, and one in the cloud."""
+        return {**{f"hub-{zone}": site(zone) for zone in range(self.zones)}, "hub-cloud": CLOUD}
 
     def network(self, spec: LinkSpec | None = None) -> Matrix:
         """One way between all places: half of the paper's round trips."""

@@ -55,7 +55,6 @@ def judge(planned: Evening, hashed: Evening) -> Findings:
             "of its hubs.",
             "Players stand for the game servers that serve them: they find their places by asking hubs, as game "
             "servers do, and hear others' topics by themselves.",
-            f"A city has {session.hubs_per_city} hubs, for the same reason as in figure 8.",
             "Everything between players is real: hubs that find their coordinates, reports, records read over the "
             "network, the view, the planner, controller and store in New York, and handovers. Hubs take no time of "
             "their own.",

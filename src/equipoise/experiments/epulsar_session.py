@@ -40,8 +40,6 @@ class Session:
     """One run."""
 
     cities: int = 5
-    # See `epulsar_flight.City`.
-    hubs_per_city: int = 2
     players: int = 64
     # As many players to a group as in figure 4: eight.
     groups: int = 8
@@ -213,8 +211,7 @@ def play(session: Session, progress: Progress = silent) -> Evening:
 
 
 async def _play(sim: Simulation, session: Session, progress: Progress) -> Evening:
-    numbers = range(session.hubs_per_city)
-    hubs = {f"hub-{city}-{number}": city for city in session.names for number in numbers}
+    hubs = {f"hub-{city}": city for city in session.names}
     # Controller and store are in New York, which is the first.
     region = Region(sim, Command(hubs=hubs, cloud=session.names[0]))
     await region.begin(specs=[TopicSpec(pattern=b"avatar/*", latency_ms=1e3 * limit_s())])

@@ -108,8 +108,9 @@ def test_hubs_learn_from_clients_next_door_that_they_are_behind_no_access_line(s
         assert all(scene.hubs.probing(hub).is_flat for hub in HUBS)
         for site, bus in scene.buses.items():
             found = scene.distances_ms(bus)
-            assert found[site] < 12
-            assert all(22 < ms < 48 for other, ms in enumerate(found) if other != site)
+            # 5 and 35 ms are true.
+            assert found[site] < 9
+            assert all(27 < ms < 42 for other, ms in enumerate(found) if other != site)
 
     play(story, seed)
 
