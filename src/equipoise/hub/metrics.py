@@ -171,10 +171,10 @@ class Reading:
             **self._place_facts(),
         }
 
-    def _place_facts(self) -> dict[str, float | None]:
+    def _place_facts(self) -> dict[str, float]:
         places, probing = self._core.places, self._core.places.probing
         return {
-            "coordinate_error": None if places.own is None else places.own.error,
+            "coordinate_error": (places.own or probing.estimator.coordinate).error,
             "coordinate_resets": probing.estimator.resets,
             "probed_hubs": probing.peers,
             "probes_sent": probing.sent,
