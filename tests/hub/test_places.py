@@ -13,6 +13,7 @@ from equipoise.coordinates import Coordinate, CoordinateSettings, Crowd
 from equipoise.hub.places import renewing
 from equipoise.hub.places.sides import STEP
 from equipoise.hub.places.whereabouts import LATELY_S, PER_CLIENT_S, REFRESH_S
+from equipoise.telemetry import Kind
 from hub.metered import MeteredWorld, Record
 from hub.world import FakeClient
 
@@ -259,3 +260,93 @@ def test_what_does_not_fit_into_a_window_has_its_turn_in_a_later_one(
         located.append(sum(record["subscribers_located"] is not None for record in records.values()))
     assert located[0] == 3 and located[-1] == 20
     assert located == sorted(located)
+
+
+def test_what_has_not_changed_is_not_made_anew(world: MeteredWorld) -> None:
+    """A client's place is one object as long as it stays, and so are the columns of a slice of topics."""
+    listener, talker = subscriber(world, at(10), 12_000), publisher(world, at(0), 4_000)
+    for _ in range(math.ceil(REFRESH_S) + 3):
+        tell(listener, at(10), 12_100)
+        talker.do("PUBLISH", "t", "x")
+        world.end_window()
+    blocks = [block for block, _ in world.core.metering.ring.read(0) if block.kind is Kind.TOPIC]
+    legs = [block.part(0, 1).values["subscribers_leg_us_max"] for block in blocks]
+    assert len(legs) > REFRESH_S
+    assert all(column is legs[0] for column in legs)
+    tell(listener, at(10), 20_000)
+    found = records_of(world, math.ceil(REFRESH_S) + 2, talker)
+    assert found[-1]["subscribers_leg_us_max"] == 10_000
+
+
+def test_a_topic_that_rested_says_at_once_where_its_clients_are(world: MeteredWorld) -> None:
+    subscriber(world, at(10))
+    talker = publisher(world, at(0))
+    records_of(world, 2, talker)
+    for _ in range(math.ceil(2 * REFRESH_S)):
+        world.end_window()
+    talker.do("PUBLISH", "t", "x")
+    record = world.topics()[b"t"]
+    assert (record["publishers_located"], record["subscribers_located"]) == (1, 1)
+    moved = at(25)
+    tell(talker, moved)
+    found = records_of(world, math.ceil(REFRESH_S) + 2, talker)
+    assert place_of(found[-1], "publishers") == moved
+
+
+def test_a_topic_waits_for_its_turn_in_one_or_two_places_however_often_it_changes(
+    world: MeteredWorld,
+) -> None:
+    one, other = publisher(world, at(0)), publisher(world, at(10))
+    for _ in range(30):
+        subscriber(world, at(5))
+        records_of(world, 1, one, other)
+    waiting = world.core.places.renewing._later
+    assert sum(map(len, waiting.values())) <= 2 * math.ceil(REFRESH_S)
+    assert all(second >= world.shell.now() - 1 for second in waiting)
+
+
+def test_another_life_of_the_hub_knows_nothing_of_the_topics_before(world: MeteredWorld) -> None:
+    subscriber(world, at(10))
+    world.end_window()
+    world.core.begin_anew()
+    assert not world.core.places.renewing._later
+    assert world.core.places.told == 0
+    subscriber(world, at(20))
+    assert place_of(world.topics()[b"t"], "subscribers") == at(20)
+
+
+ACTIONS = st.lists(
+    st.tuples(st.sampled_from(["come", "go", "tell", "talk", "wait"]), st.integers(0, 3), st.integers(0, 50)),
+    max_size=25,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(actions=ACTIONS)
+def test_whatever_happens_the_last_record_says_where_everybody_is_in_the_end(
+    actions: list[tuple[str, int, int]],
+) -> None:
+    world = MeteredWorld()
+    listeners: list[tuple[FakeClient, Coordinate]] = []
+    talkers = [world.client() for _ in range(4)]
+    for what, who, x_ms in actions:
+        if what == "come":
+            listeners.append((subscriber(world, at(x_ms)), at(x_ms)))
+        elif what == "go" and listeners:
+            listeners.pop(who % len(listeners))[0].send("QUIT")
+        elif what == "tell" and listeners:
+            client, _ = listeners[who % len(listeners)]
+            tell(client, at(x_ms))
+            listeners[who % len(listeners)] = (client, at(x_ms))
+        elif what == "talk":
+            talkers[who].do("PUBLISH", "t", "x")
+        else:
+            world.end_window()
+    for _ in range(math.ceil(REFRESH_S) + 2):
+        talkers[0].do("PUBLISH", "t", "x")
+        record = world.topics()[b"t"]
+    crowd = Crowd.of(place for _, place in listeners)
+    assert record["subscribers_located"] == (crowd and crowd.count)
+    if crowd is not None:
+        assert place_of(record, "subscribers").numbers == pytest.approx(crowd.centroid.numbers, abs=1e-12)
+        assert record["subscribers_deviation_us"] == pytest.approx(1e6 * crowd.deviation_s, abs=1.001)

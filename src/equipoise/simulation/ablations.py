@@ -26,7 +26,7 @@ from equipoise.client.publishing import Line
 from equipoise.client.requests import Ticket
 from equipoise.errors import SettingsError
 from equipoise.hub import core as hub_core
-from equipoise.hub import subscribing
+from equipoise.hub import judging, subscribing
 from equipoise.hub.admission import Admission
 from equipoise.hub.audience import compile_audience
 from equipoise.hub.backlog import Backlogs
@@ -90,7 +90,7 @@ def _without_succession() -> AbstractContextManager[None]:
 
 
 def _without_revocation() -> AbstractContextManager[None]:
-    return replaced(hub_core, "judge_again", lambda core, session: 0)
+    return replaced(judging, "judge_again", lambda core, session: 0)
 
 
 def _without_subscribe_grants() -> AbstractContextManager[None]:
