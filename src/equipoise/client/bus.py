@@ -70,8 +70,8 @@ class Bus:
 
         None while that is not known, and where `coordinate_enabled` is False.
         """
-        whereabouts = self._routing.whereabouts
-        return None if whereabouts is None else whereabouts.coordinate
+        finding = self._routing.finding
+        return None if finding is None else finding.coordinate
 
     async def use_gateway(self, address: str | None, *, timeout_s: float | None = None) -> bool:
         """From now on this client reaches the network through the gateway at `host:port`; None: through none.
@@ -82,13 +82,13 @@ class Bus:
         self._check_open()
         if address is not None and parse_address(address.encode()) is None:
             raise AddressError(f"{address!r} is no address of a gateway; write it like host:6390")
-        whereabouts = self._routing.whereabouts
-        if whereabouts is None:
+        finding = self._routing.finding
+        if finding is None:
             raise MisuseError(
                 "this client does not look for its place; connect with coordinate_enabled=True to use a gateway"
             )
-        whereabouts.use_gateway(address)
-        return address is None or await whereabouts.wait_guided(address, self._patience_s(timeout_s))
+        finding.use_gateway(address)
+        return address is None or await finding.wait_guided(address, self._patience_s(timeout_s))
 
     async def __aenter__(self) -> Self:
         if self._is_entered:

@@ -17,6 +17,7 @@ import random
 from typing import TYPE_CHECKING, cast
 
 from equipoise.client.channels import Channels
+from equipoise.client.finding import Finding
 from equipoise.client.greeting import Dialer
 from equipoise.client.link import Link
 from equipoise.client.links import Links
@@ -24,9 +25,8 @@ from equipoise.client.publishing import Publishing
 from equipoise.client.requests import NowaitLosses, Request
 from equipoise.client.routes import Route, Routes
 from equipoise.client.spreading import Place, is_spread, next_places
-from equipoise.client.surroundings import BusSurroundings, finding_of
+from equipoise.client.surroundings import BusSurroundings, finder_settings
 from equipoise.client.url import Endpoint, parse_address
-from equipoise.client.whereabouts import Whereabouts
 from equipoise.coordinates import Finder
 from equipoise.errors import ClosedError, EquipoiseError, RefusedError
 from equipoise.model import Mode
@@ -65,21 +65,21 @@ class Routing:
         self._were_waiting: dict[TopicChannel, object] = {}
         self._surroundings = BusSurroundings(dialer, self._links, self.publishing, rng)
         # While the bus is open, unless that is switched off.
-        self.whereabouts: Whereabouts | None = None
+        self.finding: Finding | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         await self.base.open()
         if self._settings.coordinate_enabled:
-            finder = Finder(self._rng.random, finding_of(self._settings))
-            self.whereabouts = Whereabouts(finder, self._surroundings)
-            self.whereabouts.use_gateway(self._settings.coordinate_gateway or None)
+            finder = Finder(self._rng.random, finder_settings(self._settings))
+            self.finding = Finding(finder, self._surroundings)
+            self.finding.use_gateway(self._settings.coordinate_gateway or None)
         self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
 
     async def close(self) -> None:
         """Stop at once, within the close time-out at most."""
-        ending = self._leave_whereabouts()
+        ending = self._stop_finding()
         self._end(ClosedError("the bus is closed; connect again for another"), is_clean=True)
         await self._links.close()
         if ending:
@@ -94,19 +94,19 @@ class Routing:
             if timer is not None:
                 timer.cancel()
         self._ticking = self._sweeping = None
-        self._leave_whereabouts()
+        self._stop_finding()
         self.channels.end(error, is_clean=is_clean)
         unsent = [request for link in self._links.all for request in link.outbox.take_unsent()]
         self.publishing.end(error, unsent)
 
     def _look_around(self) -> None:
         """Links, or what is served over them, have changed."""
-        if self.whereabouts is not None:
-            self.whereabouts.wake()
+        if self.finding is not None:
+            self.finding.wake()
 
-    def _leave_whereabouts(self) -> list[asyncio.Task[None]]:
-        whereabouts, self.whereabouts = self.whereabouts, None
-        return [] if whereabouts is None else whereabouts.stop()
+    def _stop_finding(self) -> list[asyncio.Task[None]]:
+        finding, self.finding = self.finding, None
+        return [] if finding is None else finding.stop()
 
     # Where to go.
 

@@ -69,7 +69,7 @@ class _Nobody:
     def on_lost(self, connection: Connection, error: EquipoiseError) -> None: ...
 
 
-def finding_of(settings: ClientSettings) -> FinderSettings:
+def finder_settings(settings: ClientSettings) -> FinderSettings:
     """How the settings of a client want its place found."""
     return FinderSettings(
         report_s=settings.coordinate_report_interval_s,

@@ -20,9 +20,9 @@ from equipoise.client.codec import encode_publish, encode_request
 from equipoise.client.routes import Route, Routes
 from equipoise.client.url import Endpoint, parse_address
 from equipoise.coordinates import Coordinate, FinderSettings
+from equipoise.experiments.light_finding import LightFinding, Standing
 from equipoise.experiments.light_link import LightLink, LightSeat
 from equipoise.experiments.light_stream import Hearing
-from equipoise.experiments.light_whereabouts import LightWhereabouts, Standing
 from equipoise.experiments.meter import Meter
 from equipoise.model import Mode
 
@@ -80,7 +80,7 @@ class LightClient:
         # Topics wanted whose home is being asked for.
         self._wanted: dict[bytes, None] = {}
         self._is_closed = False
-        self._where = None if finding is None else LightWhereabouts(finding, entries, self._used_links, rng)
+        self._where = None if finding is None else LightFinding(finding, entries, self._used_links, rng)
 
     # What the program does.
 
@@ -122,7 +122,7 @@ class LightClient:
     @property
     def coordinate(self) -> Coordinate | None:
         """Where it is, as far as it knows."""
-        return None if self._where is None else self._where.whereabouts.coordinate
+        return None if self._where is None else self._where.finding.coordinate
 
     def use_gateway(self, gateway: Endpoint | str | Standing | None, access_s: float = 0.0) -> None:
         """Be behind another gateway from now on, or none, and say so at once to the hubs in use.
@@ -135,7 +135,7 @@ class LightClient:
     def close(self) -> None:
         self._is_closed = True
         if self._where is not None:
-            self._where.whereabouts.stop()
+            self._where.finding.stop()
         for link in self._links.values():
             link.close()
         self._links.clear()
@@ -322,7 +322,7 @@ class LightClient:
     def _wake(self) -> None:
         """Connections or topics have changed."""
         if self._where is not None:
-            self._where.whereabouts.wake()
+            self._where.finding.wake()
 
     def _tidy(self) -> None:
         """Close connections that are of no use any more."""

@@ -29,7 +29,7 @@ _LINK_NAME_BYTES = 16
 
 
 class GatewayHubs:
-    """Owned by one gateway. The surroundings of its whereabouts; `keep` runs until cancelled."""
+    """Owned by one gateway: its surroundings, as finding its place needs them. `keep` runs until cancelled."""
 
     def __init__(self, dialer: Dialer, hubs_max: int, rng: random.Random) -> None:
         self._dialer = dialer

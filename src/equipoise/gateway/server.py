@@ -8,10 +8,10 @@ import random
 import ssl
 from typing import cast
 
+from equipoise.client.finding import Finding
 from equipoise.client.greeting import Dialer, make_tls
 from equipoise.client.settings import ClientSettings
 from equipoise.client.url import parse_url
-from equipoise.client.whereabouts import Whereabouts
 from equipoise.coordinates import Coordinate, Finder, FinderSettings
 from equipoise.errors import SettingsError
 from equipoise.gateway.hubs import GatewayHubs
@@ -52,7 +52,7 @@ class Gateway:
         parsed, client = parse_url(url), client or ClientSettings()
         dialer = Dialer(parsed, client, tls or make_tls(parsed, client))
         self._hubs = GatewayHubs(dialer, self.settings.hubs_max, self._rng)
-        self._whereabouts: Whereabouts | None = None
+        self._finding: Finding | None = None
         self._measuring: asyncio.Task[None] | None = None
         self._server: asyncio.AbstractServer | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -63,7 +63,7 @@ class Gateway:
     @property
     def coordinate(self) -> Coordinate | None:
         """None until it is known."""
-        return None if self._whereabouts is None else self._whereabouts.coordinate
+        return None if self._finding is None else self._finding.coordinate
 
     async def start(self) -> None:
         """Listen, and begin to look for its place. Raises SettingsError if the port is taken."""
@@ -82,8 +82,8 @@ class Gateway:
             probe_s=_PROBE_S,
             visit_s=0.0,
         )
-        self._whereabouts = Whereabouts(Finder(self._rng.random, finding), self._hubs)
-        self._measuring = loop.create_task(self._hubs.keep(self._whereabouts.wake), name="gateway-hubs")
+        self._finding = Finding(Finder(self._rng.random, finding), self._hubs)
+        self._measuring = loop.create_task(self._hubs.keep(self._finding.wake), name="gateway-hubs")
         self._sweep()
 
     async def stop(self) -> None:
@@ -94,7 +94,7 @@ class Gateway:
             self._server.close()
         for client in list(self.clients):
             client.close()
-        ending = [] if self._whereabouts is None else self._whereabouts.stop()
+        ending = [] if self._finding is None else self._finding.stop()
         if self._measuring is not None:
             self._measuring.cancel()
             ending.append(self._measuring)

@@ -279,8 +279,8 @@ def test_round_trips_behind_a_backlog_of_ones_own_do_not_count() -> None:
             assert at is not None
             # A probe may share its packet with what follows it, which takes 15 ms here; none takes longer.
             assert 5.0 <= scene.distances_ms(at)["a"] <= 21.0
-            assert bus._routing.whereabouts is not None
-            assert bus._routing.whereabouts.finder.samples >= 8
+            assert bus._routing.finding is not None
+            assert bus._routing.finding.finder.samples >= 8
 
     play(story)
 

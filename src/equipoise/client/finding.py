@@ -26,7 +26,7 @@ _WHERE = encode_request(WHERE)
 
 
 class Surroundings(Protocol):
-    """What a client has around it, as its place sees it."""
+    """What a client has around it."""
 
     def lines(self) -> dict[str, tuple[Line, bool]]:
         """Open connections by the peer's address, and whether the client publishes or subscribes there."""
@@ -38,8 +38,8 @@ class Surroundings(Protocol):
         """Connect for a short while, or to a gateway. Raises EquipoiseError or OSError, within a bounded time."""
 
 
-class Whereabouts:
-    """Owned by one client. `start` and `stop` once each; `wake` whenever connections or topics have changed."""
+class Finding:
+    """Owned by one client. `wake` whenever connections or topics have changed; `stop` once, in the end."""
 
     def __init__(self, finder: Finder, surroundings: Surroundings) -> None:
         self.finder = finder

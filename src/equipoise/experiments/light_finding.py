@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Protocol
 
+from equipoise.client.finding import Finding
 from equipoise.client.measuring import Answered, Line
 from equipoise.client.url import Endpoint, parse_address
-from equipoise.client.whereabouts import Whereabouts
 from equipoise.coordinates import Coordinate, Finder, FinderSettings
 from equipoise.errors import AddressError, DisconnectedError
 from equipoise.experiments.light_link import LightLink, LightSeat
 
-__all__ = ["LightWhereabouts", "Standing"]
+__all__ = ["LightFinding", "Standing"]
 
 _LINK_NAME_BYTES = 16
 # For a connection that is made to be measured.
@@ -35,7 +35,7 @@ class Standing(Protocol):
     def coordinate(self) -> Coordinate | None: ...
 
 
-class LightWhereabouts:
+class LightFinding:
     """Owned by one light client."""
 
     def __init__(
@@ -47,8 +47,8 @@ class LightWhereabouts:
         self._standing: Standing | None = None
         self._access_s = 0.0
         self._gateways = 0
-        self.whereabouts = Whereabouts(Finder(rng.random, settings), self)
-        self.whereabouts.wake()
+        self.finding = Finding(Finder(rng.random, settings), self)
+        self.finding.wake()
 
     def use_gateway(self, gateway: Endpoint | str | Standing | None, access_s: float = 0.0) -> None:
         """Be behind another gateway from now on: one at an address, or an object `access_s` of round trip away."""
@@ -60,7 +60,7 @@ class LightWhereabouts:
             self._gateways += 1
             self._standing, self._access_s = gateway, access_s
             address = f"gateway {self._gateways}"
-        self.whereabouts.use_gateway(address)
+        self.finding.use_gateway(address)
 
     # What surrounds it.
 
