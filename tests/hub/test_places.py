@@ -129,15 +129,24 @@ def records_of(world: MeteredWorld, count: int, *clients: FakeClient) -> list[Re
     return found
 
 
-def test_a_client_that_moves_is_seen_elsewhere_within_the_time_in_which_clients_tell(
-    world: MeteredWorld,
-) -> None:
+def test_a_subscriber_that_moves_is_seen_elsewhere_in_the_next_record(world: MeteredWorld) -> None:
     moving = subscriber(world, at(10))
     steady = world.client()
     records_of(world, 2, steady)
     tell(moving, at(40))
-    found = records_of(world, math.ceil(REFRESH_S) + 1, steady)
-    assert place_of(found[-1], "subscribers") == at(40)
+    (record,) = records_of(world, 1, steady)
+    assert place_of(record, "subscribers") == at(40)
+
+
+def test_a_publisher_that_moves_is_seen_elsewhere_within_the_time_in_which_clients_tell(
+    world: MeteredWorld,
+) -> None:
+    world.client().do("SUBSCRIBE", "t")
+    moving = publisher(world, at(10))
+    records_of(world, 2, moving)
+    tell(moving, at(40))
+    found = records_of(world, math.ceil(REFRESH_S) + 1, moving)
+    assert place_of(found[-1], "publishers") == at(40)
 
 
 def test_a_publisher_that_publishes_every_few_seconds_does_not_flicker(world: MeteredWorld) -> None:

@@ -60,6 +60,7 @@ class Places:
         former = self._told.get(session)
         if former is None or not place.is_as(former):
             self._told[session] = place
+            self.renewing.moved(session)
         self._readings.pop(session, None)
         if place.leg_s is not None:
             self.probing.client_at(2 * place.leg_s)

@@ -1,14 +1,15 @@
 """Look again and again at where the clients of topics in use are, within bounds.
 
-Once per window, ahead of its records. A topic has its turn when somebody has come or gone, and some seconds after its
-last; how long that is depends on its size. So a window costs what has changed and a part of the rest, not all there is.
-What does not fit into a window has its turn in the next, those first that have waited longest.
+Once per window, ahead of its records. A topic has its turn when somebody has come or gone, when a subscriber has moved,
+and some seconds after its last; how long that is depends on its size. So a window costs what has changed and a part of
+the rest, not all there is. What does not fit into a window has its turn in the next, those first that waited longest.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import islice
 from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from equipoise.hub.places.whereabouts import (
     Whereabouts,
     subscribed_by,
 )
+from equipoise.hub.topics import Topic
 
 if TYPE_CHECKING:
     from equipoise.coordinates import Coordinate
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from equipoise.hub.places.places import Places
     from equipoise.hub.places.whereabouts import Few
     from equipoise.hub.session import Session
-    from equipoise.hub.topics import Topic
 
 __all__ = ["Renewing"]
 
@@ -42,6 +43,8 @@ CLIENTS_MAX = 8_000
 _TOPIC_COST = 2
 # The places of so many are remembered to see whether they are still the same: nothing is made anew then.
 FEW = 8
+# Of a client that moves so many topics are looked at ahead of their turn; a drone or a player has a handful.
+MOVED_MAX = 64
 
 _meter: Callable[[Topic], TopicMeter] = attrgetter("meter")
 
@@ -61,6 +64,15 @@ class Renewing:
     def clear(self) -> None:
         """All topics are gone."""
         self._later.clear()
+
+    def moved(self, session: Session) -> None:
+        """A client is elsewhere than before: topics that it subscribes to by name have a turn in the next window."""
+        now = self._core.now()
+        for targets in (session.subscriptions or {}).values():
+            for target in islice(targets.values(), MOVED_MAX):
+                if isinstance(target, Topic) and target.where is not None:
+                    target.where.is_changed = True
+                    self._see_to(target, target.where, now)
 
     def renew(self, topics: Sequence[Topic]) -> Iterator[None]:
         """Look at these, the topics in use, where it is time; in steps that each take a moment."""
