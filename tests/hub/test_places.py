@@ -234,7 +234,6 @@ def test_a_large_audience_is_looked_at_in_steps_and_comes_to_the_same(world: Met
     assert topic.where is not None
     assert sum(1 for _ in world.core.places.renewing.renew([topic])) == 1, "nothing is due"
     world.advance(2 * REFRESH_S)
-    topic.where.is_awaited = False
     world.core.metering.subscribed(topic)
     assert sum(1 for _ in world.core.places.renewing.renew([topic])) >= 9, "three walks of four steps"
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from equipoise.hub.places.columns import Columns
 from equipoise.hub.places.sides import STEP, places_of, side_of
 from equipoise.hub.places.whereabouts import (
+    NEVER,
     PER_CLIENT_S,
     PLAIN_REFRESH_S,
     REFRESH_S,
@@ -56,7 +57,8 @@ class Renewing:
         self._core = core
         self._places = places
         self.columns = Columns()
-        # By the second in which they are due; some of them may have had their turn earlier, or be in use no longer.
+        # By the second in which they are due. Each topic is awaited once, where its `second` says; other entries are
+        # void.
         self._later: dict[int, deque[Topic]] = {}
         # What the windows so far have left to be spent; below 0 where a large topic took more.
         self._left = 0
@@ -107,12 +109,12 @@ class Renewing:
                 self._see_to(topic, where, now)
 
     def _see_to(self, topic: Topic, where: Whereabouts, now: float) -> None:
-        if not where.is_awaited and (where.is_changed or where.until <= now):
-            where.is_awaited = True
-            self._await(topic, ceil(where.due_at) if where.due_at > now else int(now))
-
-    def _await(self, topic: Topic, second: int) -> None:
-        self._later.setdefault(second, deque()).append(topic)
+        """Let the topic have its turn when it is due, if not earlier."""
+        due_at = where.due_at
+        second = ceil(due_at) if due_at > now else int(now)
+        if second < where.second:
+            where.second = second
+            self._later.setdefault(second, deque()).append(topic)
 
     def _due(self, now: float) -> Iterator[Topic]:
         """Those that are due, the earliest first, as long as anything is left to be spent."""
@@ -123,14 +125,18 @@ class Renewing:
                     return
                 topic = waiting.popleft()
                 where = topic.where
-                assert where is not None, "what is awaited has been noted"
+                if where is None or where.second != second:
+                    # It has been given an earlier turn since.
+                    continue
+                where.second = NEVER
                 if topic.meter is None:
                     # In use no longer. When it is again, that is noted.
-                    where.is_awaited = False
-                elif where.due_at <= now:
-                    where.note(topic, now)
+                    continue
+                where.note(topic, now)
+                if where.due_at <= now:
                     yield topic
-                # Else it has had its turn since, and is awaited later.
+                else:
+                    self._see_to(topic, where, now)
             del self._later[second]
 
     def _renew(self, topic: Topic, hub: Coordinate) -> Generator[None, None, int]:
@@ -148,8 +154,9 @@ class Renewing:
         where.subscribers = yield from side_of((yield from places_of(subscribers, some_of)), hub)
         where.inward = where.outward = None
         where.audience, where.hub = audience, hub
-        where.renewed(size, core.now(), max(REFRESH_S, PER_CLIENT_S * size))
-        self._await(topic, ceil(where.until))
+        now = core.now()
+        where.renewed(size, now, max(REFRESH_S, PER_CLIENT_S * size))
+        self._see_to(topic, where, now)
         return size + _TOPIC_COST
 
     def _renew_few(self, topic: Topic, where: Whereabouts, hub: Coordinate, now: float) -> int:
@@ -169,7 +176,7 @@ class Renewing:
         where.audience, where.hub = audience, hub
         refresh_s = REFRESH_S if _is_told(inward) or _is_told(outward) else PLAIN_REFRESH_S
         where.renewed(size, now, refresh_s)
-        self._await(topic, ceil(where.until))
+        self._see_to(topic, where, now)
         return size + _TOPIC_COST
 
     def _few(self, sessions: Sequence[Session], hub: Coordinate, now: float) -> Few:

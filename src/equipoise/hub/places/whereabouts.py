@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from equipoise.hub.session import Session
     from equipoise.hub.topics import Topic
 
-__all__ = ["LATELY_S", "PER_CLIENT_S", "PLAIN_REFRESH_S", "REFRESH_S", "Few", "Whereabouts", "subscribed_by"]
+__all__ = [
+    "LATELY_S",
+    "NEVER",
+    "PER_CLIENT_S",
+    "PLAIN_REFRESH_S",
+    "REFRESH_S",
+    "Few",
+    "Whereabouts",
+    "subscribed_by",
+]
 
 # The place of one client, those of a few, or nothing: of nobody, or of many. One is not in a tuple, since the garbage
 # collector would have to look at all of these.
@@ -34,6 +43,7 @@ PLAIN_REFRESH_S = 10.0
 LATELY_S = 15.0
 # Nobody is looked at more often than this allows, whatever changes: at most 2,000 clients of a topic in a second.
 PER_CLIENT_S = 0.0005
+NEVER = float("inf")
 
 
 class Whereabouts:
@@ -44,11 +54,11 @@ class Whereabouts:
         "audience",
         "hub",
         "inward",
-        "is_awaited",
         "is_changed",
         "outward",
         "publishers",
         "renewed_at",
+        "second",
         "size",
         "subscribers",
         "until",
@@ -68,9 +78,10 @@ class Whereabouts:
         # When they were made, when they are due again, and of how many clients.
         self.renewed_at = self.until = float("-inf")
         self.size = 0
-        # Whether somebody has come or gone since; and whether that is seen to.
+        # Whether somebody has come, gone or moved since.
         self.is_changed = True
-        self.is_awaited = False
+        # The second in which it has its next turn.
+        self.second = NEVER
 
     def note(self, topic: Topic, now: float) -> None:
         """Take in who has published in the present window, and forget who has not for long."""
@@ -100,7 +111,7 @@ class Whereabouts:
         return [session for number in self._publishers if (session := sessions.get(number)) is not None]
 
     def renewed(self, size: int, now: float, refresh_s: float) -> None:
-        self.size, self.is_changed, self.is_awaited = size, False, False
+        self.size, self.is_changed = size, False
         self.renewed_at, self.until = now, now + refresh_s
 
 
