@@ -148,7 +148,8 @@ def probing(peers: int) -> dict[str, float]:
     ]
     tracemalloc.start()
     estimator, stability = Estimator(SPACE, rng.random), Stability()
-    seconds, known = 300, {}
+    seconds = 300
+    known: dict[str, Coordinate] = {}
     began = time.process_time()
     for _ in range(seconds):
         own = estimator.coordinate
