@@ -140,7 +140,7 @@ def test_a_client_that_leaves_while_a_large_topic_is_looked_at_leaves_nothing_be
     world.advance()
     for _ in looking:
         pass
-    assert world.core.places.read == len(clients) - 100
+    assert len(world.core.places._readings) == len(clients) - 100
 
 
 def test_without_the_kernel_nothing_is_told_of_clients_that_have_gone() -> None:
