@@ -51,6 +51,8 @@ class Shell:
     def now(self) -> float:
         return self.at
 
+    fine_now = now
+
     def wall_time(self) -> float:
         return 1.7e9 + self.at
 

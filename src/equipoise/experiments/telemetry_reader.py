@@ -13,7 +13,8 @@ from equipoise.resp.spelling import spell
 
 __all__ = ["TelemetryReader"]
 
-BYTES_MAX = 1024 * 1024
+# So few that a hub whose bandwidth is used up gets an answer through in time: what has come need not come again.
+BYTES_MAX = 32 * 1024
 # A hub that takes longer is left out of this round; what it recorded comes with the next. As the pipeline's.
 PATIENCE_S = 2.0
 
@@ -51,24 +52,29 @@ class _HubReader(asyncio.Protocol):
 
     async def read(self) -> list[pa.RecordBatch]:
         self.taken_bytes = 0
+        batches: list[pa.RecordBatch] = []
         try:
             async with asyncio.timeout(PATIENCE_S):
-                return await self._read()
+                await self._read(batches)
         except (OSError, TimeoutError):
             self.close()
-            return []
+        return batches
 
-    async def _read(self) -> list[pa.RecordBatch]:
+    async def _read(self, batches: list[pa.RecordBatch]) -> None:
+        """All that there is, piece by piece; what came before it takes too long is kept."""
         if self._transport is None:
             await asyncio.get_running_loop().create_connection(lambda: self, self._hub, PORT)
-        incarnation, _, following, stream, _ = await self._ask()
-        if incarnation != self._incarnation:
-            # Another life, or the first one met: it begins where the hub says.
-            self._incarnation, self._next = incarnation, following
-            incarnation, _, following, stream, _ = await self._ask()
-        self._next, self.taken_bytes = following, len(stream)
-        with pa.ipc.open_stream(stream) as reader:
-            return list(reader)
+        end = -1
+        while self._next != end:
+            incarnation, _, following, stream, end = await self._ask()
+            if incarnation != self._incarnation:
+                # Another life, or the first one met: it begins where the hub says.
+                self._incarnation, self._next, end = incarnation, following, -1
+                continue
+            self._next = following
+            self.taken_bytes += len(stream)
+            with pa.ipc.open_stream(stream) as reader:
+                batches.extend(reader)
 
     async def _ask(self) -> tuple[int, int, int, bytes, int]:
         assert self._transport is not None, "connected before"

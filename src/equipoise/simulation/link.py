@@ -89,6 +89,9 @@ class Pipe:
         segment by the slower of them and not by both.
         """
         begin = first_byte_at if first_byte_at > self.free_at else self.free_at
+        if not size:
+            # It takes no time; and one that is sent later, as the end of a handshake is, holds up nothing before it.
+            return begin if begin > last_byte_at else last_byte_at
         through_at = begin + size / self.rate
         self.free_at = through_at if through_at > last_byte_at else last_byte_at
         return self.free_at

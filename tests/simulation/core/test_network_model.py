@@ -124,6 +124,28 @@ def test_a_slow_interface_behind_a_slow_link_does_not_add_up() -> None:
         sim.run(main(sim))
 
 
+def test_a_connection_to_a_busy_host_holds_up_nothing_else_of_the_caller() -> None:
+    """1. A host sends for seconds. 2. Another dials it: the answer waits behind that. 3. It talks to a third at once."""
+
+    async def main(sim: Simulation) -> None:
+        busy, caller = sim.host("busy", nic_out_bytes_per_s=MB), sim.host("caller", nic_out_bytes_per_s=MB)
+        loading, _ = await join(busy, sim.host("sink"))
+        near, far = await join(caller, sim.host("third"), port=8001)
+        await join(sim.host("other"), busy, port=8002)
+        loading.transport.write(bytes(5 * MB))
+        await asyncio.sleep(0.1)
+        dialling = caller.spawn(dial("busy", 8002))
+        await asyncio.sleep(0.1)
+        before = sim.now
+        near.transport.write(b"x")
+        await _settle()
+        assert far.times[-1] - before < 0.1
+        await dialling
+
+    with Simulation() as sim:
+        sim.run(main(sim))
+
+
 def test_connections_share_a_link_evenly() -> None:
     async def main(sim: Simulation) -> None:
         a, b = sim.host("a"), sim.host("b")
