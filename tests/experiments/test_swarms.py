@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
@@ -10,7 +11,16 @@ import pytest
 
 from equipoise.experiments.epulsar_drones import judge
 from equipoise.experiments.epulsar_flight import City, Flight, air, site
-from equipoise.experiments.epulsar_swarms import Change, Mission, Patrol, fly, limit_s, topics_of
+from equipoise.experiments.epulsar_swarms import (
+    STAMP,
+    Change,
+    Mission,
+    Patrol,
+    fly,
+    limit_s,
+    topics_of,
+    unheard,
+)
 from equipoise.experiments.latencies import Latencies
 from equipoise.experiments.meter import Meter
 
@@ -88,3 +98,17 @@ def test_with_hashing_topics_stay_where_the_ring_puts_them() -> None:
     )
     assert hashed.moves == ()
     assert hashed.meter.lost == 0
+
+
+@dataclass
+class Somebody:
+    said: bytes = b""
+    heard: dict[bytes, bytes] = field(default_factory=dict)
+
+
+def test_a_last_message_is_counted_for_everybody_who_has_not_heard_it() -> None:
+    speaker = Somebody(STAMP % (12.5, 7))
+    current, behind, deaf = Somebody(), Somebody(), Somebody()
+    current.heard[b"0007"] = speaker.said
+    behind.heard[b"0007"] = STAMP % (12.4, 7)
+    assert unheard(speaker, [current, behind, deaf]) == 2

@@ -168,6 +168,18 @@ def test_a_publisher_that_has_stopped_is_forgotten_after_a_while(world: MeteredW
     assert place_of(found[-1], "publishers") == at(0)
 
 
+def test_a_lone_publisher_that_has_stopped_is_forgotten_though_others_come_and_go(
+    world: MeteredWorld,
+) -> None:
+    publisher(world, at(0)).do("PUBLISH", "t", "x")
+    found = []
+    for _ in range(math.ceil(LATELY_S + 2 * REFRESH_S) + 1):
+        world.client().do("SUBSCRIBE", "t")
+        found.append(world.topics()[b"t"]["publishers_located"])
+    assert found[0] == 1
+    assert found[-1] is None
+
+
 def test_a_publisher_that_has_gone_is_no_publisher_at_the_next_look(world: MeteredWorld) -> None:
     often, gone = publisher(world, at(0)), publisher(world, at(10))
     records_of(world, 1, gone, often)

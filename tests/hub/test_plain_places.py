@@ -9,6 +9,7 @@ import pytest
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub.places.place import behind
 from equipoise.hub.places.settings import CoordinatesSettings
+from equipoise.hub.places.sides import STEP
 from equipoise.hub.places.whereabouts import PLAIN_REFRESH_S
 from equipoise.hub.tcp_info import round_trip_s
 from equipoise.hub.wire import NO_WIRE
@@ -120,6 +121,51 @@ def test_readings_end_with_their_connections() -> None:
     client.send("QUIT")
     world.advance()
     assert world.core.places.read == 0
+
+
+def test_a_client_that_leaves_while_a_large_topic_is_looked_at_leaves_nothing_behind() -> None:
+    world = MeteredWorld()
+    clients = [plain(world, 0.020) for _ in range(2 * STEP + 100)]
+    for client in clients:
+        client.do("SUBSCRIBE", "t")
+    topic = world.core.index.topics[b"t"]
+    hub = world.core.places.own
+    assert hub is not None and topic.meter is not None
+    looking = world.core.places.renewing.renew([topic])
+    # The topics are gone through, and the first clients looked at.
+    next(looking)
+    next(looking)
+    for client in clients[-100:]:
+        client.send("QUIT")
+    world.advance()
+    for _ in looking:
+        pass
+    assert len(world.core.places._readings) == len(clients) - 100
+
+
+def test_without_the_kernel_nothing_is_told_of_clients_that_have_gone() -> None:
+    world = MeteredWorld(coordinates=CoordinatesSettings(asks_kernel=False))
+    teller, silent = world.client(), world.client()
+    teller.do("EQ.WHERE", "1000", Coordinate((0.01,) * 8, 0.1, 0.001).to_bytes())
+    teller.do("SUBSCRIBE", "t")
+    silent.do("SUBSCRIBE", "t")
+    assert world.topics()[b"t"]["subscribers_located"] == 1
+    teller.send("QUIT")
+    world.advance()
+    silent.do("PUBLISH", "t", "x")
+    assert world.topics()[b"t"]["subscribers_located"] is None
+
+
+def test_where_the_kernel_knows_the_way_a_client_cannot_lie_it_short() -> None:
+    world = MeteredWorld()
+    probing = world.core.places.probing
+    probing.estimator.coordinate = Coordinate((0.01,) * 8, 0.1, 0.015)
+    liar = plain(world, 0.080)
+    liar.do("EQ.WHERE", "1", Coordinate((0.01,) * 8, 0.1, 0.001).to_bytes())
+    assert not probing.is_flat
+    neighbour = plain(world, 0.002)
+    neighbour.do("EQ.WHERE", "2000", Coordinate((0.01,) * 8, 0.1, 0.001).to_bytes())
+    assert probing.is_flat
 
 
 def test_nothing_is_known_of_what_is_no_connection() -> None:

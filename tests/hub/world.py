@@ -52,6 +52,9 @@ class FakeShell:
         self._now += self.tick_s
         return self._now
 
+    def fine_now(self) -> float:
+        return self._now
+
     def wall_time(self) -> float:
         return self._now + self.wall_ahead_s
 

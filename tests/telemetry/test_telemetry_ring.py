@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.telemetry import Block, Kind, Ring
+from equipoise.telemetry import Block, Kind, Names, Ring
+from equipoise.telemetry.block import BLOCK_BYTES, size_bytes_of
 from telemetry.records import SECOND_US, hub_block, topic_block
 
 LARGE = 1 << 30
@@ -65,11 +66,29 @@ def test_the_newest_block_stays_whatever_its_size() -> None:
     assert (ring.oldest, ring.end) == (50, 110)
 
 
-def test_bytes_are_those_of_the_blocks_that_are_left() -> None:
+def test_bytes_are_what_the_blocks_that_are_left_keep_alive() -> None:
     ring = Ring(7, keep_s=5, bytes_max=LARGE)
     for second in range(20):
         ring.append(block_of(second % 4, second * SECOND_US))
-    assert ring.bytes == sum(block.size_bytes for block, _ in ring.read(0))
+    blocks = [block for block, _ in ring.read(0)]
+    alive = {id(column): size_bytes_of(column) for block in blocks for column in block.held}
+    assert ring.bytes == len(blocks) * BLOCK_BYTES + sum(alive.values())
+
+
+def test_a_column_that_blocks_share_counts_once_as_long_as_one_of_them_is_there() -> None:
+    names = Names.of([b"%d" % number for number in range(10_000)])
+    ring = Ring(7, keep_s=5, bytes_max=LARGE)
+    taken = []
+    for second in range(20):
+        shared = Block.of(
+            Kind.TOPIC, 10_000, {"topic": names}, time_us=second * SECOND_US, window_us=SECOND_US
+        )
+        ring.append(shared)
+        taken.append(ring.bytes)
+    assert taken[-1] < taken[0] + 20 * 2 * BLOCK_BYTES
+    for second in range(20, 40):
+        ring.append(block_of(1, second * SECOND_US))
+    assert ring.bytes < taken[0]
 
 
 def test_a_clock_that_goes_back_loses_nothing() -> None:

@@ -14,12 +14,13 @@ from typing import Protocol, cast
 import hiredis
 
 from equipoise.client.codec import encode_request
-from equipoise.client.measuring import AHEAD_BYTES_MAX, LOST, Answered, Probe, clock_of
+from equipoise.client.measuring import AHEAD_BYTES_MAX, LOST, Answered, Probe
 from equipoise.client.owed import IGNORED, Owed
 from equipoise.client.refusals import make_refusal
 from equipoise.client.requests import NowaitLosses, Question, Request, Ticket
 from equipoise.client.url import Endpoint
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError
+from equipoise.processes.clock import clock_of
 
 TURN_BYTES = 64 * 1024
 """What is read before others get a turn. uvloop would read megabytes in one go, more than a queue holds, before the

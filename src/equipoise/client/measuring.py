@@ -7,8 +7,6 @@ over.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -64,9 +62,3 @@ class Probe:
     def fail(self) -> None:
         """The connection is lost."""
         self._answered(LOST, None)
-
-
-def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """The loop's own seconds, as finely as they can be had."""
-    # uvloop counts the same seconds, but in milliseconds and once per turn; a neighbour is nearer than that.
-    return time.monotonic if type(loop).__module__.partition(".")[0] == "uvloop" else loop.time

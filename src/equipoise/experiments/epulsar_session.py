@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from equipoise.client.url import Endpoint
 from equipoise.coordinates import FinderSettings
-from equipoise.experiments.epulsar_swarms import STAMP, STAMP_BYTES, TIME_BYTES, planner_of
+from equipoise.experiments.epulsar_swarms import STAMP, STAMP_BYTES, TIME_BYTES, planner_of, unheard
 from equipoise.experiments.epulsar_worlds import GAME_LIMIT_MS, US_CITIES, game_world
 from equipoise.experiments.experiment import Progress, silent
 from equipoise.experiments.latencies import Latencies
@@ -109,11 +109,14 @@ class Player:
 
     def __init__(self, number: int, host: Host, table: Table) -> None:
         self.number, self.host = number, host
-        self.group = -1
+        self.group, self.joined_at = -1, 0.0
         self._table = table
         self._topic = topic_of(number)
         self._padding = bytes(table.session.payload_bytes - STAMP_BYTES)
         self._timer: asyncio.TimerHandle | None = None
+        # The head of its last update, and of the last that it has heard of each other.
+        self.said = b""
+        self.heard: dict[bytes, bytes] = {}
 
     async def begin(self, entries: Sequence[Endpoint]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -133,11 +136,13 @@ class Player:
             self._timer.cancel()
 
     def _talk(self) -> None:
-        self._client.publish(self._topic, STAMP % (self._loop.time(), self.number) + self._padding)
+        self.said = STAMP % (self._loop.time(), self.number)
+        self._client.publish(self._topic, self.said + self._padding)
         self._timer = self._loop.call_later(self._table.interval_s, self._talk)
 
     def _hear(self, topic: bytes, payload: bytes) -> None:
         table, now = self._table, self._loop.time()
+        self.heard[payload[TIME_BYTES:STAMP_BYTES]] = payload[:STAMP_BYTES]
         if table.latencies is not None and table.heard is not None:
             latency_s = now - float(payload[:TIME_BYTES])
             table.latencies.note(topic, now, latency_s)
@@ -178,6 +183,12 @@ class Table:
         for player in self.players:
             player.host.spawn(player.fall_silent(), name="end")
 
+    @property
+    def unheard(self) -> int:
+        """Last updates of players that have not come to everybody who has been in their groups for a while."""
+        settled = [player for player in self.players if self._sim.now - player.joined_at > 2 * DRAIN_S]
+        return sum(unheard(one, [o for o in settled if o in self._mates(one)]) for one in settled)
+
     def _stay_s(self) -> float:
         low, high = self.session.stay_s
         return low + (high - low) * self._sim.random.random()
@@ -195,6 +206,7 @@ class Table:
         """Any group but the present one, with equal chances."""
         others = [group for group in range(self.session.groups) if group != player.group]
         player.group = others[int(self._sim.random.random() * len(others))]
+        player.joined_at = self._sim.now
         mates = self._mates(player)
         for mate in mates:
             mate.host.spawn(mate.hear([player.number]), name="hear")
@@ -228,6 +240,7 @@ async def _play(sim: Simulation, session: Session, progress: Progress) -> Evenin
         progress(f"{second + 1} s, {table.changes} changes of groups", (second + 1) / session.seconds)
     table.end()
     await asyncio.sleep(DRAIN_S)
+    table.meter.unanswered = table.unheard
     assert table.latencies is not None and table.heard is not None, "it was counted"
     return Evening(
         session=session,

@@ -8,9 +8,10 @@ to their leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Protocol
 
 import numpy as np
 
@@ -41,6 +42,7 @@ __all__ = [
     "limit_s",
     "planner_of",
     "topics_of",
+    "unheard",
 ]
 
 # How the time of sending is written into a message, and the number of who has sent it.
@@ -135,6 +137,13 @@ def planner_of(hubs: int) -> Planner:
     return Planner(PlannerSettings(servers_min=hubs, servers_max=hubs))
 
 
+class Speaker(Protocol):
+    """Somebody who says something, and hears others."""
+
+    said: bytes
+    heard: dict[bytes, bytes]
+
+
 class Drone:
     """One light client behind a gateway."""
 
@@ -147,6 +156,9 @@ class Drone:
         self._padding = bytes(mission.payload_bytes - STAMP_BYTES)
         self._crew = crew
         self._timer: asyncio.TimerHandle | None = None
+        # The head of its last message, and of the last that it has heard of each other.
+        self.said = b""
+        self.heard: dict[bytes, bytes] = {}
 
     async def begin(self, entries: Sequence[Endpoint], gateway: LightClient) -> None:
         self._loop = asyncio.get_running_loop()
@@ -166,11 +178,12 @@ class Drone:
             self._timer.cancel()
 
     def _talk(self) -> None:
-        now = self._loop.time()
-        self._client.publish(self._out, STAMP % (now, self.number) + self._padding)
+        self.said = STAMP % (self._loop.time(), self.number)
+        self._client.publish(self._out, self.said + self._padding)
         self._timer = self._loop.call_later(self._interval_s, self._talk)
 
     def _hear(self, topic: bytes, payload: bytes) -> None:
+        self.heard[payload[TIME_BYTES:STAMP_BYTES]] = payload[:STAMP_BYTES]
         self._crew.hear(self, topic, payload, self._loop.time())
 
 
@@ -246,9 +259,21 @@ class Crew:
                 self._sim.shape(hub.name, drone.host.name, latency_s=latency_s)
             drone.host.spawn(drone.cross(self.gateways[zone]), name="cross")
 
+    @property
+    def unheard(self) -> int:
+        """Last messages of drones that have not come to everybody."""
+        pairs = [(drones[0], drones[1:]) for drones in self._swarms]
+        pairs += [(drone, drones[:1]) for drones in self._swarms for drone in drones[1:]]
+        return sum(unheard(drone, others) for drone, others in pairs)
+
     def land(self) -> None:
         for drone in self.drones:
             drone.host.spawn(drone.fall_silent(), name="land")
+
+
+def unheard(speaker: Speaker, listeners: Iterable[Speaker]) -> int:
+    """How many have not heard its last message: what came before it is counted by position."""
+    return sum(one.heard.get(speaker.said[TIME_BYTES:]) != speaker.said for one in listeners)
 
 
 def fly(mission: Mission, progress: Progress = silent) -> Patrol:
@@ -284,6 +309,7 @@ async def _fly(sim: Simulation, mission: Mission, progress: Progress) -> Patrol:
         progress(f"{second + 1} s, {len(crew.changes)} changes of zones", (second + 1) / mission.seconds)
     crew.land()
     await asyncio.sleep(DRAIN_S)
+    crew.meter.unanswered = crew.unheard
     return Patrol(
         mission=mission,
         latencies=crew.latencies,

@@ -30,6 +30,7 @@ from equipoise.hub.logins import Logins
 from equipoise.hub.session import LINGER_S
 from equipoise.hub.settings import HubSettings, Tls
 from equipoise.hub.tcp_info import round_trip_s
+from equipoise.processes.clock import clock_of
 from equipoise.resp.replies import error
 
 log = logging.getLogger("equipoise.hub")
@@ -178,6 +179,7 @@ class LoopShell:
         process: Process,
     ) -> None:
         self.now = loop.time
+        self.fine_now = clock_of(loop)
         self.wall_time = wall_clock
         self.call_later: Callable[..., Timer] = loop.call_later
         self.logins = logins

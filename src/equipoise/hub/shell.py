@@ -15,6 +15,9 @@ class Shell(Protocol):
     def now(self) -> float:
         """Monotonic seconds."""
 
+    def fine_now(self) -> float:
+        """The same, anew at each call: what tells neighbours from each other is less than a turn of the loop."""
+
     def wall_time(self) -> float:
         """Seconds since 1970, as far as this machine knows."""
 

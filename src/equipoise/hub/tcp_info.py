@@ -36,7 +36,8 @@ def round_trip_s(wire: Wire) -> float | None:
         return None
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, option, _BYTES)
-    except OSError:
+    except (OSError, ValueError):
+        # What uvloop says of a connection that is gone.
         return None
     if len(info) < _RTT_AT + 4:
         return None

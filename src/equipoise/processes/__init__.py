@@ -1,4 +1,4 @@
-"""Child processes that never outlive their parent: start, wait until ready, restart, stop."""
+"""Processes: children that never outlive their parent (start, wait until ready, restart, stop), ports, the clock."""
 
 from equipoise.processes.backoff import Backoff, BackoffSettings
 from equipoise.processes.child import Child, ChildSpec, spawn

@@ -48,6 +48,8 @@ class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     site: str = ""
     rack: str = ""
+    # Which verbs it knows on the links between hubs; those that do not say know the first ones.
+    verbs: int = 1
 
 
 class HubAlive(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,10 +17,10 @@ from typing import NamedTuple, TypeGuard
 
 from equipoise.telemetry.schema import Kind, columns_of
 
-__all__ = ["Block", "Names", "Numbers", "Part", "Values", "is_each", "narrow"]
+__all__ = ["BLOCK_BYTES", "Block", "Names", "Numbers", "Part", "Values", "is_each", "narrow", "size_bytes_of"]
 
 # What Python takes for a block whose columns are empty, an array of its own for each of them included.
-_BLOCK_BYTES = 600
+BLOCK_BYTES = 600
 _COLUMN_BYTES = 64
 
 _ORDER = {kind: tuple(column.name for column in columns_of(kind)) for kind in Kind}
@@ -125,7 +125,12 @@ class Block:
 
     @property
     def size_bytes(self) -> int:
-        return _BLOCK_BYTES + sum(map(_size_bytes, (self.time_us, *self.values)))
+        return BLOCK_BYTES + sum(map(size_bytes_of, self.held))
+
+    @property
+    def held(self) -> tuple[Values, ...]:
+        """What it keeps alive beside itself. Blocks of windows in which nothing has changed share columns."""
+        return (self.time_us, *self.values)
 
     def topics(self) -> list[bytes] | None:
         """The topic of each record; None where they are not about topics."""
@@ -174,13 +179,13 @@ def narrow(numbers: Sequence[int]) -> array[int]:
     return array(code, numbers)
 
 
-def _size_bytes(values: Values) -> int:
+def size_bytes_of(values: Values) -> int:
     if isinstance(values, array):
         return _COLUMN_BYTES + values.itemsize * len(values)
     if isinstance(values, Names):
-        return sys.getsizeof(values.joined) + _COLUMN_BYTES + _size_bytes(values.lengths)
+        return sys.getsizeof(values.joined) + _COLUMN_BYTES + size_bytes_of(values.lengths)
     if isinstance(values, Numbers):
-        return sys.getsizeof(values.present) + _COLUMN_BYTES + _size_bytes(values.values)
+        return sys.getsizeof(values.present) + _COLUMN_BYTES + size_bytes_of(values.values)
     return sys.getsizeof(values)
 
 

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 
-from equipoise.telemetry.block import Block
+from equipoise.telemetry.block import BLOCK_BYTES, Block, size_bytes_of
 
 __all__ = ["Ring"]
 
 
 class Ring:
-    """Always true: it holds exactly the records from `oldest` to `end`; `bytes` is the sum over its blocks.
+    """Always true: it holds exactly the records from `oldest` to `end`; `bytes` is what its blocks take together.
 
     The block just added stays, whatever its size: blocks are small against any bound.
     """
@@ -25,7 +25,9 @@ class Ring:
         self.incarnation = incarnation
         self._keep_us = int(keep_s * 1_000_000)
         self._bytes_max = bytes_max
-        self._blocks: deque[tuple[Block, int]] = deque()
+        self._blocks: deque[Block] = deque()
+        # By the identity of each column, how many blocks share it.
+        self._shared: dict[int, int] = {}
         self.end = 0
         self.bytes = 0
 
@@ -35,16 +37,15 @@ class Ring:
     @property
     def oldest(self) -> int:
         """The sequence of the first record that is still here; `end` if there is none."""
-        return self._blocks[0][0].first if self._blocks else self.end
+        return self._blocks[0].first if self._blocks else self.end
 
     def append(self, block: Block) -> None:
         """Give the block's records their numbers. Blocks come in the order of time, as far as the clock goes on."""
         if not block.count:
             return
-        size_bytes = block.size_bytes
-        self._blocks.append((replace(block, first=self.end), size_bytes))
+        self._blocks.append(replace(block, first=self.end))
         self.end += block.count
-        self.bytes += size_bytes
+        self._count(block)
         self._trim(block.latest_us - self._keep_us)
 
     def read(self, sequence: int) -> Iterator[tuple[Block, int]]:
@@ -53,7 +54,7 @@ class Ring:
         What has fallen out is left out. A ring that is appended to meanwhile may be read on.
         """
         behind: list[Block] = []
-        for block, _ in reversed(self._blocks):
+        for block in reversed(self._blocks):
             if block.end <= sequence:
                 break
             behind.append(block)
@@ -62,10 +63,28 @@ class Ring:
 
     def backwards(self) -> Iterator[Block]:
         """From the newest block on. Not to be appended to meanwhile."""
-        return (block for block, _ in reversed(self._blocks))
+        return iter(reversed(self._blocks))
 
     def _trim(self, before_us: int) -> None:
         while len(self._blocks) > 1 and (
-            self.bytes > self._bytes_max or self._blocks[0][0].latest_us < before_us
+            self.bytes > self._bytes_max or self._blocks[0].latest_us < before_us
         ):
-            self.bytes -= self._blocks.popleft()[1]
+            self._discount(self._blocks.popleft())
+
+    def _count(self, block: Block) -> None:
+        self.bytes += BLOCK_BYTES
+        for column in block.held:
+            blocks = self._shared.get(id(column), 0)
+            self._shared[id(column)] = blocks + 1
+            if not blocks:
+                self.bytes += size_bytes_of(column)
+
+    def _discount(self, block: Block) -> None:
+        self.bytes -= BLOCK_BYTES
+        for column in block.held:
+            blocks = self._shared[id(column)] - 1
+            if blocks:
+                self._shared[id(column)] = blocks
+            else:
+                del self._shared[id(column)]
+                self.bytes -= size_bytes_of(column)

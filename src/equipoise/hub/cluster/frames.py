@@ -19,7 +19,9 @@ from equipoise.resp.spelling import bulk, spell
 __all__ = [
     "GREETING",
     "PAYLOADS_MAX",
+    "PROBING",
     "PROTOCOL",
+    "VERBS",
     "Field",
     "Verb",
     "decode",
@@ -35,6 +37,10 @@ __all__ = [
 # number of bytes of this generation that the receiver has dealt with.
 GREETING = b"EQ.L.HELLO"
 PROTOCOL = b"1"
+# Which verbs a hub knows, as it tells the others in the store. 1: all up to AT; from PROBING on, PROBE and ECHO. A verb
+# that comes later gets the next number, and is said only to those that know it: others would end the link over it.
+PROBING = 2
+VERBS = PROBING
 # Below the argument limit of any setting, with room for the other fields.
 PAYLOADS_MAX = 1_000
 _DIGITS_MAX = 19

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from equipoise.hub.cluster.frames import VERBS
 from equipoise.model import Entry, Mode, Placement, Plan
 
 __all__ = ["Life", "LiveHub", "Path", "Router", "Routing", "Stamp"]
@@ -40,6 +41,8 @@ class LiveHub(msgspec.Struct, frozen=True):
     port: int
     # The latest version of the plan that was committed before it came alive; it serves under later ones.
     joined_version: int = 0
+    # Which verbs it knows (`frames.VERBS`).
+    verbs: int = VERBS
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from equipoise.errors import NodeExistsError, NoNodeError, SettingsError
+from equipoise.hub.cluster.frames import VERBS
 from equipoise.store.contract import SessionState, Store
 from equipoise.store.hubs import HubFacts, HubsStore
 
@@ -141,4 +142,5 @@ class Presence:
             incarnation=self.life,
             site=settings.site,
             rack=settings.rack,
+            verbs=VERBS,
         )

@@ -62,7 +62,8 @@ class Places:
             self._told[session] = place
             self.renewing.moved(session)
         self._readings.pop(session, None)
-        if place.leg_s is not None:
+        if place.leg_s is not None and self._core.shell.round_trip_s(session.wire) is None:
+            # Where the kernel knows it, `asked` has gone by that: a client may say anything.
             self.probing.client_at(2 * place.leg_s)
 
     def asked(self, session: Session) -> None:
@@ -79,7 +80,7 @@ class Places:
     def of(self, session: Session, hub: Coordinate, now: float) -> Place | None:
         """Where the session's client is, if anybody knows; this hub is at `hub`."""
         place = self._told.get(session)
-        if place is not None or not self._asks_kernel:
+        if place is not None or not self._asks_kernel or session.is_closing:
             return place
         reading = self._readings.get(session)
         if reading is None:

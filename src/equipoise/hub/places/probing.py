@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
 from equipoise.errors import CoordinateError
-from equipoise.hub.cluster.frames import Verb
+from equipoise.hub.cluster.frames import PROBING, Verb
 
 if TYPE_CHECKING:
     from equipoise.hub.backlog import Timer
@@ -125,7 +125,7 @@ class Probing:
             self._stability.consider(self.estimator.coordinate)
         cluster = self._core.cluster
         if cluster is not None:
-            for peer in self._choose([name for name in cluster.out if name in cluster.incoming]):
+            for peer in self._choose([name for name in cluster.out if _can_answer(cluster, name)]):
                 self._probe(cluster, peer)
 
     def _choose(self, peers: list[str]) -> Iterable[str]:
@@ -158,9 +158,9 @@ class Probing:
         if not _is_quiet(out):
             return
         self._last_token += 1
-        now = self._core.now()
+        sent_at = self._core.shell.fine_now()
         self._under_way[peer] = _Probe(
-            self._last_token, now, out, out.connections, incoming, incoming.connections
+            self._last_token, sent_at, out, out.connections, incoming, incoming.connections
         )
         self.sent += 1
         cluster.tell(peer, Verb.PROBE, self._last_token)
@@ -177,7 +177,7 @@ class Probing:
         if probe is None or probe.token != token:
             return
         del self._under_way[peer]
-        rtt_s = self._core.now() - probe.sent_at
+        rtt_s = self._core.shell.fine_now() - probe.sent_at
         try:
             if not _is_unbroken(probe, cluster, peer):
                 raise CoordinateError("what waited for a connection is no round trip")
@@ -193,6 +193,12 @@ class Probing:
             # The first is told at once: anything is better than nothing.
             self._has_moved = False
             self._stability.consider(self.estimator.coordinate)
+
+
+def _can_answer(cluster: Cluster, peer: str) -> bool:
+    """Whether there is a way back, and the peer knows the question: an older one would end the link over it."""
+    facts = cluster.router.peers.get(peer)
+    return peer in cluster.incoming and facts is not None and facts.verbs >= PROBING
 
 
 def _is_quiet(link: OutLink) -> bool:

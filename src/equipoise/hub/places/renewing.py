@@ -62,6 +62,8 @@ class Renewing:
         self._later: dict[int, deque[Topic]] = {}
         # What the windows so far have left to be spent; below 0 where a large topic took more.
         self._left = 0
+        # Whether places of clients may still be told that nobody knows of any more.
+        self._is_stale = False
 
     def clear(self) -> None:
         """All topics are gone."""
@@ -80,9 +82,14 @@ class Renewing:
         """Look at these, the topics in use, where it is time; in steps that each take a moment."""
         self.columns.begin()
         hub = self._places.own
-        if hub is None or not self._places.is_known_of_some:
+        is_known = self._places.is_known_of_some
+        if hub is None or not (is_known or self._is_stale):
             return
         now = self._core.now()
+        if not is_known:
+            self._forget_all()
+            return
+        self._is_stale = True
         for start in range(0, len(topics), SLICE):
             self._note(topics[start : start + SLICE], now)
             yield
@@ -97,6 +104,13 @@ class Renewing:
             if done >= STEP:
                 done = 0
                 yield
+
+    def _forget_all(self) -> None:
+        """Nobody tells any more."""
+        for topic in self._core.index.topics.values():
+            topic.where = None
+        self._later.clear()
+        self._is_stale = False
 
     def _note(self, topics: Sequence[Topic], now: float) -> None:
         """See to those of which there is anything to note."""

@@ -50,6 +50,7 @@ class Whereabouts:
     """Owned by Renewing; lives as long as its topic, once the topic was used while somebody's place could be known."""
 
     __slots__ = (
+        "_published",
         "_publishers",
         "audience",
         "hub",
@@ -67,6 +68,8 @@ class Whereabouts:
     def __init__(self) -> None:
         # By the session's number, when it was last seen to have published.
         self._publishers: dict[int, float] = {}
+        # The topic's count of messages when that was noted.
+        self._published = -1
         # What the two sides were made from: the audience; the hub's own place; those of publishers and subscribers,
         # where they are few.
         self.audience: Audience | None = None
@@ -86,7 +89,8 @@ class Whereabouts:
     def note(self, topic: Topic, now: float) -> None:
         """Take in who has published in the present window, and forget who has not for long."""
         publishers, meter = self._publishers, topic.meter
-        if meter is not None and meter.seen is None and topic.publisher in publishers:
+        has_published = self._has_published(topic)
+        if meter is not None and meter.seen is None and topic.publisher in publishers and has_published:
             # So it is with most topics most of the time.
             publishers[topic.publisher] = now
             self.is_changed |= self.audience is not topic.audience
@@ -95,12 +99,23 @@ class Whereabouts:
         before = len(publishers)
         if meter is not None and meter.seen is not None:
             publishers.update(dict.fromkeys(meter.seen, now))
-        elif topic.publisher is not None and _has_published(topic):
+        elif topic.publisher is not None and has_published:
             publishers[topic.publisher] = now
         self.is_changed |= len(publishers) != before or self.audience is not topic.audience
-        if len(publishers) > PUBLISHERS_MAX or (now >= self.until and len(publishers) > 1):
+        oldest = min(publishers.values(), default=now)
+        if len(publishers) > PUBLISHERS_MAX or oldest <= now - LATELY_S:
             recent = sorted(publishers.items(), key=lambda item: -item[1])[:PUBLISHERS_MAX]
             self._publishers = {publisher: at for publisher, at in recent if at > now - LATELY_S}
+            self.is_changed |= len(self._publishers) != len(publishers)
+
+    def _has_published(self, topic: Topic) -> bool:
+        """Whether the topic's publisher has, since that was asked last; in the present window at first."""
+        meter, before = topic.meter, self._published
+        self._published = topic.published
+        if meter is None:
+            return False
+        began = meter.counted[PUBLISHED] if before < 0 else min(before, meter.counted[PUBLISHED])
+        return topic.published != began or meter.ingress_messages > 0
 
     @property
     def due_at(self) -> float:
@@ -125,8 +140,3 @@ def subscribed_by(topic: Topic, audience: Audience) -> list[Session]:
     groups = chain.from_iterable((*one.groups, *one.mixed) for one in audiences)
     sessions = list(chain.from_iterable(members for _, members in groups))
     return sessions if len(audiences) == 1 else list(dict.fromkeys(sessions))
-
-
-def _has_published(topic: Topic) -> bool:
-    meter = topic.meter
-    return meter is not None and (topic.published != meter.counted[PUBLISHED] or meter.ingress_messages > 0)

@@ -1,0 +1,14 @@
+"""A loop's own seconds, as finely as they can be had."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+__all__ = ["clock_of"]
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """For round trips: uvloop counts the same seconds, but in milliseconds and once per turn."""
+    return time.monotonic if type(loop).__module__.partition(".")[0] == "uvloop" else loop.time
