@@ -19,8 +19,8 @@ class FinderSettings:
     probe_s: float = 1.0
     # Between two visits to hubs that there is no connection to, once a place is found; 0: none are visited.
     visit_s: float = 60.0
-    # And while it is sought: a handful of visits in the first minute. One costs a hub some 0.7 ms of CPU, most of it
-    # for the connection, so 10,000 clients that start at once cost all hubs together less than a core.
+    # And while it is sought: five visits in the first minute. One costs a hub 1 ms of CPU, a third of it for the
+    # connection, so 10,000 clients that start at once cost all hubs together one core for that minute.
     visit_s_first: float = 10.0
     # Round trips per visit: the filter takes the median of three, so fewer would not pass a slow one over; and as many
     # as come from the hub in use between two visits, or the place hangs on that hub alone. With 6, one client in six of
