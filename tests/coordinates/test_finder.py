@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -48,12 +49,12 @@ def times(asked: list[Asked]) -> list[float]:
     [(22, 22, 22, 22), (5, 31, 31, 43), (35, 35, 35, 35), (43, 31, 31, 3), (60, 62, 62, 66)],
 )
 @pytest.mark.parametrize("jitter", [0.0, 0.1])
-def test_a_client_of_one_hub_knows_within_an_eighth_how_far_all_are_after_half_a_minute(
+def test_a_client_of_one_hub_knows_within_an_eighth_how_far_all_are_after_a_minute(
     client_ms: tuple[int, ...], jitter: float
 ) -> None:
     made = world(corners(tuple(ms / 1000 for ms in client_ms)))
     made.jitter = jitter
-    made.run(30.0)
+    made.run(60.0)
     # A jitter of 10 % makes the median round trip 5 % longer; of a near hub, 7 ms is enough to know that it is near.
     for peer, true in zip(made.hubs, made.truth[-1], strict=False):
         coordinate = made.finder.coordinate
@@ -115,7 +116,8 @@ def test_a_client_begins_anew_when_most_hubs_say_that_they_are_elsewhere() -> No
     made = world(corners((0.005, 0.031, 0.031, 0.043)))
     made.run(300.0)
     made.places = {peer: turned(at) for peer, at in made.places.items()}
-    made.run(90.0)
+    # Two more have to be visited before it is most of them, up to 75 s apart.
+    made.run(2 * 75.0 + 60.0)
     assert max(made.wrongness()) < 0.2
 
 
@@ -264,13 +266,55 @@ def test_a_reconnection_is_told_at_once() -> None:
 
 def test_hubs_without_a_connection_are_visited_in_turn_often_at_first_and_seldom_later() -> None:
     made = world()
-    made.run(30.0)
+    made.run(45.0)
     first = [peer for _, peer in made.visits]
-    assert set(first) == {"hub-1:1", "hub-2:1", "hub-3:1"} and 8 <= len(first) <= 10
-    made.run(300.0)
-    seldom = [at for at, _ in made.visits if at > 160.0]
-    assert all(later - earlier >= 59.9 for earlier, later in pairwise(seldom))
+    assert set(first) == {"hub-1:1", "hub-2:1", "hub-3:1"} and 3 <= len(first) <= 4
+    assert all(7.5 <= later - earlier <= 12.51 for (earlier, _), (later, _) in pairwise(made.visits))
+    made.run(1_800.0)
+    seldom = [at for at, _ in made.visits if at > 200.0]
+    assert all(45.0 <= later - earlier <= 75.01 for earlier, later in pairwise(seldom))
+    assert 27 <= len(seldom) <= 30
     assert "hub-0:1" not in [peer for _, peer in made.visits]
+
+
+def visits_of_a_fleet(seconds: int, behind: str | None = None) -> list[tuple[int, str]]:
+    """When 200 clients that begin at once visit whom; each is told `behind` that it has a gateway, which is dead."""
+    visits = []
+    for seed in range(200):
+        finder = Finder(random.Random(seed).random)
+        finder.use_gateway(behind, 0.0)
+        for second in range(seconds):
+            step = finder.step(float(second), {}, ["hub-1:1", "hub-2:1", "hub-3:1"])
+            if step.visit is not None:
+                visits.append((second, step.visit))
+                finder.visited(step.visit, is_answered=True)
+    return visits
+
+
+def test_a_fleet_that_starts_at_once_visits_no_hub_at_once() -> None:
+    visits = visits_of_a_fleet(60)
+    assert min(second for second, _ in visits) >= 10
+    # One of ten clients per second, a third of them each hub; in step, it would be 200 of them.
+    for hub in ("hub-1:1", "hub-2:1", "hub-3:1"):
+        assert max(Counter(second for second, peer in visits if peer == hub).values()) <= 20
+
+
+def test_a_fleet_whose_gateway_has_died_visits_no_hub_at_once() -> None:
+    visits = visits_of_a_fleet(60, "gw:1")
+    assert min(second for second, _ in visits) >= 40
+    assert max(Counter(visits).values()) <= 20
+
+
+def test_a_client_that_knows_more_hubs_than_it_remembers_keeps_those_it_is_connected_to() -> None:
+    """1. Some hundred hubs are known and asked. 2. Others are connected to, never asked before: the first to forget."""
+    finder = Finder(random.Random(1).random)
+    known = [f"hub-{number}:1" for number in range(200)]
+    for name in known[:150]:
+        finder.answered(name, None, 0.01, 1.0)
+        finder.step(1.0, {name: True}, known)
+    links = dict.fromkeys(known[150:], True)
+    asks = [ask.peer for second in range(2, 60) for ask in finder.step(float(second), links, known).asks]
+    assert set(asks) == set(links)
 
 
 def test_hubs_that_cannot_be_visited_are_tried_less_and_less() -> None:
@@ -394,8 +438,8 @@ def test_a_silent_gateways_word_holds_for_a_while_then_the_client_finds_its_plac
     # It seeks, and has nothing better yet.
     assert made.finder.coordinate == GATEWAY.behind(0.004)
     assert "hub-0:1" in [one.peer for one in made.asked if len(one.words) == 1]
-    made.run(40.0)
-    assert max(made.wrongness()) < 0.12
+    made.run(60.0)
+    assert max(made.wrongness()) < 0.2
     assert made.told("hub-0:1")[-1].told == made.finder.coordinate
 
 
@@ -423,7 +467,7 @@ def test_a_gateway_that_refuses_is_not_asked_again() -> None:
     made.finder.use_gateway("gw-1:1", made.now)
     made.run(90.0)
     assert asked == 1
-    assert max(made.wrongness()) < 0.12
+    assert max(made.wrongness()) < 0.2
 
 
 def test_a_client_that_leaves_its_gateway_knows_nothing_until_it_has_found_itself() -> None:
@@ -431,15 +475,28 @@ def test_a_client_that_leaves_its_gateway_knows_nothing_until_it_has_found_itsel
     made.run(20.0)
     made.finder.use_gateway(None, made.now)
     assert made.finder.coordinate is None
-    made.run(30.0)
-    assert max(made.wrongness()) < 0.12
+    made.run(60.0)
+    assert max(made.wrongness()) < 0.2
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"report_s": 0.5}, {"probe_s": 0.0}, {"visit_s": -1.0}, {"known_samples": 0}, {"visit_samples": 0}],
+    [
+        {"report_s": 0.5},
+        {"probe_s": 0.0},
+        {"visit_s": -1.0},
+        {"known_samples": 0},
+        {"visit_samples": 0},
+        {"gateway_patience_s": 10.0},
+        {"gateway_patience_s": 30.0, "report_s": 15.0},
+    ],
     ids=str,
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError):
         FinderSettings(**wrong)  # type: ignore[arg-type]  # by name
+
+
+def test_a_gateways_word_may_hold_just_longer_than_two_questions_or_not_at_all() -> None:
+    assert FinderSettings(gateway_patience_s=10.1).report_s == 5.0
+    assert FinderSettings(gateway_patience_s=0.0, report_s=60.0).report_s == 60.0

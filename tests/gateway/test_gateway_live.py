@@ -77,6 +77,29 @@ def test_hubs_that_are_lost_are_found_again() -> None:
     play(story)
 
 
+def test_a_hub_that_vanished_without_a_word_is_given_up_and_found_again() -> None:
+    async def story(sim: Simulation, gateway: Gateway) -> None:
+        await asyncio.sleep(20.0)
+        sim.cut("gw", "b")
+        # Three rounds of pings, and what is left of one.
+        await asyncio.sleep(4 * 30.0)
+        assert sorted(gateway._hubs.lines()) == [f"a:{PORT}", f"c:{PORT}"]
+        assert not gateway._finding.finder._peers[f"b:{PORT}"].is_asked  # type: ignore[union-attr]  # it has begun
+        sim.heal("gw", "b")
+        await asyncio.sleep(60.0)
+        assert len(gateway._hubs.lines()) == 3
+
+    play(story)
+
+
+def test_a_gateway_may_report_seldom() -> None:
+    async def story(sim: Simulation, gateway: Gateway) -> None:
+        await asyncio.sleep(20.0)
+        assert gateway.coordinate is not None
+
+    play(story, report_interval_s=60.0)
+
+
 def test_more_clients_than_may_be_are_told_so_and_closed() -> None:
     async def story(sim: Simulation, gateway: Gateway) -> None:
         await asyncio.sleep(20.0)

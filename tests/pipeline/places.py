@@ -71,8 +71,9 @@ def read_whereabouts(last: Mapping[str, Record], hubs: Mapping[str, HubFacts]) -
         told = {hub: record for hub, record in last.items() if record.get(f"{side}_at") is not None}
         crowds.append(_crowd(side, told))
         ways = [
-            _way_s(record[f"{side}_leg_us_max"], _hop_s(hub, home, last, hubs))
-            for hub, record in told.items()
+            _way_s(record.get(f"{side}_leg_us_max"), _hop_s(hub, home, last, hubs))
+            for hub, record in last.items()
+            if hub in told or record[side]
         ]
         legs.append(max(way for way in ways if way is not None) if ways and None not in ways else None)
     known = [crowd for crowd in crowds if crowd is not None]

@@ -112,10 +112,13 @@ def random_world(seed: int, *, hubs: int = 3, topics: int = 4, seconds: int = 14
 def _random_topic(rng: random.Random, name: bytes, at_us: int, window_us: int) -> Record:
     counts = ("publications", "deliveries", "bytes_in", "bytes_out", "ingress_bytes", "egress_bytes")
     values: Record = {name: rng.randrange(1000) for name in counts}
-    values |= {"publishers": rng.randrange(5), "subscribers": rng.randrange(50)}
     values |= {"backlog_bytes_max": rng.randrange(10_000), "queue_us_max": rng.randrange(100_000)}
     values["throttle_us_max"] = rng.choice((None, rng.randrange(1000)))
     values |= random_sides(rng)
+    # Most clients say where they are; of some hubs' nobody knows.
+    for side, most in (("publishers", 5), ("subscribers", 50)):
+        is_silent = values.get(f"{side}_at") is None and rng.random() < 0.8
+        values[side] = 0 if is_silent else rng.randrange(most)
     return topic_record(name, at_us, **values) | {"window_us": window_us}
 
 

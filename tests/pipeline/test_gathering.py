@@ -95,6 +95,20 @@ def test_a_home_that_does_not_know_where_it_is_still_knows_how_far_its_own_clien
         ],
         # No hub says that it is the home.
         hub_words("relay", place(0.02), {"role": "relay", **PUBLISHERS, **SUBSCRIBERS}),
+        # Another hub that has clients, and tells nothing of them: an older one.
+        [
+            *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}),
+            *hub_words("older", place(0.06), {"role": "relay", "subscribers": 3}),
+        ],
+        [
+            *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}),
+            *hub_words("relay", place(0.06), {"role": "relay", "publishers": 1, **SUBSCRIBERS}),
+        ],
+        # Or that there are none of whom it knows.
+        [
+            *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}),
+            *hub_words("relay", place(0.06), {"role": "relay", "subscribers": 3, "subscribers_located": 0}),
+        ],
         # A leg that nobody has measured.
         hub_words(
             "home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS, "subscribers_leg_us_max": None}
@@ -105,6 +119,21 @@ def test_a_latency_of_which_a_part_is_not_known_is_not_known(records: list[Recor
     topic = view_of_records(*records).topic(b"t")
     assert math.isnan(topic.latency_s_worst)
     assert topic.publishers_at is not None
+
+
+def test_clients_that_have_just_come_to_a_hub_that_knows_of_others_leave_the_latency_known() -> None:
+    told = {"role": "home", "publishers": 4, "subscribers": 70, **PUBLISHERS, **SUBSCRIBERS}
+    assert view_of_records(*hub_words("home", place(0.02), told)).topic(
+        b"t"
+    ).latency_s_worst == pytest.approx(0.012)
+
+
+def test_a_hub_on_the_way_that_has_no_client_need_not_know_anything() -> None:
+    records = [
+        *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}),
+        *hub_words("relay", None, {"role": "relay"}),
+    ]
+    assert view_of_records(*records).topic(b"t").latency_s_worst == pytest.approx(0.012)
 
 
 def test_the_home_is_who_has_said_so_last() -> None:

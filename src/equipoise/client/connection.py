@@ -14,7 +14,7 @@ from typing import Protocol, cast
 import hiredis
 
 from equipoise.client.codec import encode_request
-from equipoise.client.measuring import AHEAD_BYTES_MAX, Answered, Probe
+from equipoise.client.measuring import AHEAD_BYTES_MAX, LOST, Answered, Probe
 from equipoise.client.owed import IGNORED, Owed
 from equipoise.client.refusals import make_refusal
 from equipoise.client.requests import NowaitLosses, Question, Request, Ticket
@@ -92,6 +92,10 @@ class Connection(asyncio.Protocol):
 
     def measure(self, frame: bytes, answered: Answered) -> None:
         """Send a request at once, behind all that waits to be sent, and take the time until its reply."""
+        if self.lost.done():
+            # What is owed has been failed already. Not from within the call: whoever measures may not be ready yet.
+            self._loop.call_soon(answered, LOST, None)
+            return
         transport = self._transport
         unsent_bytes = 0 if transport is None else transport.get_write_buffer_size()
         is_clear = not unsent_bytes and not self._out and self.owed.bytes <= AHEAD_BYTES_MAX

@@ -4,7 +4,8 @@
       ▲                                      │
       └── answers, changes, and `next_at` ◄──┘
 
-Always true: at most one visit and one connection to a gateway at a time; after `stop` nothing is asked or told.
+Always true: at most one visit and one connection to a gateway at a time; after `stop` nothing is asked or told. A turn
+that fails is followed by others.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Finding:
         # Who waits for a gateway's first word.
         self._waiting: set[asyncio.Future[None]] = set()
         self._is_over = False
+        # Whether a turn has ever broken off: that is written down once.
+        self._has_failed = False
 
     @property
     def coordinate(self) -> Coordinate | None:
@@ -116,6 +119,26 @@ class Finding:
 
     def _turn(self) -> None:
         self._timer = None
+        try:
+            self._act()
+        except Exception:
+            if not self._has_failed:
+                log.exception("failed to find where this client is, and goes on; please report this")
+            self._has_failed = True
+            self._drop()
+            self._schedule(self._loop.time() + self.finder.settings.report_s)
+
+    def _drop(self) -> None:
+        """A turn broke off: what it was about to do is not waited for."""
+        finder = self.finder
+        # Each connection counts as another one at the next turn, which forgets that it was asked.
+        self._lines = {}
+        if self._visiting is None and finder.visiting is not None:
+            finder.visited(finder.visiting, is_answered=False)
+        if self._guiding is None:
+            finder.guide.is_asked = False
+
+    def _act(self) -> None:
         now, finder = self._loop.time(), self.finder
         around = self._surroundings.lines()
         for name, (line, _) in around.items():
@@ -125,13 +148,13 @@ class Finding:
         step = finder.step(
             now, {name: is_used for name, (_, is_used) in around.items()}, self._surroundings.known()
         )
-        for peer, words in step.asks:
-            self._lines[peer].measure(encode_request(*words), self._hears(peer))
         if step.visit is not None:
             self._visiting = self._loop.create_task(self._visit(step.visit), name="equipoise-visit")
         if step.guide and finder.guide.address is not None:
             coroutine = self._ask_gateway(finder.guide.address)
             self._guiding = self._loop.create_task(coroutine, name="equipoise-gateway")
+        for peer, words in step.asks:
+            self._lines[peer].measure(encode_request(*words), self._hears(peer))
         self._schedule(finder.next_at)
 
     def _hears(self, peer: str) -> Answered:

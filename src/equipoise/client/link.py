@@ -29,6 +29,7 @@ from equipoise.client.outbox import Outbox
 from equipoise.client.refusals import is_permanent
 from equipoise.client.requests import NowaitLosses, Request
 from equipoise.client.url import Endpoint
+from equipoise.client.watching import watch
 from equipoise.errors import DisconnectedError, EquipoiseError, PeerError
 
 log = logging.getLogger("equipoise.client")
@@ -160,19 +161,9 @@ class Link:
             self._owner.on_over(self, EquipoiseError(f"the client failed: {error!r}; please report this"))
 
     async def _watch(self, connection: Connection) -> None:
-        """Return when the connection is lost; ping it meanwhile and give it up when it stays silent."""
-        interval_s = self._settings.ping_interval_s
-        unanswered = 0
-        while not connection.lost.done():
-            await asyncio.wait([connection.lost], timeout=interval_s)
-            if connection.is_heard:
-                unanswered = 0
-            if unanswered >= self._settings.pings_unanswered_max:
-                connection.abort(DisconnectedError(f"{unanswered} pings unanswered, {interval_s:g} s apart"))
-                return
-            connection.is_heard = False
-            connection.tell(b"PING")
-            unanswered += 1
+        """Return when the connection is lost, or given up."""
+        settings = self._settings
+        await watch(connection, settings.ping_interval_s, settings.pings_unanswered_max)
 
     async def _reconnect(self) -> Connection:
         while True:

@@ -186,7 +186,8 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=0,
             description="Between two short connections to other hubs of the URL, or heard of, once the place is "
-            "found; 3 s before. From one hub alone no direction can be found. 0: no such connections.",
+            "found, and 10 s before, a quarter more or less at random. From one hub alone no direction can be found. "
+            "0: no such connections.",
         ),
     ] = 60.0
     coordinate_gateway: Annotated[
@@ -202,7 +203,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=0,
             description="How long a silent gateway's last word holds; then the client finds its place by itself. "
-            "Long enough for a gateway to be started again.",
+            "More than two report intervals, and long enough for a gateway to be started again. 0: not at all.",
         ),
     ] = 30.0
     tls_ca_file: Annotated[
@@ -228,6 +229,11 @@ def make_settings(base: ClientSettings | None, overrides: dict[str, Any]) -> Cli
         raise SettingsError("client settings: reconnect_first_s must not exceed reconnect_max_s")
     if settings.coordinate_gateway and parse_address(settings.coordinate_gateway.encode()) is None:
         raise SettingsError("client settings: coordinate_gateway is an address; write it like host:6390")
+    if 0 < settings.coordinate_gateway_patience_s <= 2 * settings.coordinate_report_interval_s:
+        raise SettingsError(
+            "client settings: coordinate_gateway_patience_s must be more than twice coordinate_report_interval_s, "
+            "or 0: a gateway is asked once in that interval, and one answer may be lost"
+        )
     if bool(settings.tls_cert_file) != bool(settings.tls_key_file):
         raise SettingsError(
             "client settings: tls_cert_file and tls_key_file go together; give both or neither"

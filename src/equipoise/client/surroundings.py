@@ -34,7 +34,7 @@ class BusSurroundings:
     def lines(self) -> dict[str, tuple[Line, bool]]:
         in_use = self._publishing.links_in_use
         return {
-            connection.hub.decode(): (connection, bool(len(link.names)) or link in in_use)
+            connection.hub.decode(errors="replace"): (connection, bool(len(link.names)) or link in in_use)
             for link in self._links.all
             if (connection := link.connection) is not None
         }

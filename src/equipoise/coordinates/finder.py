@@ -37,6 +37,8 @@ WHERE = b"EQ.WHERE"
 _PEERS_MAX = 128
 # After so many failed visits in a row they are as rare as those of a client that has found its place.
 _FAILURES_MAX = 8
+# Of the time between two visits, half is left to chance.
+_SPREAD = 0.5
 # A tenth of the longest round trip is what coordinates are wrong by.
 _FAR = 0.1
 # Between two steps that no answer asks for.
@@ -77,8 +79,9 @@ class Finder:
         self._peers: dict[str, Peer] = {}
         # Grows with all that hubs are to hear at once.
         self._news = 0
-        self._probed_at = self._visited_at = -math.inf
-        self._visiting: str | None = None
+        self._probed_at = -math.inf
+        # The hub that is being visited.
+        self.visiting: str | None = None
         self._failures = 0
         # When `step` has something to do again, if nothing comes between.
         self.next_at = math.inf
@@ -93,6 +96,8 @@ class Finder:
         # Whether that was found from several peers.
         self._has_direction = False
         self.samples = 0
+        # A moment around the last visit; none since the client is here.
+        self._visited_at = -math.inf
         self._young_until = self.settings.young_samples
         for peer in self._peers.values():
             peer.rtts_s.clear()
@@ -125,8 +130,11 @@ class Finder:
         """What to do now. `links`: open connections, and whether topics are served there; `known`: other hubs."""
         if self._probed_at == -math.inf:
             # A client that is gone after a second has asked nobody.
-            self._probed_at = self._visited_at = now
+            self._probed_at = now
         self._check_guide(now)
+        if self._visited_at == -math.inf:
+            # A fleet that starts at once, or whose gateway has died, does not visit at once.
+            self._visited_at = now + self._draw() * self.settings.visit_s_first
         for name in links:
             self._peers.setdefault(name, Peer())
         asks = [
@@ -139,7 +147,7 @@ class Finder:
         guide = self.guide.is_free and self._guide_at <= now
         if guide:
             self.guide.asking(now)
-        self._forget()
+        self._forget(links)
         self.next_at = self._next_at(now, links, are_others=bool(others))
         return Step(asks, visit, guide)
 
@@ -206,7 +214,7 @@ class Finder:
 
     def _others(self, links: Mapping[str, bool], known: Sequence[str]) -> list[tuple[float, str]]:
         """Hubs that may be visited, and when each was last."""
-        if not self.settings.visit_s or self._visiting is not None or self._is_guided:
+        if not self.settings.visit_s or self.visiting is not None or self._is_guided:
             return []
         return [
             (peer.visited_at, name)
@@ -217,25 +225,32 @@ class Finder:
     def _choose_visit(self, others: list[tuple[float, str]], now: float) -> str | None:
         if not others or now < self._visit_at:
             return None
-        self._visited_at = now
-        self._visiting = name = min(others)[1]
+        # Clients that are in step fall out of it, and do not all begin with the same hub.
+        self._visited_at = now + (self._draw() - 0.5) * _SPREAD * self._visit_interval_s
+        oldest = min(others)[0]
+        names = [name for visited_at, name in others if visited_at == oldest]
+        self.visiting = name = names[min(int(self._draw() * len(names)), len(names) - 1)]
         self._peers[name].visited_at = self._peers[name].asked_at = now
         return name
 
     @property
     def _visit_at(self) -> float:
         """When the next visit is due, if there is somebody to visit."""
+        return self._visited_at + self._visit_interval_s
+
+    @property
+    def _visit_interval_s(self) -> float:
         settings = self.settings
-        is_rare = self.is_found or self._failures >= _FAILURES_MAX
-        seldom_s = min(settings.visit_s, settings.visit_s_first * 2**self._failures)
-        return self._visited_at + (settings.visit_s if is_rare else seldom_s)
+        if self.is_found or self._failures >= _FAILURES_MAX:
+            return settings.visit_s
+        return min(settings.visit_s, settings.visit_s_first * 2.0**self._failures)
 
     def _next_at(self, now: float, links: Mapping[str, bool], *, are_others: bool) -> float:
         """When there is something to do, if no answer comes before. Whoever is asked answers, or is left."""
         free = {
             name: peer for name in links if not (peer := self._peers[name]).is_asked and not peer.is_refusing
         }
-        times = [self._visit_at] if are_others and self._visiting is None else []
+        times = [self._visit_at] if are_others and self.visiting is None else []
         if self.coordinate is not None:
             times += [self._tell_at(peer) for name, peer in free.items() if links[name]]
         if self.guide.is_free:
@@ -247,9 +262,13 @@ class Finder:
             times.append(max(self._probed_at, oldest) + self._interval_s)
         return max(now + _TURN_S, min(times, default=math.inf))
 
-    def _forget(self) -> None:
+    def _forget(self, links: Mapping[str, bool]) -> None:
         if len(self._peers) > _PEERS_MAX:
-            idle = [(peer.asked_at, name) for name, peer in self._peers.items() if not peer.is_asked]
+            idle = [
+                (peer.asked_at, name)
+                for name, peer in self._peers.items()
+                if not peer.is_asked and name not in links
+            ]
             for _, name in sorted(idle)[: len(self._peers) - _PEERS_MAX]:
                 del self._peers[name]
 
@@ -301,8 +320,8 @@ class Finder:
 
     def visited(self, name: str, *, is_answered: bool) -> None:
         """A visit is over."""
-        if self._visiting == name:
-            self._visiting = None
+        if self.visiting == name:
+            self.visiting = None
             self._failures = 0 if is_answered else min(_FAILURES_MAX, self._failures + 1)
 
     def _read(self, reply: object) -> Coordinate | None:

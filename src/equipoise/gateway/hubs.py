@@ -1,6 +1,6 @@
 """The hubs that a gateway finds its place by: one lasting connection to each, made again when it is lost.
 
-A hub that refuses, or is not there, is tried again after a growing while; the others go on being measured.
+A hub that refuses, falls silent or is not there is tried again after a growing while; the others go on being measured.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from equipoise.client.greeting import Dialer
 from equipoise.client.measuring import Line
 from equipoise.client.requests import NowaitLosses
 from equipoise.client.url import Endpoint
+from equipoise.client.watching import watch
 from equipoise.errors import EquipoiseError, MisuseError
 
 __all__ = ["GatewayHubs"]
@@ -39,7 +40,11 @@ class GatewayHubs:
 
     def lines(self) -> dict[str, tuple[Line, bool]]:
         """Hubs hear where the gateway is: among themselves they cannot tell which of them is near to what."""
-        return {str(hub): (connection, True) for hub, connection in self._connections.items()}
+        return {
+            str(hub): (connection, True)
+            for hub, connection in self._connections.items()
+            if not connection.lost.done()
+        }
 
     def known(self) -> list[str]:
         return []
@@ -70,7 +75,9 @@ class GatewayHubs:
                 backoff.reset()
                 self._connections[hub] = connection
                 changed()
-                loss = await asyncio.shield(connection.lost)
+                settings = self._dialer.settings
+                await watch(connection, settings.ping_interval_s, settings.pings_unanswered_max)
+                loss = connection.lost.result()
                 del self._connections[hub]
                 log.info("lost the hub at %s: %s", hub, loss)
             await asyncio.sleep(backoff.next_s())

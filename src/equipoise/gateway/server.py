@@ -81,6 +81,8 @@ class Gateway:
             report_s_min=min(_NEWS_S, settings.report_interval_s),
             probe_s=_PROBE_S,
             visit_s=0.0,
+            # Nobody guides a gateway.
+            gateway_patience_s=0.0,
         )
         self._finding = Finding(Finder(self._rng.random, finding), self._hubs)
         self._measuring = loop.create_task(self._hubs.keep(self._finding.wake), name="gateway-hubs")

@@ -9,7 +9,10 @@ way to the farthest is. Whatever the number of clients, that is one row per topi
                 longest way from there by way of a subscriber's hub to it; one way
 
 Always true: a deviation is never less than that of any client from the mean, by the triangle inequality; what one hub
-would have to tell and does not makes a latency unknown (NaN), never shorter.
+would have to tell and does not makes a latency unknown (NaN), never shorter. So does a hub that has clients on a side
+and knows of none where it is: an older one, or one that has not found its own place. A hub that knows it of some speaks
+for all of them: clients that have just come are known a few seconds later, and each of them would otherwise make the
+latency of a topic unknown for that while.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ class Told(NamedTuple):
     time_us: Indices
     # As `whereabouts` has it.
     where: Floats
+    # How many clients the hub has, known or not: a column for each of `SIDES`.
+    clients: Floats
     # Where the hub is, NaN if it does not know, and how late it is on average.
     hub_at: Floats
     lag_s: Floats
@@ -69,7 +74,7 @@ def gathered(told: Told, count: int) -> Gathered:
         place, located, own_s = _crowd(told.topic, side, count)
         found.append((place, located))
         deviation_s = np.where(np.isnan(own_s), deviation_s, np.nan_to_num(deviation_s) + own_s)
-        latency_s += _leg_s(told.topic, side, hop_s, count)
+        latency_s += _leg_s(told.topic, side, told.clients[:, at], hop_s, count)
     lag_s = np.full(count, np.nan)
     lag_s[home >= 0] = told.lag_s[home[home >= 0]]
     (publishers_at, publishers), (subscribers_at, subscribers) = found
@@ -111,10 +116,12 @@ def _crowd(topic: Indices, side: Floats, count: int) -> tuple[Floats, Floats, Fl
     return place, located, _largest(of, beyond_s, count)
 
 
-def _leg_s(topic: Indices, side: Floats, hop_s: Floats, count: int) -> Floats:
-    """Between the farthest of the side and the home; NaN if there is nobody, or a hub does not know."""
-    rows = np.flatnonzero(side[:, LOCATED] > 0)
-    return _largest(topic[rows], side[rows, LEG] + hop_s[rows], count)
+def _leg_s(topic: Indices, side: Floats, clients: Floats, hop_s: Floats, count: int) -> Floats:
+    """Between the farthest of the side and the home; NaN if there is nobody, or a hub that has some does not know."""
+    is_known = side[:, LOCATED] > 0
+    rows = np.flatnonzero(is_known | (clients > 0))
+    leg_s = np.where(is_known[rows], side[rows, LEG], np.nan)
+    return _largest(topic[rows], leg_s + hop_s[rows], count)
 
 
 def _largest(topic: Indices, values: Floats, count: int) -> Floats:

@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 from numpy.typing import NDArray
 
 from equipoise.pipeline.gathering import Told, gathered
-from equipoise.pipeline.whereabouts import PLACE_NUMBERS, WHERE_NUMBERS, place_rows, unpacked_rows
+from equipoise.pipeline.whereabouts import PLACE_NUMBERS, SIDES, WHERE_NUMBERS, place_rows, unpacked_rows
 
 __all__ = ["HubPlaces", "hub_places", "is_told", "placed", "written_places"]
 
@@ -60,6 +60,7 @@ def placed(
             role=topics.column("role").take(pa.array(rows)).to_numpy(),
             time_us=by_hub.column("time_us").to_numpy()[is_present],
             where=_where(topics.column("where"), rows),
+            clients=np.column_stack([by_hub.column(side).to_numpy()[is_present] for side in SIDES]),
             hub_at=hubs.at[code],
             lag_s=hubs.lag_s[code],
         ),

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
+from numpy.typing import NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.functions import arrow_udf
 
 from equipoise.pipeline.gathering import ROLES, Gathered, Told, gathered
 from equipoise.pipeline.totals_places import written_places
-from equipoise.pipeline.whereabouts import WHERE_COLUMNS, place_rows, where_rows
+from equipoise.pipeline.whereabouts import SIDES, WHERE_COLUMNS, place_rows, where_rows
 
 __all__ = ["gathered_column", "told_by_hub", "told_last"]
 
@@ -28,7 +29,7 @@ _RESULT_DDL = (
 
 def told_last() -> Column:
     """An aggregate: what a hub said last of a topic's clients."""
-    return F.max_by(F.struct("role", *WHERE_COLUMNS), "time")
+    return F.max_by(F.struct("role", *SIDES, *WHERE_COLUMNS), "time")
 
 
 def told_by_hub(is_present: Column) -> Column:
@@ -56,6 +57,7 @@ def _gather(words: pa.Array) -> pa.Array:
             role=pc.index_in(rows.column("role"), pa.array(ROLES)).fill_null(0).to_numpy().astype(np.int8),
             time_us=rows.column("time_us").to_numpy(),
             where=where_rows(rows.select(WHERE_COLUMNS)),
+            clients=np.column_stack([_counts(rows.column(side)) for side in SIDES]),
             hub_at=place_rows(rows.column("coordinate")),
             lag_s=lag_s,
         ),
@@ -63,3 +65,7 @@ def _gather(words: pa.Array) -> pa.Array:
     )
     columns = [written_places(each) if each.ndim == 2 else pa.array(each) for each in found]
     return pa.StructArray.from_arrays(columns, names=list(Gathered._fields))
+
+
+def _counts(column: pa.Array) -> NDArray[np.float64]:
+    return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
