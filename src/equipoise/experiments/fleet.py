@@ -46,6 +46,8 @@ class Server:
     def __init__(self, fleet: Fleet, name: str, machine: Machine) -> None:
         self.name = name
         self.hub: Hub | None = None
+        # The number of the latest news that it has heard.
+        self._heard = 0
         self.host = fleet.sim.host(
             name, place=CLOUD, cpu=machine.cpu, nic_out_bytes_per_s=machine.out_bytes_per_s
         )
@@ -76,8 +78,10 @@ class Server:
         facts = LiveHub(self.hub.core.incarnation, self.name, PORT, self._fleet.plan.version)
         self._fleet.register(self.name, facts)
 
-    async def hear(self, routing: Routing) -> None:
-        if self.hub is not None and self.hub.core.cluster is not None:
+    async def hear(self, number: int, routing: Routing) -> None:
+        """News that a busy machine gets to late may be overtaken; whoever reads a store never goes back."""
+        if self.hub is not None and self.hub.core.cluster is not None and number > self._heard:
+            self._heard = number
             self.hub.core.cluster.apply(routing)
 
     async def stop(self) -> None:
@@ -105,6 +109,7 @@ class Fleet:
         # Topics whose entry has changed, over all plans so far.
         self.moves = 0
         self._heard_at: dict[str, float] = {}
+        self._told = 0
 
     @property
     def running(self) -> list[str]:
@@ -161,16 +166,17 @@ class Fleet:
     def tell(self) -> None:
         """Let every hub hear the latest, in order, each after a delay of its own."""
         routing = Routing(self.plan, dict(self.alive))
+        self._told += 1
         loop, now = self.sim.loop, self.sim.now
         for name in self.alive:
             server = self.servers[name]
             at = max(now + self.sim.random.random() * NEWS_S, self._heard_at.get(name, 0.0))
             self._heard_at[name] = at + 1e-6
-            loop.call_at(at, self._deliver, server, routing)
+            loop.call_at(at, self._deliver, server, self._told, routing)
 
-    def _deliver(self, server: Server, routing: Routing) -> None:
+    def _deliver(self, server: Server, number: int, routing: Routing) -> None:
         if server.hub is not None:
-            server.host.spawn(server.hear(routing), name="routing")
+            server.host.spawn(server.hear(number, routing), name="routing")
 
     async def until(self, is_so: Callable[[], bool], patience_s: float) -> bool:
         """Wait for a condition, no longer than this; whether it came."""

@@ -125,7 +125,7 @@ def test_a_slow_interface_behind_a_slow_link_does_not_add_up() -> None:
 
 
 def test_a_connection_to_a_busy_host_holds_up_nothing_else_of_the_caller() -> None:
-    """1. A host sends for seconds. 2. Another dials it: the answer waits behind that. 3. It talks to a third at once."""
+    """1. A host sends for seconds. 2. Another dials it: the answer waits behind that. 3. It talks to a third now."""
 
     async def main(sim: Simulation) -> None:
         busy, caller = sim.host("busy", nic_out_bytes_per_s=MB), sim.host("caller", nic_out_bytes_per_s=MB)
