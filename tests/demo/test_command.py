@@ -44,10 +44,11 @@ def test_the_demo_moves_spreads_and_loses_nothing_and_ends_with_a_report(tmp_pat
     assert "0 lost, 0 duplicated, 0 out of order" in run.stdout
     # What the controller did, with its reason.
     assert re.search(r"replicated|high-load|rising-load|shared-out", run.stdout), run.stdout
-    # The swarm's limit was broken when it crossed, and held when its topic had followed.
-    assert re.search(r"the swarm is in the east, its topic at hub-\d in the west; .*BROKEN", run.stdout), (
-        run.stdout
-    )
+    # The swarm's limit was broken when it crossed, and held when its topic had followed. What was measured before the
+    # move may be shown after it: there are two seconds between two lines, and a move may take less.
+    assert re.search(
+        r"the swarm is in the east, .*BROKEN(?s:.*)the swarm is in the east, .*: held", run.stdout
+    ), run.stdout
     assert re.search(r"swarm/1 → .*: latency \(latency_ms", run.stdout), run.stdout
     back = re.search(r"back under 40 ms after (\d+) s", run.stdout)
     assert back is not None and int(back.group(1)) <= 25, run.stdout
