@@ -32,7 +32,7 @@ from equipoise.access import Users
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
 from equipoise.hub.core import HubCore
 from equipoise.hub.places.place import Place
-from equipoise.hub.places.settings import CoordinatesSettings
+from equipoise.hub.places.settings import AsksKernel, CoordinatesSettings
 from equipoise.hub.session import Session
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.wire import NO_WIRE
@@ -80,7 +80,8 @@ class Shell:
 class Hub:
     def __init__(self, topics: int, clients: int, *, asks_kernel: bool) -> None:
         self.shell = Shell()
-        settings = HubSettings(port=0, coordinates=CoordinatesSettings(asks_kernel=asks_kernel))
+        asks = AsksKernel.ALWAYS if asks_kernel else AsksKernel.NEVER
+        settings = HubSettings(port=0, coordinates=CoordinatesSettings(asks_kernel=asks))
         self.core = HubCore(settings, Users.open(), self.shell)
         self.core.metering.start(self.shell, random.Random(2).randbytes)
         self.clients = [self._client() for _ in range(clients)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from equipoise.access import Users
-from equipoise.hub.places.settings import CoordinatesSettings
+from equipoise.hub.places.settings import AsksKernel, CoordinatesSettings
 from equipoise.hub.settings import Limits
 from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.telemetry import Kind
@@ -37,6 +37,7 @@ class MeteredWorld(World):
         telemetry: TelemetrySettings | None = None,
         coordinates: CoordinatesSettings | None = None,
     ) -> None:
+        coordinates = coordinates or CoordinatesSettings(asks_kernel=AsksKernel.ALWAYS)
         super().__init__(users, limits=limits, telemetry=telemetry, coordinates=coordinates)
         self.process = FakeProcess()
         self.core.metering.start(self.process, lambda count: b"\x07" * count)

@@ -8,11 +8,12 @@ import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub.places.place import behind
-from equipoise.hub.places.settings import CoordinatesSettings
+from equipoise.hub.places.settings import AsksKernel, CoordinatesSettings
 from equipoise.hub.places.sides import STEP
 from equipoise.hub.places.whereabouts import PLAIN_REFRESH_S
 from equipoise.hub.tcp_info import round_trip_s
 from equipoise.hub.wire import NO_WIRE
+from equipoise.model import Specs, TopicSpec
 from hub.live import Peer, live_hub, on_both_loops
 from hub.metered import MeteredWorld
 from hub.world import FakeClient
@@ -106,10 +107,32 @@ def test_the_kernel_is_not_asked_about_clients_that_use_no_topic() -> None:
 
 
 def test_a_setting_turns_it_off() -> None:
-    world = MeteredWorld(coordinates=CoordinatesSettings(asks_kernel=False))
+    world = MeteredWorld(coordinates=CoordinatesSettings(asks_kernel=AsksKernel.NEVER))
     plain(world, 0.020).do("SUBSCRIBE", "t")
     assert world.topics()[b"t"]["subscribers_located"] is None
     assert world.core.places.read == 0
+
+
+def test_by_default_the_kernel_is_asked_for_topics_with_a_latency_limit_only() -> None:
+    world = MeteredWorld(coordinates=CoordinatesSettings())
+    client = plain(world, 0.020)
+    client.do_all("SUBSCRIBE", "game/1", "chat")
+    assert world.topics()[b"game/1"]["subscribers_located"] is None
+    assert world.core.places.read == 0
+    world.core.places.follow(
+        Specs([TopicSpec(pattern=b"game/*", latency_ms=40), TopicSpec(pattern=b"chat", site="paris")])
+    )
+    other = world.client()
+    found = {}
+    for _ in range(math.ceil(PLAIN_REFRESH_S) + 1):
+        other.do("PUBLISH", "game/1", "x")
+        other.do("PUBLISH", "chat", "x")
+        found = world.topics()
+    assert found[b"game/1"]["subscribers_located"] == 1
+    assert found[b"chat"]["subscribers_located"] is None
+    world.core.places.follow(Specs())
+    other.do("PUBLISH", "game/1", "x")
+    assert world.topics()[b"game/1"]["subscribers_located"] is None
 
 
 def test_readings_end_with_their_connections() -> None:
@@ -144,7 +167,7 @@ def test_a_client_that_leaves_while_a_large_topic_is_looked_at_leaves_nothing_be
 
 
 def test_without_the_kernel_nothing_is_told_of_clients_that_have_gone() -> None:
-    world = MeteredWorld(coordinates=CoordinatesSettings(asks_kernel=False))
+    world = MeteredWorld(coordinates=CoordinatesSettings(asks_kernel=AsksKernel.NEVER))
     teller, silent = world.client(), world.client()
     teller.do("EQ.WHERE", "1000", Coordinate((0.01,) * 8, 0.1, 0.001).to_bytes())
     teller.do("SUBSCRIBE", "t")

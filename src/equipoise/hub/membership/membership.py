@@ -153,6 +153,7 @@ class Membership:
         async with aclosing(self._specs.watch()) as changes:
             async for specs in changes:
                 self.specs = specs
+                self._hub.core.places.follow(specs)
 
     def _apply_users(self, users: Users) -> None:
         self._hub.reload_users(users)

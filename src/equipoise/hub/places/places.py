@@ -14,7 +14,9 @@ from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub.places.place import Place, Reading
 from equipoise.hub.places.probing import Probing
 from equipoise.hub.places.renewing import Renewing
+from equipoise.hub.places.settings import AsksKernel
 from equipoise.hub.places.whereabouts import REFRESH_S
+from equipoise.model import Specs
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -35,6 +37,8 @@ class Places:
         # Of those that do not say, what the kernel said of their connections.
         self._readings: dict[Session, Reading] = {}
         self._asks_kernel = core.settings.coordinates.asks_kernel
+        # Those with a latency limit; none where there is no store to say so.
+        self._limited = Specs()
         self.renewing = Renewing(core, self)
         self._origin = replace(Coordinate.unknown(self.settings), error=0.0)
 
@@ -68,7 +72,7 @@ class Places:
 
     def asked(self, session: Session) -> None:
         """A client measures this hub, and so does the kernel its client."""
-        if self._asks_kernel and not self.probing.is_flat:
+        if self._asks_kernel is not AsksKernel.NEVER and not self.probing.is_flat:
             rtt_s = self._core.shell.round_trip_s(session.wire)
             if rtt_s is not None:
                 self.probing.client_at(rtt_s)
@@ -77,10 +81,20 @@ class Places:
         self._told.pop(session, None)
         self._readings.pop(session, None)
 
-    def of(self, session: Session, hub: Coordinate, now: float) -> Place | None:
-        """Where the session's client is, if anybody knows; this hub is at `hub`."""
+    def follow(self, specs: Specs) -> None:
+        """What topics need has changed. A pattern with a limit counts where a nearer one has none: that does no harm."""
+        self._limited = Specs(spec for spec in specs if spec.latency_ms is not None)
+
+    def asks_of(self, topic: bytes) -> bool:
+        """Whether the kernel is asked about clients of the topic."""
+        if self._asks_kernel is AsksKernel.LIMITED:
+            return len(self._limited) > 0 and self._limited.of(topic) is not None
+        return self._asks_kernel is AsksKernel.ALWAYS
+
+    def of(self, session: Session, hub: Coordinate, now: float, *, asks: bool = True) -> Place | None:
+        """Where the session's client is, if anybody knows; this hub is at `hub`. `asks`: the kernel, if need be."""
         place = self._told.get(session)
-        if place is not None or not self._asks_kernel or session.is_closing:
+        if place is not None or not asks or session.is_closing:
             return place
         reading = self._readings.get(session)
         if reading is None:
@@ -92,7 +106,9 @@ class Places:
     @property
     def is_known_of_some(self) -> bool:
         """Whether it may be known of any client at all."""
-        return self._asks_kernel or bool(self._told)
+        if self._told or self._asks_kernel is AsksKernel.ALWAYS:
+            return True
+        return self._asks_kernel is AsksKernel.LIMITED and len(self._limited) > 0
 
     @property
     def told(self) -> int:

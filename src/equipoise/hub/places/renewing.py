@@ -160,9 +160,10 @@ class Renewing:
         audience = topic.audience or core.audience_of(topic)
         publishers, subscribers = where.published_by(core.sessions), subscribed_by(topic, audience)
         size = len(publishers) + len(subscribers)
+        asks = self._places.asks_of(topic.name)
 
         def some_of(sessions: Sequence[Session]) -> list[Place]:
-            return self._known(sessions, hub, core.now())
+            return self._known(sessions, hub, core.now(), asks)
 
         where.publishers = yield from side_of((yield from places_of(publishers, some_of)), hub)
         where.subscribers = yield from side_of((yield from places_of(subscribers, some_of)), hub)
@@ -181,7 +182,8 @@ class Renewing:
         size = len(publishers) + len(subscribers)
         if size > FEW:
             return 0
-        inward, outward = self._few(publishers, hub, now), self._few(subscribers, hub, now)
+        asks = self._places.asks_of(topic.name)
+        inward, outward = self._few(publishers, hub, now, asks), self._few(subscribers, hub, now, asks)
         is_moved = where.hub is not hub
         if is_moved or inward != where.inward:
             where.inward, where.publishers = inward, _side(inward, hub)
@@ -193,15 +195,15 @@ class Renewing:
         self._see_to(topic, where, now)
         return size + _TOPIC_COST
 
-    def _few(self, sessions: Sequence[Session], hub: Coordinate, now: float) -> Few:
+    def _few(self, sessions: Sequence[Session], hub: Coordinate, now: float, asks: bool) -> Few:
         if len(sessions) == 1:
-            return self._places.of(sessions[0], hub, now)
-        found = self._known(sessions, hub, now)
+            return self._places.of(sessions[0], hub, now, asks=asks)
+        found = self._known(sessions, hub, now, asks)
         return tuple(found) if len(found) > 1 else found[0] if found else None
 
-    def _known(self, sessions: Sequence[Session], hub: Coordinate, now: float) -> list[Place]:
+    def _known(self, sessions: Sequence[Session], hub: Coordinate, now: float, asks: bool) -> list[Place]:
         of = self._places.of
-        return [place for session in sessions if (place := of(session, hub, now)) is not None]
+        return [place for session in sessions if (place := of(session, hub, now, asks=asks)) is not None]
 
 
 def _is_told(few: Few) -> bool:

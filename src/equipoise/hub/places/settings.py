@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-__all__ = ["CoordinatesSettings"]
+__all__ = ["AsksKernel", "CoordinatesSettings"]
+
+
+class AsksKernel(StrEnum):
+    """Of which topics the kernel is asked where clients are that do not say."""
+
+    NEVER = "never"
+    LIMITED = "limited"
+    ALWAYS = "always"
 
 
 class CoordinatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,9 +47,11 @@ class CoordinatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         ),
     ] = 3
     asks_kernel: Annotated[
-        bool,
+        AsksKernel,
         Meta(
-            description="Whether the kernel is asked (TCP_INFO, on Linux) how far clients are that do not say where "
-            "they are, as plain Redis clients do not. Without it latency limits see smart clients only."
+            description="Of which topics the kernel is asked (TCP_INFO, on Linux) how far clients are that do not say "
+            "where they are, as plain Redis clients do not: `limited`, those with a latency limit; `always`; `never`: "
+            "then limits see smart clients only. A place takes 200 bytes of a topic's record each second, and its "
+            "share of the pipeline's time, so nobody has it who has no use for it."
         ),
-    ] = True
+    ] = AsksKernel.LIMITED
