@@ -82,7 +82,7 @@ class Places:
         self._readings.pop(session, None)
 
     def follow(self, specs: Specs) -> None:
-        """What topics need has changed. A pattern with a limit counts where a nearer one has none: that does no harm."""
+        """What topics need has changed. A pattern with a limit counts where a nearer one has none; no harm is done."""
         self._limited = Specs(spec for spec in specs if spec.latency_ms is not None)
 
     def asks_of(self, topic: bytes) -> bool:
