@@ -20,7 +20,7 @@ def hub_toml(profile: Profile) -> str:
     lines = [
         f"{setting} = {_rounded(knee.at)}"
         for number, setting in SETTINGS.items()
-        if (knee := profile.knee(number)).at is not None and knee.sorts >= SORTS_MIN
+        if _is_telling(knee := profile.knee(number))
     ]
     return "\n".join(("[telemetry]", *lines)) + "\n" if lines else ""
 
@@ -32,7 +32,7 @@ def controller_toml(profile: Profile) -> str:
         f"delivery_cost_us = {max(costs.delivery_us, 0.01):.3g}",
         f"publication_cost_us = {max(costs.publication_us, 0.01):.3g}",
     ]
-    if _is_telling(cpu) and cpu.at is not None:
+    if cpu.at is not None and _is_telling(cpu):
         lines.append(f"cpu_full_ratio = {min(max(cpu.at, _CPU_MIN), _CPU_MAX):.2f}")
     return "\n".join(("[planner]", *lines)) + "\n"
 
