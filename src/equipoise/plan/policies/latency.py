@@ -8,8 +8,8 @@ Overloaded hubs are the business of `high_load`, which takes the busiest topics 
 the draft where each may go; so there is one objective: no limit that holds is broken for load, and no hub is overloaded
 for a limit.
 
-A topic whose best hub changes back and forth stays: each return to a hub that it left takes twice the wait. One that was
-within its limit for as long as the first wait has settled: when its clients travel on, it begins with that wait again.
+A topic whose best hub changes back and forth stays: each return to a hub that it left takes twice the wait. One that
+was within its limit for as long as the first wait has settled: when its clients travel on, it begins with that again.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _count_hits(draft: Draft, far: list[int]) -> None:
 
 
 def _recent(draft: Draft, far: Container[bytes]) -> dict[bytes, Approach]:
-    """The moves that are not forgotten. A topic that has settled since the last of them has no returns to answer for."""
+    """The moves that are not forgotten. A topic that has settled since the last one has no returns to answer for."""
     settings, approaches = draft.settings, draft.memory.approaches
     since_s = draft.now - settings.latency_memory_s
     recent = {name: made for name, made in approaches.items() if made.at_s > since_s}
