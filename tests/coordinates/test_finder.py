@@ -299,6 +299,25 @@ def test_a_fleet_that_starts_at_once_visits_no_hub_at_once() -> None:
         assert max(Counter(second for second, peer in visits if peer == hub).values()) <= 20
 
 
+def test_a_fleet_that_has_found_its_place_falls_out_of_step() -> None:
+    """1. All find their place at once, and visit within the same ten seconds. 2. Half an hour later they do not."""
+    began, ends = 1_800, 2_400
+    visits: Counter[int] = Counter()
+    for seed in range(200):
+        finder = Finder(random.Random(seed).random, FinderSettings(young_samples=0))
+        now = 0.0
+        while now < ends:
+            visit = finder.step(now, {}, ["hub-1:1", "hub-2:1", "hub-3:1"]).visit
+            if visit is not None:
+                visits[int(now)] += 1
+                finder.visited(visit, is_answered=True)
+            now = finder.next_at if visit is None else now + 1.0
+    assert sum(visits[second] for second in range(60, 71)) >= 190
+    # A sixth of all is the mean of ten seconds; in step, all 200 would come in some of them and nobody in others.
+    tens = [sum(visits[second] for second in range(at, at + 10)) for at in range(began, ends, 10)]
+    assert max(tens) <= 70 and min(tens) >= 10
+
+
 def test_a_fleet_whose_gateway_has_died_visits_no_hub_at_once() -> None:
     visits = visits_of_a_fleet(60, "gw:1")
     assert min(second for second, _ in visits) >= 40
