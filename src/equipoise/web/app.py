@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from equipoise.errors import MisuseError, PlanError, StoreError
 from equipoise.model.names import from_id
 from equipoise.web import metrics
-from equipoise.web.actions import Actions, Drain, Limits, Move
+from equipoise.web.actions import Actions, Drain, Limits, Move, Weigh
 from equipoise.web.facts import PAGE_MAX, SORTS, TOPICS_NOTED, Facts
 from equipoise.web.guard import Verdict, judge
 from equipoise.web.history import KEPT_MAX
@@ -156,6 +156,12 @@ class _Pages:
 
     async def drain(self, request: Request) -> Response:
         return _json(await self._actions.drain(await _body(request, Drain)))
+
+    async def weigh(self, request: Request) -> Response:
+        return _json(await self._actions.weigh(await _body(request, Weigh)))
+
+    async def specs(self, request: Request) -> Response:
+        return _json(self._facts.specs())
 
     async def limits(self, request: Request) -> Response:
         return _json(await self._actions.limit(await _body(request, Limits)))
