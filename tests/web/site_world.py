@@ -19,7 +19,8 @@ from equipoise.web import Facts, WebSettings, serve
 from equipoise.web.actions import Actions
 
 TREE = Tree("test")
-TOKEN = "a-token-of-some-length"
+# With what base64 has and addresses do not.
+TOKEN = "a+token/of-some=length=="
 HOT = b"game/tile 1\xff"
 
 

@@ -218,6 +218,17 @@ def test_without_a_token_set_loopback_may_look_and_nobody_may_act() -> None:
     play(scenario)
 
 
+def test_a_cookie_opens_what_is_read_whatever_characters_its_token_has() -> None:
+    async def scenario(site: Site) -> None:
+        cookies = f"equipoise-token-1=another; equipoise-token-6398={urllib.parse.quote(TOKEN, safe='')}"
+        assert (await site.ask("/api/hubs", headers={"Cookie": cookies}))[0] == 200
+        status, _ = await site.ask("/api/drain", body={"hub": "b"}, headers={"Cookie": cookies})
+        assert status == 401
+        assert (await site.ask("/api/hubs", headers={"Cookie": "equipoise-token-1=another"}))[0] == 401
+
+    play(scenario, token=TOKEN)
+
+
 def test_where_loopback_is_free_it_may_look_without_the_token_and_act_with_it() -> None:
     local: dict[str, Any] = {"token": TOKEN, "peer": "127.0.0.1", "host": "localhost:6398"}
     for shown, is_change, verdict in (
@@ -227,6 +238,14 @@ def test_where_loopback_is_free_it_may_look_without_the_token_and_act_with_it() 
         (TOKEN, True, Verdict.ALLOWED),
     ):
         assert judge(**local, shown=shown, is_change=is_change, is_loopback_free=True) is verdict
+    # A browser shows cookies by itself, those of other systems on this machine too.
+    for cookies, is_change, verdict in (
+        (["other", TOKEN], True, Verdict.ALLOWED),
+        (["other"], False, Verdict.ALLOWED),
+        (["other"], True, Verdict.NEEDS_TOKEN),
+    ):
+        found = judge(**local, shown="", cookies=cookies, is_change=is_change, is_loopback_free=True)
+        assert found is verdict
     away = {**local, "peer": "192.0.2.7"}
     assert judge(**away, shown="", is_change=False, is_loopback_free=True) is Verdict.FOREIGN
     evil = {**local, "host": "evil.example"}
@@ -267,7 +286,15 @@ def test_the_page_and_its_files_come_from_here_and_ask_for_nothing_else() -> Non
     async def scenario(site: Site) -> None:
         status, page = await site.ask("/")
         assert status == 200 and b"http://" not in page and b"https://" not in page
-        for part in ("app.js", "api.js", "pages.js", "show.js", "style.css", "vendor/uPlot.iife.min.js"):
+        for part in (
+            "app.js",
+            "acts.js",
+            "api.js",
+            "pages.js",
+            "show.js",
+            "style.css",
+            "vendor/uPlot.iife.min.js",
+        ):
             status, text = await site.ask(f"/static/{part}")
             assert status == 200 and text, part
         assert (await site.ask("/static/../app.py"))[0] == 404

@@ -10,6 +10,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from starlette.applications import Starlette
@@ -78,6 +79,7 @@ class _Pages:
             verdict = judge(
                 token=self._settings.token,
                 shown=_token(request),
+                cookies=_cookies(request),
                 peer=request.client.host if request.client else "",
                 host=request.headers.get("host", ""),
                 is_change=is_change,
@@ -182,11 +184,15 @@ async def _unknown(request: Request, problem: Exception) -> Response:
 
 
 def _token(request: Request) -> str:
-    """By header; by cookie for the stream of events, which cannot have headers of its own."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return token.strip()
-    return request.cookies.get("equipoise-token", "") if request.method == "GET" else ""
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _cookies(request: Request) -> list[str]:
+    """The tokens that cookies show, for what is read: a stream of events cannot have headers of its own."""
+    if request.method != "GET":
+        return []
+    return [unquote(value) for name, value in request.cookies.items() if name.startswith("equipoise-token")]
 
 
 def _topic(request: Request) -> bytes:
