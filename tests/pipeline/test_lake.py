@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from pathlib import Path
 
@@ -185,6 +186,50 @@ def test_what_crashes_left_in_the_staging_is_swept_out(lake: Lake) -> None:
     assert list(lake.staging.rglob("*.parquet"))
     lake.clean(before_s=4e9)
     assert not list(lake.staging.rglob("*.parquet"))
+
+
+def test_nothing_is_left_in_the_staging_of_what_was_committed_or_merged(lake: Lake) -> None:
+    for batch in range(5):
+        lake.commit("q", batch, staged(lake, batch) + staged(lake, 10 + batch, at_us=START_US + HOUR_US))
+    merge_all(lake)
+    assert list(lake.staging.iterdir()) == []
+
+
+def test_a_batch_finished_after_a_crash_leaves_nothing_in_the_staging_either(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. A file is renamed; 2. the process dies before it removes the folders; 3. the batch is run again."""
+    monkeypatch.setattr(Path, "rmdir", _crash)
+    with pytest.raises(CrashError):
+        lake.commit("q", 0, staged(lake, 1))
+    monkeypatch.undo()
+    assert lake.is_finished("q", 0)
+    assert list(lake.staging.iterdir()) == []
+    assert numbers_in(lake) == [1]
+
+
+def test_folders_that_crashes_left_are_swept_out_and_one_that_is_written_to_is_not(lake: Lake) -> None:
+    [name] = staged(lake, 1)
+    (lake.folder / name).unlink()
+    old, new = lake.staging / Path(name).parts[1], lake.staging / "new"
+    for path in (*old.rglob("*"), old, lake.staging):
+        os.utime(path, (1_000, 1_000))
+    # A writer has made the folder, and is about to make its file.
+    (new / hour_folder(START_US)).mkdir(parents=True)
+    for path in (new, *new.iterdir()):
+        os.utime(path, (1_000, 1_000))
+    lake.clean(before_s=2_000)
+    assert list(lake.staging.iterdir()) == [new]
+    assert (new / hour_folder(START_US)).is_dir()
+
+
+def test_hours_without_files_are_removed_with_their_dates_once_they_are_too_old(lake: Lake) -> None:
+    """1. Retention has deleted an hour's files; 2. the process dies before it removes the folders; 3. it goes on."""
+    lake.commit("q", 0, staged(lake, 1))
+    [path] = lake.files()
+    path.unlink()
+    assert lake.expire("date=9") == 0
+    assert list(lake.records.iterdir()) == []
 
 
 def test_a_list_that_cannot_be_read_is_not_taken_for_none(lake: Lake) -> None:

@@ -1,7 +1,7 @@
 """The lake on disk: Parquet files by date and hour, each record in them once.
 
     records/date=2026-11-15/hour=12/*.parquet   what readers read
-    _staging/                                   files that nobody has committed
+    _staging/ID/                                what one task wrote, until it is committed
     _batches/QUERY.json                         how far a query has come, and what it is about to do
     _merges/ID.json                             files that one file has replaced
 
@@ -21,6 +21,7 @@ the lists.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
@@ -128,12 +129,10 @@ class Lake:
                     (self.folder / name).unlink(missing_ok=True)
                     deleted += 1
             path.unlink(missing_ok=True)
-        for staged in self.staging.rglob("*.parquet"):
-            try:
-                if staged.stat().st_mtime < before_s:
-                    staged.unlink()
-            except FileNotFoundError:
-                pass  # Committed meanwhile.
+        for folder in self.staging.glob("*"):
+            # As a whole: whoever writes into it has changed something of it lately, if only a folder without a file.
+            if _changed_s(folder) < before_s:
+                shutil.rmtree(folder, ignore_errors=True)
         return deleted
 
     def expire(self, hours_before: str) -> int:
@@ -145,7 +144,7 @@ class Lake:
                 for path in folder.glob("*.parquet"):
                     path.unlink(missing_ok=True)
                     deleted += 1
-                _remove_empty(folder)
+                _remove_empty(folder, self.records)
         return deleted
 
     # --- reading
@@ -184,6 +183,7 @@ class Lake:
         except FileNotFoundError:
             if not target.exists():
                 raise DamagedError(str(self.folder), f"{staged} has gone before it was committed") from None
+        _remove_empty((self.folder / staged).parent, self.staging)
 
 
 def _final(staged: str, name: str) -> str:
@@ -212,9 +212,24 @@ def _read(path: Path, kind: type[Kept]) -> Kept | None:
         raise DamagedError(str(path), str(problem)) from problem
 
 
-def _remove_empty(folder: Path) -> None:
-    for path in (folder, folder.parent):
+def _changed_s(folder: Path) -> float:
+    """When anything in it changed last, in seconds since 1970."""
+    newest = 0.0
+    for path in (folder, *folder.rglob("*")):
         try:
-            path.rmdir()
+            newest = max(newest, path.stat().st_mtime)
+        except FileNotFoundError:
+            pass  # Committed meanwhile.
+    return newest
+
+
+def _remove_empty(folder: Path, top: Path) -> None:
+    """The folder and those above it, below `top`, up to one that holds something."""
+    while folder != top:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            pass  # By a run that crashed then.
         except OSError:
             return
+        folder = folder.parent
