@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # It ships no types.
 import pytest
 
-from equipoise.errors import DamagedError
+from equipoise.errors import DamagedError, PipelineError
 from equipoise.pipeline.judging import judged
 from equipoise.pipeline.keeping import groups, merged
 from equipoise.pipeline.lake import Lake
@@ -76,8 +77,8 @@ def test_rejected_records_are_not_kept(lake: Lake) -> None:
 def test_a_batch_that_crashes_at_any_step_and_is_run_again_is_there_once(
     lake: Lake, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1. A batch of two hours is staged and committed; 2. at some rename the process dies;
-    3. Spark runs the batch again, which may find less, as a hub forgot some; 4. then the next batch."""
+    """1. A batch of two hours is staged and committed; 2. at some rename the process dies; 3. the lake is cleaned,
+    long after; 4. Spark runs the batch again, which may find less, as a hub forgot some; 5. then the next batch."""
     lake.commit("q", 0, staged(lake, 0))
     left = itertools.count(steps, -1)
     whole_replace = Path.replace
@@ -94,6 +95,7 @@ def test_a_batch_that_crashes_at_any_step_and_is_run_again_is_there_once(
         pass
     monkeypatch.undo()
     again = Lake(lake.folder)
+    again.clean(before_s=4e9)
     is_whole = again.is_finished("q", 1)
     if not is_whole:
         assert again.commit("q", 1, staged(again, 2) + staged(again, 3, at_us=START_US + HOUR_US))
@@ -186,6 +188,37 @@ def test_what_crashes_left_in_the_staging_is_swept_out(lake: Lake) -> None:
     assert list(lake.staging.rglob("*.parquet"))
     lake.clean(before_s=4e9)
     assert not list(lake.staging.rglob("*.parquet"))
+
+
+def test_a_batch_whose_files_were_swept_out_is_refused_and_can_be_run_again(lake: Lake) -> None:
+    """1. A machine sleeps between a batch's files and its commit; 2. when it wakes, cleaning comes first."""
+    files = staged(lake, 1)
+    lake.clean(before_s=4e9)
+    with pytest.raises(PipelineError, match="start the pipeline again"):
+        lake.commit("q", 0, files)
+    assert not lake.is_finished("q", 0)
+    lake.commit("q", 0, staged(lake, 1))
+    assert numbers_in(lake) == [1]
+
+
+def test_nothing_is_deleted_while_a_batch_is_committed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1. A hub whose clock is days late: its records are of an hour that is too old; 2. the hour's folder is made;
+    3. retention comes before the file is renamed."""
+    files, cleaners = staged(lake, 1), []
+    whole_replace = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if target.suffix == ".parquet":
+            cleaners.append(threading.Thread(target=lake.expire, args=("date=9",)))
+            cleaners[0].start()
+            cleaners[0].join(0.2)
+        return whole_replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    lake.commit("q", 0, files)
+    cleaners[0].join(20)
+    assert lake.is_finished("q", 0)
+    assert numbers_in(lake) == []
 
 
 def test_nothing_is_left_in_the_staging_of_what_was_committed_or_merged(lake: Lake) -> None:

@@ -13,22 +13,23 @@ batch that is done is passed over. So each record is there once, whatever the mo
 A merge writes down what it replaces, and then renames one file: that is the commit. Until the replaced files are
 deleted, readers leave them out.
 
-Always true: the files that `files` names hold each valid record of every finished batch exactly once. The folder has to
-be one that all machines that run Spark can reach. A power cut may cost the seconds before it, as nothing is synced but
-the lists.
+Always true: the files that `files` names hold each valid record of every finished batch exactly once; no file that a
+list still has to rename is deleted. The folder has to be one that all machines that run Spark can reach. A power cut
+may cost the seconds before it, as nothing is synced but the lists.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from equipoise.errors import DamagedError
+from equipoise.errors import DamagedError, PipelineError
 
 __all__ = ["Lake", "Merge"]
 
@@ -65,6 +66,8 @@ class Lake:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Whoever renames or deletes: a batch is committed in one thread while the lake is cleaned in another.
+        self._changing = threading.Lock()
 
     @property
     def records(self) -> Path:
@@ -82,18 +85,29 @@ class Lake:
         if progress is None or progress.batch < batch:
             return False
         if not progress.is_done:
-            self._finish(query, progress)
+            with self._changing:
+                self._finish(query, progress)
         return True
 
     def commit(self, query: str, batch: int, staged: Iterable[str]) -> list[str]:
-        """Make staged files, of this batch and all of it, part of the lake; returns their final names."""
+        """Make staged files, of this batch and all of it, part of the lake; returns their final names.
+
+        Raises PipelineError, and nothing has happened, if one of them is not there any more.
+        """
         moves = [
             _Move(name, _final(name, f"{query}-{batch:010d}-{at:03d}"))
             for at, name in enumerate(sorted(staged))
         ]
         progress = _Progress(batch, False, moves)
-        _write(self._progress_path(query), progress)
-        self._finish(query, progress)
+        with self._changing:
+            # Once they are written down, a missing one could not be had again.
+            for move in moves:
+                if not (self.folder / move.staged).exists():
+                    raise PipelineError(
+                        f"{move.staged} was deleted before its batch was done: start the pipeline again"
+                    )
+            _write(self._progress_path(query), progress)
+            self._finish(query, progress)
         return [move.final for move in moves]
 
     def _finish(self, query: str, progress: _Progress) -> None:
@@ -112,14 +126,38 @@ class Lake:
     def merge(self, merge: Merge, name: str) -> None:
         """Put one staged file in the place of several."""
         path = self._merges / f"{name}.json"
-        _write(path, merge)
-        self._rename(merge.staged, merge.final)
+        with self._changing:
+            _write(path, merge)
+            self._rename(merge.staged, merge.final)
 
     def clean(self, *, before_s: float) -> int:
         """Delete files that were replaced before this time, and what crashes left; returns how many replaced ones.
 
         Whoever lists files reads them soon after: leave replaced ones some minutes.
         """
+        with self._changing:
+            deleted = self._delete_replaced(before_s)
+            kept = self._to_be_renamed()
+            for folder in self.staging.glob("*"):
+                # As a whole: whoever writes into it has changed something of it lately, be it a folder without a file.
+                if folder.name not in kept and _changed_s(folder) < before_s:
+                    shutil.rmtree(folder, ignore_errors=True)
+        return deleted
+
+    def expire(self, hours_before: str) -> int:
+        """Delete the files of hours before `date=…/hour=…`; returns how many."""
+        deleted = 0
+        with self._changing:
+            for hour in self.hours():
+                if hour < hours_before:
+                    folder = self.records / hour
+                    for path in folder.glob("*.parquet"):
+                        path.unlink(missing_ok=True)
+                        deleted += 1
+                    _remove_empty(folder, self.records)
+        return deleted
+
+    def _delete_replaced(self, before_s: float) -> int:
         deleted = 0
         for path, merge in self._all_merges():
             if merge.at_s >= before_s:
@@ -129,23 +167,16 @@ class Lake:
                     (self.folder / name).unlink(missing_ok=True)
                     deleted += 1
             path.unlink(missing_ok=True)
-        for folder in self.staging.glob("*"):
-            # As a whole: whoever writes into it has changed something of it lately, if only a folder without a file.
-            if _changed_s(folder) < before_s:
-                shutil.rmtree(folder, ignore_errors=True)
         return deleted
 
-    def expire(self, hours_before: str) -> int:
-        """Delete the files of hours before `date=…/hour=…`; returns how many."""
-        deleted = 0
-        for hour in self.hours():
-            if hour < hours_before:
-                folder = self.records / hour
-                for path in folder.glob("*.parquet"):
-                    path.unlink(missing_ok=True)
-                    deleted += 1
-                _remove_empty(folder, self.records)
-        return deleted
+    def _to_be_renamed(self) -> set[str]:
+        """Folders of the staging that a list speaks of: of batches that are not done, and of merges."""
+        names = [merge.staged for _, merge in self._all_merges()]
+        for path in (self.folder / "_batches").glob("*.json"):
+            progress = _read(path, _Progress)
+            if progress is not None and not progress.is_done:
+                names += [move.staged for move in progress.moves]
+        return {Path(name).parts[1] for name in names}
 
     # --- reading
 
