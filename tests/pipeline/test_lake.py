@@ -14,7 +14,7 @@ import pytest
 from equipoise.errors import DamagedError, PipelineError
 from equipoise.pipeline.judging import judged
 from equipoise.pipeline.keeping import groups, merged
-from equipoise.pipeline.lake import Lake
+from equipoise.pipeline.lake import Lake, Merge
 from equipoise.pipeline.lake_writing import hour_folder, written
 from equipoise.pipeline.settings import KeepingSettings, Plausible
 from equipoise.pipeline.whereabouts import WHERE_COLUMNS
@@ -124,6 +124,43 @@ def test_merged_files_hold_the_same_records_and_hide_what_they_replace(lake: Lak
     assert len(list(lake.records.rglob("*.parquet"))) == 1
     lake.commit("q", 10, staged(lake, 20))
     assert numbers_in(lake) == list(range(21))
+
+
+@pytest.mark.parametrize("names", [("1", "2"), ("2", "1")])
+def test_a_file_that_was_merged_twice_is_cleaned_up_without_bringing_anything_back(
+    lake: Lake, names: tuple[str, str]
+) -> None:
+    """1. Files are merged; 2. more come, and all are merged again; 3. both merges are cleaned up in one round,
+    which may die anywhere."""
+    for at, name in enumerate(names):
+        lake.commit("q", 2 * at, staged(lake, 2 * at))
+        lake.commit("q", 2 * at + 1, staged(lake, 2 * at + 1))
+        [group] = groups(lake, KeepingSettings(), present_hour="", is_all=True)
+        made = merged(lake.folder, group)
+        lake.merge(type(made)(made.staged, made.final, made.replaced, 100.0 + at), name)
+    assert len(list(lake.records.rglob("*.parquet"))) == 6
+    while lake.clean(before_s=200.0):
+        assert numbers_in(lake) == [0, 1, 2, 3]
+    assert numbers_in(lake) == [0, 1, 2, 3]
+    assert len(list(lake.records.rglob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_whoever_lists_files_while_some_are_merged_sees_each_record_once(lake: Lake, is_before: bool) -> None:
+    """Another process merges just before or just after the reader looks which files were replaced."""
+
+    class Reader(Lake):
+        def _all_merges(self) -> list[tuple[Path, Merge]]:
+            if is_before:
+                merge_all(lake)
+            found = super()._all_merges()
+            merge_all(lake)
+            return found
+
+    for batch in range(3):
+        lake.commit("q", batch, staged(lake, batch))
+    assert numbers_in(Reader(lake.folder)) == [0, 1, 2]
+    assert len(lake.files()) == 1
 
 
 def test_places_are_kept_and_files_from_before_there_were_any_are_read_and_merged(lake: Lake) -> None:

@@ -159,14 +159,18 @@ class Lake:
 
     def _delete_replaced(self, before_s: float) -> int:
         deleted = 0
-        for path, merge in self._all_merges():
-            if merge.at_s >= before_s:
+        merges = sorted(self._all_merges(), key=lambda each: each[1].at_s)
+        hiding = {merge.final for _, merge in merges}
+        for path, merge in merges:
+            # A file that hides others, though hidden itself, has to outlast them.
+            if merge.at_s >= before_s or not hiding.isdisjoint(merge.replaced):
                 continue
             if (self.folder / merge.final).exists():
                 for name in merge.replaced:
                     (self.folder / name).unlink(missing_ok=True)
                     deleted += 1
             path.unlink(missing_ok=True)
+            hiding.remove(merge.final)
         return deleted
 
     def _to_be_renamed(self) -> set[str]:
@@ -187,15 +191,16 @@ class Lake:
     def files(self, hours: Iterable[str] | None = None) -> list[Path]:
         """The files to read, of these hours or of all; none is replaced by another of them."""
         hidden: set[str] = set()
+        listed = {
+            str(path.relative_to(self.folder)): path
+            for hour in (self.hours() if hours is None else hours)
+            for path in sorted((self.records / hour).glob("*.parquet"))
+        }
+        # After the listing: of a merge that comes meanwhile neither the file is listed nor what it replaces left out.
         for _, merge in self._all_merges():
-            if (self.folder / merge.final).exists():
+            if merge.final in listed:
                 hidden.update(merge.replaced)
-        found = []
-        for hour in self.hours() if hours is None else hours:
-            for path in sorted((self.records / hour).glob("*.parquet")):
-                if str(path.relative_to(self.folder)) not in hidden:
-                    found.append(path)
-        return found
+        return [path for name, path in listed.items() if name not in hidden]
 
     @property
     def _merges(self) -> Path:
