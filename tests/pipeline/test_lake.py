@@ -163,6 +163,18 @@ def test_whoever_lists_files_while_some_are_merged_sees_each_record_once(lake: L
     assert len(lake.files()) == 1
 
 
+def test_files_that_two_mergers_chose_are_merged_once(lake: Lake) -> None:
+    for batch in range(3):
+        lake.commit("q", batch, staged(lake, batch))
+    chosen = [groups(lake, KeepingSettings(), present_hour="", is_all=True) for _ in range(2)]
+    outcomes = []
+    for [group] in chosen:
+        made = merged(lake.folder, group)
+        outcomes.append(lake.merge(made, Path(made.staged).parent.name))
+    assert outcomes == [True, False]
+    assert numbers_in(lake) == [0, 1, 2]
+
+
 def test_places_are_kept_and_files_from_before_there_were_any_are_read_and_merged(lake: Lake) -> None:
     told = side_told("publishers", [random_place(random.Random(1))], 4_000)
     records = numbered("h1", [topic_record(b"t", START_US, **told)])

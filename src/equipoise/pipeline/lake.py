@@ -62,7 +62,7 @@ class Merge(msgspec.Struct, frozen=True):
 
 
 class Lake:
-    """One folder. Several queries may write to it, each under a name of its own; one process merges at a time."""
+    """One folder. Several queries may write to it, each under a name of its own, in one process (`lake_lock`)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -123,12 +123,16 @@ class Lake:
 
     # --- merges
 
-    def merge(self, merge: Merge, name: str) -> None:
-        """Put one staged file in the place of several."""
+    def merge(self, merge: Merge, name: str) -> bool:
+        """Put one staged file in the place of several; not if one of them has been replaced or deleted meanwhile."""
         path = self._merges / f"{name}.json"
         with self._changing:
+            present = {str(each.relative_to(self.folder)) for each in self.files([_hour(merge.final)])}
+            if not present.issuperset(merge.replaced):
+                return False
             _write(path, merge)
             self._rename(merge.staged, merge.final)
+        return True
 
     def clean(self, *, before_s: float) -> int:
         """Delete files that were replaced before this time, and what crashes left; returns how many replaced ones.
@@ -224,8 +228,12 @@ class Lake:
 
 def _final(staged: str, name: str) -> str:
     """`_staging/ANY/date=…/hour=…/x.parquet` becomes `records/date=…/hour=…/NAME.parquet`."""
-    date, hour = Path(staged).parts[-3:-1]
-    return f"records/{date}/{hour}/{name}.parquet"
+    return f"records/{_hour(staged)}/{name}.parquet"
+
+
+def _hour(name: str) -> str:
+    """The `date=…/hour=…` of a file."""
+    return "/".join(Path(name).parts[-3:-1])
 
 
 def _write(path: Path, value: msgspec.Struct) -> None:
