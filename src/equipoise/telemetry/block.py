@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
+from equipoise.telemetry.packing import narrow
 from equipoise.telemetry.schema import Kind, columns_of
 
-__all__ = ["BLOCK_BYTES", "Block", "Names", "Numbers", "Part", "Values", "is_each", "narrow", "size_bytes_of"]
+__all__ = ["BLOCK_BYTES", "Block", "Names", "Numbers", "Part", "Values", "is_each", "size_bytes_of"]
 
 # What Python takes for a block whose columns are empty, an array of its own for each of them included.
 BLOCK_BYTES = 600
@@ -124,10 +125,6 @@ class Block:
         return self.time_us if isinstance(self.time_us, int) else max(self.time_us)
 
     @property
-    def size_bytes(self) -> int:
-        return BLOCK_BYTES + sum(map(size_bytes_of, self.held))
-
-    @property
     def held(self) -> tuple[Values, ...]:
         """What it keeps alive beside itself. Blocks of windows in which nothing has changed share columns."""
         return (self.time_us, *self.values)
@@ -170,13 +167,6 @@ class Block:
 def is_each(values: Values) -> TypeGuard[Sequence[int]]:
     """Whether these are numbers, one for each record."""
     return isinstance(values, Sequence) and not isinstance(values, str | bytes)
-
-
-def narrow(numbers: Sequence[int]) -> array[int]:
-    """The same numbers, none of them negative, in as few bytes each as the greatest needs."""
-    greatest = max(numbers, default=0)
-    code = "B" if greatest < 1 << 8 else "H" if greatest < 1 << 16 else "I" if greatest < 1 << 32 else "Q"
-    return array(code, numbers)
 
 
 def size_bytes_of(values: Values) -> int:

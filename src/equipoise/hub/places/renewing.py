@@ -8,7 +8,7 @@ the rest, not all there is. What does not fit into a window has its turn in the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from math import ceil
 from operator import attrgetter
@@ -78,7 +78,7 @@ class Renewing:
                     target.where.is_changed = True
                     self._see_to(target, target.where, now)
 
-    def renew(self, topics: Sequence[Topic]) -> Iterator[None]:
+    def renew(self, topics: Iterable[Topic]) -> Iterator[None]:
         """Look at these, the topics in use, where it is time; in steps that each take a moment."""
         self.columns.begin()
         hub = self._places.own
@@ -90,8 +90,9 @@ class Renewing:
             self._forget_all()
             return
         self._is_stale = True
-        for start in range(0, len(topics), SLICE):
-            self._note(topics[start : start + SLICE], now)
+        rest = iter(topics)
+        while some := list(islice(rest, SLICE)):
+            self._note(some, now)
             yield
         self._left = min(CLIENTS_MAX, self._left + CLIENTS_MAX)
         done = 0
