@@ -62,7 +62,8 @@ def rows(part: Part) -> list[Row]:
     assert not isinstance(numbers, int | float | str | bytes | Names | Numbers | None)
     topics = [name if names.present >> i & 1 else None for i, name in enumerate(names.split())]
     located = [number if some.present >> i & 1 else None for i, number in enumerate(some.values)]
-    return list(zip(part.sequences, part.time_us, topics, numbers, located, strict=True))
+    times = [part.time_us] * len(topics) if isinstance(part.time_us, int) else part.time_us
+    return list(zip(part.sequences, times, topics, numbers, located, strict=True))
 
 
 @settings(deadline=None)

@@ -103,7 +103,7 @@ class Slice:
             "publishers": self._publishers(growth[PUBLISHED], noted),
             **self._audience_columns(core),
             **greatest(sums, meters, noted, core.now()),
-            **core.places.renewing.columns.of(topics),
+            **core.places.renewing.columns_of(topics),
         }
         for name, counter, column in zip(COUNTED, self._counters, columns, strict=True):
             sums[name] += counter.go_on(column)

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 
-__all__ = ["grown", "narrow", "packed", "widened"]
+__all__ = ["counting", "grown", "narrow", "packed", "widened"]
 
 _WIDTH = 8
 _CODES = {1: "B", 2: "H", 4: "I"}
@@ -32,6 +32,12 @@ def grown(after: int, before: int, count: int) -> array[int]:
         if not growth & _beyond(8 * width, count):
             return array(code, _narrowed(wide, width))
     return array("Q", wide)
+
+
+def counting(first: int, count: int) -> bytes:
+    """So many numbers from `first` on, of eight bytes each."""
+    steps, ones = _steps(count)
+    return (steps + first * ones).to_bytes(_WIDTH * count, sys.byteorder)
 
 
 def narrow(numbers: Sequence[int]) -> array[int]:
@@ -74,3 +80,9 @@ def _beyond(bits: int, count: int) -> int:
     """A mask: of each of so many numbers the bits that one of so many bits does not have."""
     above = (1 << 8 * _WIDTH) - (1 << bits)
     return int.from_bytes(above.to_bytes(_WIDTH, sys.byteorder) * count, sys.byteorder)
+
+
+@lru_cache(maxsize=64)
+def _steps(count: int) -> tuple[int, int]:
+    """The numbers from 0 on, and as many ones."""
+    return packed(range(count)), packed([1] * count)
