@@ -129,10 +129,11 @@ class Watch(Protocol):
         """
         ...
 
-    async def changed_to(self, *reads: Read) -> tuple[Answer, ...]:
-        """Wait as `changed` does, and read: in one round trip, for what is asked to be told of next is asked first.
+    async def changed_to(self, reads: Callable[[], Sequence[Read]]) -> tuple[Answer, ...]:
+        """Wait as `changed` does, and read: in one round trip, which asks to be told again and then for these.
 
-        What the answers do not show is told by the next call.
+        `reads` is called when there is something to read, and again if it has to be asked for again. What the answers
+        do not show is told by the next call.
         """
         ...
 

@@ -111,9 +111,9 @@ class PlanLog:
         node = await self._store.find(self._tree.change(version))
         return None if node is None else await self.decode(version, node)
 
-    async def nodes_from(self, version: int) -> list[Node]:
-        """This change and those right after it, as many as go into one round trip, undecoded."""
-        versions = range(version, version + _CHANGES_AT_ONCE)
+    async def nodes(self, versions: range) -> list[Node]:
+        """These changes, undecoded: as many as go into one round trip, up to the first that is not there."""
+        versions = versions[:_CHANGES_AT_ONCE]
         nodes = await self._store.read([Read(self._tree.change(at)) for at in versions])
         return [node for node in takewhile(bool, nodes) if isinstance(node, Node)]
 

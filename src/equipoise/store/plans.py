@@ -198,11 +198,14 @@ class PlanStore:
         """What snapshots and log give, and whether the log ends there."""
         plan = await self._latest_snapshot()
         self._snapshot_version, self._bytes_since_snapshot = plan.version, 0
-        while nodes := await self._log.nodes_from(plan.version + 1):
-            for node in nodes:
-                plan, stored_bytes = await self._after(plan, node)
-                self._bytes_since_snapshot += stored_bytes
-        return plan, await self._log.last_known() <= plan.version
+        while (last := await self._log.last_known()) > plan.version:
+            while nodes := await self._log.nodes(range(plan.version + 1, last + 1)):
+                for node in nodes:
+                    plan, stored_bytes = await self._after(plan, node)
+                    self._bytes_since_snapshot += stored_bytes
+            if plan.version < last:
+                return plan, False
+        return plan, True
 
     async def _latest_snapshot(self, version_max: int | None = None) -> Plan:
         """The latest one that can be read, up to a version; an empty plan if there is none."""
@@ -235,7 +238,7 @@ class PlanStore:
                         latest = await self.load()
                         if latest.version > plan.version:
                             return latest, None
-                    node, *answers = await watch.changed_to(Read(path), *beside())
+                    node, *answers = await watch.changed_to(lambda: (Read(path), *beside()))
         except StoreUnavailableError:
             return None
 

@@ -63,8 +63,8 @@ class FlagWatch:
             return False
         return True
 
-    async def changed_to(self, *reads: Read) -> tuple[Answer, ...]:
-        return await self._told(lambda: self._read(reads, Read(self.path, self.kind)))
+    async def changed_to(self, reads: Callable[[], Sequence[Read]]) -> tuple[Answer, ...]:
+        return await self._told(lambda: self._read(reads(), Read(self.path, self.kind)))
 
     async def _told(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Wait for the flag and ask; again if the store does not answer in time."""
