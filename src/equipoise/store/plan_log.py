@@ -29,7 +29,7 @@ from equipoise.store.contract import Answer, Node, Read, Store, WatchKind
 from equipoise.store.offloading import HEAVY_BYTES, HEAVY_ENTRIES, offload
 from equipoise.store.tree import Tree, number_of, version_name
 
-__all__ = ["Committed", "PlanLog"]
+__all__ = ["Committed", "PlanLog", "head_in"]
 
 # A change this long, packed, is kept in the log's own node; longer ones would slow down everybody who reads the log.
 INLINE_BYTES_MAX = 200_000
@@ -156,7 +156,7 @@ class PlanLog:
             [Read(self._tree.log, WatchKind.CHILDREN), Read(self._tree.head)]
         )
         listed = _numbers_in(names) if isinstance(names, tuple) else []
-        return max(listed[-1] if listed else 0, _head_in(head))
+        return max(listed[-1] if listed else 0, head_in(head))
 
     async def versions(self) -> list[int]:
         """Those whose change is still there, ascending."""
@@ -195,10 +195,6 @@ class PlanLog:
 
     # The head.
 
-    async def head(self) -> int:
-        """The latest version, or an earlier one; 0 if there is no hint."""
-        return _head_in(await self._store.find(self._tree.head))
-
     async def raise_head(self, version: int) -> None:
         """Never lowered; whoever raises it at the same time is as good."""
         node = await self._store.find(self._tree.head)
@@ -206,7 +202,7 @@ class PlanLog:
         try:
             if node is None:
                 await self._store.create(self._tree.head, data)
-            elif _head_in(node) < version:
+            elif head_in(node) < version:
                 await self._store.set(self._tree.head, data, version=node.version)
         except (BadVersionError, NodeExistsError):
             pass
@@ -252,5 +248,6 @@ def _numbers_in(names: Iterable[str]) -> list[int]:
     return sorted(number for name in names if (number := number_of(name)) is not None)
 
 
-def _head_in(node: Answer) -> int:
+def head_in(node: Answer) -> int:
+    """The latest version, or an earlier one; 0 if there is no hint."""
     return (number_of(node.data.decode("ascii", "replace")) or 0) if isinstance(node, Node) else 0

@@ -27,7 +27,7 @@ from equipoise.errors import DamagedError, PlanError, PlanRaceError, StoreError,
 from equipoise.model import Plan, PlanChange, apply
 from equipoise.store.contract import Answer, Node, Read, Store
 from equipoise.store.offloading import HEAVY_ENTRIES, offload
-from equipoise.store.plan_log import Committed, PlanLog
+from equipoise.store.plan_log import Committed, PlanLog, head_in
 from equipoise.store.tree import Tree
 
 __all__ = ["Committed", "PlanSettings", "PlanStore"]
@@ -228,17 +228,18 @@ class PlanStore:
         path = self._tree.change(plan.version + 1)
         try:
             async with self._store.watch(path) as watch:
-                node: Answer = await self._store.find(path)
+                own = (Read(path), Read(self._tree.head))
+                node, head = await self._store.read(own)
                 answers: Sequence[Answer] | None = None
                 while True:
                     if isinstance(node, Node):
                         return (await self._after(plan, node))[0], answers
-                    if await self._log.head() > plan.version:
+                    if head_in(head) > plan.version:
                         # Trimmed while we were away: go on from a snapshot.
                         latest = await self.load()
                         if latest.version > plan.version:
                             return latest, None
-                    node, *answers = await watch.changed_to(lambda: (Read(path), *beside()))
+                    node, head, *answers = await watch.changed_to(lambda: (*own, *beside()))
         except StoreUnavailableError:
             return None
 
