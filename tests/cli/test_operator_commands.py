@@ -2,80 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import threading
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
-import redis
 from typer.testing import CliRunner
 
-from equipoise.access import Users
+from cli.two_hubs import TIMEOUT_S, System
 from equipoise.cli.main import app
-from equipoise.hub import HubSettings
-from equipoise.hub.membership.running import RunningMember, member
-from equipoise.hub.membership.settings import MembershipSettings
-from equipoise.store import MemoryStoreServer, MemoryTree
-
-TIMEOUT_S = 30.0
-
-
-class System:
-    """Runs on a loop in a thread of its own, as commands bring loops of theirs."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.members: dict[str, RunningMember] = {}
-        self._clients: list[redis.Redis] = []
-        self._started = threading.Event()
-        self._ended = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
-
-    def __enter__(self) -> System:
-        self._thread.start()
-        assert self._started.wait(TIMEOUT_S)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for client in self._clients:
-            client.close()
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(TIMEOUT_S)
-        assert not self._thread.is_alive()
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        server = MemoryStoreServer(MemoryTree(self._loop.time), host="127.0.0.1", port=0)
-        await server.start()
-        self.url = f"eqs://127.0.0.1:{server.port}"
-        async with AsyncExitStack() as stack:
-            for name, site in (("h1", "paris"), ("h2", "lyon")):
-                own = MembershipSettings(store=self.url, site=site)
-                settings = HubSettings(name=name, port=0, membership=own)
-                running = await stack.enter_async_context(member(settings, Users.open()))
-                await running.wait_ready()
-                self.members[name] = running
-            self._started.set()
-            await self._ended.wait()
-        await server.stop()
-
-    def client(self, name: str) -> redis.Redis:
-        made = redis.Redis(port=self.members[name].hub.port, socket_timeout=TIMEOUT_S)
-        self._clients.append(made)
-        return made
-
-    def run(self, *words: str, exit_code: int = 0) -> str:
-        result = CliRunner().invoke(app, [*words, "--store", self.url])
-        assert result.exit_code == exit_code, result.output
-        return result.output
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.run(*words, "--json"))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from equipoise.errors import AddressError, DisconnectedError, MisuseError
 from equipoise.gateway import Gateway, GatewaySettings
 from equipoise.simulation import LinkSpec, Simulation, Sites
 
-from .peer import always, push
+from .peer import Session, always, push
 from .where_hubs import PORT, WhereHub, place, sites, triangle
 
 URL = f"equipoise://a:{PORT},b:{PORT},c:{PORT}"
@@ -309,6 +309,25 @@ def test_a_question_over_a_connection_that_is_lost_is_answered_so_at_once() -> N
     play(story)
 
 
+def test_hubs_that_hang_up_on_visitors_are_visited_less_and_less() -> None:
+    """A connection that was lost is no answer: it counts as a visit that failed."""
+
+    def hang_up(session: Session, request: list[bytes]) -> bytes:
+        session.reset()
+        return b""
+
+    async def story(scene: Scene) -> None:
+        others = [scene.hubs["b"], scene.hubs["c"]]
+        for hub in others:
+            hub.answers[b"EQ.WHERE"] = hang_up
+        async with scene.bus() as bus, bus.subscribe("t"):
+            await asyncio.sleep(90.0)
+        # After 10, 20 and 40 s; every 10 s, it would be eight.
+        assert 2 <= sum(len(hub.sessions) for hub in others) <= 4
+
+    play(story)
+
+
 def test_a_bus_that_is_cut_off_while_it_asks_closes_without_a_word() -> None:
     """1. A subscriber asks its hub. 2. Nothing comes back. 3. It has nothing to flush, so nothing is uncertain."""
 
@@ -392,7 +411,8 @@ def test_a_change_of_gateway_is_told_at_once_to_the_hubs_in_use() -> None:
                 assert await bus.use_gateway(address)
                 assert bus.coordinate is not None and gateway.coordinate is not None
                 await asyncio.sleep(0.1)
-                at, rtt_us, told = scene.a.told[-1]
+                # Gateways tell it where they are as well, and have no access line below them.
+                at, rtt_us, told = [one for one in scene.a.told if one[2].height_s > 0.030][-1]
                 # Connect, greet, ask: three round trips to the gateway; then one way to the hub.
                 assert at - began_at < 3.5 * access_ms / 1_000
                 # Not measured from there yet, unless a report was due meanwhile.
@@ -403,6 +423,21 @@ def test_a_change_of_gateway_is_told_at_once_to_the_hubs_in_use() -> None:
                 )
             mobile = [told for name in "bc" for _, _, told in scene.hubs[name].told if told.height_s > 0.030]
             assert mobile == []
+
+    play(story)
+
+
+def test_a_gateway_whose_connection_was_lost_is_connected_to_anew_and_goes_on_leading() -> None:
+    async def story(scene: Scene) -> None:
+        scene.gateway("gw", "b")
+        await asyncio.sleep(30.0)
+        async with scene.bus(coordinate_gateway="gw:6390") as bus, bus.subscribe("t"):
+            await until(lambda: bus.coordinate)
+            for _ in range(3):
+                scene.sim.reset_connections("client", "gw")
+                await asyncio.sleep(40.0)
+            # Longer than its last word holds, and the client has not had to look for its place by itself.
+            assert finder_of(bus).guide.is_heard and finder_of(bus).samples == 0
 
     play(story)
 

@@ -34,12 +34,13 @@ MS = 1e-3
     ("truth", "dimensions", "mean_max", "largest_max"),
     [
         pytest.param(line(10, 10 * MS), 8, 0.0031, 0.0130, id="line"),
+        pytest.param(grid(25, 10 * MS), 8, 0.0016, 0.0230, id="grid"),
         pytest.param(split(25, 1 * MS, 10 * MS), 8, 0.00006, 0.00048, id="split"),
         pytest.param(circle(25, 100 * MS), 2, 0.0028, 0.064, id="circle"),
         pytest.param(scattered(25, 100 * MS, 10 * MS, random.Random(1)), 8, 0.075, 0.33, id="scattered"),
     ],
 )
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_known_shape_is_found_within_serfs_own_bounds(
     truth: Truth, seed: int, dimensions: int, mean_max: float, largest_max: float
 ) -> None:
@@ -47,17 +48,6 @@ def test_a_known_shape_is_found_within_serfs_own_bounds(
     mean, largest = errors(places_of(converge(truth, 1_000, seed, settings)), truth)
     assert mean <= mean_max
     assert largest <= largest_max
-
-
-def test_a_grid_is_found_to_half_a_percent_and_then_better() -> None:
-    """Serf has 0.0016 and 0.023 after 1,000 cycles: heights, which a grid has no use for, go away more slowly here."""
-    truth = grid(25, 10 * MS)
-    nodes = converge(truth, 1_000, 1)
-    assert errors(places_of(nodes), truth)[0] < 0.005
-    go_on(nodes, truth, 1_500, 1)
-    mean, largest = errors(places_of(nodes), truth)
-    assert mean < 0.0025
-    assert largest < 0.023
 
 
 def test_a_star_is_still_found_after_an_hour() -> None:

@@ -299,6 +299,25 @@ def test_a_fleet_that_starts_at_once_visits_no_hub_at_once() -> None:
         assert max(Counter(second for second, peer in visits if peer == hub).values()) <= 20
 
 
+def test_a_fleet_that_has_found_its_place_falls_out_of_step() -> None:
+    """1. All find their place at once, and visit within the same ten seconds. 2. Half an hour later they do not."""
+    began, ends = 1_800, 2_400
+    visits: Counter[int] = Counter()
+    for seed in range(200):
+        finder = Finder(random.Random(seed).random, FinderSettings(young_samples=0))
+        now = 0.0
+        while now < ends:
+            visit = finder.step(now, {}, ["hub-1:1", "hub-2:1", "hub-3:1"]).visit
+            if visit is not None:
+                visits[int(now)] += 1
+                finder.visited(visit, is_answered=True)
+            now = finder.next_at if visit is None else now + 1.0
+    assert sum(visits[second] for second in range(60, 71)) >= 190
+    # A sixth of all is the mean of ten seconds; in step, all 200 would come in some of them and nobody in others.
+    tens = [sum(visits[second] for second in range(at, at + 10)) for at in range(began, ends, 10)]
+    assert max(tens) <= 70 and min(tens) >= 10
+
+
 def test_a_fleet_whose_gateway_has_died_visits_no_hub_at_once() -> None:
     visits = visits_of_a_fleet(60, "gw:1")
     assert min(second for second, _ in visits) >= 40
@@ -482,7 +501,8 @@ def test_a_client_that_leaves_its_gateway_knows_nothing_until_it_has_found_itsel
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"report_s": 0.5},
+        {"report_s": 0.0},
+        {"report_s_min": 0.0},
         {"probe_s": 0.0},
         {"visit_s": -1.0},
         {"known_samples": 0},
@@ -495,6 +515,15 @@ def test_a_client_that_leaves_its_gateway_knows_nothing_until_it_has_found_itsel
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError):
         FinderSettings(**wrong)  # type: ignore[arg-type]  # by name
+
+
+def test_news_wait_no_longer_than_a_report_would() -> None:
+    made = guided()
+    made.finder = Finder(made.rng.random, FinderSettings(report_s=0.5), SPACE)
+    made.finder.use_gateway("gw-1:1", made.now)
+    made.run(10.0)
+    assert 19 <= len(made.told("hub-0:1")) <= 22
+    assert max(later.at - earlier.at for earlier, later in pairwise(made.told("hub-0:1"))) < 0.6
 
 
 def test_a_gateways_word_may_hold_just_longer_than_two_questions_or_not_at_all() -> None:

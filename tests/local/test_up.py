@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 import redis
+from typer.testing import CliRunner
 
+from equipoise.cli.main import app
 from local.up_world import Up, require_java
 
 pytestmark = pytest.mark.needs_java
@@ -75,6 +77,41 @@ def test_state_survives_and_nothing_outlives_a_supervisor_that_is_killed(up: Up)
     up.until(
         lambda: (up.ask("/api/overview") or {}).get("plan_version", 0) >= version, "the plan was not kept"
     )
+
+
+def test_users_can_be_added_while_it_runs(up: Up) -> None:
+    up.start("--hubs", "2", "--no-pipeline")
+    up.until_up()
+    up.until(lambda: "hub-2 ready" in up.said, "not all came up")
+    ports = json.loads((up.data / "ports.json").read_text())
+
+    def add(name: str, password: str, *grants: str) -> None:
+        store = f"zk://127.0.0.1:{ports['store']}"
+        words = ["users", "add", name, "--password-stdin", "--store", store, *grants]
+        result = CliRunner().invoke(app, words, input=password)
+        assert result.exit_code == 0, result.output
+
+    add("hubs", (up.data / "hubs.password").read_text(), "--operate", "*")
+    add("ann", "hers", "--publish", "*", "--subscribe", "*")
+    up.until(lambda: is_heard(ports["hub-1"], ports["hub-2"]), "no message passes between hubs")
+
+
+def is_heard(from_port: int, at_port: int) -> bool:
+    """Whether Ann hears at one hub what she says at another, on topics that live at either."""
+    topics = [f"t{i}" for i in range(8)]
+    try:
+        with redis.Redis(port=at_port, username="ann", password="hers").pubsub() as listener:  # type: ignore[no-untyped-call]  # redis-py
+            listener.subscribe(*topics)
+            publisher = redis.Redis(port=from_port, username="ann", password="hers")
+            for topic in topics:
+                publisher.publish(topic, "x")
+            heard = set()
+            while (message := listener.get_message(timeout=0.5)) is not None:
+                if message["type"] == "message":
+                    heard.add(message["channel"])
+            return len(heard) == len(topics)
+    except (redis.ConnectionError, redis.AuthenticationError):
+        return False
 
 
 def test_a_port_that_is_taken_is_told_with_the_one_in_its_place(up: Up) -> None:

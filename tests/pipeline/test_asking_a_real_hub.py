@@ -78,3 +78,10 @@ def test_a_hub_with_users_gives_telemetry_to_an_operator_and_to_nobody_else(tmp_
             with pytest.raises(RefusedError, match=r"NOPERM|WRONGPASS|NOAUTH"):
                 connection.ask(0, 0, 0)
             connection.close()
+
+
+def test_an_open_hub_answers_whoever_has_a_login_for_when_there_are_users() -> None:
+    with hub(name="h1") as server:
+        connection = HubConnection(Door("127.0.0.1", server.port, "hubs", "a secret", timeout_s=10.0))
+        until(lambda: connection.ask(0, 0, 0).end > 0)
+        connection.close()

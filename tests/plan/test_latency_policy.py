@@ -191,6 +191,7 @@ class Flapping:
         self.every_s = every_s
         self.plan = Plan.of(version=1, members=[Member("a"), Member("b")], entries=[Entry(b"near/1", ("a",))])
         self.memory: Memory = settled(["a", "b"])
+        self.began_s = 100
         self.moves = 0
         self.above_s = 0
 
@@ -201,11 +202,13 @@ class Flapping:
             home = self.plan.home_of(b"near/1").homes[0]
             row = near("near/1", 0.1, home, clients, clients, self.hubs)
             self.above_s += row.latency_s_worst > 0.03
-            seen = view([row], self.hubs, at_s=100.0 + second, plan_version=self.plan.version)
-            decision = planner.decide(seen, self.plan, LIMIT, 100.0 + second, self.memory)
+            now = float(self.began_s + second)
+            seen = view([row], self.hubs, at_s=now, plan_version=self.plan.version)
+            decision = planner.decide(seen, self.plan, LIMIT, now, self.memory)
             after = apply(self.plan, decision.change)
             self.moves += after.home_of(b"near/1").homes[0] != home
             self.plan, self.memory = after, decode_memory(encode_memory(decision.memory))
+        self.began_s += seconds
 
 
 def test_a_topic_whose_best_hub_changes_back_and_forth_stays() -> None:
@@ -220,6 +223,25 @@ def test_a_topic_whose_clients_travel_now_and_then_follows_them() -> None:
     calm.run(1200)
     assert calm.moves == 9
     assert calm.above_s <= 9 * 15
+
+
+def test_a_topic_that_had_settled_follows_however_often_its_clients_have_come_and_gone() -> None:
+    steady = Flapping(every_s=30)
+    steady.run(1200)
+    assert steady.moves == 39
+    assert steady.above_s <= 39 * 4
+
+
+def test_one_that_flutters_and_then_settles_is_as_any_other_again() -> None:
+    flapping = Flapping(every_s=6)
+    flapping.run(120)
+    assert flapping.memory.approaches[b"near/1"].returns > 0
+    flapping.every_s = 30
+    flapping.run(300)
+    flapping.moves = flapping.above_s = 0
+    flapping.run(300)
+    assert flapping.moves == 10
+    assert flapping.above_s <= 10 * 4
 
 
 def test_moves_for_latency_do_not_hold_up_those_for_load() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -59,6 +60,7 @@ def command(
             hubs_max=max_hubs,
             sites=tuple(part.strip() for part in sites.split(",") if part.strip()),
             store_url=store,
+            has_login=not _has_login(hub_config),
             has_pipeline=pipeline,
             extra={
                 name: ("--config", str(path.resolve()))
@@ -67,6 +69,17 @@ def command(
             },
         )
         asyncio.run(serve(Layout(directory), settings))
+
+
+def _has_login(hub_config: Path | None) -> bool:
+    """Whether the hubs' settings say who they are at each other. What is wrong with the file, they tell themselves."""
+    if hub_config is None:
+        return False
+    try:
+        membership = tomllib.loads(hub_config.read_text(encoding="utf-8")).get("membership")
+    except (OSError, ValueError):
+        return False
+    return isinstance(membership, dict) and "cluster_user" in membership
 
 
 async def serve(layout: Layout, settings: SystemSettings) -> None:

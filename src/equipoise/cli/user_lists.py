@@ -12,20 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-import typer
-
 from equipoise.access import Users, parse_users, render_users
 from equipoise.access.file import FILE_BYTES_MAX
+from equipoise.access.links import check_links
 from equipoise.cli.on_store import Metadata, run
 from equipoise.errors import BadVersionError, SettingsError
 from equipoise.store.users import publish_users
 
 __all__ = ["UserList", "user_list"]
 
-_FIRST = (
-    "equipoise users: these are the first users, and hubs that run have to log in at each other from now on: "
-    "start them again with --cluster-user and --cluster-password-file"
-)
 FILE_DEFAULT = Path("users.toml")
 Change = Callable[[Users], Users]
 
@@ -37,8 +32,8 @@ class UserList(Protocol):
         """Raises SettingsError or OSError; a list that is not there is empty if it may be new."""
         ...
 
-    def change(self, make: Change) -> None:
-        """Replace the list by what `make` makes of it."""
+    def change(self, make: Change, *, may_cut_hubs: bool = False) -> None:
+        """Replace the list by what `make` makes of it. Raises SettingsError if that would part hubs that run."""
         ...
 
 
@@ -66,7 +61,7 @@ class UsersFile:
         except UnicodeDecodeError as error:
             raise SettingsError(f"{self._path} is not UTF-8 text: {error}") from error
 
-    def change(self, make: Change) -> None:
+    def change(self, make: Change, *, may_cut_hubs: bool = False) -> None:
         """In one step, so that a hub that reloads meets either the old file or the new one."""
         text = render_users(make(self.read(may_be_new=True)))
         parse_users(text)  # what the hub would refuse never reaches the disk
@@ -106,18 +101,19 @@ class UsersInStore:
         run(self._url, self._region, main)
         return found[0]
 
-    def change(self, make: Change) -> None:
+    def change(self, make: Change, *, may_cut_hubs: bool = False) -> None:
         async def main(metadata: Metadata) -> None:
             while True:
                 stored = await metadata.users.load()
                 users = make(Users(()) if stored.access_version == 0 else stored.users)
                 parse_users(render_users(users))
+                if not may_cut_hubs:
+                    logins = {name: seen.facts.login for name, seen in (await metadata.living()).items()}
+                    check_links(logins, stored.users, users)
                 try:
                     await publish_users(
                         metadata.users, metadata.plans, users, access_version=stored.access_version
                     )
-                    if stored.access_version == 0 and await metadata.living():
-                        typer.echo(_FIRST, err=True)
                     return
                 except BadVersionError:
                     # Somebody else has changed them meanwhile: make the change to theirs.

@@ -13,6 +13,8 @@ above it as the round trip is long: for every other hub that is an upper bound.
 
 Always true: a peer has at most one request unanswered; nothing is asked of a peer that has refused; nothing is told
 that is not known.
+
+What is remembered of peers is in `peers.py`, when hubs are visited in `visits.py`.
 """
 
 from __future__ import annotations
@@ -25,20 +27,16 @@ from equipoise.coordinates.coordinate import Coordinate
 from equipoise.coordinates.estimator import Estimator
 from equipoise.coordinates.finder_settings import FinderSettings
 from equipoise.coordinates.guide import Guide
-from equipoise.coordinates.peer import RTTS, Peer, above, much, way_s
+from equipoise.coordinates.peer import Peer, above, way_s
+from equipoise.coordinates.peers import Peers
 from equipoise.coordinates.settings import CoordinateSettings
 from equipoise.coordinates.stability import Stability
+from equipoise.coordinates.visits import Visits
 from equipoise.errors import CoordinateError, RefusedError
 
 __all__ = ["WHERE", "Ask", "Finder", "Step"]
 
 WHERE = b"EQ.WHERE"
-# Peers remembered, those asked longest ago forgotten first: more than the connections a client may have.
-_PEERS_MAX = 128
-# After so many failed visits in a row they are as rare as those of a client that has found its place.
-_FAILURES_MAX = 8
-# Of the time between two visits, half is left to chance.
-_SPREAD = 0.5
 # A tenth of the longest round trip is what coordinates are wrong by.
 _FAR = 0.1
 # Between two steps that no answer asks for.
@@ -76,13 +74,11 @@ class Finder:
         self._space = space or CoordinateSettings()
         self._draw = draw
         self.guide = Guide()
-        self._peers: dict[str, Peer] = {}
+        self._peers = Peers()
+        self._visits = Visits(draw, self.settings)
         # Grows with all that hubs are to hear at once.
         self._news = 0
         self._probed_at = -math.inf
-        # The hub that is being visited.
-        self.visiting: str | None = None
-        self._failures = 0
         # When `step` has something to do again, if nothing comes between.
         self.next_at = math.inf
         self._is_guided = False
@@ -96,12 +92,9 @@ class Finder:
         # Whether that was found from several peers.
         self._has_direction = False
         self.samples = 0
-        # A moment around the last visit; none since the client is here.
-        self._visited_at = -math.inf
         self._young_until = self.settings.young_samples
-        for peer in self._peers.values():
-            peer.rtts_s.clear()
-            peer.usual_s, peer.usual_at, peer.is_stale = None, None, peer.is_asked
+        self._visits.start_anew()
+        self._peers.start_anew()
 
     # Where it is.
 
@@ -115,6 +108,11 @@ class Finder:
     @property
     def is_found(self) -> bool:
         return self._is_guided or self.samples >= self._young_until
+
+    @property
+    def visiting(self) -> str | None:
+        """The hub that is being visited."""
+        return self._visits.under_way
 
     def use_gateway(self, address: str | None, now: float) -> None:
         """The client is behind this gateway from now on; None: behind none."""
@@ -132,22 +130,21 @@ class Finder:
             # A client that is gone after a second has asked nobody.
             self._probed_at = now
         self._check_guide(now)
-        if self._visited_at == -math.inf:
-            # A fleet that starts at once, or whose gateway has died, does not visit at once.
-            self._visited_at = now + self._draw() * self.settings.visit_s_first
+        self._visits.begin(now)
         for name in links:
-            self._peers.setdefault(name, Peer())
+            self._peers.meet(name)
         asks = [
             self._tell(name, now) for name, is_used in links.items() if is_used and self._is_due(name, now)
         ]
         if not self._is_guided and now >= self._probed_at + self._interval_s:
             asks += self._probe(links, now)
-        others = self._others(links, known)
-        visit = self._choose_visit(others, now)
+        may_visit = self._visits.may_be and not self._is_guided
+        others = self._peers.unconnected(known, links) if may_visit else {}
+        visit = self._visits.choose(others, now, is_found=self.is_found)
         guide = self.guide.is_free and self._guide_at <= now
         if guide:
             self.guide.asking(now)
-        self._forget(links)
+        self._peers.forget(links)
         self.next_at = self._next_at(now, links, are_others=bool(others))
         return Step(asks, visit, guide)
 
@@ -171,7 +168,10 @@ class Finder:
     def _tell_at(self, peer: Peer) -> float:
         """When the peer is to hear where this client is."""
         is_news = peer.news != self._news
-        return peer.told_at + (self.settings.report_s_min if is_news else self.settings.report_s)
+        settings = self.settings
+        return peer.told_at + (
+            min(settings.report_s_min, settings.report_s) if is_news else settings.report_s
+        )
 
     def _is_due(self, name: str, now: float) -> bool:
         peer = self._peers[name]
@@ -200,57 +200,17 @@ class Finder:
         return Ask(name, words)
 
     def _probe(self, links: Mapping[str, bool], now: float) -> list[Ask]:
-        """Of the peers that were not asked for an interval, the one whose turn it is."""
-        free = [
-            (peer.asked_at, name)
-            for name in links
-            if not ((peer := self._peers[name]).is_asked or peer.is_refusing)
-            and peer.asked_at + self._interval_s <= now
-        ]
-        if not free:
+        name = self._peers.whose_turn(links, self._interval_s, now)
+        if name is None:
             return []
         self._probed_at = now
-        return [self._ask(min(free)[1], now)]
-
-    def _others(self, links: Mapping[str, bool], known: Sequence[str]) -> list[tuple[float, str]]:
-        """Hubs that may be visited, and when each was last."""
-        if not self.settings.visit_s or self.visiting is not None or self._is_guided:
-            return []
-        return [
-            (peer.visited_at, name)
-            for name in known
-            if name not in links and not (peer := self._peers.setdefault(name, Peer())).is_refusing
-        ]
-
-    def _choose_visit(self, others: list[tuple[float, str]], now: float) -> str | None:
-        if not others or now < self._visit_at:
-            return None
-        # Clients that are in step fall out of it, and do not all begin with the same hub.
-        self._visited_at = now + (self._draw() - 0.5) * _SPREAD * self._visit_interval_s
-        oldest = min(others)[0]
-        names = [name for visited_at, name in others if visited_at == oldest]
-        self.visiting = name = names[min(int(self._draw() * len(names)), len(names) - 1)]
-        self._peers[name].visited_at = self._peers[name].asked_at = now
-        return name
-
-    @property
-    def _visit_at(self) -> float:
-        """When the next visit is due, if there is somebody to visit."""
-        return self._visited_at + self._visit_interval_s
-
-    @property
-    def _visit_interval_s(self) -> float:
-        settings = self.settings
-        if self.is_found or self._failures >= _FAILURES_MAX:
-            return settings.visit_s
-        return min(settings.visit_s, settings.visit_s_first * 2.0**self._failures)
+        return [self._ask(name, now)]
 
     def _next_at(self, now: float, links: Mapping[str, bool], *, are_others: bool) -> float:
         """When there is something to do, if no answer comes before. Whoever is asked answers, or is left."""
-        free = {
-            name: peer for name in links if not (peer := self._peers[name]).is_asked and not peer.is_refusing
-        }
-        times = [self._visit_at] if are_others and self.visiting is None else []
+        free = self._peers.free(links)
+        will_visit = are_others and self.visiting is None
+        times = [self._visits.due_at(is_found=self.is_found)] if will_visit else []
         if self.coordinate is not None:
             times += [self._tell_at(peer) for name, peer in free.items() if links[name]]
         if self.guide.is_free:
@@ -262,16 +222,6 @@ class Finder:
             times.append(max(self._probed_at, oldest) + self._interval_s)
         return max(now + _TURN_S, min(times, default=math.inf))
 
-    def _forget(self, links: Mapping[str, bool]) -> None:
-        if len(self._peers) > _PEERS_MAX:
-            idle = [
-                (peer.asked_at, name)
-                for name, peer in self._peers.items()
-                if not peer.is_asked and name not in links
-            ]
-            for _, name in sorted(idle)[: len(self._peers) - _PEERS_MAX]:
-                del self._peers[name]
-
     # What has become of it.
 
     def answered(self, name: str, reply: object, rtt_s: float | None, now: float) -> None:
@@ -279,7 +229,7 @@ class Finder:
 
         A RefusedError says that it does not know the question.
         """
-        peer = self._peers.setdefault(name, Peer())
+        peer = self._peers.meet(name)
         if peer.is_stale:
             peer.is_stale, rtt_s = False, None
         peer.is_asked = False
@@ -308,8 +258,7 @@ class Finder:
         if at is not None and guide.hear(at, access_s, now):
             # Who has moved tells at once, however lately it has told.
             self._news += 1
-            for peer in self._peers.values():
-                peer.told_at = -math.inf
+            self._peers.tell_all_anew()
 
     def lost(self, name: str) -> None:
         """The connection to a peer is gone; another one may be to somebody else."""
@@ -320,9 +269,7 @@ class Finder:
 
     def visited(self, name: str, *, is_answered: bool) -> None:
         """A visit is over."""
-        if self.visiting == name:
-            self.visiting = None
-            self._failures = 0 if is_answered else min(_FAILURES_MAX, self._failures + 1)
+        self._visits.over(name, is_answered=is_answered)
 
     def _read(self, reply: object) -> Coordinate | None:
         """Where somebody says it is; None if it does not know, or talks nonsense."""
@@ -336,14 +283,15 @@ class Finder:
             found = self._estimator.observe(name, at, rtt_s)
         except CoordinateError:
             return
-        if self._is_elsewhere(self._peers[name]):
+        if self.is_found and self._peers.show_another_place(name):
+            # One that is sure of itself takes minutes to cross a continent; one that begins anew half a minute.
             self._start_anew(self._own)
             return
         self.samples += 1
         told = self._stability.consider(found)
         if self.samples < self.settings.known_samples:
             return
-        if not self._has_direction and sum(peer.is_measured for peer in self._peers.values()) < 2:
+        if not self._has_direction and self._peers.measured < 2:
             self._own = above(at, self._peers[name].rtt_s or rtt_s, self._space.height_s_min)
         elif told is not None or not self._has_direction:
             told = told or found
@@ -354,23 +302,6 @@ class Finder:
         if told is not None:
             self._news += 1
 
-    def _is_elsewhere(self, peer: Peer) -> bool:
-        """Whether the way to a peer has changed so much, or the places of most, that it is not the weather.
-
-        An estimator that is sure of itself takes minutes to cross a continent; one that begins anew half a minute.
-        """
-        rtt_s = peer.rtt_s
-        if not self.is_found or rtt_s is None or len(peer.rtts_s) < RTTS:
-            return False
-        if peer.usual_s is None or peer.usual_at is None:
-            peer.usual_s, peer.usual_at = rtt_s, peer.at
-        if abs(rtt_s - peer.usual_s) > much(peer.usual_s):
-            return True
-        # One peer that is elsewhere may be lying, or lost; most of them are not.
-        moved = [other for other in self._peers.values() if other.has_moved]
-        return 2 * len(moved) > sum(other.is_measured for other in self._peers.values())
-
     def _is_far(self, former: Coordinate, latter: Coordinate) -> bool:
         """Whether distances have changed by more than they are wrong anyway."""
-        longest_s = max((peer.rtt_s or 0.0) for peer in self._peers.values())
-        return way_s(former, latter) > _FAR * longest_s
+        return way_s(former, latter) > _FAR * self._peers.rtt_s_max

@@ -222,8 +222,8 @@ def _notes() -> tuple[str, ...]:
         "until what it gave the old hub has its position, which is in the longest way of a message.",
         "A topic's time is that of all of them from the command until the cloud knows of the last, divided by their "
         "number. With us the plan's way to the hubs is in it, once for all topics: the store's word that there is one, "
-        "and a single round trip that reads it and who is alive. One after the other, a topic takes a round trip between "
-        "the two hubs, and none to the cloud.",
+        "and a single round trip that reads it and who is alive. One after the other, a topic takes a round trip "
+        "between the two hubs, and none to the cloud.",
     )
 
 

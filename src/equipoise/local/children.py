@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from equipoise.local.layout import HOST, Layout
 from equipoise.processes import ChildSpec
@@ -15,6 +16,8 @@ __all__ = ["DASHBOARD", "DASHBOARD_PORT", "Addresses", "controller", "hub", "pip
 # The pages have a port of their own, beside the controller's for views.
 DASHBOARD = "dashboard"
 DASHBOARD_PORT = 6398
+# Who hubs and the pipeline are at the hubs once there are users.
+HUBS_USER = "hubs"
 
 _HUB_READY = re.compile(r"^equipoise hub \S+ ready on \S+:(?P<port>\d+)", re.MULTILINE)
 _CONTROLLER_READY = re.compile(r"^equipoise controller \S+ ready on (?P<intake>\S+)", re.MULTILINE)
@@ -27,6 +30,8 @@ class Addresses:
 
     store_url: str
     region: str = "default"
+    # The file with the password of the hubs at each other; None: they have none, or settings of their own say so.
+    hubs_password: Path | None = None
 
 
 def _program(*words: str) -> list[str]:
@@ -68,7 +73,8 @@ def hub(
         addresses.region,
     ]
     place = ["--site", site] if site else []
-    words = ["hub", "--name", name, *where, *place, *extra]
+    login = _login(addresses, "--cluster-user", "--cluster-password-file")
+    words = ["hub", "--name", name, *where, *place, *login, *extra]
     return _spec(layout, name, words, _HUB_READY, ready_timeout_s=30.0)
 
 
@@ -87,7 +93,13 @@ def controller(
 def pipeline(layout: Layout, addresses: Addresses, *, extra: Sequence[str] = ()) -> ChildSpec:
     where = ["--store", addresses.store_url, "--region", addresses.region, "--dir", str(layout.pipeline)]
     token = ["--token-file", str(layout.token())]
+    words = ["pipeline", *where, *token, *_login(addresses, "--user", "--secret-file"), *extra]
     # Spark takes its time, and a busy machine doubles it.
-    return _spec(
-        layout, "pipeline", ["pipeline", *where, *token, *extra], _PIPELINE_READY, ready_timeout_s=180.0
-    )
+    return _spec(layout, "pipeline", words, _PIPELINE_READY, ready_timeout_s=180.0)
+
+
+def _login(addresses: Addresses, user_option: str, file_option: str) -> list[str]:
+    """Given from the start on: so that users can be added while everything runs."""
+    if addresses.hubs_password is None:
+        return []
+    return [user_option, HUBS_USER, file_option, str(addresses.hubs_password)]

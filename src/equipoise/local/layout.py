@@ -4,6 +4,7 @@
     DIR/logs/       one file for each process
     DIR/pipeline/   checkpoints and the lake
     DIR/token       what an operator shows the dashboard, made at the first start
+    DIR/hubs.password  what hubs and the pipeline log in with once there are users, made likewise
     DIR/ports.json  the ports in use, kept so that clients find their hubs again
     DIR/lock        held by the one supervisor that uses the directory
 
@@ -50,11 +51,11 @@ class Layout:
 
     def token(self) -> Path:
         """The file with the token; made if it is not there."""
-        path = self.root / "token"
-        if not path.exists():
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(secrets.token_urlsafe(24) + "\n")
-        return path
+        return self._secret("token")
+
+    def hubs_password(self) -> Path:
+        """The file with the password of the hubs at each other; made if it is not there."""
+        return self._secret("hubs.password")
 
     def lock(self) -> None:
         """Make the directory ours. Raises SettingsError if it cannot be had."""
@@ -95,6 +96,13 @@ class Layout:
     def known_port(self, name: str) -> int:
         """The port that was chosen for a process. Raises KeyError before that."""
         return self._ports[name]
+
+    def _secret(self, name: str) -> Path:
+        path = self.root / name
+        if not path.exists():
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(secrets.token_urlsafe(24) + "\n")
+        return path
 
     def _read_ports(self) -> dict[str, int]:
         """What cannot be read is chosen anew: nothing is lost but the ports."""

@@ -50,6 +50,8 @@ class SystemSettings:
     region: str = "default"
     # A store that is there already; empty: one of our own.
     store_url: str = ""
+    # Whether hubs are given a login at each other; False if their settings file has one.
+    has_login: bool = True
     has_pipeline: bool = True
     has_controller: bool = True
     # Further words for each command, by its name: hub, controller, pipeline; for one hub, by the hub's own.
@@ -80,7 +82,10 @@ class System:
 
     @property
     def addresses(self) -> Addresses:
-        return Addresses(self.store_url, self.settings.region)
+        # In a store of others there may be users already, and who hubs are there is not ours to say.
+        is_own = self.settings.has_login and not self.settings.store_url
+        password = self.layout.hubs_password() if is_own else None
+        return Addresses(self.store_url, self.settings.region, password)
 
     @property
     def is_ready(self) -> bool:

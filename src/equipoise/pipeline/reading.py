@@ -63,6 +63,8 @@ class HubConnection:
         self.door = door
         self._socket: socket.socket | None = None
         self._reader = hiredis.Reader()
+        # Why the hub did not take our login, if so. One without users knows nobody by name and answers all the same.
+        self._unknown: RefusedError | None = None
 
     def ask(self, incarnation: int, sequence: int, bytes_max: int) -> Piece:
         """Records of the incarnation from `sequence` on; none if the hub is in another, which it then tells.
@@ -91,7 +93,10 @@ class HubConnection:
             self._open()
         assert self._socket is not None
         self._socket.sendall(request)
-        return self._receive(reply_bytes_max)
+        try:
+            return self._receive(reply_bytes_max)
+        except RefusedError as refusal:
+            raise self._unknown or refusal from refusal
 
     def _receive(self, bytes_max: int) -> object:
         assert self._socket is not None
@@ -119,8 +124,17 @@ class HubConnection:
         # False stands for "nothing complete yet"; a null reply is None.
         self._socket, self._reader = connection, hiredis.Reader(notEnoughData=False)
         if door.secret:
-            self._socket.sendall(spell([b"AUTH", (door.user or "default").encode(), door.secret.encode()]))
+            self._log_in()
+
+    def _log_in(self) -> None:
+        assert self._socket is not None
+        words = [b"AUTH", (self.door.user or "default").encode(), self.door.secret.encode()]
+        self._socket.sendall(spell(words))
+        self._unknown = None
+        try:
             self._receive(_SLACK_BYTES)
+        except RefusedError as refusal:
+            self._unknown = refusal
 
 
 def _piece(reply: object) -> Piece:

@@ -33,7 +33,10 @@ class Approach(msgspec.Struct, frozen=True, array_like=True):
 
     at_s: float
     left: tuple[str, ...]
+    # Since it was last within its limit for long enough to have settled.
     returns: int = 0
+    # When it was last seen above its limit.
+    far_s: float = LONG_AGO_S
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True):

@@ -247,7 +247,8 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         float,
         _seconds(
             "How long a topic that was moved for latency stays away from the hubs that it left. Doubled each time it "
-            "comes back to one, up to topic_wait_s: a topic whose best hub changes back and forth stays."
+            "comes back to one, up to topic_wait_s: a topic whose best hub changes back and forth stays. One that was "
+            "within its limit for as long has settled, and begins anew."
         ),
     ] = 10.0
     latency_memory_s: Annotated[

@@ -36,6 +36,8 @@ class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
     rack: str = ""
     # Which verbs it knows on the links between hubs; those that do not say know the first ones.
     verbs: int = 1
+    # Who it is at the others where there are users; empty: nobody in particular.
+    login: str = ""
 
 
 class HubAlive(msgspec.Struct, frozen=True, kw_only=True):

@@ -103,7 +103,9 @@ class Dialer:
 
     def _greeting(self, link: OutLink) -> list[bytes]:
         core = self._core
-        login = [] if self._login is None else [spell((b"AUTH", *(part.encode() for part in self._login)))]
+        # Where there are no users, nobody is known by a name: hubs have their login ready for when there will be some.
+        words = None if core.users.is_open else self._login
+        login = [] if words is None else [spell((b"AUTH", *(part.encode() for part in words)))]
         own = (core.settings.name.encode(), b"%d" % core.incarnation, b"%d" % link.generation)
         peer = (link.hub.encode(), b"%d" % link.incarnation)
         return [*login, spell((GREETING, PROTOCOL, *own, *peer))]

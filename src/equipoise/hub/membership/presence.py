@@ -143,4 +143,5 @@ class Presence:
             site=settings.site,
             rack=settings.rack,
             verbs=VERBS,
+            login=settings.cluster_user,
         )

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equipoise.access import Users
+from equipoise.access.links import check_links
 from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.hub.membership.load import CpuLoad
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.rules import first_rules
 from equipoise.hub.server import Hub
-from equipoise.store.contract import StoreSettings
+from equipoise.store.contract import Store, StoreSettings
+from equipoise.store.hubs import HubsStore
 from equipoise.store.opening import open_store
 from equipoise.store.tree import Tree
+from equipoise.store.users import UsersStore
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.dialer import Login
@@ -68,6 +71,7 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
             f"no store answers at {own.store}: start one with `equipoise store`, or check the address"
         ) from problem
     try:
+        await check_seed(store, Tree(own.region), seed, settings.name)
         rules = await first_rules(store, Tree(own.region), seed)
         login = read_login(own)
         if login is None and not rules.users.is_open:
@@ -89,6 +93,15 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
             await hub.stop()
     finally:
         await store.close()
+
+
+async def check_seed(store: Store, tree: Tree, seed: Users, name: str) -> None:
+    """Raise SettingsError if the hub called `name` would bring the first users, and part hubs that run without."""
+    known = (await UsersStore(store, tree).load()).users
+    if known.is_open and not seed.is_open:
+        seen = await HubsStore(store, tree).load()
+        others = {hub: seen[hub].facts.login for hub in seen.keys() - {name} if seen[hub].alive is not None}
+        check_links(others, known, seed)
 
 
 def check_reachable(settings: HubSettings) -> None:

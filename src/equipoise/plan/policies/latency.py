@@ -8,12 +8,14 @@ Overloaded hubs are the business of `high_load`, which takes the busiest topics 
 the draft where each may go; so there is one objective: no limit that holds is broken for load, and no hub is overloaded
 for a limit.
 
-A topic whose best hub changes back and forth stays: each return to a hub that it left takes twice the wait.
+A topic whose best hub changes back and forth stays: each return to a hub that it left takes twice the wait. One that
+was within its limit for as long as the first wait has settled: when its clients travel on, it begins with that again.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,8 @@ _ROOM_CHOICES = 4
 _ROOM_TOPICS = 16
 # Topics that are looked at each second for one that has just got above its limit.
 _STRAYS_MAX = 1_000
+# Topics that came back to a hub they had left, of which is asked whether they have settled.
+_RETURNED_MAX = 1_000
 
 
 def approach(draft: Draft) -> None:
@@ -114,9 +118,29 @@ def _count_hits(draft: Draft, far: list[int]) -> None:
         present_s = limits.present_s(topic, draft.homes_of(topic))
         is_clear = present_s > limits.limit_s[topic] * (1 + settings.latency_clear_ratio)
         hits[name] = draft.hit(memory.far_hits.get(name), is_clear=is_clear)
+    draft.remember(far_hits=hits, approaches=_recent(draft, hits))
+
+
+def _recent(draft: Draft, far: Container[bytes]) -> dict[bytes, Approach]:
+    """The moves that are not forgotten. A topic that has settled since the last one has no returns to answer for."""
+    settings, approaches = draft.settings, draft.memory.approaches
     since_s = draft.now - settings.latency_memory_s
-    recent = {name: made for name, made in memory.approaches.items() if made.at_s > since_s}
-    draft.remember(far_hits=hits, approaches=recent)
+    recent = {name: made for name, made in approaches.items() if made.at_s > since_s}
+    returned = [name for name, made in recent.items() if made.returns]
+    for name in returned[:_RETURNED_MAX]:
+        made = recent[name]
+        if name in far or _is_beyond(draft, name):
+            has_settled = draft.now - max(made.far_s, made.at_s) >= settings.latency_wait_s
+            recent[name] = Approach(made.at_s, made.left, 0 if has_settled else made.returns, draft.now)
+    return recent
+
+
+def _is_beyond(draft: Draft, name: bytes) -> bool:
+    """By where its clients are, which says so sooner after a move than what was measured."""
+    topic = draft.view.topic_index.get(name)
+    if topic is None or topic not in draft.limits.limit_s:
+        return False
+    return draft.limits.at_homes_s(topic, draft.homes_of(topic)) > draft.limits.limit_s[topic]
 
 
 def _turn(draft: Draft, due: list[int]) -> list[int]:
@@ -183,7 +207,10 @@ def _is_worth(draft: Draft, topic: int, to: int) -> bool:
     if before is None or names[to] not in before.left:
         return True
     wait_s = min(settings.topic_wait_s, math.ldexp(settings.latency_wait_s, min(before.returns, 16)))
-    return draft.now - before.at_s >= wait_s
+    left_s = before.at_s + wait_s - draft.now
+    # Towards the end of a wait each view is looked at, not each period's.
+    draft.is_pressing |= 0 < left_s <= settings.latency_wait_s / 2
+    return left_s <= 0
 
 
 def _move(draft: Draft, topic: int, to: int) -> None:
@@ -207,7 +234,7 @@ def _note(draft: Draft, topic: int, to: int) -> None:
     before = draft.memory.approaches.get(name, Approach(draft.now, ()))
     homes = tuple(names[home] for home in draft.homes_of(topic))
     left = tuple(hub for hub in (*homes, *before.left) if hub != names[to])[:_LEFT_MAX]
-    made = Approach(draft.now, left, before.returns + (names[to] in before.left))
+    made = Approach(draft.now, left, before.returns + (names[to] in before.left), draft.now)
     draft.remember(approaches={**draft.memory.approaches, name: made})
 
 

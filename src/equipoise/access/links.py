@@ -1,0 +1,78 @@
+"""Whether hubs can log in at each other once users have changed.
+
+Links between hubs need a user with `operate = ["*"]`. A hub reads its login once, when it starts, so a change of users
+that leaves it without one stops all messages between it and the others until somebody starts it again. Such a change is
+to be refused before it is made. While there are no users, everybody is let in: then the first of them have to be those
+that the hubs are.
+
+Which hubs there are, and as whom each logs in, is for the caller to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from equipoise.access.users import Users
+from equipoise.errors import SettingsError
+
+__all__ = ["check_links", "parted"]
+
+# More names than these are no help to whoever reads them.
+_NAMED_MAX = 5
+
+
+def check_links(logins: Mapping[str, str], before: Users, after: Users) -> None:
+    """Raise SettingsError with the next step if the change would part hubs. `logins`: who each is, by its name."""
+    cut = parted(logins, before, after)
+    if not cut:
+        return
+    anybody = [hub for hub in cut if not logins[hub]]
+    if anybody:
+        raise SettingsError(
+            f"{_named(anybody)} could not log in at the others any more, and no message would pass between hubs: "
+            "start them again, one by one, with --cluster-user hubs and --cluster-password-file (nobody asks for it "
+            "before there are users), then `equipoise users add hubs --operate '*'` before all others"
+        )
+    login = logins[cut[0]]
+    same = [hub for hub in cut if logins[hub] == login]
+    raise SettingsError(f"{_named(same)} log in at the others as {login!r}: {_step(login, before, after)}")
+
+
+def parted(logins: Mapping[str, str], before: Users, after: Users) -> tuple[str, ...]:
+    """The hubs that may be hubs now and would not be any more, by name."""
+    return tuple(
+        hub
+        for hub, login in sorted(logins.items())
+        if _may_link(login, before) and not (_may_link(login, after) and _is_proof_kept(login, before, after))
+    )
+
+
+def _may_link(login: str, users: Users) -> bool:
+    if users.is_open:
+        return True
+    user = users.get(login) if login else users.anonymous
+    return user is not None and user.is_operator and (user.secret is not None or user.is_anonymous)
+
+
+def _is_proof_kept(login: str, before: Users, after: Users) -> bool:
+    """Whether the password that a hub was started with still is right; that of a first user cannot be told."""
+    old, new = before.get(login), after.get(login)
+    return before.is_open or old is None or new is None or old.secret == new.secret
+
+
+def _step(login: str, before: Users, after: Users) -> str:
+    if before.is_open:
+        return (
+            f"add that user before all others, with the password that they have: "
+            f"`equipoise users add {login} --operate '*'`"
+        )
+    need = "keep its password" if _may_link(login, after) else "keep it"
+    return (
+        f"{need} until they are started again as another user with --operate '*', "
+        "or cut them off knowingly with --cut-hubs"
+    )
+
+
+def _named(hubs: list[str]) -> str:
+    more = f" and {len(hubs) - _NAMED_MAX} more" if len(hubs) > _NAMED_MAX else ""
+    return f"the hubs {', '.join(hubs[:_NAMED_MAX])}{more}"

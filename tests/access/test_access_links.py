@@ -1,0 +1,61 @@
+"""Which changes of users would part hubs."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.access import Users, hash_secret, parse_users
+from equipoise.access.links import check_links, parted
+from equipoise.access.secret import Cost
+from equipoise.errors import SettingsError
+
+OPEN = Users.open()
+
+
+def users(**grants: str) -> Users:
+    """Each with its own name for a password."""
+    secrets = {name: hash_secret(name.encode(), salt=b"x" * 16, cost=Cost(n=1024)) for name in grants}
+    return parse_users(
+        "\n".join(f'[users.{name}]\nsecret = "{secrets[name]}"\n{grant}\n' for name, grant in grants.items())
+    )
+
+
+HUBS = users(hubs='operate = ["*"]')
+
+
+@pytest.mark.parametrize(
+    ("login", "before", "after", "is_cut"),
+    [
+        ("", OPEN, HUBS, True),
+        ("hubs", OPEN, HUBS, False),
+        ("hubs", OPEN, users(ann='publish = ["*"]'), True),
+        ("hubs", OPEN, users(hubs='operate = ["game.*"]'), True),
+        ("hubs", OPEN, parse_users('[users.hubs]\ncertificates = ["hub"]\noperate = ["*"]'), True),
+        ("", OPEN, parse_users('[users.default]\nnopass = true\noperate = ["*"]'), False),
+        ("hubs", HUBS, HUBS.without("hubs"), True),
+        ("hubs", HUBS, HUBS.adding(next(iter(users(ann='publish = ["*"]')))), False),
+        # Who is cut off already is no reason to refuse anything.
+        ("", HUBS, HUBS.without("hubs"), False),
+        ("gone", HUBS, users(ann='publish = ["*"]'), False),
+    ],
+)
+def test_a_hub_is_cut_by_a_change_that_takes_its_login_away(
+    login: str, before: Users, after: Users, is_cut: bool
+) -> None:
+    assert parted({"h1": login}, before, after) == (("h1",) if is_cut else ())
+
+
+def test_another_password_cuts_the_hubs_that_have_the_old_one() -> None:
+    user = HUBS.get("hubs")
+    other = users(hubs='operate = ["*"]', x='operate = ["*"]').get("x")
+    assert user is not None and other is not None
+    changed = parse_users(f'[users.hubs]\nsecret = "{other.secret}"\noperate = ["*"]')
+    assert parted({"h1": "hubs"}, HUBS, changed) == ("h1",)
+    with pytest.raises(SettingsError, match="keep its password until"):
+        check_links({"h1": "hubs"}, HUBS, changed)
+
+
+def test_a_crowd_of_hubs_is_told_in_one_line() -> None:
+    with pytest.raises(SettingsError, match="h10, h11, h12 and 15 more could not") as told:
+        check_links({f"h{i}": "" for i in range(20)}, OPEN, HUBS)
+    assert len(str(told.value)) < 500
