@@ -30,7 +30,8 @@ LAYERS: list[frozenset[str]] = [
     frozenset({"workload", "gateway"}),
     frozenset({"hub", "client", "control", "ledger"}),
     frozenset({"store", "disk"}),
-    frozenset({"processes"}),
+    # What is below all planes and yet not pure: it meets the kernel and the loop.
+    frozenset({"processes", "clock"}),
     frozenset(
         {"access", "content", "coordinates", "limits", "model", "plan", "resp", "scenarios", "telemetry"}
     ),

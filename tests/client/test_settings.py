@@ -30,8 +30,8 @@ def test_overrides_go_on_top_of_the_given_settings() -> None:
         ({"payload_bytes_max": 2**25}, "payload_bytes_max must not exceed window_bytes_max"),
         ({"reconnect_first_s": 9}, "reconnect_first_s must not exceed reconnect_max_s"),
         ({"tls_cert_file": "x"}, "go together"),
-        ({"coordinate_report_interval_s": 15}, "must be more than twice coordinate_report_interval_s"),
-        ({"coordinate_gateway_patience_s": 10}, "must be more than twice coordinate_report_interval_s"),
+        ({"coordinate_report_interval_s": 15}, "must be more than 2 times coordinate_report_interval_s"),
+        ({"coordinate_gateway_patience_s": 10}, "must be more than 2 times coordinate_report_interval_s"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(overrides: dict[str, Any], complaint: str) -> None:

@@ -501,7 +501,8 @@ def test_a_client_that_leaves_its_gateway_knows_nothing_until_it_has_found_itsel
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"report_s": 0.5},
+        {"report_s": 0.0},
+        {"report_s_min": 0.0},
         {"probe_s": 0.0},
         {"visit_s": -1.0},
         {"known_samples": 0},
@@ -514,6 +515,15 @@ def test_a_client_that_leaves_its_gateway_knows_nothing_until_it_has_found_itsel
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError):
         FinderSettings(**wrong)  # type: ignore[arg-type]  # by name
+
+
+def test_news_wait_no_longer_than_a_report_would() -> None:
+    made = guided()
+    made.finder = Finder(made.rng.random, FinderSettings(report_s=0.5), SPACE)
+    made.finder.use_gateway("gw-1:1", made.now)
+    made.run(10.0)
+    assert 19 <= len(made.told("hub-0:1")) <= 22
+    assert max(later.at - earlier.at for earlier, later in pairwise(made.told("hub-0:1"))) < 0.6
 
 
 def test_a_gateways_word_may_hold_just_longer_than_two_questions_or_not_at_all() -> None:

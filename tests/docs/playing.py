@@ -36,6 +36,8 @@ _PORT = re.compile(r"(?<![\d.])(6[34]\d\d|2181|9[34]\d\d)(?![\d.])")
 # No page waits for it, and it takes half a minute of both cores; tests of `up` have it.
 _WITHOUT_SPARK = " --no-pipeline"
 _EXPORTS = ".exports"
+# What a system chooses by itself, and what pages call it.
+_PORTS_OF_UP = (("hub-1", "6399"), ("hub-2", "6400"), ("dashboard", "6398"), ("store", "2181"))
 
 
 @dataclass
@@ -174,7 +176,7 @@ class Reader:
 
     def adopt(self, file: Path) -> None:
         found: Mapping[str, int] = json.loads(file.read_text())
-        for name, port in (("hub-1", "6399"), ("hub-2", "6400"), ("dashboard", "6398")):
+        for name, port in _PORTS_OF_UP:
             if name in found:
                 self.ports[port] = found[name]
 

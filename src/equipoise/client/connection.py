@@ -19,8 +19,8 @@ from equipoise.client.owed import IGNORED, Owed
 from equipoise.client.refusals import make_refusal
 from equipoise.client.requests import NowaitLosses, Question, Request, Ticket
 from equipoise.client.url import Endpoint
+from equipoise.clock import clock_of
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError
-from equipoise.processes.clock import clock_of
 
 TURN_BYTES = 64 * 1024
 """What is read before others get a turn. uvloop would read megabytes in one go, more than a queue holds, before the

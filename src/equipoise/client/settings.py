@@ -11,7 +11,11 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.client.url import parse_address
+from equipoise.coordinates.finder_settings import REPORTS_PATIENCE, FinderSettings
 from equipoise.errors import SettingsError
+
+# How a place is found where nobody wants it otherwise.
+_FINDING = FinderSettings()
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -173,14 +177,14 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             description="Between two reports of the coordinate to one hub, and between two questions to a gateway. "
             "Some 230 B each; changes that matter are told at once.",
         ),
-    ] = 5.0
+    ] = _FINDING.report_s
     coordinate_probe_interval_s: Annotated[
         float,
         Meta(
             gt=0,
             description="Between two probes until the place is found, which takes about a minute; then reports do.",
         ),
-    ] = 1.0
+    ] = _FINDING.probe_s
     coordinate_visit_interval_s: Annotated[
         float,
         Meta(
@@ -189,7 +193,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             "found, and 10 s before, a quarter more or less at random. From one hub alone no direction can be found. "
             "0: no such connections.",
         ),
-    ] = 60.0
+    ] = _FINDING.visit_s
     coordinate_gateway: Annotated[
         str,
         Meta(
@@ -205,7 +209,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             description="How long a silent gateway's last word holds; then the client finds its place by itself. "
             "More than two report intervals, and long enough for a gateway to be started again. 0: not at all.",
         ),
-    ] = 30.0
+    ] = _FINDING.gateway_patience_s
     tls_ca_file: Annotated[
         str, Meta(description="Authorities trusted to sign the hub's certificate, PEM. Empty: the system's.")
     ] = ""
@@ -229,10 +233,11 @@ def make_settings(base: ClientSettings | None, overrides: dict[str, Any]) -> Cli
         raise SettingsError("client settings: reconnect_first_s must not exceed reconnect_max_s")
     if settings.coordinate_gateway and parse_address(settings.coordinate_gateway.encode()) is None:
         raise SettingsError("client settings: coordinate_gateway is an address; write it like host:6390")
-    if 0 < settings.coordinate_gateway_patience_s <= 2 * settings.coordinate_report_interval_s:
+    least_s = REPORTS_PATIENCE * settings.coordinate_report_interval_s
+    if 0 < settings.coordinate_gateway_patience_s <= least_s:
         raise SettingsError(
-            "client settings: coordinate_gateway_patience_s must be more than twice coordinate_report_interval_s, "
-            "or 0: a gateway is asked once in that interval, and one answer may be lost"
+            f"client settings: coordinate_gateway_patience_s must be more than {REPORTS_PATIENCE} times "
+            "coordinate_report_interval_s, or 0: a gateway is asked once in that interval, and one answer may be lost"
         )
     if bool(settings.tls_cert_file) != bool(settings.tls_key_file):
         raise SettingsError(

@@ -73,7 +73,6 @@ def finder_settings(settings: ClientSettings) -> FinderSettings:
     """How the settings of a client want its place found."""
     return FinderSettings(
         report_s=settings.coordinate_report_interval_s,
-        report_s_min=min(FinderSettings().report_s_min, settings.coordinate_report_interval_s),
         probe_s=settings.coordinate_probe_interval_s,
         visit_s=settings.coordinate_visit_interval_s,
         gateway_patience_s=settings.coordinate_gateway_patience_s,

@@ -168,7 +168,10 @@ class Finder:
     def _tell_at(self, peer: Peer) -> float:
         """When the peer is to hear where this client is."""
         is_news = peer.news != self._news
-        return peer.told_at + (self.settings.report_s_min if is_news else self.settings.report_s)
+        settings = self.settings
+        return peer.told_at + (
+            min(settings.report_s_min, settings.report_s) if is_news else settings.report_s
+        )
 
     def _is_due(self, name: str, now: float) -> bool:
         peer = self._peers[name]

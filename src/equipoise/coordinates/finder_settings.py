@@ -6,14 +6,18 @@ from dataclasses import dataclass
 
 from equipoise.errors import SettingsError
 
-__all__ = ["FinderSettings"]
+__all__ = ["REPORTS_PATIENCE", "FinderSettings"]
+
+# A gateway is asked as often as hubs are told, and one answer may be lost: its word has to hold for longer than this.
+REPORTS_PATIENCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinderSettings:
     # Between two reports to one hub: ePulsar's 5 s (section 4). Each is a probe as well.
     report_s: float = 5.0
-    # But news wait no longer than this: a swarm that crosses a border is to be known before its topics suffer.
+    # But news wait no longer than this, or than for a report where those are more frequent: a swarm that crosses a
+    # border is to be known before its topics suffer.
     report_s_min: float = 1.0
     # Between two probes while a place is sought; afterwards reports alone, and as many probes, keep it.
     probe_s: float = 1.0
@@ -35,17 +39,17 @@ class FinderSettings:
     gateway_patience_s: float = 30.0
 
     def __post_init__(self) -> None:
-        if not (0 < self.report_s_min <= self.report_s and self.probe_s > 0):
-            raise SettingsError("a client reports at least as often as it may, and probes after some time")
+        if min(self.report_s, self.report_s_min, self.probe_s) <= 0:
+            raise SettingsError("reports, news and probes are some time apart")
         if self.visit_s < 0 or self.visit_s_first <= 0 or self.visit_samples < 1:
             raise SettingsError("visits to hubs are some time apart and take at least one round trip")
         if self.known_samples < 1 or self.gateway_patience_s < 0:
             raise SettingsError(
                 "a place is known from some samples, and a gateway's word holds for some time"
             )
-        if 0 < self.gateway_patience_s <= 2 * self.report_s:
+        if 0 < self.gateway_patience_s <= REPORTS_PATIENCE * self.report_s:
             # Else the word of a gateway that answers each time would run out between two answers.
             raise SettingsError(
                 f"a gateway asked every {self.report_s:g} s is silent after two questions without an answer: let its "
-                f"word hold for more than {2 * self.report_s:g} s, or 0 for none"
+                f"word hold for more than {REPORTS_PATIENCE * self.report_s:g} s, or 0 for none"
             )

@@ -25,8 +25,6 @@ log = logging.getLogger("equipoise.gateway")
 
 # Between two probes while its place is sought: a gateway speaks for many clients, so it asks more often than one.
 _PROBE_S = 0.25
-# Between two reports of a place that changes.
-_NEWS_S = 1.0
 # Looked for idle clients so many times within the time they may be.
 _SWEEPS = 4
 # Output that a client has not taken: hundreds of answers.
@@ -78,7 +76,6 @@ class Gateway:
         self.port = int(self._server.sockets[0].getsockname()[1])
         finding = FinderSettings(
             report_s=settings.report_interval_s,
-            report_s_min=min(_NEWS_S, settings.report_interval_s),
             probe_s=_PROBE_S,
             visit_s=0.0,
             # Nobody guides a gateway.

@@ -7,6 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from equipoise.coordinates import FinderSettings
+
 __all__ = ["GatewaySettings"]
 
 
@@ -41,4 +43,4 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             description="Between two reports to one hub, each a probe as well: as often as clients do. Until the place "
             "is found there are four probes a second, to one hub after the other.",
         ),
-    ] = 5.0
+    ] = FinderSettings().report_s

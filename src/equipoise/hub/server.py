@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.access import Users
+from equipoise.clock import clock_of
 from equipoise.errors import SettingsError
 from equipoise.hub.admission import is_loopback
 from equipoise.hub.backlog import Timer
@@ -30,7 +31,6 @@ from equipoise.hub.logins import Logins
 from equipoise.hub.session import LINGER_S
 from equipoise.hub.settings import HubSettings, Tls
 from equipoise.hub.tcp_info import round_trip_s
-from equipoise.processes.clock import clock_of
 from equipoise.resp.replies import error
 
 log = logging.getLogger("equipoise.hub")

@@ -1,4 +1,4 @@
-"""Processes: children that never outlive their parent (start, wait until ready, restart, stop), ports, the clock."""
+"""Processes: children that never outlive their parent (start, wait until ready, restart, stop), and ports."""
 
 from equipoise.processes.backoff import Backoff, BackoffSettings
 from equipoise.processes.child import Child, ChildSpec, spawn

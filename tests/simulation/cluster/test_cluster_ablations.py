@@ -22,7 +22,7 @@ from equipoise.hub.cluster.merging import Merging
 from equipoise.hub.cluster.streams import Event, Pending, State, Stream
 from equipoise.hub.core import HubCore
 
-from .stories import CROWD, TOPIC, Moment, Wire, quiet, speaker, tell
+from .stories import CROWD, TOPIC, Moment, Wire, speaker, tell
 from .worlds import Outcomes, Trouble, World, run
 
 SEEDS = range(40)
@@ -163,10 +163,9 @@ def _first_broken(play: Callable[[int], Outcomes]) -> int | None:
 def test_the_checkers_notice_what_is_left_out_of_a_move(
     owner: type, name: str, ablation: object, play: Callable[[int], Outcomes]
 ) -> None:
-    with quiet():
-        with pytest.MonkeyPatch.context() as patch:
-            # An attribute that only instances have is not there to be replaced.
-            patch.setattr(owner, name, ablation, raising=name != "incarnation")
-            seed = _first_broken(play)
-        assert seed is not None, "nothing was noticed"
-        assert not play(seed).violations, f"seed {seed} is broken as it is"
+    with pytest.MonkeyPatch.context() as patch:
+        # An attribute that only instances have is not there to be replaced.
+        patch.setattr(owner, name, ablation, raising=name != "incarnation")
+        seed = _first_broken(play)
+    assert seed is not None, "nothing was noticed"
+    assert not play(seed).violations, f"seed {seed} is broken as it is"

@@ -13,7 +13,8 @@ import pytest
 
 from equipoise.hub.cluster.frames import Verb
 
-from .stories import TOPIC, Moment, Wire, judge, tell
+from .judging import check_promises
+from .stories import TOPIC, Moment, Wire, tell
 from .worlds import Trouble, World
 
 SEEDS = range(2)
@@ -94,4 +95,4 @@ def test_a_home_that_crashes_in_the_middle_of_a_move_leaves_nothing_twice_and_no
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, trouble=TROUBLE)
         assert wire.sprung == 1, f"seed {seed}: nothing crashed"
-        judge(seed, outcomes)
+        check_promises(outcomes, seed)

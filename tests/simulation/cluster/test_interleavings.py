@@ -14,7 +14,8 @@ from equipoise.hub.cluster.frames import Verb
 from equipoise.scenarios import Dialect
 from equipoise.workload.history import Away
 
-from .stories import CROWD, HUBS, TOPIC, Moment, Wire, judge, listener, speaker, tell
+from .judging import check_promises
+from .stories import CROWD, HUBS, TOPIC, Moment, Wire, listener, speaker, tell
 from .worlds import Trouble, World
 
 SEEDS = range(16)
@@ -43,7 +44,7 @@ def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> No
 
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, clients=clients)
-        judge(seed, outcomes)
+        check_promises(outcomes, seed)
         assert wire.heard["h1", Verb.INGRESS] and wire.heard["h3", Verb.EGRESS]
         assert wire.hops_max == 1
         assert not wire.heard["h1", Verb.PREPARE] + wire.heard["h2", Verb.PREPARE]
@@ -65,7 +66,7 @@ def test_messages_that_are_sent_by_an_older_plan_arrive_like_others(late: str) -
     hops = []
     for seed in THIRD:
         outcomes, wire = tell(seed, story)
-        judge(seed, outcomes)
+        check_promises(outcomes, seed)
         assert wire.heard["h2", Verb.CLOSE] == 1, f"seed {seed}: there was no move"
         hops.append(wire.hops_max)
     if late == "h3":
@@ -92,7 +93,7 @@ def test_a_link_that_is_reset_between_a_message_and_the_close_loses_neither(mome
 
     for seed in HALF:
         outcomes, wire = tell(seed, story)
-        judge(seed, outcomes)
+        check_promises(outcomes, seed)
         assert wire.sprung == 1, f"seed {seed}: nothing was reset"
 
 
@@ -118,7 +119,7 @@ def test_a_second_move_begins_while_the_first_is_unfinished(hub: str, moment: Mo
 
     for seed in THIRD:
         outcomes, wire = tell(seed, story)
-        judge(seed, outcomes)
+        check_promises(outcomes, seed)
         assert wire.sprung == 1, f"seed {seed}: there was no second move"
         assert wire.heard["h3", Verb.CLOSE] >= 1, f"seed {seed}: the topic did not arrive"
 
@@ -139,7 +140,7 @@ def test_a_plain_subscriber_that_never_leaves_its_hub_misses_nothing() -> None:
 
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, clients=clients, trouble=Trouble(duration_s=2.0))
-        judge(seed, outcomes)
+        check_promises(outcomes, seed)
         assert wire.heard["h3", Verb.CLOSE] and wire.heard["h1", Verb.CLOSE], f"seed {seed}: too few moves"
         assert not any(isinstance(event, Away) for track in outcomes.history.tracks for event in track.events)
 
@@ -165,7 +166,7 @@ def test_a_hub_that_is_restarted_under_its_old_name_is_a_new_one(name: str) -> N
 
     for seed in HALF:
         outcomes, _ = tell(seed, story, trouble=Trouble(duration_s=2.0, is_gap_allowed=True))
-        judge(seed, outcomes)
+        check_promises(outcomes, seed)
     assert len(lives) == len(HALF) and all(before != after for before, after in lives)
 
 
@@ -184,7 +185,7 @@ def test_a_pattern_subscriber_hears_the_end_of_an_epoch_before_the_next_home() -
     flushes = 0
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, trouble=Trouble(duration_s=2.0))
-        judge(seed, outcomes)
+        check_promises(outcomes, seed)
         flushes += wire.heard["h1", Verb.FLUSH]
     assert flushes, "the new home never was the first to be heard"
 
@@ -217,5 +218,5 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
     trouble = Trouble(duration_s=4.0, is_routing=True)
     for seed in THIRD:
         outcomes, wire = tell(seed, story, clients=clients, trouble=trouble)
-        judge(seed, outcomes)
+        check_promises(outcomes, seed)
         assert wire.heard["h1", Verb.INGRESS], f"seed {seed}: she did not go elsewhere"

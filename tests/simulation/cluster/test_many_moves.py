@@ -13,6 +13,7 @@ from equipoise.hub.cluster import barrier, handover, tidying
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
 
+from .judging import check_promises
 from .worlds import SETTINGS, Outcomes, Trouble, World, replace_weight, run
 
 NAMES = tuple(f"t{number}" for number in range(24))
@@ -44,7 +45,7 @@ def _play(seed: int, story: Story, clients: tuple[Client, ...] = CROWD) -> Outco
         await story(world)
 
     outcomes = run(seed, POOL, clients=clients, prepare=lambda world: world.keep(later(world)))
-    assert not outcomes.violations, f"seed {seed}: {[str(v) for v in outcomes.violations[:5]]}"
+    check_promises(outcomes, seed)
     return outcomes
 
 
@@ -145,4 +146,4 @@ def test_moves_in_many_turns_are_as_good_as_in_one(monkeypatch: pytest.MonkeyPat
     )
     for seed in range(20):
         outcomes = run(seed, everything)
-        assert not outcomes.violations, f"seed {seed}: {[str(v) for v in outcomes.violations[:5]]}"
+        check_promises(outcomes, seed)

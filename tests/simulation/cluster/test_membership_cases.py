@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -34,15 +33,6 @@ NAMES = [b"t%d" % i for i in range(400)]
 NEWS_S = 0.5
 USERS = '[users.default]\nnopass = true\npublish = ["*"]\n'
 Script = Callable[[StoreWorld], Awaitable[None]]
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logger = logging.getLogger("equipoise")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(level)
 
 
 def play(script: Script, hubs: tuple[str, ...] = ("h1", "h2", "h3")) -> None:

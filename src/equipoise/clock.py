@@ -1,4 +1,7 @@
-"""A loop's own seconds, as finely as they can be had."""
+"""A loop's own seconds, as finely as they can be had: for round trips, which hubs and clients both measure.
+
+Whoever only waits asks the loop for the time. On a simulated loop both are the virtual one.
+"""
 
 from __future__ import annotations
 
@@ -10,5 +13,5 @@ __all__ = ["clock_of"]
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """For round trips: uvloop counts the same seconds, but in milliseconds and once per turn."""
+    """uvloop counts the same seconds, but in milliseconds and once per turn."""
     return time.monotonic if type(loop).__module__.partition(".")[0] == "uvloop" else loop.time
