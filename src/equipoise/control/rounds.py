@@ -14,7 +14,7 @@ from equipoise.control.knowledge import hub_views
 from equipoise.control.provision import fresh_names
 from equipoise.control.settings import ControllerSettings
 from equipoise.model import Plan, Specs
-from equipoise.plan import Decision, Memory, Policy, View
+from equipoise.plan import Decision, HubView, Memory, Policy, View
 from equipoise.plan.policies.members import MembersOnly
 from equipoise.store import HubSeen, Wanted
 
@@ -66,7 +66,7 @@ def decide(known: Known, policy: Policy, settings: ControllerSettings) -> Outcom
     return Outcome(
         State.LEADING,
         decision,
-        start=_to_start(known, decision.servers_wanted, settings),
+        start=_to_start(known, decision, alive, settings),
         stop=[hub for hub in decision.releasable if hub in known.wanted],
     )
 
@@ -80,11 +80,21 @@ def _why_frozen(known: Known, settings: ControllerSettings) -> str:
     return ""
 
 
-def _to_start(known: Known, count: int, settings: ControllerSettings) -> list[Wanted]:
-    """The hubs to ask for so that there are `count`, within the bounds; those asked for and not yet alive count."""
+def _to_start(
+    known: Known, decision: Decision, alive: Sequence[HubView], settings: ControllerSettings
+) -> list[Wanted]:
+    """The hubs to ask for so that there are as many as the policy wants, within the bounds.
+
+    What the policy lacks is counted as it counts; the bounds are on machines, whatever they are good for. A hub that an
+    operator drains is about to go and counts for neither.
+    """
     if not settings.hubs_max:
         return []
-    there = {name for name, seen in known.hubs.items() if seen.alive is not None} | known.wanted.keys()
-    missing = min(max(count, settings.hubs_min), settings.hubs_max) - len(there)
-    taken = there | set(known.hubs) | set(known.plan.by_hub)
+    staying = {hub.name for hub in alive if not hub.is_draining}
+    machines = staying | (known.wanted.keys() - {hub.name for hub in alive})
+    at_work = len(staying) if decision.servers_at_work is None else decision.servers_at_work
+    missing = decision.servers_wanted - at_work - len(machines - staying)
+    missing = max(missing, settings.hubs_min - len(machines))
+    missing = min(missing, settings.hubs_max - len(machines))
+    taken = machines | set(known.hubs) | set(known.plan.by_hub)
     return [Wanted(hub=name) for name in fresh_names(taken, max(0, missing))]
