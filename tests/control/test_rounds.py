@@ -8,9 +8,9 @@ import pytest
 
 from control.knowing import known, seen
 from equipoise.control import ControllerSettings
-from equipoise.control.rounds import Known, Outcome, decide
+from equipoise.control.rounds import Known, Outcome, State, decide
 from equipoise.model import Member, Plan, apply
-from equipoise.plan import HubView, Planner, PlannerSettings
+from equipoise.plan import Decision, HubView, Planner, PlannerSettings
 from equipoise.plan.policies import ConsistentHashing, Static
 from plan.small import settled, topic, view
 
@@ -79,3 +79,45 @@ def test_hashing_asks_for_a_server_beside_one_that_is_drained() -> None:
     facts = known(100.0, view=shown, plan=plan, hubs=seen(["a", "drained"]), memory=settled(["a", "drained"]))
     outcome = decide(facts, ConsistentHashing(), BOUNDS)
     assert [server.hub for server in outcome.start] == ["hub-1"]
+
+
+def test_a_frozen_plan_goes_by_the_settings_of_the_policy() -> None:
+    plan = Plan.of(version=1, members=[Member("a"), Member("dead")])
+    memory = settled(["a", "dead"], dead_s={"dead": 100.0})
+    facts = known(150.0, plan=plan, hubs=seen(["a"], ["dead"]), memory=memory)
+    patient, usual = PlannerSettings(dead_wait_s=600.0), PlannerSettings()
+    for made in (Planner, ConsistentHashing):
+        outcome = decide(facts, made(patient), BOUNDS)
+        assert outcome.state is State.FROZEN and outcome.decision.change.is_empty
+        outcome = decide(facts, made(usual), BOUNDS)
+        assert [part.hub for part in outcome.decision.change.members] == ["dead"]
+
+
+def test_a_static_plan_that_is_frozen_stays_as_it_is() -> None:
+    plan = Plan.of(version=1, members=[Member("a"), Member("dead")])
+    memory = settled(["a", "dead"], dead_s={"dead": 100.0})
+    facts = known(900.0, plan=plan, hubs=seen(["a", "new"], ["dead"]), memory=memory)
+    outcome = decide(facts, Static(), BOUNDS)
+    assert outcome.state is State.FROZEN and outcome.decision.change.is_empty
+
+
+class Mistaken(Static):
+    """A policy of somebody's."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def decide(self, *_: object) -> Decision:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer  # type: ignore[return-value]  # a mistake
+
+
+@pytest.mark.parametrize("answer", [ZeroDivisionError("division by zero"), None, "a plan"])
+def test_a_policy_that_fails_freezes_the_plan_and_says_why(answer: object) -> None:
+    plan = Plan.of(version=1, members=[Member("a")])
+    facts = known(100.0, view=view([topic("t", 2.0, "a")], ["a"]), plan=plan, hubs=seen(["a"]))
+    outcome = decide(facts, Mistaken(answer), BOUNDS)
+    assert outcome.state is State.FROZEN and outcome.problem is not None
+    assert outcome.frozen.startswith(f"the policy static fails: {type(outcome.problem).__name__}")
+    assert (outcome.start, outcome.stop, outcome.decision.change.is_empty) == ((), (), True)
