@@ -8,7 +8,7 @@ the rest, not all there is. What does not fit into a window has its turn in the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from math import ceil
 from operator import attrgetter
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from equipoise.hub.places.places import Places
     from equipoise.hub.places.whereabouts import Few
     from equipoise.hub.session import Session
+    from equipoise.telemetry import Values
 
 __all__ = ["Renewing"]
 
@@ -56,13 +57,13 @@ class Renewing:
     def __init__(self, core: HubCore, places: Places) -> None:
         self._core = core
         self._places = places
-        self.columns = Columns()
+        self._columns = Columns()
         # By the second in which they are due. Each topic is awaited once, where its `second` says; other entries are
         # void.
         self._later: dict[int, deque[Topic]] = {}
         # What the windows so far have left to be spent; below 0 where a large topic took more.
         self._left = 0
-        # Whether places of clients may still be told that nobody knows of any more.
+        # Whether topics may have places: those of clients that are known, or that nobody knows of any more.
         self._is_stale = False
 
     def clear(self) -> None:
@@ -78,9 +79,13 @@ class Renewing:
                     target.where.is_changed = True
                     self._see_to(target, target.where, now)
 
-    def renew(self, topics: Sequence[Topic]) -> Iterator[None]:
+    def columns_of(self, topics: Sequence[Topic]) -> dict[str, Values]:
+        """What records of these topics say of where their clients are; nothing while nobody's place is known."""
+        return self._columns.of(topics) if self._is_stale else {}
+
+    def renew(self, topics: Iterable[Topic]) -> Iterator[None]:
         """Look at these, the topics in use, where it is time; in steps that each take a moment."""
-        self.columns.begin()
+        self._columns.begin()
         hub = self._places.own
         is_known = self._places.is_known_of_some
         if hub is None or not (is_known or self._is_stale):
@@ -90,8 +95,9 @@ class Renewing:
             self._forget_all()
             return
         self._is_stale = True
-        for start in range(0, len(topics), SLICE):
-            self._note(topics[start : start + SLICE], now)
+        rest = iter(topics)
+        while some := list(islice(rest, SLICE)):
+            self._note(some, now)
             yield
         self._left = min(CLIENTS_MAX, self._left + CLIENTS_MAX)
         done = 0
