@@ -80,6 +80,7 @@ class Places:
     def forget(self, session: Session) -> None:
         self._told.pop(session, None)
         self._readings.pop(session, None)
+        self.renewing.forget(session)
 
     def follow(self, specs: Specs) -> None:
         """What topics need has changed. A pattern with a limit counts where a nearer one has none; no harm is done."""

@@ -1,8 +1,9 @@
 """Look again and again at where the clients of topics in use are, within bounds.
 
-Once per window, ahead of its records. A topic has its turn when somebody has come or gone, when a subscriber has moved,
-and some seconds after its last; how long that is depends on its size. So a window costs what has changed and a part of
-the rest, not all there is. What does not fit into a window has its turn in the next, those first that waited longest.
+Once per window, ahead of its records. A topic has its turn when somebody has come or gone, when a client of it has
+moved, and some seconds after its last; how long that is depends on its size. So a window costs what has changed and a
+part of the rest, not all there is. What does not fit into a window has its turn in the next, those first that waited
+longest.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from equipoise.hub.patterns import Pattern
 from equipoise.hub.places.columns import Columns
 from equipoise.hub.places.sides import STEP, places_of, side_of
 from equipoise.hub.places.whereabouts import (
@@ -46,6 +48,8 @@ _TOPIC_COST = 2
 FEW = 8
 # Of a client that moves so many topics are looked at ahead of their turn; a drone or a player has a handful.
 MOVED_MAX = 64
+# Names held against the patterns of clients that have moved, in a window: some 5 ms. What is not, is seen at its turn.
+MATCHES_MAX = 10_000
 
 _meter: Callable[[Topic], TopicMeter] = attrgetter("meter")
 
@@ -62,25 +66,42 @@ class Renewing:
         self._later: dict[int, deque[Topic]] = {}
         # What the windows so far have left to be spent; below 0 where a large topic took more.
         self._left = 0
+        # Clients that have moved since the last window, by number, all of them connected; and patterns that some of
+        # them subscribe to.
+        self._moved: set[int] = set()
+        self._moved_patterns: dict[Pattern, None] = {}
         # Whether places of clients may still be told that nobody knows of any more.
         self._is_stale = False
 
     def clear(self) -> None:
         """All topics are gone."""
         self._later.clear()
+        self._moved_patterns.clear()
+
+    def forget(self, session: Session) -> None:
+        self._moved.discard(session.id)
 
     def moved(self, session: Session) -> None:
-        """A client is elsewhere than before: topics that it subscribes to by name have a turn in the next window."""
+        """A client is elsewhere than before: its topics have a turn in the next window.
+
+        Those that it subscribes to by name are known. Those that it publishes to or subscribes to by pattern are found
+        when the window ends.
+        """
         now = self._core.now()
+        self._moved.add(session.id)
         for targets in (session.subscriptions or {}).values():
             for target in islice(targets.values(), MOVED_MAX):
-                if isinstance(target, Topic) and target.where is not None:
+                if isinstance(target, Pattern):
+                    if len(self._moved_patterns) < MOVED_MAX:
+                        self._moved_patterns[target] = None
+                elif target.where is not None:
                     target.where.is_changed = True
                     self._see_to(target, target.where, now)
 
     def renew(self, topics: Sequence[Topic]) -> Iterator[None]:
         """Look at these, the topics in use, where it is time; in steps that each take a moment."""
         self.columns.begin()
+        moved, patterns = self._take_moved(len(topics))
         hub = self._places.own
         is_known = self._places.is_known_of_some
         if hub is None or not (is_known or self._is_stale):
@@ -91,7 +112,10 @@ class Renewing:
             return
         self._is_stale = True
         for start in range(0, len(topics), SLICE):
-            self._note(topics[start : start + SLICE], now)
+            some = topics[start : start + SLICE]
+            self._note(some, now)
+            if moved:
+                self._find_moved(some, moved, patterns, now)
             yield
         self._left = min(CLIENTS_MAX, self._left + CLIENTS_MAX)
         done = 0
@@ -120,6 +144,24 @@ class Renewing:
                 if where is None:
                     where = topic.where = Whereabouts()
                 where.note(topic, now)
+                self._see_to(topic, where, now)
+
+    def _take_moved(self, topics: int) -> tuple[set[int], list[Pattern]]:
+        """Who has moved since the last window, and as many of their patterns as so many topics may be held against."""
+        moved, patterns = self._moved, list(islice(self._moved_patterns, MATCHES_MAX // max(1, topics)))
+        self._moved, self._moved_patterns = set(), {}
+        return moved, patterns
+
+    def _find_moved(
+        self, topics: Sequence[Topic], moved: set[int], patterns: Sequence[Pattern], now: float
+    ) -> None:
+        """Let those have a turn to which somebody publishes that has moved, or subscribes by a pattern."""
+        for topic in topics:
+            where = topic.where
+            if where is None or where.is_changed:
+                continue
+            if where.is_published_by(moved) or any(pattern.glob.matches(topic.name) for pattern in patterns):
+                where.is_changed = True
                 self._see_to(topic, where, now)
 
     def _see_to(self, topic: Topic, where: Whereabouts, now: float) -> None:
