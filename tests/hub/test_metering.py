@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.hub.metering import SLICE
 from equipoise.hub.settings import HubSettings, Limits
+from equipoise.hub.slices import SLICE
 from equipoise.hub.telemetry_settings import TelemetrySettings
 from equipoise.telemetry import Block
 from hub.metered import MeteredWorld

@@ -167,3 +167,24 @@ def test_null_columns_take_no_room() -> None:
     """They all refer to the same zeros: 1,000 records with eight columns take 100 bytes each, not 300."""
     names = [b"game.tile.%05d" % i for i in range(1_000)]
     assert len(batch(HUB, INCARNATION, [whole(topic_block(names, [1] * 1_000))])) < 110 * 1_000
+
+
+def test_a_number_that_several_columns_repeat_takes_room_once() -> None:
+    def size(**values: Values) -> int:
+        block = Block.of(Kind.TOPIC, 1_000, {"topic": b"t", **values}, time_us=0, window_us=0)
+        stored = batch(HUB, INCARNATION, [whole(block)])
+        records = read_stream(b"".join((schema_message(), stored, END)))
+        assert all(record[name] == value for record in records for name, value in values.items())
+        return len(stored)
+
+    one = size(publishers=3)
+    assert size(publishers=3, subscribers=3, relays=3) == one
+    assert size(publishers=3, subscribers=4) == one + 8_000
+
+
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 1_000])
+def test_texts_and_sequences_are_right_for_any_number_of_records(count: int) -> None:
+    block = Block.of(Kind.TOPIC, count, {"topic": b"ab", "role": "lane"}, time_us=1, window_us=1)
+    records = read_stream(stream([whole(block)]))
+    assert [record["sequence"] for record in records] == list(range(count))
+    assert {(record["topic"], record["role"], record["hub"]) for record in records} == {(b"ab", "lane", HUB)}

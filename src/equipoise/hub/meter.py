@@ -6,6 +6,7 @@ and what came before the first change came from the last publisher there was.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.rows import PUBLISHED, counters
@@ -34,12 +35,15 @@ class TopicMeter:
         "ingress_bytes",
         "ingress_messages",
         "is_noted",
+        "row",
         "seen",
     )
 
     def __init__(self, topic: Topic) -> None:
-        # The topic's counters when the window began.
-        self.counted = counters(topic)
+        # The topic's counters when the window began. Once the topic is in a slice, the messages of all of the
+        # slice's topics, of which it is one.
+        self.counted: Sequence[int] = counters(topic)
+        self.row = PUBLISHED
         self.forget_notes()
 
     def forget_notes(self) -> None:
@@ -56,11 +60,16 @@ class TopicMeter:
         self.backlog: Backlog | None = None
         self.backlog_bytes_max = 0
 
+    @property
+    def published_before(self) -> int:
+        """The topic's messages when the window began."""
+        return self.counted[self.row]
+
     def note_publisher(self, topic: Topic, session_id: int | None) -> None:
         """Another client than the last is about to publish; None for other hubs, whose clients are counted there."""
         if self.seen is None:
             self.is_noted = True
-            has_come = topic.published != self.counted[PUBLISHED] or self.ingress_messages > 0
+            has_come = topic.published != self.published_before or self.ingress_messages > 0
             self.seen = {topic.publisher} if has_come and topic.publisher is not None else set()
         if session_id is not None and len(self.seen) < PUBLISHERS_MAX:
             self.seen.add(session_id)

@@ -1,6 +1,7 @@
 """Records that hubs make of their load and everybody else reads: one schema, a ring, Arrow on the wire. Pure."""
 
-from equipoise.telemetry.block import Block, Names, Numbers, Part, Values, narrow
+from equipoise.telemetry.block import Block, Names, Numbers, Part, Values
+from equipoise.telemetry.packing import narrow
 from equipoise.telemetry.ring import Ring
 from equipoise.telemetry.schema import (
     COLUMNS,

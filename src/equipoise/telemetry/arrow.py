@@ -5,7 +5,7 @@ telemetry is to find, not to cause (docs/decisions/0007). Writing takes a page: 
 each a table of lengths and offsets followed by the columns' bytes. Readers use pyarrow.
 
 A batch holds the records of several blocks. Buffers of nothing but zeros, of which a null column has two, are one
-place in the batch that all of them refer to.
+place in the batch that all of them refer to; and so are those that repeat the same number.
 https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
 """
 
@@ -14,13 +14,14 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate
+from itertools import accumulate, repeat
 
-from equipoise.telemetry.block import Names, Numbers, Part, Values, is_each
+from equipoise.telemetry.block import OFFSET, Names, Numbers, Part, Values, is_each
 from equipoise.telemetry.flatbuffer import Scalar, Structs, Table, flatbuffer
-from equipoise.telemetry.schema import COLUMNS, Column, ColumnType
+from equipoise.telemetry.packing import counting, widened
+from equipoise.telemetry.schema import COLUMNS, ColumnType, Kind, columns_of
 
 __all__ = ["END", "batch", "schema_message"]
 
@@ -42,7 +43,13 @@ _TYPES = {
     ColumnType.STRING: (5, Table([])),
     ColumnType.TIMESTAMP: (10, Table([Scalar("h", _MICROSECOND), "UTC"])),
 }
-_TEXTS = frozenset({ColumnType.STRING, ColumnType.BINARY})
+# What one value for all records may be.
+_ONES = (int, float, str, bytes, type(None))
+# By column, struct's letter for its numbers.
+_TEXT = "s"
+_LETTERS = {ColumnType.STRING: _TEXT, ColumnType.BINARY: _TEXT, ColumnType.DOUBLE: "d"}
+_CODES = {column.name: _LETTERS.get(column.type, "q") for column in COLUMNS}
+_FILLED = {kind: frozenset(column.name for column in columns_of(kind)) for kind in Kind}
 
 
 @cache
@@ -53,125 +60,162 @@ def schema_message() -> bytes:
         number, details = _TYPES[column.type]
         fields.append(Table([column.name, Scalar("B", 1), Scalar("B", number), details, None, ()]))
     endianness = _LITTLE if sys.byteorder == "little" else _BIG
-    return _message(_SCHEMA, Table([Scalar("h", endianness), fields]), b"")
+    return _message(_SCHEMA, Table([Scalar("h", endianness), fields]), (), 0)
 
 
 def batch(hub: str, incarnation: int, parts: Sequence[Part]) -> bytes:
     """One batch with the records of all parts, in order."""
-    body = _Body(sum(len(part.sequences) for part in parts))
-    shared: dict[str, Callable[[Part], Values]] = {
-        "kind": lambda part: part.kind.value,
-        "hub": lambda part: hub,
-        "incarnation": lambda part: incarnation,
-        "sequence": lambda part: part.sequences,
-        "time": lambda part: part.time_us,
-        "window_us": lambda part: part.window_us,
+    counts = [len(part.sequences) for part in parts]
+    body = _Body(counts)
+    implied: dict[str, list[Values]] = {
+        "kind": [part.kind.value for part in parts],
+        "hub": [hub] * len(parts),
+        "incarnation": [incarnation] * len(parts),
+        "sequence": [part.sequences for part in parts],
+        "time": [part.time_us for part in parts],
+        "window_us": [part.window_us for part in parts],
     }
-    for column in COLUMNS:
-        of = shared.get(column.name)
-        chunks = [
-            (len(part.sequences), part.values.get(column.name) if of is None else of(part)) for part in parts
-        ]
-        body.add(column, chunks)
+    filled = frozenset[str]().union(*[_FILLED[part.kind] for part in parts])
+    columns = [part.values for part in parts]
+    for name, code in _CODES.items():
+        if name in filled:
+            body.add(code, implied.get(name) or [values.get(name) for values in columns])
+        else:
+            body.add_null(code)
     header = Table([Scalar("q", body.count), Structs(body.nodes, 2), Structs(body.buffers, 2)])
-    return _message(_RECORD_BATCH, header, b"".join(body.pieces))
+    return _message(_RECORD_BATCH, header, body.pieces, body.size)
 
 
 class _Body:
     """The columns' bytes, and where each buffer of them lies."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, counts: Sequence[int]) -> None:
+        """`counts`: the records of each part."""
+        self._counts = counts
+        self.count = sum(counts)
         # (records, nulls) of each column; (offset, length) of each buffer.
         self.nodes: list[int] = []
         self.buffers: list[int] = []
         # At the front, the zeros that all who need some refer to: as many as the longest needs.
-        zeros = bytes(8 * (count + 1))
+        zeros = bytes(8 * (self.count + 1))
         self.pieces = [zeros]
-        self._size = len(zeros)
+        self.size = len(zeros)
+        # Where a number repeated for all records lies already.
+        self._repeated: dict[tuple[str, float], int] = {}
 
-    def add(self, column: Column, chunks: Sequence[tuple[int, Values]]) -> None:
-        self._add_validity(chunks)
-        if column.type in _TEXTS:
+    def add(self, code: str, values: Sequence[Values]) -> None:
+        """A column, by what each part says of it."""
+        first = values[0]
+        if isinstance(first, _ONES) and (len(values) == 1 or values.count(first) == len(values)):
+            self._add_same(code, first)
+            return
+        self._add_validity(values)
+        chunks = zip(self._counts, values, strict=True)
+        if code == _TEXT:
             self._add_texts(chunks)
-        elif all(value is None or value == 0 for _, value in chunks):
-            self._add_zeros(8 * self.count)
         else:
-            code = "d" if column.type is ColumnType.DOUBLE else "q"
-            self._add(b"".join([_numbers(code, count, value) for count, value in chunks]))
+            self._add(*[_numbers(code, count, value) for count, value in chunks])
 
-    def _add_validity(self, chunks: Sequence[tuple[int, Values]]) -> None:
+    def add_null(self, code: str) -> None:
+        count = self.count
+        self.nodes += (count, count)
+        if code == _TEXT:
+            self.buffers += (0, -(-count // 8), 0, 4 * (count + 1), 0, 0)
+        else:
+            self.buffers += (0, -(-count // 8), 0, 8 * count)
+
+    def _add_same(self, code: str, value: float | str | bytes | None) -> None:
+        """A column that says the same of all records."""
+        count = self.count
+        if value is None:
+            self.add_null(code)
+        elif code == _TEXT:
+            self.nodes += (count, 0)
+            self.buffers += (0, 0)
+            for buffer in _repeated_text(_text(value), count):
+                self._add(buffer)
+        elif value == 0:
+            self.nodes += (count, 0)
+            self.buffers += (0, 0, 0, 8 * count)
+        else:
+            assert isinstance(value, int | float), "a column of numbers"
+            at = self._repeated.setdefault((code, value), self.size)
+            self.nodes += (count, 0)
+            self.buffers += (0, 0)
+            if at == self.size:
+                self._add(struct.pack("=" + code, value) * count)
+            else:
+                self.buffers += (at, 8 * count)
+
+    def _add_validity(self, values: Sequence[Values]) -> None:
         """A bit for each record, 1 where it has a value; nothing where all have."""
         present, at = 0, 0
-        for count, value in chunks:
+        for count, value in zip(self._counts, values, strict=True):
             mask = value.present if isinstance(value, Names | Numbers) else 0 if value is None else -1
             present |= (mask & (1 << count) - 1) << at
             at += count
         nulls = at - present.bit_count()
         self.nodes += (at, nulls)
-        if not nulls:
-            self._add_zeros(0)
-        elif present:
+        if nulls:
             self._add(present.to_bytes(-(-at // 8), "little"))
         else:
-            self._add_zeros(-(-at // 8))
+            self.buffers += (0, 0)
 
-    def _add_texts(self, chunks: Sequence[tuple[int, Values]]) -> None:
-        if all(value is None for _, value in chunks):
-            self._add_zeros(4 * (self.count + 1))
-            self._add_zeros(0)
-            return
-        ends: list[bytes] = [bytes(4)]
+    def _add_texts(self, chunks: Iterable[tuple[int, Values]]) -> None:
+        offsets: list[bytes] = [bytes(4)]
         pieces: list[bytes] = []
         at = 0
         for count, value in chunks:
             if isinstance(value, Names):
-                ends.append(array("i", accumulate(value.lengths, initial=at))[1:].tobytes())
-                pieces.append(value.joined)
+                own, joined = value.offsets, value.joined
             else:
                 text = _text(value)
-                ends.append(_ends(at, len(text), count))
-                pieces.append(text * count)
-            at += len(pieces[-1])
-        self._add(b"".join(ends))
-        self._add(b"".join(pieces))
+                own, joined = array(OFFSET, _steps(len(text), count)), text * count
+            offsets.append((array(OFFSET, [at + offset for offset in own]) if at else own)[1:].tobytes())
+            pieces.append(joined)
+            at += len(joined)
+        self._add(*offsets)
+        self._add(*pieces)
 
-    def _add(self, data: bytes) -> None:
-        self.buffers += (self._size, len(data))
-        self.pieces += (data, bytes(-len(data) % 8))
-        self._size += len(data) + -len(data) % 8
-
-    def _add_zeros(self, length: int) -> None:
-        self.buffers += (0, length)
+    def _add(self, *pieces: bytes) -> None:
+        """A buffer, in pieces."""
+        length = sum(map(len, pieces))
+        self.buffers += (self.size, length)
+        self.pieces += pieces
+        if length % 8:
+            self.pieces.append(bytes(-length % 8))
+        self.size += length + -length % 8
 
 
 def _numbers(code: str, count: int, value: Values) -> bytes:
     if isinstance(value, Numbers):
         value = value.values
     if isinstance(value, array) and value.typecode in "BHIQ":
-        return _widened(value)
+        return widened(value)
     if isinstance(value, int | float):
         return struct.pack("=" + code, value) * count
     if value is None:
         return bytes(8 * count)
+    if isinstance(value, range):
+        return counting(value.start, count)
     assert is_each(value), "a column of numbers"
     return array(code, value).tobytes()
 
 
-def _widened(numbers: array[int]) -> bytes:
-    """As numbers of eight bytes: the n-th byte of all of them at once, five times as fast as one by one."""
-    narrow, width = numbers.tobytes(), numbers.itemsize
-    wide = bytearray(8 * len(numbers))
-    first = 0 if sys.byteorder == "little" else 8 - width
-    for i in range(width):
-        wide[first + i :: 8] = narrow[i::width]
-    return bytes(wide)
+def _repeated_text(text: bytes, count: int) -> tuple[bytes, bytes]:
+    """Offsets and bytes of a text for each of so many records."""
+    # Batches differ in size, but little: they share what is made for the next power of two.
+    offsets, joined = _plenty_of(text, 1 << count.bit_length())
+    return offsets[: 4 * (count + 1)], joined[: len(text) * count]
 
 
-@lru_cache(maxsize=64)
-def _ends(at: int, length: int, count: int) -> bytes:
-    """Where each of so many texts of one length ends. Most batches ask for the same ones again."""
-    return array("i", [at + length * (i + 1) for i in range(count)]).tobytes()
+@lru_cache(maxsize=16)
+def _plenty_of(text: bytes, count: int) -> tuple[bytes, bytes]:
+    return array(OFFSET, _steps(len(text), count)).tobytes(), text * count
+
+
+def _steps(length: int, count: int) -> Iterable[int]:
+    return accumulate(repeat(length, count), initial=0)
 
 
 def _text(value: Values) -> bytes:
@@ -181,6 +225,6 @@ def _text(value: Values) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def _message(kind: int, header: Table, body: bytes) -> bytes:
-    metadata = flatbuffer(Table([Scalar("h", _VERSION_5), Scalar("B", kind), header, Scalar("q", len(body))]))
-    return b"".join((_CONTINUATION, struct.pack("<i", len(metadata)), metadata, body))
+def _message(kind: int, header: Table, pieces: Sequence[bytes], size: int) -> bytes:
+    metadata = flatbuffer(Table([Scalar("h", _VERSION_5), Scalar("B", kind), header, Scalar("q", size)]))
+    return b"".join((_CONTINUATION, struct.pack("<i", len(metadata)), metadata, *pieces))

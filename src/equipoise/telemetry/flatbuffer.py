@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 __all__ = ["Field", "Scalar", "Structs", "Table", "flatbuffer"]
 
@@ -53,7 +54,7 @@ def flatbuffer(root: Table) -> bytes:
 
 def _write_table(buffer: bytearray, table: Table) -> int:
     """Where the table begins. What it refers to comes behind it."""
-    codes = [_code(field) for field in table.fields]
+    codes = tuple(map(_code, table.fields))
     places, size = _layout(codes)
     _align(buffer, 2)
     vtable = len(buffer)
@@ -105,7 +106,8 @@ def _write_structs(buffer: bytearray, structs: Structs) -> int:
     return start
 
 
-def _layout(codes: Sequence[str | None]) -> tuple[list[int], int]:
+@lru_cache(maxsize=64)
+def _layout(codes: tuple[str | None, ...]) -> tuple[list[int], int]:
     """Where each field lies within its table, behind the offset of the vtable, 0 for none; and the table's size."""
     places, size = [], 4
     for code in codes:

@@ -9,7 +9,7 @@ longest.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from math import ceil
 from operator import attrgetter
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from equipoise.hub.places.places import Places
     from equipoise.hub.places.whereabouts import Few
     from equipoise.hub.session import Session
+    from equipoise.telemetry import Values
 
 __all__ = ["Renewing"]
 
@@ -60,7 +61,7 @@ class Renewing:
     def __init__(self, core: HubCore, places: Places) -> None:
         self._core = core
         self._places = places
-        self.columns = Columns()
+        self._columns = Columns()
         # By the second in which they are due. Each topic is awaited once, where its `second` says; other entries are
         # void.
         self._later: dict[int, deque[Topic]] = {}
@@ -70,7 +71,9 @@ class Renewing:
         # them subscribe to.
         self._moved: set[int] = set()
         self._moved_patterns: dict[Pattern, None] = {}
-        # Whether places of clients may still be told that nobody knows of any more.
+        # How many names the present window may still hold against those.
+        self._matches_left = MATCHES_MAX
+        # Whether topics may have places: those of clients that are known, or that nobody knows of any more.
         self._is_stale = False
 
     def clear(self) -> None:
@@ -98,10 +101,15 @@ class Renewing:
                     target.where.is_changed = True
                     self._see_to(target, target.where, now)
 
-    def renew(self, topics: Sequence[Topic]) -> Iterator[None]:
+    def columns_of(self, topics: Sequence[Topic]) -> dict[str, Values]:
+        """What records of these topics say of where their clients are; nothing while nobody's place is known."""
+        return self._columns.of(topics) if self._is_stale else {}
+
+    def renew(self, topics: Iterable[Topic]) -> Iterator[None]:
         """Look at these, the topics in use, where it is time; in steps that each take a moment."""
-        self.columns.begin()
-        moved, patterns = self._take_moved(len(topics))
+        self._columns.begin()
+        moved, patterns = self._moved, list(self._moved_patterns)
+        self._moved, self._moved_patterns, self._matches_left = set(), {}, MATCHES_MAX
         hub = self._places.own
         is_known = self._places.is_known_of_some
         if hub is None or not (is_known or self._is_stale):
@@ -111,8 +119,8 @@ class Renewing:
             self._forget_all()
             return
         self._is_stale = True
-        for start in range(0, len(topics), SLICE):
-            some = topics[start : start + SLICE]
+        rest = iter(topics)
+        while some := list(islice(rest, SLICE)):
             self._note(some, now)
             if moved:
                 self._find_moved(some, moved, patterns, now)
@@ -146,21 +154,17 @@ class Renewing:
                 where.note(topic, now)
                 self._see_to(topic, where, now)
 
-    def _take_moved(self, topics: int) -> tuple[set[int], list[Pattern]]:
-        """Who has moved since the last window, and as many of their patterns as so many topics may be held against."""
-        moved, patterns = self._moved, list(islice(self._moved_patterns, MATCHES_MAX // max(1, topics)))
-        self._moved, self._moved_patterns = set(), {}
-        return moved, patterns
-
     def _find_moved(
         self, topics: Sequence[Topic], moved: set[int], patterns: Sequence[Pattern], now: float
     ) -> None:
         """Let those have a turn to which somebody publishes that has moved, or subscribes by a pattern."""
+        patterns = patterns[: self._matches_left // len(topics)]
+        self._matches_left -= len(topics) * len(patterns)
         for topic in topics:
             where = topic.where
             if where is None or where.is_changed:
                 continue
-            if where.is_published_by(moved) or any(pattern.glob.matches(topic.name) for pattern in patterns):
+            if where.is_published_by(moved) or (patterns and _is_matched(topic.name, patterns)):
                 where.is_changed = True
                 self._see_to(topic, where, now)
 
@@ -246,6 +250,10 @@ class Renewing:
     def _known(self, sessions: Sequence[Session], hub: Coordinate, now: float, asks: bool) -> list[Place]:
         of = self._places.of
         return [place for session in sessions if (place := of(session, hub, now, asks=asks)) is not None]
+
+
+def _is_matched(name: bytes, patterns: Sequence[Pattern]) -> bool:
+    return any(pattern.glob.matches(name) for pattern in patterns)
 
 
 def _is_told(few: Few) -> bool:

@@ -12,7 +12,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from equipoise.hub.meter import PUBLISHERS_MAX
-from equipoise.hub.rows import PUBLISHED
 
 if TYPE_CHECKING:
     from equipoise.coordinates import Coordinate
@@ -115,7 +114,7 @@ class Whereabouts:
         self._published = topic.published
         if meter is None:
             return False
-        began = meter.counted[PUBLISHED] if before < 0 else min(before, meter.counted[PUBLISHED])
+        began = meter.published_before if before < 0 else min(before, meter.published_before)
         return topic.published != began or meter.ingress_messages > 0
 
     @property
