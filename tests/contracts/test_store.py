@@ -17,7 +17,7 @@ from equipoise.errors import (
     NoNodeError,
     NotEmptyError,
 )
-from equipoise.store import SessionState, Store, WatchKind
+from equipoise.store import Node, Read, SessionState, Store, WatchKind
 from equipoise.store.paths import NODE_BYTES_MAX
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
@@ -196,6 +196,66 @@ def test_a_path_that_is_none_is_refused(world: World, path: str) -> None:
     world.run(scenario())
 
 
+# Several reads.
+
+
+def test_several_reads_are_answered_in_their_order_and_missing_nodes_by_none(world: World) -> None:
+    async def scenario() -> None:
+        store = await world.open()
+        made = await store.create("/a", b"x")
+        await store.create("/a/c")
+        await store.create("/a/b")
+        children = WatchKind.CHILDREN
+        reads = [
+            Read("/a", children),
+            Read("/none"),
+            Read("/a"),
+            Read("/none", children),
+            Read("/a/b", children),
+        ]
+        assert await store.read(reads) == (("b", "c"), None, made, None, ())
+        assert await store.read([]) == ()
+        with pytest.raises(MisuseError):
+            await store.read([Read("/a"), Read("a")])
+
+    world.run(scenario())
+
+
+def test_no_answer_is_older_than_the_one_before_it(world: World) -> None:
+    async def write(store: Store) -> None:
+        for n in range(1, 81):
+            await store.set("/second", b"%d" % n, version=None)
+            await store.set("/first", b"%d" % n, version=None)
+
+    async def scenario() -> None:
+        one, other = await world.open(), await world.open()
+        for path in ("/first", "/second"):
+            await one.create(path, b"0")
+        writing, seen = asyncio.create_task(write(other)), list[int]()
+        while not writing.done():
+            first, *_, second = await one.read([Read("/first"), *[Read("/none")] * 20, Read("/second")])
+            assert isinstance(first, Node)
+            assert isinstance(second, Node)
+            assert int(second.data) >= int(first.data)
+            seen.append(int(first.data))
+        await writing
+        assert seen == sorted(seen)
+
+    world.run(scenario())
+
+
+def test_a_read_asked_for_with_a_write_comes_after_it(world: World) -> None:
+    async def scenario() -> None:
+        store = await world.open()
+        await store.create("/a", b"0")
+        writing = asyncio.create_task(store.set("/a", b"1", version=0))
+        await asyncio.sleep(0)
+        (node,) = await store.read([Read("/a")])
+        assert node == await writing
+
+    world.run(scenario())
+
+
 # Sessions.
 
 
@@ -322,6 +382,51 @@ def test_nothing_falls_between_two_reads(world: World) -> None:
             await following
         assert seen == sorted(seen)
         assert seen[-1] == 40
+
+    world.run(scenario())
+
+
+@pytest.mark.parametrize("kind", WatchKind)
+def test_what_a_read_with_the_news_does_not_show_is_told_next(world: World, kind: WatchKind) -> None:
+    async def follow(store: Store, seen: list[int]) -> None:
+        async with store.watch("/n", kind) as watch:
+            seen.append(len(await store.children("/n")))
+            while seen[-1] < 40:
+                _, names = await watch.changed_to(lambda: [Read("/n"), Read("/n", WatchKind.CHILDREN)])
+                assert isinstance(names, tuple)
+                seen.append(len(names))
+
+    async def scenario() -> None:
+        one, other = await world.open(), await world.open()
+        await one.create("/n", b"0")
+        seen: list[int] = []
+        following = asyncio.create_task(follow(one, seen))
+        for n in range(40):
+            await other.create(f"/n/{n}")
+            await other.set("/n", b"%d" % n, version=None)
+        async with asyncio.timeout(10):
+            await following
+        assert seen == sorted(seen)
+        assert seen[-1] == 40
+
+    world.run(scenario())
+
+
+def test_a_node_that_comes_is_read_with_the_news_of_it(world: World) -> None:
+    async def scenario() -> None:
+        one, other = await world.open(), await world.open()
+        calls: list[int] = []
+
+        def reads() -> list[Read]:
+            calls.append(1)
+            return [Read("/a"), Read("/b")]
+
+        async with one.watch("/a") as watch:
+            reading = asyncio.create_task(watch.changed_to(reads))
+            assert await one.find("/b") is None
+            assert not calls, "nothing is asked before there is news"
+            made = await other.create("/a", b"x")
+            assert await reading == (made, None)
 
     world.run(scenario())
 

@@ -14,7 +14,7 @@ from equipoise.errors import (
     SessionLostError,
     StoreUnavailableError,
 )
-from equipoise.store import SessionState, Store, StoreSettings
+from equipoise.store import Read, SessionState, Store, StoreSettings
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
 
@@ -130,6 +130,58 @@ def test_what_changed_while_the_store_was_away_is_told(world: NetworkWorld) -> N
     world.run(scenario())
 
 
+def test_reads_whose_replies_are_lost_are_all_read_again(world: NetworkWorld) -> None:
+    async def scenario() -> None:
+        one, other = await world.open(), await world.open()
+        first, second = await other.create("/first", b"1"), await other.create("/second", b"2")
+        world.proxy_of(one).swallows_reply = True
+        assert await one.read([Read("/first"), Read("/second"), Read("/none")]) == (first, second, None)
+        assert not world.proxy_of(one).swallows_reply
+
+    world.run(scenario())
+
+
+def test_a_change_is_told_and_read_though_the_connection_goes_meanwhile(world: NetworkWorld) -> None:
+    async def scenario() -> None:
+        one, other = await world.open(), await world.open()
+        async with one.watch("/a") as watch:
+            reading = asyncio.create_task(watch.changed_to(lambda: [Read("/a")]))
+            await _cut(world, one)
+            made = await other.create("/a")
+            world.proxy_of(one).unblock()
+            while await reading == (None,):
+                reading = asyncio.create_task(watch.changed_to(lambda: [Read("/a")]))
+            assert reading.result() == (made,)
+
+    world.run(scenario())
+
+
+@pytest.mark.parametrize("is_reading", [False, True])
+def test_a_change_is_told_though_the_first_try_to_ask_again_took_too_long(
+    world: NetworkWorld, is_reading: bool
+) -> None:
+    # 1 the news is here; 2 the request to be told again is not answered in time, though the connection stays;
+    # 3 nobody reconnects, so nothing else would tell of it.
+    async def scenario() -> None:
+        one = await world.open(StoreSettings(session_timeout_s=4.0, request_timeout_s=0.1))
+        other = await world.open()
+        async with one.watch("/a") as watch:
+            made = await other.create("/a")
+            await until(lambda: _is_there(one, "/a"))
+            world.proxy_of(one).block()
+            told = asyncio.create_task(
+                watch.changed_to(lambda: [Read("/a")]) if is_reading else watch.changed(timeout_s=10)
+            )
+            with pytest.raises(StoreUnavailableError):
+                await one.get("/a")
+            with pytest.raises(StoreUnavailableError):
+                await one.get("/a")
+            world.proxy_of(one).unblock()
+            assert await told == ((made,) if is_reading else True)
+
+    world.run(scenario())
+
+
 def test_a_session_that_is_cut_off_is_lost_to_its_owner_before_it_is_to_others(world: NetworkWorld) -> None:
     async def scenario() -> None:
         one, other = await world.open(), await world.open()
@@ -158,6 +210,10 @@ def test_a_write_under_way_when_the_session_is_lost_raises_and_is_not_sent_again
         assert await other.find("/alive") is None
 
     world.run(scenario())
+
+
+async def _is_there(store: Store, path: str) -> bool:
+    return await store.find(path) is not None
 
 
 async def _cut(world: NetworkWorld, store: Store) -> None:

@@ -26,6 +26,14 @@ def test_clients_are_never_without_a_hub_while_their_topics_move() -> None:
         assert moved.gap_s < INTERVAL_S + 0.1
 
 
+def test_a_plan_is_carried_out_one_round_trip_after_the_news_of_it() -> None:
+    one_way_s, between_s = 0.040, 0.015
+    (moved,) = move_all(topics=4, executors=4, one_way_s=one_way_s, seed=1, rounds=1)
+    # The news of the plan, the plan itself and who is alive; PREPARE, PREPARED, CLOSE; and the word to the cloud.
+    expected_s = one_way_s + 2 * one_way_s + 3 * between_s + one_way_s
+    assert max(moved.until_s) == pytest.approx(expected_s, abs=0.008)
+
+
 def test_more_executors_move_many_topics_in_less_time() -> None:
     slow = move_all(topics=16, executors=1, one_way_s=0.0, seed=1, rounds=1)[0]
     fast = move_all(topics=16, executors=16, one_way_s=0.0, seed=1, rounds=1)[0]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 
 from equipoise.errors import DamagedError, NoNodeError, PlanError, PlanRaceError, StoreUnavailableError
 from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, Why, apply
-from equipoise.store import MemoryStore, Store, StoreSettings, open_store
+from equipoise.store import Answer, MemoryStore, Node, Read, Store, StoreSettings, open_store
 from equipoise.store.plans import PlanSettings, PlanStore
 from store.memory_world import TREE, MemoryWorld, run, take
 from support.zookeeper import require_zookeeper, shared_zookeeper
@@ -238,20 +238,77 @@ def test_a_watcher_goes_on_when_the_store_has_been_out_of_reach() -> None:
 
         failures = 3
 
-        async def get(self, path: str) -> Any:
+        async def read(self, reads: Sequence[Read]) -> tuple[Answer, ...]:
             if self.failures:
                 self.failures -= 1
                 raise StoreUnavailableError("away")
-            return await super().get(path)
+            return await super().read(reads)
 
     async def scenario() -> None:
         world = World()
         writer = await world.plans()
         plan = await grown(writer, 2)
-        reader = await world.plans(store=await Moody(world.tree).open())
+        store = await Moody(world.tree).open()
+        reader = await world.plans(store=store)
         async with aclosing(reader.watch(plan)) as plans:
             last = await grown(writer, 3)
             assert await take(plans, 1) == [last]
+        assert not store.failures
+
+    run(scenario())
+
+
+def test_a_follower_reads_beside_each_plan_what_it_asks_for() -> None:
+    async def scenario() -> None:
+        world = World()
+        writer, reader = await world.plans(), await world.plans()
+        plan, beside = await grown(writer, 2), [Read(TREE.head), Read(TREE.change(99))]
+        async with aclosing(reader.follow(plan, beside=lambda: beside)) as plans:
+            following = asyncio.create_task(anext(plans))
+            # Until it waits for news: what is there when it begins comes by itself.
+            for _ in range(20):
+                await asyncio.sleep(0)
+            third = await grown(writer, 3)
+            found, answers = await following
+            assert found == third
+            assert answers is not None
+            head, missing = answers
+            assert isinstance(head, Node)
+            assert missing is None
+            last = await grown(writer, 4)
+            assert await anext(plans) == (last, None)
+
+    run(scenario())
+
+
+def test_a_follower_that_was_away_for_long_has_to_read_after_the_plan() -> None:
+    async def scenario() -> None:
+        world = World()
+        writer, reader = await world.plans(), await world.plans()
+        plan = await grown(writer, 2)
+        last = await grown(writer, 60)
+        assert not any(name.endswith("3") for name in world.tree.children(TREE.log) if int(name) < 10)
+        async with aclosing(reader.follow(plan, beside=lambda: [Read(TREE.head)])) as plans:
+            assert await anext(plans) == (last, None)
+
+    run(scenario())
+
+
+def test_many_changes_are_read_a_few_at_a_time_and_in_order() -> None:
+    class Counted(MemoryStore):
+        reads = 0
+
+        async def read(self, reads: Sequence[Read]) -> tuple[Answer, ...]:
+            Counted.reads += 1
+            return await super().read(reads)
+
+    async def scenario() -> None:
+        world = World()
+        last = await grown(await world.plans(PlanSettings()), 90)
+        reader = await world.plans(store=await Counted(world.tree).open())
+        assert await reader.load() == last
+        # Where the log ends, six times up to 16 changes, that there is nothing more of them, and where it ends now.
+        assert Counted.reads <= 9
 
     run(scenario())
 

@@ -153,7 +153,7 @@ def _claims(scale: Scale, results: Results) -> tuple[Claim, ...]:
             paper=f"lower with more executors; {FASTER_MIN:g} times asked",
             ours=f"{each_ms['ours']:.1f} ms against {each_ms['Pulsar']:.0f} ms of Pulsar's: ×{faster:.0f}; against our "
             f"own with one executor ({alone_ms:.0f} ms) ×{own:.1f}",
-            holds=faster >= FASTER_MIN,
+            holds=min(faster, own) >= FASTER_MIN,
         ),
         Claim(
             claim="the longest silence of a topic that has a message each "
@@ -221,8 +221,9 @@ def _notes() -> tuple[str, ...]:
         "all the while. A client comes to the new hub before it leaves the old one. What it publishes in between waits "
         "until what it gave the old hub has its position, which is in the longest way of a message.",
         "A topic's time is that of all of them from the command until the cloud knows of the last, divided by their "
-        "number. With us the plan's way to the hubs is in it, once for all topics: it goes through the store, four "
-        "round trips. One after the other, a topic takes a round trip between the two hubs, and none to the cloud.",
+        "number. With us the plan's way to the hubs is in it, once for all topics: the store's word that there is one, "
+        "and a single round trip that reads it and who is alive. One after the other, a topic takes a round trip "
+        "between the two hubs, and none to the cloud.",
     )
 
 

@@ -4,7 +4,7 @@ Start with `contract`. What a region keeps in a store is in `tree`; `plans`, `hu
 it. ZooKeeper itself, `zookeeper` and `embedded`, is imported only by those who use it.
 """
 
-from equipoise.store.contract import Node, SessionState, Store, StoreSettings, Watch, WatchKind
+from equipoise.store.contract import Answer, Node, Read, SessionState, Store, StoreSettings, Watch, WatchKind
 from equipoise.store.hubs import HubAlive, HubFacts, HubSeen, HubsStore
 from equipoise.store.leader import LeaderFacts, LeaderStore
 from equipoise.store.memory import MemoryStore
@@ -19,6 +19,7 @@ from equipoise.store.tree import Tree
 from equipoise.store.users import StoredUsers, UsersStore, publish_users
 
 __all__ = [
+    "Answer",
     "Committed",
     "HubAlive",
     "HubFacts",
@@ -32,6 +33,7 @@ __all__ = [
     "Node",
     "PlanSettings",
     "PlanStore",
+    "Read",
     "RemoteMemoryStore",
     "ServersStore",
     "SessionState",

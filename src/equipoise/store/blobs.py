@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import msgspec
 from xxhash import xxh3_128_digest
 
 from equipoise.errors import DamagedError, NoNodeError
-from equipoise.store.contract import Store
+from equipoise.store.contract import Node, Read, Store
 from equipoise.store.offloading import HEAVY_BYTES, offload
 
 __all__ = ["BlobRef", "delete_blob", "read_blob", "write_blob"]
@@ -55,20 +57,29 @@ async def read_blob(store: Store, folder: str, ref: BlobRef) -> bytes:
     unpack = zlib.decompressobj()
     data = bytearray()
     try:
-        for number in range(ref.parts):
-            part = (await store.get(_part(folder, ref.name, number))).data
-            # Never more than announced: a few bytes of zlib can stand for gigabytes.
-            left = ref.size - len(data) + 1
-            data += await offload(len(part) > HEAVY_BYTES, unpack.decompress, part, left)
-            if len(data) > ref.size:
-                break
-    except NoNodeError as problem:
-        raise DamagedError(path, f"part {number} of {ref.parts} is missing") from problem
+        async with aclosing(_parts(store, folder, ref)) as parts:
+            async for part in parts:
+                # Never more than announced: a few bytes of zlib can stand for gigabytes.
+                left = ref.size - len(data) + 1
+                data += await offload(len(part) > HEAVY_BYTES, unpack.decompress, part, left)
+                if len(data) > ref.size:
+                    break
     except zlib.error as problem:
         raise DamagedError(path, f"it does not unpack: {problem}") from problem
     if len(data) != ref.size or xxh3_128_digest(bytes(data)) != ref.digest:
         raise DamagedError(path, "it is not what its checksum says")
     return bytes(data)
+
+
+async def _parts(store: Store, folder: str, ref: BlobRef) -> AsyncGenerator[bytes, None]:
+    """Some in one round trip. Raises DamagedError if one is missing."""
+    for first in range(0, ref.parts, _PARTS_AT_ONCE):
+        numbers = range(first, min(first + _PARTS_AT_ONCE, ref.parts))
+        nodes = await store.read([Read(_part(folder, ref.name, n)) for n in numbers])
+        for number, node in zip(numbers, nodes, strict=True):
+            if not isinstance(node, Node):
+                raise DamagedError(f"{folder}/{ref.name}", f"part {number} of {ref.parts} is missing")
+            yield node.data
 
 
 async def delete_blob(store: Store, folder: str, name: str) -> None:

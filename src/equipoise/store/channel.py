@@ -6,9 +6,10 @@ business of `connected`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from equipoise.store.contract import Node, WatchKind
+from equipoise.store.contract import Answer, Node, Read, WatchKind
 
 __all__ = ["Channel", "ChannelGoneError"]
 
@@ -36,6 +37,10 @@ class Channel(Protocol):
 
     async def arm(self, path: str, kind: WatchKind) -> None:
         """Ask to be told of the next change, once. Changes after this has returned are not missed."""
+        ...
+
+    async def read(self, reads: Sequence[Read], watch: Read | None = None) -> tuple[Answer, ...]:
+        """Arm `watch`, if there is one, and read, in this order and without waiting in between."""
         ...
 
     async def ping(self) -> None: ...

@@ -7,12 +7,12 @@ and is not sent again. How sessions are kept is in `session`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from equipoise.errors import BadVersionError, NodeError, NodeExistsError, NoNodeError, SessionLostError
 from equipoise.store.channel import Channel, ChannelGoneError
-from equipoise.store.contract import Node, Watch, WatchKind
+from equipoise.store.contract import Answer, Node, Read, Watch, WatchKind
 from equipoise.store.paths import ancestors, check_data, check_path
 from equipoise.store.session import SessionKeeper
 
@@ -84,6 +84,9 @@ class ConnectedStore(SessionKeeper):
         check_path(path)
         return await self._read(lambda channel: channel.children(path))
 
+    async def read(self, reads: Sequence[Read]) -> tuple[Answer, ...]:
+        return await self._read_in_order(reads)
+
     async def ensure(self, path: str) -> None:
         check_path(path)
         if await self.find(path) is not None:
@@ -96,10 +99,15 @@ class ConnectedStore(SessionKeeper):
 
     def watch(self, path: str, kind: WatchKind = WatchKind.DATA) -> Watch:
         check_path(path)
-        return self._watches.make(path, kind, self._arm)
+        return self._watches.make(path, kind, self._arm, self._read_in_order)
 
     async def _arm(self, path: str, kind: WatchKind) -> None:
         await self._read(lambda channel: channel.arm(path, kind))
+
+    async def _read_in_order(self, reads: Sequence[Read], watch: Read | None = None) -> tuple[Answer, ...]:
+        for read in reads:
+            check_path(read.path)
+        return await self._read(lambda channel: channel.read(reads, watch))
 
     async def _read(self, ask: Callable[[Channel], Awaitable[T]]) -> T:
         """Try until there is an answer or no time left, over sessions."""

@@ -24,12 +24,16 @@ that come together are told once, and a reconnection counts as a change.
 Reads. An answer may be as old as the server that gave it, which in an ensemble may lag; it is never older than an
 answer this store has given before. Whoever must not act on the past writes with an expected version.
 
+Distance. A store may be a long way off, so what does not depend on an answer is asked for together with what gives it:
+`read` takes several reads over one connection, in their order, and each answer is no older than the one before it.
+Should the connection go, all of them are read again.
+
 Transactions over several nodes are left out: everything here commits by creating or setting one node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from types import TracebackType
 from typing import Annotated, Protocol, Self
@@ -37,7 +41,7 @@ from typing import Annotated, Protocol, Self
 import msgspec
 from msgspec import Meta
 
-__all__ = ["Node", "SessionState", "Store", "StoreSettings", "Watch", "WatchKind"]
+__all__ = ["Answer", "Node", "Read", "SessionState", "Store", "StoreSettings", "Watch", "WatchKind"]
 
 
 class SessionState(StrEnum):
@@ -67,6 +71,17 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     created_id: int
     # The session an ephemeral node belongs to; 0 for a persistent one.
     owner: int = 0
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True):
+    """One of several that are asked for together: a node, or the names of its children."""
+
+    path: str
+    kind: WatchKind = WatchKind.DATA
+
+
+# To a Read: the node, or its children's names, sorted; None if the node is not there.
+Answer = Node | tuple[str, ...] | None
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,6 +129,14 @@ class Watch(Protocol):
         """
         ...
 
+    async def changed_to(self, reads: Callable[[], Sequence[Read]]) -> tuple[Answer, ...]:
+        """Wait as `changed` does, and read: in one round trip, which asks to be told again and then for these.
+
+        `reads` is called when there is something to read, and again if it has to be asked for again. What the answers
+        do not show is told by the next call.
+        """
+        ...
+
 
 class Store(Protocol):
     """Paths are absolute, `/a/b`. Data is at most 1,000,000 bytes.
@@ -156,6 +179,10 @@ class Store(Protocol):
 
     async def children(self, path: str) -> tuple[str, ...]:
         """Names, sorted. Raises NoNodeError."""
+        ...
+
+    async def read(self, reads: Sequence[Read]) -> tuple[Answer, ...]:
+        """All of them in one round trip, carried out in this order, over one connection."""
         ...
 
     async def ensure(self, path: str) -> None:

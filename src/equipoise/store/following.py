@@ -21,8 +21,9 @@ async def follow(
     """
     news = asyncio.Event()
     watchers: dict[str, list[asyncio.Task[None]]] = {}
-    top = await _watching(store, folder, WatchKind.CHILDREN, news)
+    top, entered = _watching(store, folder, WatchKind.CHILDREN, news)
     try:
+        await entered.wait()
         while True:
             await _adjust(store, folder, kinds or (WatchKind.DATA,), watchers, news)
             yield
@@ -59,12 +60,19 @@ async def _adjust(
     for name in sorted(watchers.keys() - names):
         for task in watchers.pop(name):
             task.cancel()
+    entering: list[asyncio.Event] = []
     for name in sorted(names - watchers.keys()):
-        watchers[name] = [await _watching(store, f"{folder}/{name}", kind, news) for kind in kinds]
+        begun = [_watching(store, f"{folder}/{name}", kind, news) for kind in kinds]
+        watchers[name] = [task for task, _ in begun]
+        entering += [entered for _, entered in begun]
+    for entered in entering:
+        await entered.wait()
 
 
-async def _watching(store: Store, path: str, kind: WatchKind, news: asyncio.Event) -> asyncio.Task[None]:
-    """A task that raises `news` at every change; it watches by the time this returns, or the store is away."""
+def _watching(
+    store: Store, path: str, kind: WatchKind, news: asyncio.Event
+) -> tuple[asyncio.Task[None], asyncio.Event]:
+    """A task that raises `news` at every change, and what is set once it watches, or the store is away."""
     entered = asyncio.Event()
 
     async def watch() -> None:
@@ -85,5 +93,4 @@ async def _watching(store: Store, path: str, kind: WatchKind, news: asyncio.Even
 
     task = asyncio.create_task(watch())
     task.add_done_callback(wake)
-    await entered.wait()
-    return task
+    return task, entered

@@ -13,72 +13,29 @@ to end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TypeVar
 
 import msgspec
 
-from equipoise.errors import (
-    BadVersionError,
-    DamagedError,
-    NodeExistsError,
-    NoNodeError,
-    StoreUnavailableError,
-)
-from equipoise.store.contract import Node, Store, WatchKind
+from equipoise.errors import BadVersionError, NodeExistsError, NoNodeError, StoreUnavailableError
+from equipoise.store.contract import Answer, Node, Store, WatchKind
 from equipoise.store.following import follow
-from equipoise.store.tree import ALIVE, ALIVE_NEXT, Tree, unescape
+from equipoise.store.hub_look import (
+    HubAlive,
+    HubFacts,
+    HubLook,
+    HubSeen,
+    counting_node,
+    decode_alive,
+    seen_in,
+)
+from equipoise.store.tree import ALIVE, ALIVE_NEXT, Tree
 
 __all__ = ["HubAlive", "HubFacts", "HubSeen", "HubsStore"]
 
-T = TypeVar("T")
-
 # A hub changes from one of its two nodes to the other while they are read; hardly more than once.
 _LOOKS_MAX = 5
-
-
-class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hub says of itself when it starts. A newer program's fields are passed over."""
-
-    hub: str
-    # Where clients and other hubs connect to: host:port.
-    address: str
-    # Which life of this name it is: greater for each later one.
-    incarnation: int
-    site: str = ""
-    rack: str = ""
-    # Which verbs it knows on the links between hubs; those that do not say know the first ones.
-    verbs: int = 1
-    # Who it is at the others where there are users; empty: nobody in particular.
-    login: str = ""
-
-
-class HubAlive(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `alive`."""
-
-    facts: HubFacts
-    # As the hub sees it, 1.0 for full; for weighted choices where no plan decides.
-    load_ratio: float = 0.0
-    # The creation id of the first `alive` of this life, from the second on; 0 in the first.
-    since_id: int = 0
-
-
-class HubSeen(msgspec.Struct, frozen=True):
-    facts: HubFacts
-    # None if the hub is dead.
-    alive: HubAlive | None
-    # The creation id of its node; 0 if it is dead.
-    created_id: int = 0
-
-    @property
-    def since_id(self) -> int:
-        """When this life began, among all creations in the store; 0 if the hub is dead."""
-        return self.created_id if self.alive is None else self.alive.since_id or self.created_id
-
-
-_facts = msgspec.msgpack.Decoder(HubFacts)
-_alive = msgspec.msgpack.Decoder(HubAlive)
 
 
 class HubsStore:
@@ -87,6 +44,8 @@ class HubsStore:
     def __init__(self, store: Store, tree: Tree | None = None) -> None:
         self._store = store
         self._tree = tree or Tree()
+        # The hubs there were when they were looked at last, and which of their nodes counted.
+        self._guesses: dict[str, str] = {}
 
     async def announce(
         self, facts: HubFacts, *, load_ratio: float = 0.0, since_id: int = 0, patience_s: float = 30.0
@@ -117,13 +76,21 @@ class HubsStore:
         await self._delete(self._tree.hub(hub))
 
     async def load(self) -> dict[str, HubSeen]:
-        """All hubs there are, by name. Raises DamagedError."""
-        try:
-            names = await self._store.children(self._tree.hubs)
-        except NoNodeError:
-            return {}
-        found = await asyncio.gather(*(self.look(unescape(name).decode()) for name in names))
-        return {seen.facts.hub: seen for seen in found if seen is not None}
+        """All hubs there are, by name, in one round trip if they are as they were. Raises DamagedError."""
+        look = self.glance()
+        return await self.conclude(look, await self._store.read(look.reads))
+
+    def glance(self) -> HubLook:
+        """For whoever reads the hubs together with something else: `conclude` with the answers to its reads."""
+        return HubLook(self._tree, self._guesses)
+
+    async def conclude(self, look: HubLook, answers: Sequence[Answer]) -> dict[str, HubSeen]:
+        """As `load`; whoever is not as guessed is looked at now. Raises DamagedError."""
+        found, others = look.conclude(answers)
+        found.update(zip(others, await asyncio.gather(*map(self.look, others)), strict=True))
+        seen = {hub: one for hub, one in sorted(found.items()) if one is not None}
+        self._guesses = {hub: ALIVE if one.alive is not None else "" for hub, one in seen.items()}
+        return {one.facts.hub: one for one in seen.values()}
 
     async def look(self, hub: str) -> HubSeen | None:
         """One hub; None if it was never announced. Raises DamagedError."""
@@ -135,15 +102,12 @@ class HubsStore:
                 for name in (ALIVE, ALIVE_NEXT):
                     node = await self._store.find(f"{path}/{name}") if name in names else None
                     if node is not None:
-                        alive = _decode(node, _alive)
-                        return HubSeen(alive.facts, alive, node.created_id)
-                if ALIVE not in names and ALIVE_NEXT not in names:
+                        return seen_in(node, is_alive=True)
+                if not counting_node(names):
                     break
-            node = await self._store.get(path)
+            return seen_in(await self._store.get(path), is_alive=False)
         except NoNodeError:
             return None
-        # Without data: made, but not yet announced for the first time.
-        return HubSeen(_decode(node, _facts), None) if node.data else None
 
     async def watch(self) -> AsyncGenerator[Mapping[str, HubSeen], None]:
         """All hubs, and again whenever one comes, dies or begins another life; not when only its load changes.
@@ -189,7 +153,7 @@ class HubsStore:
     async def _make_room(self, found: Node, alive: HubAlive) -> bool:
         """Delete an `alive` of ours that another one takes the place of; whether it was one."""
         is_own_session = found.owner == self._store.session
-        is_own_life = _decode(found, _alive).facts.incarnation == alive.facts.incarnation
+        is_own_life = decode_alive(found).facts.incarnation == alive.facts.incarnation
         if is_own_session == is_own_life:
             # The node itself, to be kept; or another process's, to be waited for.
             return False
@@ -221,10 +185,3 @@ class HubsStore:
         except (NoNodeError, BadVersionError):
             # Another one by now, or none: whoever wanted it gone looks again.
             pass
-
-
-def _decode(node: Node, decoder: msgspec.msgpack.Decoder[T]) -> T:
-    try:
-        return decoder.decode(node.data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise DamagedError(node.path, str(problem)) from problem

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
+from equipoise.errors import NoNodeError
 from equipoise.store.channel import Channel, ChannelGoneError
 from equipoise.store.connected import ConnectedStore
-from equipoise.store.contract import Node, StoreSettings, WatchKind
+from equipoise.store.contract import Answer, Node, Read, StoreSettings, WatchKind
 from equipoise.store.memory_tree import MemoryTree
 
 __all__ = ["MemoryStore", "shared_tree"]
@@ -88,6 +90,20 @@ class _TreeChannel:
     async def arm(self, path: str, kind: WatchKind) -> None:
         await self._turn()
         self._tree.arm(self.session, path, kind)
+
+    async def read(self, reads: Sequence[Read], watch: Read | None = None) -> tuple[Answer, ...]:
+        await self._turn()
+        if watch is not None:
+            self._tree.arm(self.session, watch.path, watch.kind)
+        return tuple(self._answer(read) for read in reads)
+
+    def _answer(self, read: Read) -> Answer:
+        try:
+            return (
+                self._tree.get(read.path) if read.kind is WatchKind.DATA else self._tree.children(read.path)
+            )
+        except NoNodeError:
+            return None
 
     async def ping(self) -> None:
         await self._turn()

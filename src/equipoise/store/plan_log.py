@@ -10,6 +10,8 @@ This file reads and writes these; in which order, and what to do when one is dam
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
+from itertools import takewhile
 
 import msgspec
 
@@ -23,16 +25,19 @@ from equipoise.errors import (
 )
 from equipoise.model import Plan, PlanChange, decode_change, decode_plan, encode_change, encode_plan
 from equipoise.store.blobs import BlobRef, delete_blob, read_blob, write_blob
-from equipoise.store.contract import Store
+from equipoise.store.contract import Answer, Node, Read, Store, WatchKind
 from equipoise.store.offloading import HEAVY_BYTES, HEAVY_ENTRIES, offload
 from equipoise.store.tree import Tree, number_of, version_name
 
-__all__ = ["Committed", "PlanLog"]
+__all__ = ["Committed", "PlanLog", "head_in"]
 
 # A change this long, packed, is kept in the log's own node; longer ones would slow down everybody who reads the log.
 INLINE_BYTES_MAX = 200_000
 # Unpacked size of an inline change, as a bound for the reader: names pack eightfold, sometimes better.
 _INLINE_UNPACKED_BYTES_MAX = 64 * 1024 * 1024
+# Changes read in one round trip: a hub that starts far from the store has up to a hundred to read. All at their largest
+# take 3 MB.
+_CHANGES_AT_ONCE = 16
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -103,10 +108,18 @@ class PlanLog:
 
     async def read(self, version: int) -> Committed | None:
         """The change that made this version; None if it is not there. Raises DamagedError."""
-        path = self._tree.change(version)
-        node = await self._store.find(path)
-        if node is None:
-            return None
+        node = await self._store.find(self._tree.change(version))
+        return None if node is None else await self.decode(version, node)
+
+    async def nodes(self, versions: range) -> list[Node]:
+        """These changes, undecoded: as many as go into one round trip, up to the first that is not there."""
+        versions = versions[:_CHANGES_AT_ONCE]
+        nodes = await self._store.read([Read(self._tree.change(at)) for at in versions])
+        return [node for node in takewhile(bool, nodes) if isinstance(node, Node)]
+
+    async def decode(self, version: int, node: Node) -> Committed:
+        """The change that a node of the log holds. Raises DamagedError."""
+        path = node.path
         try:
             record = _records.decode(node.data)
             data = await self._unpacked(path, record)
@@ -136,6 +149,14 @@ class PlanLog:
         if not unpack.eof:
             raise DamagedError(path, "the change is cut short or too long")
         return data
+
+    async def last_known(self) -> int:
+        """The latest version that the log or the head tells of; 0 if there is none."""
+        names, head = await self._store.read(
+            [Read(self._tree.log, WatchKind.CHILDREN), Read(self._tree.head)]
+        )
+        listed = _numbers_in(names) if isinstance(names, tuple) else []
+        return max(listed[-1] if listed else 0, head_in(head))
 
     async def versions(self) -> list[int]:
         """Those whose change is still there, ascending."""
@@ -174,11 +195,6 @@ class PlanLog:
 
     # The head.
 
-    async def head(self) -> int:
-        """The latest version, or an earlier one; 0 if there is no hint."""
-        node = await self._store.find(self._tree.head)
-        return 0 if node is None else (number_of(node.data.decode("ascii", "replace")) or 0)
-
     async def raise_head(self, version: int) -> None:
         """Never lowered; whoever raises it at the same time is as good."""
         node = await self._store.find(self._tree.head)
@@ -186,7 +202,7 @@ class PlanLog:
         try:
             if node is None:
                 await self._store.create(self._tree.head, data)
-            elif (number_of(node.data.decode("ascii", "replace")) or 0) < version:
+            elif head_in(node) < version:
                 await self._store.set(self._tree.head, data, version=node.version)
         except (BadVersionError, NodeExistsError):
             pass
@@ -220,8 +236,18 @@ class PlanLog:
             names = await self._store.children(folder)
         except NoNodeError:
             return []
-        return sorted(number for name in names if (number := number_of(name)) is not None)
+        return _numbers_in(names)
 
     def _token(self) -> str:
         self._tokens += 1
         return f"{self._store.session & (2**64 - 1):x}.{self._tokens}"
+
+
+def _numbers_in(names: Iterable[str]) -> list[int]:
+    """The versions that nodes are named after, ascending."""
+    return sorted(number for name in names if (number := number_of(name)) is not None)
+
+
+def head_in(node: Answer) -> int:
+    """The latest version, or an earlier one; 0 if there is no hint."""
+    return (number_of(node.data.decode("ascii", "replace")) or 0) if isinstance(node, Node) else 0

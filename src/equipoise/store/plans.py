@@ -6,6 +6,9 @@ Always true:
     a snapshot that is damaged or lacks parts is passed over for an older one and the log after it. If nothing that
     can be read leads to the latest version, DamagedError is raised and nothing is deleted: keep the plan you have.
 
+Whoever follows the plan from afar has the next one a single round trip after the store has told that it is there, and
+may read something else in that same round trip, as it is after the plan was committed.
+
 History is kept for the last `history_versions_max` versions, and always as far back as the second latest snapshot.
 """
 
@@ -13,7 +16,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Annotated
 
 import msgspec
@@ -21,9 +25,9 @@ from msgspec import Meta
 
 from equipoise.errors import DamagedError, PlanError, PlanRaceError, StoreError, StoreUnavailableError
 from equipoise.model import Plan, PlanChange, apply
-from equipoise.store.contract import Store
+from equipoise.store.contract import Answer, Node, Read, Store
 from equipoise.store.offloading import HEAVY_ENTRIES, offload
-from equipoise.store.plan_log import Committed, PlanLog
+from equipoise.store.plan_log import Committed, PlanLog, head_in
 from equipoise.store.tree import Tree
 
 __all__ = ["Committed", "PlanSettings", "PlanStore"]
@@ -135,15 +139,26 @@ class PlanStore:
 
         Goes on when the store has been away. Raises DamagedError if a change cannot be read: keep the last plan.
         """
+        async with aclosing(self.follow(plan)) as plans:
+            async for following, _ in plans:
+                yield following
+
+    async def follow(
+        self, plan: Plan | None = None, *, beside: Callable[[], Sequence[Read]] = tuple
+    ) -> AsyncGenerator[tuple[Plan, Sequence[Answer] | None], None]:
+        """As `watch`, with the answers to `beside`: what is to be read in the same round trip, after the plan.
+
+        They are None where the plan was not come by in one round trip: then read after it.
+        """
         if plan is None:
             plan = await self.load()
-            yield plan
+            yield plan, None
         while True:
-            following = await self._wait_for_next(plan)
+            following = await self._wait_for_next(plan, beside)
             if following is not None:
-                plan = following
+                plan, answers = following
                 self._plan = max(self._plan, plan, key=lambda known: known.version)
-                yield plan
+                yield plan, answers
 
     async def history(self, limit: int = 50) -> list[Committed]:
         """The last changes, the latest first."""
@@ -163,11 +178,11 @@ class PlanStore:
             return latest
         plan = await self._latest_snapshot(version)
         while plan.version < version:
-            following = await self._next(plan)
-            if following is None:
+            node = await self._store.find(self._tree.change(plan.version + 1))
+            if node is None:
                 kept = await self._log.versions()
                 raise PlanError(f"version {version} is not kept any more: history begins with {kept[0]}")
-            plan, _ = following
+            plan, _ = await self._after(plan, node)
         return plan
 
     async def created_id(self, version: int) -> int | None:
@@ -183,12 +198,14 @@ class PlanStore:
         """What snapshots and log give, and whether the log ends there."""
         plan = await self._latest_snapshot()
         self._snapshot_version, self._bytes_since_snapshot = plan.version, 0
-        while (following := await self._next(plan)) is not None:
-            plan, stored_bytes = following
-            self._bytes_since_snapshot += stored_bytes
-        versions = await self._log.versions()
-        is_latest = not versions or versions[-1] <= plan.version
-        return plan, is_latest and await self._log.head() <= plan.version
+        while (last := await self._log.last_known()) > plan.version:
+            while nodes := await self._log.nodes(range(plan.version + 1, last + 1)):
+                for node in nodes:
+                    plan, stored_bytes = await self._after(plan, node)
+                    self._bytes_since_snapshot += stored_bytes
+            if plan.version < last:
+                return plan, False
+        return plan, True
 
     async def _latest_snapshot(self, version_max: int | None = None) -> Plan:
         """The latest one that can be read, up to a version; an empty plan if there is none."""
@@ -204,28 +221,31 @@ class PlanStore:
                 return plan
         return Plan()
 
-    async def _wait_for_next(self, plan: Plan) -> Plan | None:
-        """The next plan; None if the store went away and has to be asked again."""
+    async def _wait_for_next(
+        self, plan: Plan, beside: Callable[[], Sequence[Read]]
+    ) -> tuple[Plan, Sequence[Answer] | None] | None:
+        """The next plan and what was read beside it; None if the store went away and has to be asked again."""
+        path = self._tree.change(plan.version + 1)
         try:
-            async with self._store.watch(self._tree.change(plan.version + 1)) as watch:
+            async with self._store.watch(path) as watch:
+                own = (Read(path), Read(self._tree.head))
+                node, head = await self._store.read(own)
+                answers: Sequence[Answer] | None = None
                 while True:
-                    following = await self._next(plan)
-                    if following is not None:
-                        return following[0]
-                    if await self._log.head() > plan.version:
+                    if isinstance(node, Node):
+                        return (await self._after(plan, node))[0], answers
+                    if head_in(head) > plan.version:
                         # Trimmed while we were away: go on from a snapshot.
                         latest = await self.load()
                         if latest.version > plan.version:
-                            return latest
-                    await watch.changed()
+                            return latest, None
+                    node, head, *answers = await watch.changed_to(lambda: (*own, *beside()))
         except StoreUnavailableError:
             return None
 
-    async def _next(self, plan: Plan) -> tuple[Plan, int] | None:
-        """The plan after this one and the bytes its change takes; None if there is none yet. Raises DamagedError."""
-        committed = await self._log.read(plan.version + 1)
-        if committed is None:
-            return None
+    async def _after(self, plan: Plan, node: Node) -> tuple[Plan, int]:
+        """The plan after this one and the bytes its change takes, which a node holds. Raises DamagedError."""
+        committed = await self._log.decode(plan.version + 1, node)
         stored_bytes, is_heavy = committed.stored_bytes, _is_heavy(plan, committed.change)
         # Handed over for good: to free a change of 100,000 entries takes as long as to apply it.
         handed = [committed.change]

@@ -7,13 +7,14 @@ connection goes.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import cast
 
-from equipoise.errors import ProtocolError
+from equipoise.errors import NoNodeError, ProtocolError
 from equipoise.store import wire
 from equipoise.store.channel import Channel, ChannelGoneError
 from equipoise.store.connected import ConnectedStore
-from equipoise.store.contract import Node, StoreSettings, WatchKind
+from equipoise.store.contract import Answer, Node, Read, StoreSettings, WatchKind
 
 __all__ = ["RemoteMemoryStore"]
 
@@ -22,6 +23,9 @@ _TRIES_PER_SESSION = 20
 # The part of a session that one try may take: a first packet that is lost is not to use up the rest of the session.
 _TRY_RATIO = 0.2
 _GOODBYE_TIMEOUT_S = 1.0
+
+# All requests but Hello.
+Numbered = wire.Create | wire.Get | wire.Set | wire.Delete | wire.Children | wire.Arm | wire.Ping | wire.Bye
 
 
 class RemoteMemoryStore(ConnectedStore):
@@ -195,24 +199,54 @@ class _WireChannel(asyncio.Protocol):
     async def arm(self, path: str, kind: WatchKind) -> None:
         await self._ask(wire.Arm(self._next(), path, kind))
 
+    async def read(self, reads: Sequence[Read], watch: Read | None = None) -> tuple[Answer, ...]:
+        arming = [wire.Arm(self._next(), watch.path, watch.kind)] if watch is not None else []
+        asking = [
+            wire.Get(self._next(), read.path)
+            if read.kind is WatchKind.DATA
+            else wire.Children(self._next(), read.path)
+            for read in reads
+        ]
+        answers = await self._ask_all([*arming, *asking])
+        return tuple(
+            _answer_of(read, answer) for read, answer in zip(reads, answers[len(arming) :], strict=True)
+        )
+
     def _next(self) -> int:
         self._last_n += 1
         return self._last_n
 
-    async def _ask(self, request: wire.Request) -> wire.Done:
-        assert not isinstance(request, wire.Hello)
-        future: asyncio.Future[wire.Done] = asyncio.get_running_loop().create_future()
-        self._asked[request.n] = future
+    async def _ask(self, request: Numbered) -> wire.Done:
         try:
-            self._send(request)
-            return await future
+            return await self._begin(request)
         finally:
             del self._asked[request.n]
+
+    async def _ask_all(self, requests: Sequence[Numbered]) -> list[wire.Done | BaseException]:
+        """Send them one right after the other, and wait for all."""
+        try:
+            return await asyncio.gather(*map(self._begin, requests), return_exceptions=True)
+        finally:
+            for request in requests:
+                self._asked.pop(request.n, None)
+
+    def _begin(self, request: Numbered) -> asyncio.Future[wire.Done]:
+        future = self._asked[request.n] = asyncio.get_running_loop().create_future()
+        self._send(request)
+        return future
 
     def _send(self, request: wire.Request) -> None:
         if self._transport is None or self._transport.is_closing():
             raise ChannelGoneError
         self._transport.write(wire.encode(request))
+
+
+def _answer_of(read: Read, answer: wire.Done | BaseException) -> Answer:
+    if isinstance(answer, NoNodeError):
+        return None
+    if isinstance(answer, BaseException):
+        raise answer
+    return _node_of(answer) if read.kind is WatchKind.DATA else answer.names
 
 
 def _node_of(done: wire.Done) -> Node:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo import exceptions as kazoo  # type: ignore[import-untyped]  # kazoo ships no types
@@ -36,7 +36,7 @@ from equipoise.errors import (
 )
 from equipoise.store.channel import Channel, ChannelGoneError
 from equipoise.store.connected import ConnectedStore
-from equipoise.store.contract import Node, StoreSettings, WatchKind
+from equipoise.store.contract import Answer, Node, Read, StoreSettings, WatchKind
 
 __all__ = ["ZooKeeperStore"]
 
@@ -203,6 +203,29 @@ class _KazooChannel:
                 if await self._ask(path, lambda: self._client.exists_async(path, watch=callback)) is None:
                     return
 
+    async def read(self, reads: Sequence[Read], watch: Read | None = None) -> tuple[Answer, ...]:
+        """ZooKeeper carries out the requests of a session in their order."""
+        asked = list[asyncio.Future[Any]]()
+        if watch is not None and watch.kind is WatchKind.DATA:
+            path, callback = watch.path, self._callback(watch.path, watch.kind)
+            asked.append(self._begin(path, lambda: self._client.exists_async(path, watch=callback)))
+        elif watch is not None:
+            # To watch the children of a node that is not there takes a second request after the first one's answer.
+            await self.arm(watch.path, watch.kind)
+        armed = len(asked)
+        asked += [self._begin_read(read) for read in reads]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in answers[:armed]:
+            if isinstance(answer, BaseException):
+                raise answer
+        return tuple(_answer(read, answer) for read, answer in zip(reads, answers[armed:], strict=True))
+
+    def _begin_read(self, read: Read) -> asyncio.Future[Any]:
+        path, client = read.path, self._client
+        if read.kind is WatchKind.DATA:
+            return self._begin(path, lambda: client.get_async(path))
+        return self._begin(path, lambda: client.get_children_async(path))
+
     def _callback(self, path: str, kind: WatchKind) -> Callable[[object], None]:
         def tell(_: object) -> None:
             """In kazoo's thread."""
@@ -215,17 +238,18 @@ class _KazooChannel:
         self._store.changed(path, kind)
 
     async def _ask(self, path: str, request: Callable[[], Any]) -> Any:
+        return await self._begin(path, request)
+
+    def _begin(self, path: str, request: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Hand a request over; what is begun later is sent later."""
         if self._is_gone:
             raise ChannelGoneError
+        result = request()
         future: asyncio.Future[Any] = self._loop.create_future()
         self._asked.add(future)
-        try:
-            request().rawlink(
-                lambda result: _call_from_thread(self._loop, lambda: _settle(future, path, result))
-            )
-            return await future
-        finally:
-            self._asked.discard(future)
+        future.add_done_callback(self._asked.discard)
+        result.rawlink(lambda done: _call_from_thread(self._loop, lambda: _settle(future, path, done)))
+        return future
 
 
 def _settle(future: asyncio.Future[Any], path: str, result: Any) -> None:
@@ -263,6 +287,14 @@ def _translated(path: str, problem: BaseException) -> Exception:
     if isinstance(problem, gone):
         return ChannelGoneError()
     return StoreError(f"ZooKeeper refuses a request for {path}: {type(problem).__name__} {problem}")
+
+
+def _answer(read: Read, answer: Any) -> Answer:
+    if isinstance(answer, NoNodeError):
+        return None
+    if isinstance(answer, BaseException):
+        raise answer
+    return _node(read.path, *answer) if read.kind is WatchKind.DATA else tuple(sorted(answer))
 
 
 def _node(path: str, data: bytes, stat: Any) -> Node:

@@ -20,20 +20,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from equipoise.access import Users
 from equipoise.errors import ClosedError, StoreError
 from equipoise.hub.cluster.router import Routing
+from equipoise.hub.membership.glances import Glances
 from equipoise.hub.membership.joining import enter
 from equipoise.hub.membership.presence import Presence
 from equipoise.hub.membership.rules import Rules
 from equipoise.hub.membership.settings import Join
 from equipoise.hub.membership.sight import Sight
 from equipoise.model import Member, Plan, Specs, quantise_weight
-from equipoise.store.contract import Store
+from equipoise.store.contract import Read, Store
 from equipoise.store.hubs import HubsStore
 from equipoise.store.leader import LeaderStore
 from equipoise.store.offloading import HEAVY_ENTRIES, offload
@@ -70,13 +71,14 @@ class Membership:
         tree = Tree(settings.region)
         self._name = hub.settings.name
         self._hubs = HubsStore(store, tree)
+        self._glances = Glances(self._hubs)
         self._leaders = LeaderStore(store, tree)
         self._specs = SpecsStore(store, tree)
         self._plans = PlanStore(store, tree, writer=f"hub {self._name}", clock=wall_clock)
         self._rules = Rules(store, tree, self._apply_users, access_version=access_version)
         self._login = login
         self._sight = Sight(self._name)
-        self._presence = Presence(hub, store, self._hubs, self._sight, on_held=self._route_soon)
+        self._presence = Presence(hub, store, self._hubs, self._sight, on_held=self._hubs_changed)
         self._load = load
         # The latest plan there is; None until it was asked for.
         self._plan: Plan | None = None
@@ -135,10 +137,16 @@ class Membership:
     # Following.
 
     async def _follow_plan(self) -> None:
-        async for plan in self._plans.watch(self._plan):
-            await offload(self._is_heavy(plan), _prepare, plan)
-            self._plan = plan
-            self._route_soon()
+        plans = self._plans.follow(self._plan, beside=self._look_beside)
+        async with aclosing(plans):
+            async for plan, answers in plans:
+                await offload(self._is_heavy(plan), _prepare, plan)
+                self._plan = plan
+                self._glances.keep(plan, answers)
+                self._route_soon()
+
+    def _look_beside(self) -> Sequence[Read]:
+        return self._glances.begin(is_held=self._presence.is_held())
 
     def _is_heavy(self, plan: Plan) -> bool:
         has_other_members = self._plan is None or plan.members != self._plan.members
@@ -147,7 +155,7 @@ class Membership:
     async def _follow_hubs(self) -> None:
         async with aclosing(self._hubs.changes()) as changes:
             async for _ in changes:
-                self._route_soon()
+                self._hubs_changed()
 
     async def _follow_specs(self) -> None:
         async with aclosing(self._specs.watch()) as changes:
@@ -164,6 +172,10 @@ class Membership:
             )
 
     # Routing.
+
+    def _hubs_changed(self) -> None:
+        self._glances.outdate()
+        self._route_soon()
 
     def _route_soon(self) -> None:
         self._must_route.set()
@@ -191,7 +203,7 @@ class Membership:
         if plan_id is None:
             return  # Trimmed away by now: a later plan is on its way here.
         await self._rules.reach(plan.access_version)
-        seen = await self._hubs.load()
+        seen = await self._glances.see(plan)
         if not self._presence.is_held():
             return
         own = seen.get(self._name)

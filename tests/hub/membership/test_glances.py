@@ -1,0 +1,120 @@
+"""Hubs that come in the round trip of a plan are used with that plan, and never over something newer."""
+
+from __future__ import annotations
+
+from equipoise.hub.membership.glances import Glances
+from equipoise.model import Plan
+from equipoise.store import MemoryStore
+from equipoise.store.contract import Answer
+from equipoise.store.hub_look import HubFacts
+from equipoise.store.hubs import HubsStore
+from store.memory_world import TREE, MemoryWorld, run
+
+OLD, NEW = Plan(1), Plan(2)
+
+
+class World(MemoryWorld):
+    """Two hubs, and somebody who glances at them from afar."""
+
+    async def begin(self) -> Glances:
+        self.reader = await self.store()
+        self.hubs = HubsStore(self.reader, TREE)
+        self.stores = {name: await self._announce(name) for name in ("h1", "h2")}
+        glances = Glances(self.hubs)
+        assert set(await glances.see(OLD)) == {"h1", "h2"}
+        return glances
+
+    async def _announce(self, name: str) -> MemoryStore:
+        store = await self.store()
+        await HubsStore(store, TREE).announce(HubFacts(hub=name, address=f"{name}:1", incarnation=1))
+        return store
+
+    async def glance(self, glances: Glances) -> tuple[Answer, ...]:
+        return await self.reader.read(glances.begin(is_held=True))
+
+    async def alive(self, glances: Glances, plan: Plan) -> set[str]:
+        return {name for name, seen in (await glances.see(plan)).items() if seen.alive is not None}
+
+
+def test_what_came_with_the_plan_is_used_without_asking_again() -> None:
+    async def scenario() -> None:
+        world = World()
+        glances = await world.begin()
+        glances.keep(NEW, await world.glance(glances))
+        await world.reader.close()
+        assert await world.alive(glances, NEW) == {"h1", "h2"}
+
+    run(scenario())
+
+
+def test_it_is_used_once() -> None:
+    async def scenario() -> None:
+        world = World()
+        glances = await world.begin()
+        glances.keep(NEW, await world.glance(glances))
+        await glances.see(NEW)
+        await world.stores["h2"].close()
+        assert await world.alive(glances, NEW) == {"h1"}
+
+    run(scenario())
+
+
+def test_it_is_used_with_its_own_plan_only() -> None:
+    # 1 a plan comes with the hubs; 2 h2 dies; 3 a later plan comes by itself, committed after that.
+    async def scenario() -> None:
+        world = World()
+        glances = await world.begin()
+        glances.keep(OLD, await world.glance(glances))
+        await world.stores["h2"].close()
+        assert await world.alive(glances, NEW) == {"h1"}
+        glances.keep(OLD, await world.glance(glances))
+        glances.keep(NEW, None)
+        assert await world.alive(glances, NEW) == {"h1"}
+
+    run(scenario())
+
+
+def test_a_hub_that_has_been_told_of_a_change_does_not_go_by_an_older_glance() -> None:
+    # 1 the hubs are read with the plan; 2 h2 dies, and that is told; 3 to use what was read would lose the news.
+    async def scenario() -> None:
+        world = World()
+        glances = await world.begin()
+        glances.keep(NEW, await world.glance(glances))
+        await world.stores["h2"].close()
+        glances.outdate()
+        assert await world.alive(glances, NEW) == {"h1"}
+        # The same while the answers are still on their way.
+        answers = await world.glance(glances)
+        await world.stores["h1"].close()
+        glances.outdate()
+        glances.keep(NEW, answers)
+        assert await world.alive(glances, NEW) == set()
+
+    run(scenario())
+
+
+def test_nobody_who_was_seen_to_be_dead_is_alive_by_an_older_glance() -> None:
+    # 1 the hubs are read with the next plan; 2 h2 dies; 3 under the old plan they are read for another reason;
+    # 4 the next plan is here, with what was read before.
+    async def scenario() -> None:
+        world = World()
+        glances = await world.begin()
+        answers = await world.glance(glances)
+        await world.stores["h2"].close()
+        assert await world.alive(glances, OLD) == {"h1"}
+        glances.keep(NEW, answers)
+        assert await world.alive(glances, NEW) == {"h1"}
+
+    run(scenario())
+
+
+def test_a_hub_that_is_not_alive_itself_asks_for_nothing() -> None:
+    async def scenario() -> None:
+        world = World()
+        glances = await world.begin()
+        await world.glance(glances)
+        assert glances.begin(is_held=False) == ()
+        glances.keep(NEW, [])
+        assert await world.alive(glances, NEW) == {"h1", "h2"}
+
+    run(scenario())

@@ -1,0 +1,149 @@
+"""How a plan comes to hubs that are far from the store, and what would go wrong if a part of it were left out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import pytest
+
+from equipoise.hub.cluster import Cluster, Routing
+from equipoise.hub.membership.glances import Glances
+from equipoise.model import Member, Plan, PlanChange
+from equipoise.model.change import ASKED_FOR
+from equipoise.simulation import Simulation
+from equipoise.simulation.link import LinkSpec
+from equipoise.simulation.topology import Lan
+from equipoise.store import MemoryStore, PlanStore, Read, StoreSettings
+from equipoise.store.contract import Answer
+from equipoise.store.hub_look import HubLook, HubSeen, seen_in
+from equipoise.store.watching import FlagWatch
+
+from .store_worlds import TREE, StoreNode, StoreTrouble, StoreWorld, run
+
+ONE_WAY_S = 0.040
+HUBS = ("h1", "h2", "h3")
+# Who has applied which routing, and when.
+Applied = list[tuple[str, Routing, float]]
+
+
+@pytest.fixture
+def applied(monkeypatch: pytest.MonkeyPatch) -> Applied:
+    found: Applied = []
+    apply = Cluster.apply
+
+    def remember(cluster: Cluster, routing: Routing) -> None:
+        found.append((cluster.name, routing, asyncio.get_running_loop().time()))
+        apply(cluster, routing)
+
+    monkeypatch.setattr(Cluster, "apply", remember)
+    return found
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30.0):
+        while not is_so():  # noqa: ASYNC110  # virtual time is free, and what changes is another host's state
+            await asyncio.sleep(0.001)
+
+
+async def _commit(plans: PlanStore, *members: str) -> Plan:
+    base = await plans.load()
+    added = [Member(name) for name in members]
+    return await plans.commit(PlanChange.on(base, ASKED_FOR, set_members=[*base.members, *added]))
+
+
+def _join_and_commit(seed: int) -> tuple[int, float]:
+    """
+    1. three hubs serve, 40 ms from their store;
+    2. a fourth comes alive, and somebody beside the store makes it a member in the same moment;
+    3. when all have come to rest, one more plan is committed: its version, and when.
+    """
+    committed = (0, 0.0)
+    with Simulation(seed=seed, topology=Lan(LinkSpec(latency_s=ONE_WAY_S)), time_s_max=600.0) as sim:
+        world = StoreWorld(sim, StoreTrouble(), (), HUBS)
+
+        async def main() -> None:
+            nonlocal committed
+            await world.directory.begin()
+            for node in world.nodes.values():
+                node.start()
+            await _until(world.is_settled)
+            # What hubs do after a plan, they have done.
+            await asyncio.sleep(2.0)
+            store = await MemoryStore(world.directory.tree, StoreSettings(session_timeout_s=1e6)).open()
+            plans = PlanStore(store, TREE, clock=lambda: 0.0)
+            await plans.load()
+            world.nodes["h4"] = StoreNode(world, "h4")
+            async with store.watch(TREE.alive("h4")) as watch:
+                world.nodes["h4"].start()
+                await watch.changed()
+            await _commit(plans, "h4")
+            await _until(world.is_settled)
+            await asyncio.sleep(2.0)
+            committed = ((await _commit(plans)).version, sim.now)
+            await _until(world.is_settled)
+
+        sim.run(main())
+    return committed
+
+
+def _passed_over(applied: Applied) -> set[str]:
+    """Who has put a plan in force without a hub that serves under it."""
+    return {name for name, routing, _ in applied if "h4" in routing.plan.by_hub and "h4" not in routing.hubs}
+
+
+def test_a_plan_is_in_force_a_round_trip_after_the_news_of_it_with_all_who_serve_under_it(
+    applied: Applied,
+) -> None:
+    for seed in range(5):
+        applied.clear()
+        version, committed_at = _join_and_commit(seed)
+        assert not _passed_over(applied), f"seed {seed}"
+        took_s = {name: at - committed_at for name, routing, at in applied if routing.plan.version == version}
+        assert took_s == pytest.approx(dict.fromkeys((*HUBS, "h4"), 3 * ONE_WAY_S), abs=0.001), f"seed {seed}"
+
+
+def test_with_hubs_that_were_seen_before_the_plan_somebody_would_be_passed_over(
+    applied: Applied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    see, last = Glances.see, dict[Glances, dict[str, HubSeen]]()
+
+    async def see_before(glances: Glances, plan: Plan) -> dict[str, HubSeen]:
+        if glances._kept is None or glances not in last:
+            last[glances] = await see(glances, plan)
+        glances._kept = None
+        return last[glances]
+
+    monkeypatch.setattr(Glances, "see", see_before)
+    with suppress(TimeoutError):
+        _join_and_commit(0)
+    assert _passed_over(applied)
+
+
+def test_without_asking_to_be_told_again_hubs_would_miss_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read_only(watch: FlagWatch, reads: Callable[[], Sequence[Read]]) -> tuple[Answer, ...]:
+        return await watch._told(lambda: watch._read(reads()))
+
+    monkeypatch.setattr(FlagWatch, "changed_to", read_only)
+    trouble = StoreTrouble(moves=(0, 3), store_cuts=(1, 4), store_resets=(0, 5))
+    assert _is_any_unsettled(trouble)
+
+
+def test_with_guesses_that_are_believed_hubs_would_not_see_who_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def believe(look: HubLook, answers: Sequence[Answer]) -> tuple[dict[str, HubSeen | None], list[str]]:
+        listed = answers[0] if isinstance(answers[0], tuple) else ()
+        nodes = zip(look._guesses.items(), answers[2::2], strict=True)
+        found = {hub: seen_in(node, is_alive=bool(guess)) for (hub, guess), node in nodes if node is not None}  # type: ignore[arg-type]  # a guess asks for nodes
+        return found, [] if found else list(listed)
+
+    monkeypatch.setattr(HubLook, "conclude", believe)
+    assert _is_any_unsettled(StoreTrouble(moves=(0, 3), joins=(1, 2)))
+
+
+def _is_any_unsettled(trouble: StoreTrouble) -> bool:
+    return any(
+        violation.property in ("settled", "progress")
+        for seed in range(10)
+        for violation in run(seed, trouble).violations
+    )
