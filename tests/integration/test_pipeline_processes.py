@@ -19,7 +19,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # As above.
 import pytest
 import redis
+from typer.testing import CliRunner
 
+from equipoise.cli.main import app
 from equipoise.control.intake import Intake
 from equipoise.pipeline.home import prepare_home
 from equipoise.pipeline.lake import Lake
@@ -166,6 +168,12 @@ def assert_each_once(records: pa.Table) -> None:
         assert numbers == list(range(len(numbers)))
 
 
+def assert_lake_is_kept_from_others(folder: Path, holder: int) -> None:
+    found = CliRunner().invoke(app, ["lake", "compact", str(folder)])
+    assert found.exit_code == 2
+    assert f"in use by process {holder}, equipoise pipeline" in found.stderr
+
+
 @pytest.fixture
 def hubs() -> Iterator[list[ServerProcess]]:
     with ExitStack() as stack:
@@ -175,13 +183,15 @@ def hubs() -> Iterator[list[ServerProcess]]:
 def test_a_pipeline_that_is_killed_under_load_goes_on_and_loses_nothing(
     tmp_path: Path, hubs: list[ServerProcess]
 ) -> None:
-    """1. Hubs under load, a pipeline; 2. kill -9: the JVM goes with it; 3. another pipeline goes on from the
-    checkpoint; 4. every message that was published is in the history once; 5. its JVM is killed: it says so, and ends.
+    """1. Hubs under load, a pipeline, its lake closed to others; 2. kill -9: the JVM goes with it; 3. another pipeline
+    goes on from the checkpoint; 4. every message that was published is in the history once; 5. its JVM is killed: it
+    says so, and ends.
     """
     with Views() as views, Load(hubs) as load:
         with pipeline(tmp_path, hubs, views) as first:
             until(lambda: views.intake.views >= 3, "three views")
             jvm = jvm_of(first.pid)
+            assert_lake_is_kept_from_others(tmp_path, first.pid)
             first.kill()
             until(lambda: not is_running(jvm), "the JVM ends with its driver")
         seen, killed_at_s = views.intake.views, time.time()

@@ -8,10 +8,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from docs.checking import check_command
+from equipoise.cli import controlling
+from equipoise.cli import hub as hub_command
+from equipoise.cli.controlling import Wanted
+from equipoise.cli.main import make_app
+from equipoise.hub import HubSettings
+from equipoise.hub.membership.running import check_reachable
 
 FOLDER = Path(__file__).resolve().parents[2] / "ops" / "systemd"
+CONTROLLER = "equipoise-controller.service"
 UNITS = sorted(FOLDER.glob("*.service"))
 
 
@@ -47,6 +55,51 @@ def test_a_unit_starts_a_command_that_our_command_line_understands(
     words = shlex.split(start.replace("%i", "1").replace("%H", "host"))
     assert words[0] == "/opt/equipoise/bin/equipoise"
     check_command(words[1:])
+
+
+def words_of(name: str) -> list[str]:
+    """What a unit starts on the machine `db7`, without the program."""
+    (start,) = settings_of(FOLDER / name)["Service"]["ExecStart"]
+    return shlex.split(start.replace("%i", "1").replace("%H", "db7"))[1:]
+
+
+def test_a_controller_tells_others_where_they_reach_it_and_not_where_it_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("a token that is long enough")
+    made: list[Wanted] = []
+
+    async def serve(wanted: Wanted) -> None:
+        made.append(wanted)
+
+    monkeypatch.setenv("EQUIPOISE_STORE", "zk://zk.example/equipoise")
+    monkeypatch.setattr(controlling, "_serve", serve)
+    words = [str(token) if word == "/etc/equipoise/token" else word for word in words_of(CONTROLLER)]
+    result = CliRunner().invoke(make_app(["controller"]), words)
+    assert result.exit_code == 0, result.output
+    (wanted,) = made
+    assert wanted.http is not None
+    assert (wanted.told(*wanted.intake), wanted.told(*wanted.http)) == ("db7:6397", "db7:6398")
+
+
+def test_a_hub_tells_others_where_they_reach_it_and_not_where_it_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[HubSettings] = []
+
+    async def serve(settings: HubSettings) -> None:
+        made.append(settings)
+
+    monkeypatch.setenv("EQUIPOISE_STORE", "zk://zk.example/equipoise")
+    monkeypatch.setattr(hub_command, "serve", serve)
+    words = words_of("equipoise-hub@.service")
+    at = words.index("--config")
+    result = CliRunner().invoke(make_app(["hub"]), words[:at] + words[at + 2 :])
+    assert result.exit_code == 0, result.output
+    (settings,) = made
+    check_reachable(settings)
+    assert settings.membership.advertise == f"db7:{settings.port}" == "db7:6401"
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)

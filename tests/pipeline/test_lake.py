@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # It ships no types.
 import pytest
 
-from equipoise.errors import DamagedError
+from equipoise.errors import DamagedError, PipelineError
 from equipoise.pipeline.judging import judged
 from equipoise.pipeline.keeping import groups, merged
-from equipoise.pipeline.lake import Lake
+from equipoise.pipeline.lake import Lake, Merge
 from equipoise.pipeline.lake_writing import hour_folder, written
 from equipoise.pipeline.settings import KeepingSettings, Plausible
 from equipoise.pipeline.whereabouts import WHERE_COLUMNS
@@ -75,8 +77,8 @@ def test_rejected_records_are_not_kept(lake: Lake) -> None:
 def test_a_batch_that_crashes_at_any_step_and_is_run_again_is_there_once(
     lake: Lake, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1. A batch of two hours is staged and committed; 2. at some rename the process dies;
-    3. Spark runs the batch again, which may find less, as a hub forgot some; 4. then the next batch."""
+    """1. A batch of two hours is staged and committed; 2. at some rename the process dies; 3. the lake is cleaned,
+    long after; 4. Spark runs the batch again, which may find less, as a hub forgot some; 5. then the next batch."""
     lake.commit("q", 0, staged(lake, 0))
     left = itertools.count(steps, -1)
     whole_replace = Path.replace
@@ -93,6 +95,7 @@ def test_a_batch_that_crashes_at_any_step_and_is_run_again_is_there_once(
         pass
     monkeypatch.undo()
     again = Lake(lake.folder)
+    again.clean(before_s=4e9)
     is_whole = again.is_finished("q", 1)
     if not is_whole:
         assert again.commit("q", 1, staged(again, 2) + staged(again, 3, at_us=START_US + HOUR_US))
@@ -121,6 +124,55 @@ def test_merged_files_hold_the_same_records_and_hide_what_they_replace(lake: Lak
     assert len(list(lake.records.rglob("*.parquet"))) == 1
     lake.commit("q", 10, staged(lake, 20))
     assert numbers_in(lake) == list(range(21))
+
+
+@pytest.mark.parametrize("names", [("1", "2"), ("2", "1")])
+def test_a_file_that_was_merged_twice_is_cleaned_up_without_bringing_anything_back(
+    lake: Lake, names: tuple[str, str]
+) -> None:
+    """1. Files are merged; 2. more come, and all are merged again; 3. both merges are cleaned up in one round,
+    which may die anywhere."""
+    for at, name in enumerate(names):
+        lake.commit("q", 2 * at, staged(lake, 2 * at))
+        lake.commit("q", 2 * at + 1, staged(lake, 2 * at + 1))
+        [group] = groups(lake, KeepingSettings(), present_hour="", is_all=True)
+        made = merged(lake.folder, group)
+        lake.merge(type(made)(made.staged, made.final, made.replaced, 100.0 + at), name)
+    assert len(list(lake.records.rglob("*.parquet"))) == 6
+    while lake.clean(before_s=200.0):
+        assert numbers_in(lake) == [0, 1, 2, 3]
+    assert numbers_in(lake) == [0, 1, 2, 3]
+    assert len(list(lake.records.rglob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_whoever_lists_files_while_some_are_merged_sees_each_record_once(lake: Lake, is_before: bool) -> None:
+    """Another process merges just before or just after the reader looks which files were replaced."""
+
+    class Reader(Lake):
+        def _all_merges(self) -> list[tuple[Path, Merge]]:
+            if is_before:
+                merge_all(lake)
+            found = super()._all_merges()
+            merge_all(lake)
+            return found
+
+    for batch in range(3):
+        lake.commit("q", batch, staged(lake, batch))
+    assert numbers_in(Reader(lake.folder)) == [0, 1, 2]
+    assert len(lake.files()) == 1
+
+
+def test_files_that_two_mergers_chose_are_merged_once(lake: Lake) -> None:
+    for batch in range(3):
+        lake.commit("q", batch, staged(lake, batch))
+    chosen = [groups(lake, KeepingSettings(), present_hour="", is_all=True) for _ in range(2)]
+    outcomes = []
+    for [group] in chosen:
+        made = merged(lake.folder, group)
+        outcomes.append(lake.merge(made, Path(made.staged).parent.name))
+    assert outcomes == [True, False]
+    assert numbers_in(lake) == [0, 1, 2]
 
 
 def test_places_are_kept_and_files_from_before_there_were_any_are_read_and_merged(lake: Lake) -> None:
@@ -185,6 +237,81 @@ def test_what_crashes_left_in_the_staging_is_swept_out(lake: Lake) -> None:
     assert list(lake.staging.rglob("*.parquet"))
     lake.clean(before_s=4e9)
     assert not list(lake.staging.rglob("*.parquet"))
+
+
+def test_a_batch_whose_files_were_swept_out_is_refused_and_can_be_run_again(lake: Lake) -> None:
+    """1. A machine sleeps between a batch's files and its commit; 2. when it wakes, cleaning comes first."""
+    files = staged(lake, 1)
+    lake.clean(before_s=4e9)
+    with pytest.raises(PipelineError, match="start the pipeline again"):
+        lake.commit("q", 0, files)
+    assert not lake.is_finished("q", 0)
+    lake.commit("q", 0, staged(lake, 1))
+    assert numbers_in(lake) == [1]
+
+
+def test_nothing_is_deleted_while_a_batch_is_committed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1. A hub whose clock is days late: its records are of an hour that is too old; 2. the hour's folder is made;
+    3. retention comes before the file is renamed."""
+    files, cleaners = staged(lake, 1), []
+    whole_replace = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if target.suffix == ".parquet":
+            cleaners.append(threading.Thread(target=lake.expire, args=("date=9",)))
+            cleaners[0].start()
+            cleaners[0].join(0.2)
+        return whole_replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    lake.commit("q", 0, files)
+    cleaners[0].join(20)
+    assert lake.is_finished("q", 0)
+    assert numbers_in(lake) == []
+
+
+def test_nothing_is_left_in_the_staging_of_what_was_committed_or_merged(lake: Lake) -> None:
+    for batch in range(5):
+        lake.commit("q", batch, staged(lake, batch) + staged(lake, 10 + batch, at_us=START_US + HOUR_US))
+    merge_all(lake)
+    assert list(lake.staging.iterdir()) == []
+
+
+def test_a_batch_finished_after_a_crash_leaves_nothing_in_the_staging_either(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. A file is renamed; 2. the process dies before it removes the folders; 3. the batch is run again."""
+    monkeypatch.setattr(Path, "rmdir", _crash)
+    with pytest.raises(CrashError):
+        lake.commit("q", 0, staged(lake, 1))
+    monkeypatch.undo()
+    assert lake.is_finished("q", 0)
+    assert list(lake.staging.iterdir()) == []
+    assert numbers_in(lake) == [1]
+
+
+def test_folders_that_crashes_left_are_swept_out_and_one_that_is_written_to_is_not(lake: Lake) -> None:
+    [name] = staged(lake, 1)
+    (lake.folder / name).unlink()
+    old, new = lake.staging / Path(name).parts[1], lake.staging / "new"
+    for path in (*old.rglob("*"), old, lake.staging):
+        os.utime(path, (1_000, 1_000))
+    # A writer has made the folder, and is about to make its file.
+    (new / hour_folder(START_US)).mkdir(parents=True)
+    for path in (new, *new.iterdir()):
+        os.utime(path, (1_000, 1_000))
+    lake.clean(before_s=2_000)
+    assert list(lake.staging.iterdir()) == [new]
+    assert (new / hour_folder(START_US)).is_dir()
+
+
+def test_hours_without_files_are_removed_with_their_dates_once_they_are_too_old(lake: Lake) -> None:
+    """1. Retention has deleted an hour's files; 2. the process dies before it removes the folders; 3. it goes on."""
+    lake.commit("q", 0, staged(lake, 1))
+    [path] = lake.files()
+    path.unlink()
+    assert lake.expire("date=9") == 0
+    assert list(lake.records.iterdir()) == []
 
 
 def test_a_list_that_cannot_be_read_is_not_taken_for_none(lake: Lake) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
+from equipoise.pipeline.lake_lock import held
+from support.spark import need_spark
 
 HUBS = ("--hubs", "h1=127.0.0.1:1", "--to", "127.0.0.1:1")
 
@@ -68,3 +71,24 @@ def test_a_folder_without_history_is_told_apart_from_an_empty_one(
     status, text = told("lake", words[0], str(tmp_path), *words[1:])
     assert status == 2
     assert "has a pipeline run there" in text
+
+
+def test_a_lake_that_a_pipeline_writes_is_not_compacted_from_outside(tmp_path: Path) -> None:
+    need_spark()
+    (tmp_path / "lake" / "records" / "date=2026-11-15" / "hour=12").mkdir(parents=True)
+    with held(tmp_path / "lake", "equipoise pipeline", wait_s=0.0):
+        status, text = told("lake", "compact", str(tmp_path))
+    assert status == 2
+    assert f"in use by process {os.getpid()}, equipoise pipeline: wait until it has ended, or stop it" in text
+
+
+def test_a_second_pipeline_in_the_same_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_spark()
+    monkeypatch.setattr("equipoise.pipeline.running._LAKE_WAIT_S", 0.0)
+    monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
+    with held(tmp_path / "lake", "equipoise lake compact", wait_s=0.0):
+        status, text = told("pipeline", *HUBS, "--dir", str(tmp_path))
+    assert status == 2
+    assert f"in use by process {os.getpid()}, equipoise lake compact: wait" in text

@@ -12,6 +12,7 @@ from equipoise.cli.failures import exit_on_failure
 from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.hub.admission import is_loopback
+from equipoise.model.address import split_address
 from equipoise.store.tree import Tree
 
 LoopbackLooks = Annotated[
@@ -19,6 +20,13 @@ LoopbackLooks = Annotated[
 ]
 Config = Annotated[
     Path | None, typer.Option(help="Settings file (TOML); its table [planner] has the policy's constants.")
+]
+Advertise = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST",
+        help="By which host others reach this one, for views and pages, if it listens on every address.",
+    ),
 ]
 Provision = Annotated[
     str,
@@ -42,6 +50,7 @@ def command(
         str, typer.Option(help="HOST:PORT to take views on; port 0 takes a free one.")
     ] = "127.0.0.1:0",
     http: Annotated[str, typer.Option(help="HOST:PORT of the dashboard; empty: none.")] = "127.0.0.1:6398",
+    advertise: Advertise = "",
     token_file: Annotated[
         Path | None, typer.Option(help="File with the token that operators and the pipeline show.")
     ] = None,
@@ -85,6 +94,7 @@ def command(
             "tree": Tree(region),
             "intake": _address(intake),
             "http": _address(http) if http else None,
+            "advertise": _host(advertise),
             "token": token,
             "loopback_looks": loopback_looks,
             "config": config,
@@ -97,10 +107,21 @@ def command(
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    found = split_address(text)
+    if found is None:
         raise SettingsError(f"{text!r} is no address: give HOST:PORT")
-    return host.strip("[]"), int(port)
+    return found
+
+
+def _host(advertise: str) -> str:
+    """The ports are those it listens on, so a host is all there is to say."""
+    host = advertise.strip("[]")
+    if "/" in host or (split_address(host) is not None and host.count(":") == 1):
+        raise SettingsError(
+            f"--advertise {advertise}: give the host alone, such as {host.rpartition(':')[0] or 'db7.example'}; "
+            "the ports are those of --intake and --http"
+        )
+    return host
 
 
 def _token(path: Path | None) -> str:

@@ -9,7 +9,8 @@ import asyncio
 import signal
 import time
 import tomllib
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from equipoise.control import (
 )
 from equipoise.control.intake import Intake
 from equipoise.errors import SettingsError
+from equipoise.hub.admission import is_loopback
+from equipoise.model.address import check_tellable, joined, split_address
 from equipoise.plan import PlannerSettings, policy_named
 from equipoise.store import LeaderFacts, Store, Tree, open_store
 from equipoise.web import Facts, WebSettings
@@ -47,12 +50,27 @@ class Wanted:
     intake: Address
     # None: no pages.
     http: Address | None
+    # The host that others reach this one by; empty: where it listens.
+    advertise: str = ""
     token: str
     loopback_looks: bool
     # Settings file; None: all by default.
     config: Path | None
     # none, store or a command.
     provision: str
+
+    def __post_init__(self) -> None:
+        """Before anything listens: raises SettingsError if others could not find it."""
+        for address in (self.intake, self.http):
+            if address is not None:
+                self.told(*address)
+
+    def told(self, host: str, port: int) -> str:
+        """What others are told of a place to listen. Raises SettingsError if it is none that they could dial."""
+        # Nobody elsewhere gets to a port on loopback by any other name.
+        host = host if is_loopback(host) else self.advertise or host
+        check_tellable(host, who="controller", option="--advertise HOST")
+        return joined(host, port)
 
 
 def run(*, settings: dict[str, Any], **wanted: Any) -> None:
@@ -71,9 +89,8 @@ async def _serve(wanted: Wanted) -> None:
         store = await open_store(wanted.store_url)
         stack.push_async_callback(store.close)
         views = Intake(token=wanted.token)
-        address = await views.start(*wanted.intake)
+        intake = wanted.told(wanted.intake[0], _port(await views.start(*wanted.intake)))
         stack.push_async_callback(views.stop)
-        page = "" if wanted.http is None else f"http://{wanted.http[0]}:{wanted.http[1]}"
         controller = Controller(
             store,
             tree,
@@ -81,18 +98,32 @@ async def _serve(wanted: Wanted) -> None:
             policy=policy,
             views=views,
             provisioner=_provisioner(wanted.provision, store, tree),
-            facts=LeaderFacts(name=settings.name, site=settings.site, intake=address, http=page),
+            facts=LeaderFacts(name=settings.name, site=settings.site, intake=intake),
         )
-        if wanted.http is not None:
-            host, port = wanted.http
-            web = WebSettings(
-                host=host, port=port, token=wanted.token, loopback_is_free=wanted.loopback_looks
-            )
-            pages = serve_pages(Facts(controller, time.time), Actions(store, tree), web)
-            page = await stack.enter_async_context(pages)
+        page = await stack.enter_async_context(_pages(controller, Actions(store, tree), wanted))
+        controller.leadership.facts = msgspec.structs.replace(controller.leadership.facts, http=page)
         shown = f", dashboard at {page}" if page else ""
-        print(f"equipoise controller {settings.name} ready on {address}{shown}", flush=True)
+        print(f"equipoise controller {settings.name} ready on {intake}{shown}", flush=True)
         await _run(controller, stopped)
+
+
+@asynccontextmanager
+async def _pages(controller: Controller, actions: Actions, wanted: Wanted) -> AsyncIterator[str]:
+    """Serve the pages, if there are to be any; where others find them."""
+    if wanted.http is None:
+        yield ""
+        return
+    host, port = wanted.http
+    web = WebSettings(host=host, port=port, token=wanted.token, loopback_is_free=wanted.loopback_looks)
+    async with serve_pages(Facts(controller, time.time), actions, web) as page:
+        yield f"http://{wanted.told(host, _port(page))}"
+
+
+def _port(address: str) -> int:
+    """The one that a server of ours got."""
+    found = split_address(address)
+    assert found is not None, "it listens"
+    return found[1]
 
 
 async def _run(controller: Controller, stopped: asyncio.Event) -> None:

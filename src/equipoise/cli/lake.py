@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -106,9 +106,9 @@ def compact(
 ) -> None:
     """Merge small files into large ones, hour by hour, and delete what is older than is to be kept.
 
-    A running pipeline does this by itself; this is for a lake whose pipeline does not run.
+    A running pipeline does this by itself, and keeps others out; this is for a lake whose pipeline does not run.
     """
-    with exit_on_failure(), _opened(directory, master) as (session, found):
+    with exit_on_failure(), _opened(directory, master, is_changed=True) as (session, found):
         from equipoise.pipeline.keeping import keep
         from equipoise.pipeline.settings import KeepingSettings
 
@@ -123,26 +123,28 @@ def compact(
 
 
 @contextmanager
-def _opened(directory: Path, master: str) -> Iterator[tuple[SparkSession, Lake]]:
-    """A session of Spark's and the lake, as long as the block lasts."""
+def _opened(directory: Path, master: str, *, is_changed: bool = False) -> Iterator[tuple[SparkSession, Lake]]:
+    """A session of Spark's and the lake, as long as the block lasts; to whoever changes it, nobody else's meanwhile."""
     from equipoise.pipeline.home import require_spark
 
     require_spark()
     # Here, so that only these commands load Spark.
     from equipoise.pipeline.lake import Lake
+    from equipoise.pipeline.lake_lock import held
     from equipoise.pipeline.session import SparkDriver
     from equipoise.pipeline.settings import SessionSettings
 
     found = Lake(directory.absolute() / "lake")
     if not found.hours():
         raise SettingsError(f"there is no history in {directory}: has a pipeline run there, with its lake?")
-    with working("starting Spark …") as tell:
+    with ExitStack() as stack:
+        if is_changed:
+            stack.enter_context(held(found.folder, "equipoise lake compact", wait_s=0.0))
+        tell = stack.enter_context(working("starting Spark …"))
         driver = SparkDriver.start(SessionSettings(master=master, driver_memory_mib=1024))
-        try:
-            tell(f"reading {len(found.hours())} hours of history …")
-            yield driver.session, found
-        finally:
-            driver.stop()
+        stack.callback(driver.stop)
+        tell(f"reading {len(found.hours())} hours of history …")
+        yield driver.session, found
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from equipoise.errors import ProtocolError, SettingsError, ViewError
+from equipoise.model.address import joined
 from equipoise.plan import View
 from equipoise.plan.view_wire import GREETING, HEADER_BYTES, Header, decode_header, decode_view
 
@@ -54,12 +55,12 @@ class Intake:
         return None if self._latest is None else self._clock() - self._latest.time_s
 
     async def start(self, host: str, port: int) -> str:
-        """Listen; the address. Raises SettingsError if it cannot be had."""
+        """Listen; the address, as it was given. Raises SettingsError if it cannot be had."""
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=GREETING_BYTES_MAX)
         except OSError as problem:
             raise SettingsError(f"cannot take views on {host}:{port}: {problem.strerror}") from problem
-        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        return joined(host, self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """End all connections with it."""

@@ -27,7 +27,8 @@ class Leadership:
     def __init__(self, store: Store, facts: LeaderFacts, tree: Tree, *, may_lead: bool = True) -> None:
         self._store = store
         self._leaders = LeaderStore(store, tree)
-        self._facts = facts
+        # What others are told of the leader; settled before `run`.
+        self.facts = facts
         self._may_lead = may_lead
         self.is_leading = False
         self.leader: LeaderFacts | None = None
@@ -66,7 +67,7 @@ class Leadership:
         if not self._may_lead:
             return
         try:
-            self._set(await self._leaders.claim(self._facts))
+            self._set(await self._leaders.claim(self.facts))
         except StoreError as problem:
             log.debug("could not claim: %s", problem)
 
@@ -77,5 +78,5 @@ class Leadership:
     def _set(self, is_leading: bool) -> None:
         if is_leading != self.is_leading:
             self.is_leading = is_leading
-            log.info("%s %s", self._facts.name, "leads" if is_leading else "leads no longer")
+            log.info("%s %s", self.facts.name, "leads" if is_leading else "leads no longer")
             self.changed.set()

@@ -57,11 +57,14 @@ def keep(
     jobs = [(folder, group) for group in chosen]
     # One task for each group; none without any.
     done = session.sparkContext.parallelize(jobs, len(jobs)).map(_merge).collect() if jobs else []
+    count = 0
     for merge in done:
-        lake.merge(msgspec.structs.replace(merge, at_s=clock()), Path(merge.staged).parent.name)
+        name = Path(merge.staged).parent.name
+        if lake.merge(msgspec.structs.replace(merge, at_s=clock()), name):
+            count += len(merge.replaced)
     first = datetime.fromtimestamp(now_s, UTC) - timedelta(hours=settings.retention_h)
     return Kept(
-        merged=sum(len(merge.replaced) for merge in done),
+        merged=count,
         deleted=lake.clean(before_s=now_s - settings.replaced_s),
         expired=lake.expire(hour_folder(int(first.timestamp() * 1e6))),
     )

@@ -1,7 +1,7 @@
 """The lake on disk: Parquet files by date and hour, each record in them once.
 
     records/date=2026-11-15/hour=12/*.parquet   what readers read
-    _staging/                                   files that nobody has committed
+    _staging/ID/                                what one task wrote, until it is committed
     _batches/QUERY.json                         how far a query has come, and what it is about to do
     _merges/ID.json                             files that one file has replaced
 
@@ -13,21 +13,23 @@ batch that is done is passed over. So each record is there once, whatever the mo
 A merge writes down what it replaces, and then renames one file: that is the commit. Until the replaced files are
 deleted, readers leave them out.
 
-Always true: the files that `files` names hold each valid record of every finished batch exactly once. The folder has to
-be one that all machines that run Spark can reach. A power cut may cost the seconds before it, as nothing is synced but
-the lists.
+Always true: the files that `files` names hold each valid record of every finished batch exactly once; no file that a
+list still has to rename is deleted. The folder has to be one that all machines that run Spark can reach. A power cut
+may cost the seconds before it, as nothing is synced but the lists.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from equipoise.errors import DamagedError
+from equipoise.errors import DamagedError, PipelineError
 
 __all__ = ["Lake", "Merge"]
 
@@ -60,10 +62,12 @@ class Merge(msgspec.Struct, frozen=True):
 
 
 class Lake:
-    """One folder. Several queries may write to it, each under a name of its own; one process merges at a time."""
+    """One folder. Several queries may write to it, each under a name of its own, in one process (`lake_lock`)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Whoever renames or deletes: a batch is committed in one thread while the lake is cleaned in another.
+        self._changing = threading.Lock()
 
     @property
     def records(self) -> Path:
@@ -81,18 +85,29 @@ class Lake:
         if progress is None or progress.batch < batch:
             return False
         if not progress.is_done:
-            self._finish(query, progress)
+            with self._changing:
+                self._finish(query, progress)
         return True
 
     def commit(self, query: str, batch: int, staged: Iterable[str]) -> list[str]:
-        """Make staged files, of this batch and all of it, part of the lake; returns their final names."""
+        """Make staged files, of this batch and all of it, part of the lake; returns their final names.
+
+        Raises PipelineError, and nothing has happened, if one of them is not there any more.
+        """
         moves = [
             _Move(name, _final(name, f"{query}-{batch:010d}-{at:03d}"))
             for at, name in enumerate(sorted(staged))
         ]
         progress = _Progress(batch, False, moves)
-        _write(self._progress_path(query), progress)
-        self._finish(query, progress)
+        with self._changing:
+            # Once they are written down, a missing one could not be had again.
+            for move in moves:
+                if not (self.folder / move.staged).exists():
+                    raise PipelineError(
+                        f"{move.staged} was deleted before its batch was done: start the pipeline again"
+                    )
+            _write(self._progress_path(query), progress)
+            self._finish(query, progress)
         return [move.final for move in moves]
 
     def _finish(self, query: str, progress: _Progress) -> None:
@@ -108,45 +123,68 @@ class Lake:
 
     # --- merges
 
-    def merge(self, merge: Merge, name: str) -> None:
-        """Put one staged file in the place of several."""
+    def merge(self, merge: Merge, name: str) -> bool:
+        """Put one staged file in the place of several; not if one of them has been replaced or deleted meanwhile."""
         path = self._merges / f"{name}.json"
-        _write(path, merge)
-        self._rename(merge.staged, merge.final)
+        with self._changing:
+            present = {str(each.relative_to(self.folder)) for each in self.files([_hour(merge.final)])}
+            if not present.issuperset(merge.replaced):
+                return False
+            _write(path, merge)
+            self._rename(merge.staged, merge.final)
+        return True
 
     def clean(self, *, before_s: float) -> int:
         """Delete files that were replaced before this time, and what crashes left; returns how many replaced ones.
 
         Whoever lists files reads them soon after: leave replaced ones some minutes.
         """
+        with self._changing:
+            deleted = self._delete_replaced(before_s)
+            kept = self._to_be_renamed()
+            for folder in self.staging.glob("*"):
+                # As a whole: whoever writes into it has changed something of it lately, be it a folder without a file.
+                if folder.name not in kept and _changed_s(folder) < before_s:
+                    shutil.rmtree(folder, ignore_errors=True)
+        return deleted
+
+    def expire(self, hours_before: str) -> int:
+        """Delete the files of hours before `date=…/hour=…`; returns how many."""
         deleted = 0
-        for path, merge in self._all_merges():
-            if merge.at_s >= before_s:
+        with self._changing:
+            for hour in self.hours():
+                if hour < hours_before:
+                    folder = self.records / hour
+                    for path in folder.glob("*.parquet"):
+                        path.unlink(missing_ok=True)
+                        deleted += 1
+                    _remove_empty(folder, self.records)
+        return deleted
+
+    def _delete_replaced(self, before_s: float) -> int:
+        deleted = 0
+        merges = sorted(self._all_merges(), key=lambda each: each[1].at_s)
+        hiding = {merge.final for _, merge in merges}
+        for path, merge in merges:
+            # A file that hides others, though hidden itself, has to outlast them.
+            if merge.at_s >= before_s or not hiding.isdisjoint(merge.replaced):
                 continue
             if (self.folder / merge.final).exists():
                 for name in merge.replaced:
                     (self.folder / name).unlink(missing_ok=True)
                     deleted += 1
             path.unlink(missing_ok=True)
-        for staged in self.staging.rglob("*.parquet"):
-            try:
-                if staged.stat().st_mtime < before_s:
-                    staged.unlink()
-            except FileNotFoundError:
-                pass  # Committed meanwhile.
+            hiding.remove(merge.final)
         return deleted
 
-    def expire(self, hours_before: str) -> int:
-        """Delete the files of hours before `date=…/hour=…`; returns how many."""
-        deleted = 0
-        for hour in self.hours():
-            if hour < hours_before:
-                folder = self.records / hour
-                for path in folder.glob("*.parquet"):
-                    path.unlink(missing_ok=True)
-                    deleted += 1
-                _remove_empty(folder)
-        return deleted
+    def _to_be_renamed(self) -> set[str]:
+        """Folders of the staging that a list speaks of: of batches that are not done, and of merges."""
+        names = [merge.staged for _, merge in self._all_merges()]
+        for path in (self.folder / "_batches").glob("*.json"):
+            progress = _read(path, _Progress)
+            if progress is not None and not progress.is_done:
+                names += [move.staged for move in progress.moves]
+        return {Path(name).parts[1] for name in names}
 
     # --- reading
 
@@ -157,15 +195,16 @@ class Lake:
     def files(self, hours: Iterable[str] | None = None) -> list[Path]:
         """The files to read, of these hours or of all; none is replaced by another of them."""
         hidden: set[str] = set()
+        listed = {
+            str(path.relative_to(self.folder)): path
+            for hour in (self.hours() if hours is None else hours)
+            for path in sorted((self.records / hour).glob("*.parquet"))
+        }
+        # After the listing: of a merge that comes meanwhile neither the file is listed nor what it replaces left out.
         for _, merge in self._all_merges():
-            if (self.folder / merge.final).exists():
+            if merge.final in listed:
                 hidden.update(merge.replaced)
-        found = []
-        for hour in self.hours() if hours is None else hours:
-            for path in sorted((self.records / hour).glob("*.parquet")):
-                if str(path.relative_to(self.folder)) not in hidden:
-                    found.append(path)
-        return found
+        return [path for name, path in listed.items() if name not in hidden]
 
     @property
     def _merges(self) -> Path:
@@ -184,12 +223,17 @@ class Lake:
         except FileNotFoundError:
             if not target.exists():
                 raise DamagedError(str(self.folder), f"{staged} has gone before it was committed") from None
+        _remove_empty((self.folder / staged).parent, self.staging)
 
 
 def _final(staged: str, name: str) -> str:
     """`_staging/ANY/date=…/hour=…/x.parquet` becomes `records/date=…/hour=…/NAME.parquet`."""
-    date, hour = Path(staged).parts[-3:-1]
-    return f"records/{date}/{hour}/{name}.parquet"
+    return f"records/{_hour(staged)}/{name}.parquet"
+
+
+def _hour(name: str) -> str:
+    """The `date=…/hour=…` of a file."""
+    return "/".join(Path(name).parts[-3:-1])
 
 
 def _write(path: Path, value: msgspec.Struct) -> None:
@@ -212,9 +256,24 @@ def _read(path: Path, kind: type[Kept]) -> Kept | None:
         raise DamagedError(str(path), str(problem)) from problem
 
 
-def _remove_empty(folder: Path) -> None:
-    for path in (folder, folder.parent):
+def _changed_s(folder: Path) -> float:
+    """When anything in it changed last, in seconds since 1970."""
+    newest = 0.0
+    for path in (folder, *folder.rglob("*")):
         try:
-            path.rmdir()
+            newest = max(newest, path.stat().st_mtime)
+        except FileNotFoundError:
+            pass  # Committed meanwhile.
+    return newest
+
+
+def _remove_empty(folder: Path, top: Path) -> None:
+    """The folder and those above it, below `top`, up to one that holds something."""
+    while folder != top:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            pass  # By a run that crashed then.
         except OSError:
             return
+        folder = folder.parent

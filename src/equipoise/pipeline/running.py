@@ -1,7 +1,7 @@
 """Run the pipeline until it is told to stop: what `equipoise pipeline` does.
 
-Always true: it ends in order on SIGINT and SIGTERM, and with an error that says what to do when Spark has ended by
-itself; nothing that it started stays behind.
+Always true: no other process changes the lake meanwhile; it ends in order on SIGINT and SIGTERM, and with an error that
+says what to do when Spark has ended by itself; nothing that it started stays behind.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from equipoise.pipeline import lake_lock
 from equipoise.pipeline.directory import Directory, open_directory
 from equipoise.pipeline.job import Pipeline
 from equipoise.pipeline.sender import ViewSender
@@ -26,6 +27,8 @@ log = logging.getLogger("equipoise.pipeline")
 
 _POLL_S = 0.25
 _REPORT_S = 60.0
+# For a pipeline that was told to stop: it finishes its batch first.
+_LAKE_WAIT_S = 10.0
 # By then whatever was started together with it has settled.
 _TRAINING_AFTER_S = 120.0
 
@@ -33,11 +36,13 @@ _TRAINING_AFTER_S = 120.0
 def run(settings: PipelineSettings, spark: SessionSettings, *, to: str, token: str) -> None:
     """Until a signal comes. `to`: the controller's host:port; empty: the one that leads, by the store.
 
-    Raises PipelineError, AddressError.
+    Raises PipelineError, AddressError, and SettingsError if another process uses the lake.
     """
     began_at = time.monotonic()
     stopped = threading.Event()
     with ExitStack() as stack:
+        if settings.has_lake:
+            stack.enter_context(lake_lock.held(settings.lake, "equipoise pipeline", wait_s=_LAKE_WAIT_S))
         directory = open_directory(settings.source.hubs, settings.source.region)
         stack.callback(directory.close)
         driver = SparkDriver.start(spark)

@@ -18,6 +18,7 @@ from equipoise.hub.membership.load import CpuLoad
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.rules import first_rules
 from equipoise.hub.server import Hub
+from equipoise.model.address import check_tellable, split_address
 from equipoise.store.contract import Store, StoreSettings
 from equipoise.store.hubs import HubsStore
 from equipoise.store.opening import open_store
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RunningMember", "member"]
 
-_EVERYWHERE = ("", "0.0.0.0", "::")
 _PASSWORD_BYTES_MAX = 4 * 1024
 
 
@@ -106,17 +106,12 @@ async def check_seed(store: Store, tree: Tree, seed: Users, name: str) -> None:
 
 def check_reachable(settings: HubSettings) -> None:
     """Raise SettingsError unless the others can find the hub."""
-    advertise = settings.membership.advertise
-    if not advertise:
-        if settings.host in _EVERYWHERE:
-            raise SettingsError(
-                f"others cannot connect to {settings.host or 'every address'}: say where they reach this hub "
-                "with --advertise HOST:PORT"
-            )
-        return
-    host, colon, port = advertise.rpartition(":")
-    if not (host and colon and port.isdigit() and 0 < int(port) < 65_536):
-        raise SettingsError(f"--advertise {advertise}: give HOST:PORT, such as hub-1.example:6399")
+    host, advertise = settings.host, settings.membership.advertise
+    if advertise:
+        host, port = split_address(advertise) or ("", 0)
+        if not port:
+            raise SettingsError(f"--advertise {advertise}: give HOST:PORT, such as hub-1.example:6399")
+    check_tellable(host, who="hub", option="--advertise HOST:PORT")
 
 
 def read_login(settings: MembershipSettings) -> Login:

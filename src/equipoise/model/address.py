@@ -1,0 +1,46 @@
+"""Where a process listens, and what it may tell others about it.
+
+Always true: an address that others are told is one that they can dial. Every address of a machine (`0.0.0.0`) is one to
+listen on only: whoever dials it reaches himself.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, ip_address
+
+from equipoise.errors import SettingsError
+
+__all__ = ["check_tellable", "joined", "split_address"]
+
+
+def split_address(text: str) -> tuple[str, int] | None:
+    """Host and port of `HOST:PORT`, also of `[::1]:80`; None if it is no such thing."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        return None
+    return host.strip("[]"), int(port)
+
+
+def joined(host: str, port: int) -> str:
+    """The two as one text, which `split_address` and URLs understand."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def check_tellable(host: str, *, who: str, option: str) -> None:
+    """Raise SettingsError, with the option to give, unless somebody else can dial this host."""
+    if _is_everywhere(host):
+        raise SettingsError(
+            f"others cannot connect to {host or 'every address'}: say where they reach this {who} with {option}"
+        )
+
+
+def _is_everywhere(host: str) -> bool:
+    # Resolvers take 0 for 0.0.0.0.
+    if host in ("", "0", "*"):
+        return True
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return found.is_unspecified or (mapped is not None and mapped.is_unspecified)

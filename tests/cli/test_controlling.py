@@ -1,0 +1,115 @@
+"""`equipoise controller` on a store in memory and real sockets: what others are told of it is where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+import urllib.request
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from equipoise.cli import controlling
+from equipoise.cli.controlling import Wanted
+from equipoise.cli.main import make_app
+from equipoise.control import ControllerSettings
+from equipoise.errors import SettingsError
+from equipoise.model.address import split_address
+from equipoise.plan import HubView, View, to_tables
+from equipoise.plan.view_wire import encode_view, greeting
+from equipoise.store import LeaderFacts, LeaderStore, MemoryStore, MemoryTree, Store, Tree
+
+TOKEN = "what operators and the pipeline show"
+TREE = Tree("default")
+
+
+def wanted(**given: Any) -> Wanted:
+    usual: dict[str, Any] = {
+        "settings": ControllerSettings(name="one"),
+        "store_url": "",
+        "tree": TREE,
+        "intake": ("127.0.0.1", 0),
+        "http": None,
+        "token": TOKEN,
+        "loopback_looks": True,
+        "config": None,
+        "provision": "none",
+    }
+    return Wanted(**{**usual, **given})
+
+
+def serve(
+    made: Wanted,
+    scenario: Callable[[LeaderFacts], Coroutine[Any, Any, None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Run the whole of it until it leads and the scenario is over."""
+
+    async def main() -> None:
+        tree = MemoryTree(asyncio.get_running_loop().time)
+
+        async def open_store(_: str) -> Store:
+            return await MemoryStore(tree).open()
+
+        monkeypatch.setattr(controlling, "open_store", open_store)
+        async with asyncio.timeout(30):
+            serving = asyncio.create_task(controlling._serve(made))
+            reader = await MemoryStore(tree).open()
+            async for leader in LeaderStore(reader, TREE).watch():
+                if leader is not None:
+                    await scenario(leader)
+                    break
+            signal.raise_signal(signal.SIGTERM)
+            await serving
+            await reader.close()
+            # The loop has to run once more for the transports to be gone.
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_a_leader_on_every_address_gets_its_views_where_the_store_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(leader: LeaderFacts) -> None:
+        address = split_address(leader.intake)
+        assert address is not None and address[0] == "localhost" and address[1] > 0
+        reader, writer = await asyncio.open_connection(*address)
+        view = View.of(time.time(), hubs=[HubView(name="a")])
+        writer.write(greeting(TOKEN) + encode_view(view.time_s, view.window_s, to_tables(view)))
+        assert await reader.readline() == b"+\n"
+        writer.transport.abort()
+
+    serve(wanted(intake=("0.0.0.0", 0), advertise="localhost"), scenario, monkeypatch)
+
+
+def test_the_pages_are_told_with_the_port_that_they_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(leader: LeaderFacts) -> None:
+        assert leader.http.startswith("http://127.0.0.1:") and not leader.http.endswith(":0")
+        answer = await asyncio.to_thread(urllib.request.urlopen, f"{leader.http}/", timeout=10)
+        with answer:
+            assert answer.status == 200
+
+    serve(wanted(http=("127.0.0.1", 0)), scenario, monkeypatch)
+
+
+@pytest.mark.parametrize("place", ["intake", "http"])
+def test_every_address_without_a_word_on_where_others_reach_it_is_refused(place: str) -> None:
+    with pytest.raises(SettingsError, match=r"others cannot connect to 0.0.0.0: .* with --advertise HOST"):
+        wanted(**{place: ("0.0.0.0", 6397)})
+
+
+def test_what_listens_on_loopback_is_told_as_it_is() -> None:
+    made = wanted(http=("0.0.0.0", 6398), advertise="db7")
+    assert (made.told("0.0.0.0", 6398), made.told("127.0.0.1", 6397)) == ("db7:6398", "127.0.0.1:6397")
+    assert made.told("10.0.0.5", 6398) == "db7:6398"
+
+
+@pytest.mark.parametrize("advertise", ["db7:6397", "http://db7"])
+def test_a_controller_is_given_a_host_to_tell_and_no_port(advertise: str) -> None:
+    words = ["controller", "--store", "zk://zk.example", "--advertise", advertise]
+    result = CliRunner().invoke(make_app(["controller"]), words)
+    assert result.exit_code != 0 and "give the host alone" in result.output
