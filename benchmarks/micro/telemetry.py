@@ -4,7 +4,7 @@
 
 Estimate: a row of counters is read and subtracted in some 0.45 µs where the topics are those of the last window, so
 10,000 topics take 5 ms of each second; writing them as Arrow takes 0.3 µs each and sending them 0.7 ms, so 4 ms more
-where somebody reads. Together 0.9 % of a core; the aim is at most 3 %. A topic that misses a window costs some 7 µs more.
+where somebody reads. Together 0.9 % of a core; the aim is at most 3 %. A topic that misses a window takes 7 µs more.
 
 Finding (2 cores busy with other work, Python 3.11, uvloop): 1.1 % for recording, 1.7 % with reading, where a fifth of
 the topics misses each window; see docs/results/telemetry.md.
