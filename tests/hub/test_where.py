@@ -8,7 +8,9 @@ import struct
 import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
+from equipoise.hub.cluster import Routing
 from equipoise.hub.places.place import Place
+from hub.cluster.hubs import Hubs
 from hub.metered import MeteredWorld
 from hub.world import Error, FakeClient, World, users
 
@@ -30,6 +32,14 @@ def test_a_hub_on_its_own_is_at_the_origin_and_sure_of_it(proto: int) -> None:
     reply = World().client(proto).do("EQ.WHERE")
     told = Coordinate.from_bytes(reply, SETTINGS)
     assert (told.point_s, told.error) == ((0.0,) * 8, 0.0)
+
+
+@pytest.mark.parametrize("proto", [2, 3])
+def test_a_hub_that_has_heard_nothing_of_its_cluster_yet_does_not_say_where_it_is(proto: int) -> None:
+    node = Hubs("h1")["h1"]
+    assert isinstance(node.client(proto).do("EQ.WHERE"), bytes), "it is the only member, and alive"
+    node.cluster.router.routing = Routing()
+    assert node.client(proto).do("EQ.WHERE") is None
 
 
 @pytest.mark.parametrize("proto", [2, 3])

@@ -65,7 +65,7 @@ def drain(
 
     async def main(metadata: Metadata) -> None:
         login = read_login(user, password_file)
-        plan = await operating.drain(metadata.plans, name, note=why)
+        plan = await operating.drain(metadata.plans, name, alive=await metadata.living(), note=why)
         words = f"hub {name} takes no more topics, from plan version {plan.version} on"
         if wait:
             try:
@@ -97,7 +97,8 @@ def weigh(
 
     async def main(metadata: Metadata) -> None:
         share = quantise_weight(weight) if weight > 0 else 0
-        plan = await operating.weigh(metadata.plans, name, share, note=why)
+        living = await metadata.living()
+        plan = await operating.weigh(metadata.plans, name, share, alive=living, note=why)
         show_result(
             {"hub": name, "weight": share / WEIGHT_NORMAL, "version": plan.version},
             f"hub {name} has weight {weight:g}, from plan version {plan.version} on",

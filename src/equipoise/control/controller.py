@@ -103,6 +103,8 @@ class Controller:
         # None while it does not lead.
         self._memory: Memory | None = None
         self._is_pressing = False
+        # What the policy raised last, by what was asked of it: told once and not each second.
+        self._problems: dict[str, str] = {}
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -142,7 +144,16 @@ class Controller:
             return False
         known = self.knowledge
         seen = view.with_store(hub_views(known.hubs, known.plan, releasable=set()))
-        return self.status.state is State.FROZEN or self._policy.wakes(seen, known.specs, self._memory)
+        if self.status.state is State.FROZEN:
+            # For want of a view, which is here; a policy that fails gets its next chance in time.
+            return "decide" not in self._problems
+        try:
+            is_woken = self._policy.wakes(seen, known.specs, self._memory)
+        except Exception as problem:
+            self._judge("wakes", problem)
+            return False
+        self._judge("wakes", None)
+        return is_woken
 
     async def round(self) -> None:
         """Decide once and do it. What the world refuses is tried again in the next round."""
@@ -200,8 +211,20 @@ class Controller:
             log.info("gives back %s", ", ".join(outcome.stop))
             await self._provisioner.stop(outcome.stop)
 
+    def _judge(self, asked: str, problem: Exception | None) -> None:
+        """Of a policy that raises: tell it with all details, so that its author finds the place."""
+        if problem is None:
+            self._problems.pop(asked, None)
+            return
+        self.status.failures += 1
+        told = f"{type(problem).__name__}: {problem}"
+        if told != self._problems.get(asked):
+            log.error("%s of the policy %s fails: %s", asked, self._policy.name, told, exc_info=problem)
+        self._problems[asked] = told
+
     def _note(self, outcome: Outcome, began_s: float, version: int | None) -> None:
         status, decision = self.status, outcome.decision
+        self._judge("decide", outcome.problem)
         if outcome.state is not status.state or outcome.frozen[:12] != status.frozen[:12]:
             log.info("%s%s", outcome.state, f": {outcome.frozen}" if outcome.frozen else "")
         status.state, status.frozen = outcome.state, outcome.frozen

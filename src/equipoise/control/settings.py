@@ -45,7 +45,11 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     ] = 10.0
     hubs_min: Annotated[int, Meta(ge=1, description="Hubs that are never given back.")] = 1
     hubs_max: Annotated[
-        int, Meta(ge=0, description="Hubs that are never exceeded by asking; 0: it asks for none.")
+        int,
+        Meta(
+            ge=0,
+            description="Hubs that are never exceeded by asking, drained ones not counted; 0: it asks for none.",
+        ),
     ] = 0
 
     def __post_init__(self) -> None:
