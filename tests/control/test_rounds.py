@@ -8,7 +8,7 @@ import pytest
 
 from control.knowing import known, seen
 from equipoise.control import ControllerSettings
-from equipoise.control.rounds import Known, Outcome, State, decide
+from equipoise.control.rounds import Known, Outcome, State, absent_since, decide
 from equipoise.model import Member, Plan, apply
 from equipoise.plan import Decision, HubView, Planner, PlannerSettings
 from equipoise.plan.policies import ConsistentHashing, Static
@@ -65,6 +65,42 @@ def test_machines_never_exceed_the_bound_though_some_take_nothing() -> None:
     outcome, _ = after_a_minute([0.3] * 4, idle=full)
     assert outcome.decision.servers_wanted > 1
     assert outcome.start == []
+
+
+def late_by(seconds: float, *, hubs_max: int) -> Outcome:
+    """Two hubs were asked for so long ago, and have not come, while a third is to be had."""
+    plan = Plan.of(version=1, members=[Member("a")])
+    memory = settled(["a"], servers_wanted=3, asked_s=100.0)
+    facts = known(
+        100.0 + seconds,
+        view=view([topic(f"t{n}", 0.3, "a") for n in range(4)], ["a"], at_s=100.0 + seconds),
+        plan=plan,
+        hubs=seen(["a"]),
+        wanted=["hub-1", "hub-2"],
+        memory=memory,
+        absent_s={"hub-1": 100.0, "hub-2": 100.0 + seconds},
+    )
+    return decide(facts, Planner(), ControllerSettings(hubs_max=hubs_max, start_s_max=600.0))
+
+
+def test_a_hub_that_does_not_come_is_waited_for_and_then_given_up_and_replaced() -> None:
+    before, after = late_by(599.0, hubs_max=6), late_by(600.0, hubs_max=6)
+    assert (before.start, before.missing, before.given_up) == ([], ["hub-1", "hub-2"], [])
+    assert [server.hub for server in after.start] == ["hub-3"]
+    assert (after.missing, after.given_up) == (["hub-2"], ["hub-1"])
+
+
+def test_a_hub_that_is_given_up_counts_as_a_machine_until_it_is_stopped() -> None:
+    assert late_by(600.0, hubs_max=3).start == []
+
+
+def test_patience_begins_when_a_hub_is_first_found_missing_and_ends_when_it_comes() -> None:
+    first = known(100.0, hubs=seen(["a"]), wanted=["a", "hub-1"])
+    assert absent_since(first) == {"hub-1": 100.0}
+    later = known(150.0, hubs=seen(["a"], ["hub-1"]), wanted=["a", "hub-1"], absent_s=absent_since(first))
+    assert absent_since(later) == {"hub-1": 100.0}
+    come = known(160.0, hubs=seen(["a", "hub-1"]), wanted=["a", "hub-1"], absent_s=absent_since(later))
+    assert absent_since(come) == {}
 
 
 def test_a_static_plan_asks_for_nothing_that_it_would_not_use() -> None:

@@ -182,7 +182,7 @@ def lie(world: SitedHubs, name: str, told: Callable[[], bytes]) -> None:
     world.probing(name).asked = asked  # type: ignore[method-assign]  # that is the lie
 
 
-FAR_AWAY = Coordinate((50.0, *[0.0] * 7), 0.0, 1e-5).to_bytes()
+FAR_AWAY = Coordinate((15.0, *[0.0] * 7), 0.0, 1e-5).to_bytes()
 HONEST = {name: place for name, place in PAIRS.items() if name != "c2"}
 
 
