@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from equipoise.control import Controller, ControllerSettings, StoreProvisioner
+from equipoise.control import Controller, ControllerSettings, Provisioner, StoreProvisioner
 from equipoise.model import Plan
 from equipoise.plan import HubView, Planner, PlannerSettings, Policy, TopicView, View
 from equipoise.simulation import Simulation
@@ -61,6 +61,7 @@ class World:
         planner: PlannerSettings | None = None,
         *,
         policy: Policy | None = None,
+        provisioner: Callable[[MemoryStore], Provisioner] = lambda store: StoreProvisioner(store, TREE),
         **settings: Any,
     ) -> Controller:
         store = await self.store(name)
@@ -71,7 +72,7 @@ class World:
             made,
             policy=policy or Planner(planner or PlannerSettings(plan_wait_s=5.0)),
             views=self.views,
-            provisioner=StoreProvisioner(store, TREE),
+            provisioner=provisioner(store),
             facts=LeaderFacts(name=name, site=made.site),
             clock=self.sim.loop.time,
         )

@@ -28,6 +28,7 @@ def known(
     hubs: Mapping[str, HubSeen] | None = None,
     wanted: Iterable[str] = (),
     memory: Memory | None = None,
+    absent_s: Mapping[str, float] | None = None,
 ) -> Known:
     return Known(
         now=now,
@@ -37,4 +38,5 @@ def known(
         hubs=hubs or {},
         wanted={hub: Wanted(hub=hub) for hub in wanted},
         memory=memory or Memory(),
+        absent_s=absent_s or {},
     )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from control.knowing import known, seen
 from equipoise.control import ControllerSettings
-from equipoise.control.rounds import Known, Outcome, State, decide
-from equipoise.model import Member, Plan, apply
+from equipoise.control.rounds import Known, Outcome, State, absent_since, decide
+from equipoise.model import Member, Plan, Specs, TopicSpec, apply
 from equipoise.plan import Decision, HubView, Planner, PlannerSettings
 from equipoise.plan.policies import ConsistentHashing, Static
+from plan.near import at, hub, near
 from plan.small import settled, topic, view
 
 BOUNDS = ControllerSettings(hubs_min=1, hubs_max=6)
@@ -67,6 +69,42 @@ def test_machines_never_exceed_the_bound_though_some_take_nothing() -> None:
     assert outcome.start == []
 
 
+def late_by(seconds: float, *, hubs_max: int) -> Outcome:
+    """Two hubs were asked for so long ago, and have not come, while a third is to be had."""
+    plan = Plan.of(version=1, members=[Member("a")])
+    memory = settled(["a"], servers_wanted=3, asked_s=100.0)
+    facts = known(
+        100.0 + seconds,
+        view=view([topic(f"t{n}", 0.3, "a") for n in range(4)], ["a"], at_s=100.0 + seconds),
+        plan=plan,
+        hubs=seen(["a"]),
+        wanted=["hub-1", "hub-2"],
+        memory=memory,
+        absent_s={"hub-1": 100.0, "hub-2": 100.0 + seconds},
+    )
+    return decide(facts, Planner(), ControllerSettings(hubs_max=hubs_max, start_s_max=600.0))
+
+
+def test_a_hub_that_does_not_come_is_waited_for_and_then_given_up_and_replaced() -> None:
+    before, after = late_by(599.0, hubs_max=6), late_by(600.0, hubs_max=6)
+    assert (before.start, before.missing, before.given_up) == ([], ["hub-1", "hub-2"], [])
+    assert [server.hub for server in after.start] == ["hub-3"]
+    assert (after.missing, after.given_up) == (["hub-2"], ["hub-1"])
+
+
+def test_a_hub_that_is_given_up_counts_as_a_machine_until_it_is_stopped() -> None:
+    assert late_by(600.0, hubs_max=3).start == []
+
+
+def test_patience_begins_when_a_hub_is_first_found_missing_and_ends_when_it_comes() -> None:
+    first = known(100.0, hubs=seen(["a"]), wanted=["a", "hub-1"])
+    assert absent_since(first) == {"hub-1": 100.0}
+    later = known(150.0, hubs=seen(["a"], ["hub-1"]), wanted=["a", "hub-1"], absent_s=absent_since(first))
+    assert absent_since(later) == {"hub-1": 100.0}
+    come = known(160.0, hubs=seen(["a", "hub-1"]), wanted=["a", "hub-1"], absent_s=absent_since(later))
+    assert absent_since(come) == {}
+
+
 def test_a_static_plan_asks_for_nothing_that_it_would_not_use() -> None:
     plan = Plan.of(version=1, members=[Member("a"), Member("drained", 0), Member("dead")])
     facts = known(100.0, view=view([], ["a", "drained"]), plan=plan, hubs=seen(["a", "drained"]))
@@ -91,6 +129,20 @@ def test_a_frozen_plan_goes_by_the_settings_of_the_policy() -> None:
         assert outcome.state is State.FROZEN and outcome.decision.change.is_empty
         outcome = decide(facts, made(usual), BOUNDS)
         assert [part.hub for part in outcome.decision.change.members] == ["dead"]
+
+
+def test_a_hub_that_joins_a_frozen_plan_gets_no_topic_whose_limit_held() -> None:
+    a = hub("a", 10)
+    rows = [near(f"near/{number}", 0.01, "a", (at(0),), (at(0),), [a]) for number in range(40)]
+    shown = view(rows, [a], at_s=100.0)
+    plan = Plan.of(version=1, members=[Member("a")])
+    facts = known(900.0, view=shown, plan=plan, hubs=seen(["a", "new"]), memory=settled(["a"]))
+    limits = Specs([TopicSpec(pattern=b"near*", latency_ms=30)])
+    for specs, stays in ((limits, True), (Specs(), False)):
+        outcome = decide(replace(facts, specs=specs), Planner(), BOUNDS)
+        after = apply(plan, outcome.decision.change)
+        assert outcome.state is State.FROZEN and set(after.by_hub) == {"a", "new"}
+        assert all(after.home_of(row.name).homes == ("a",) for row in rows) == stays
 
 
 def test_a_static_plan_that_is_frozen_stays_as_it_is() -> None:

@@ -42,7 +42,7 @@ from equipoise.model import (
 from equipoise.plan.latency import CentroidEstimate, Limits, limits_of
 from equipoise.plan.load import capacities, needs
 from equipoise.plan.memory import LONG_AGO_S, Hits, Memory
-from equipoise.plan.placing import Replicas, by_entries, ring_homes, topic_positions
+from equipoise.plan.placing import Replicas, by_entries, changed, ring_homes, topic_positions
 from equipoise.plan.predicted import Predicted, Standing, standing
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.view import View
@@ -197,12 +197,15 @@ class Draft:
         """The same just now, as far as trends tell."""
         return self._on_ordinary_hub(self.needs.present_bytes, self.needs.present_work)
 
-    def is_free(self, topic: int) -> bool:
-        """Nobody has it in hand, no earlier step of this round has touched it, and there is room for one more."""
+    def is_idle(self, topic: int) -> bool:
+        """Nobody has it in hand or has pinned it, and no earlier step of this round has touched it."""
         name = self.view.topics.names[topic]
-        if self.budget <= 0 or topic in self._touched or self.is_kept(name):
-            return False
-        return self.memory.arbiter.is_free(name, PLANNER)
+        is_taken = topic in self._touched or self.is_kept(name)
+        return not is_taken and self.memory.arbiter.is_free(name, PLANNER)
+
+    def is_free(self, topic: int) -> bool:
+        """The same, and there is room for one more."""
+        return self.budget > 0 and self.is_idle(topic)
 
     def is_kept(self, topic: bytes) -> bool:
         """An operator has pinned it, to members none of which is being drained; a dead one may come back."""
@@ -248,7 +251,8 @@ class Draft:
             self._member_changes[hub] = MemberChange(hub, None, why)
         else:
             self._member_changes.pop(hub, None)
-        for entry in [entry for entry in self._present().values() if hub in entry.homes]:
+        present = changed(self.plan.entries, self._entries.values())
+        for entry in [entry for entry in present.values() if hub in entry.homes]:
             self._lose_home(entry, hub, why)
 
     def drop_entry(self, topic: bytes, why: Why) -> None:
@@ -263,7 +267,8 @@ class Draft:
         draining = np.flatnonzero(self.view.hubs.is_draining).tolist()
         self._staying = self.members.keys() - {self.view.hubs.names[hub] for hub in draining}
         self.ring_home = ring_homes(self.view, self._positions, self.members.values(), self.alive)
-        self._single, several = by_entries(self.view, self._present(), self.alive)
+        present = changed(self.plan.entries, self._entries.values())
+        self._single, several = by_entries(self.view, present, self.alive)
         before = self.predicted.home if self._standing is not None else None
         self.predicted = self._predict(self.ring_home, several)
         if before is not None and self.limits:
@@ -306,13 +311,6 @@ class Draft:
         return bool(self._member_changes)
 
     # --- inside -------------------------------------------------------------------------------------------------------
-
-    def _present(self) -> dict[bytes, Entry]:
-        """The entries with the changes so far."""
-        if not self._entries:
-            return dict(self.plan.entries)
-        made = {**self.plan.entries, **{name: part.entry for name, part in self._entries.items()}}
-        return {name: entry for name, entry in made.items() if entry is not None}
 
     def _hold(self, before: NDArray[np.int64]) -> None:
         """Where other members would let the ring break a limit that holds, keep the topic, or choose for it."""
