@@ -6,9 +6,9 @@ Estimate: a topic whose clients are where they were is passed over in 0.1 µs, a
 columns are taken from the window before. So 10,000 topics take 10 ms of a second, and half as much again where every
 client moves. A probe takes 40 µs at each end and a look at what is news 0.5 ms once a second: 0.1 % of a core.
 
-Finding (2 cores busy with other work, Python 3.11): 1.6 % of a core for recording 10,000 topics, 2.6 % with the
+Finding (2 cores busy with other work, Python 3.11): 0.5 % of a core for recording 10,000 topics, 1.6 % with the
 kernel's word for everybody, 3.4 % where all clients move all the time. One topic of 10,000 clients takes 0.3 %, in
-steps of at most 0.5 ms. Probing takes 0.2 % and 0.22 MB.
+steps of at most 0.5 ms. Probing takes 0.1 % and 0.22 MB.
 
 Method: one hub without sockets, in this process. Each topic has one publisher and one subscriber, and a message per
 window. Timed is making the records of a window, by the CPU time of the process: with nobody's place known, with the

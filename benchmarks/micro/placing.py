@@ -33,7 +33,7 @@ from equipoise.plan import HubView, Memory, Planner, View
 from equipoise.plan.draft import Draft
 from equipoise.plan.latency import place_topics, rank
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.view import Carried, TopicColumns
+from equipoise.plan.view_columns import Carried, TopicColumns
 
 HUBS = 1_000
 SITES = 100

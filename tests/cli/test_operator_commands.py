@@ -108,8 +108,12 @@ def test_needs_are_said_of_patterns_and_taken_back(system: System) -> None:
     )
     assert "latency 40 ms" in system.run("topics", "show", "game.1")
     assert "durable 3/2/2" in system.run("topics", "specs")
-    for pattern in ("game.*", "game.log"):
-        system.run("topics", "unset", pattern)
+    # What is not named stays; an empty value takes one thing back, the last one all.
+    system.run("topics", "set", "game.*", "--pin", "", "--latency", "50ms")
+    spec = system.json("topics", "show", "game.1")["spec"]
+    assert (spec["latency_ms"], spec["rate_per_s"], spec["site"]) == (50.0, 500.0, None)
+    assert "nothing is said of game.log" in system.run("topics", "set", "game.log", "--durable", "")
+    system.run("topics", "unset", "game.*")
     assert system.json("topics", "show", "game.1")["spec"] is None
 
 
@@ -138,6 +142,7 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
         (("topics", "set", "t", "--latency", "40"), "such as 40ms"),
         (("topics", "set", "t", "--durable", "3"), "such as 3/3/2"),
         (("topics", "set", "t", "--burst", "5"), "goes with a rate"),
+        (("topics", "set", "t"), "say what to change"),
         (("topics", "unset", "t"), "`equipoise topics specs`"),
         (("topics", "ls", "--hub", "h9"), "`equipoise hubs ls`"),
         (("users", "ls"), "everybody may do everything"),

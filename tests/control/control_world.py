@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from equipoise.control import Controller, ControllerSettings, StoreProvisioner
+from equipoise.control import Controller, ControllerSettings, Provisioner, StoreProvisioner
 from equipoise.model import Plan
-from equipoise.plan import HubView, Planner, PlannerSettings, TopicView, View
+from equipoise.plan import HubView, Planner, PlannerSettings, Policy, TopicView, View
 from equipoise.simulation import Simulation
 from equipoise.store import HubFacts, HubsStore, LeaderFacts, MemoryStore, MemoryTree, PlanStore, Tree
 
@@ -56,7 +56,13 @@ class World:
         await HubsStore(await self.store(name), TREE).announce(facts)
 
     async def controller(
-        self, name: str = "one", planner: PlannerSettings | None = None, **settings: Any
+        self,
+        name: str = "one",
+        planner: PlannerSettings | None = None,
+        *,
+        policy: Policy | None = None,
+        provisioner: Callable[[MemoryStore], Provisioner] = lambda store: StoreProvisioner(store, TREE),
+        **settings: Any,
     ) -> Controller:
         store = await self.store(name)
         made = ControllerSettings(name=name, **settings)
@@ -64,9 +70,9 @@ class World:
             store,
             TREE,
             made,
-            policy=Planner(planner or PlannerSettings(plan_wait_s=5.0)),
+            policy=policy or Planner(planner or PlannerSettings(plan_wait_s=5.0)),
             views=self.views,
-            provisioner=StoreProvisioner(store, TREE),
+            provisioner=provisioner(store),
             facts=LeaderFacts(name=name, site=made.site),
             clock=self.sim.loop.time,
         )

@@ -169,6 +169,9 @@ def test_a_store_that_goes_away_stops_rounds_and_not_the_controller() -> None:
         async def start(self, servers: Sequence[Wanted]) -> None:
             await self.inner.start(servers)
 
+        async def remind(self, hubs: Sequence[str]) -> None:
+            await self.inner.remind(hubs)
+
         async def stop(self, hubs: Sequence[str]) -> None:
             await self.inner.stop(hubs)
 

@@ -14,8 +14,8 @@ from equipoise.errors import CoordinateError
 SETTINGS = CoordinateSettings()
 COUNT = SETTINGS.dimensions + 3
 
-within = st.floats(min_value=-100, max_value=100)
-heights = st.floats(min_value=0, max_value=100)
+within = st.floats(min_value=-20, max_value=20)
+heights = st.floats(min_value=0, max_value=20)
 
 
 @given(

@@ -118,7 +118,8 @@ def test_a_client_begins_anew_when_most_hubs_say_that_they_are_elsewhere() -> No
     made.places = {peer: turned(at) for peer, at in made.places.items()}
     # Two more have to be visited before it is most of them, up to 75 s apart.
     made.run(2 * 75.0 + 60.0)
-    assert max(made.wrongness()) < 0.2
+    # A quarter of 5 ms, to the hub next door: three of four round trips are known from single visits.
+    assert max(made.wrongness()) < 0.25
 
 
 def test_a_client_does_not_begin_anew_because_one_hub_says_that_it_is_elsewhere() -> None:

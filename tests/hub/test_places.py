@@ -138,15 +138,70 @@ def test_a_subscriber_that_moves_is_seen_elsewhere_in_the_next_record(world: Met
     assert place_of(record, "subscribers") == at(40)
 
 
-def test_a_publisher_that_moves_is_seen_elsewhere_within_the_time_in_which_clients_tell(
-    world: MeteredWorld,
-) -> None:
+def test_a_publisher_that_moves_is_seen_elsewhere_in_the_next_record(world: MeteredWorld) -> None:
     world.client().do("SUBSCRIBE", "t")
     moving = publisher(world, at(10))
     records_of(world, 2, moving)
     tell(moving, at(40))
-    found = records_of(world, math.ceil(REFRESH_S) + 1, moving)
-    assert place_of(found[-1], "publishers") == at(40)
+    (record,) = records_of(world, 1, moving)
+    assert place_of(record, "publishers") == at(40)
+
+
+def test_a_publisher_of_late_that_moves_is_seen_elsewhere_though_another_publishes(
+    world: MeteredWorld,
+) -> None:
+    moving, steady = publisher(world, at(10)), publisher(world, at(0))
+    records_of(world, 1, moving, steady)
+    records_of(world, 2, steady)
+    tell(moving, at(40))
+    (record,) = records_of(world, 1, steady)
+    assert place_of(record, "publishers").point_s[0] == pytest.approx(0.020)
+
+
+def test_a_subscriber_by_pattern_that_moves_is_seen_elsewhere_in_the_next_record(world: MeteredWorld) -> None:
+    moving, steady = publisher(world, at(10)), world.client()
+    moving.do("PSUBSCRIBE", "t*")
+    records_of(world, 2, steady)
+    tell(moving, at(40))
+    (record,) = records_of(world, 1, steady)
+    assert place_of(record, "subscribers") == at(40)
+
+
+def test_more_names_than_patterns_may_be_held_against_have_their_turn_all_the_same(
+    world: MeteredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewing, "MATCHES_MAX", 0)
+    moving, steady = publisher(world, at(10)), world.client()
+    moving.do("PSUBSCRIBE", "t*")
+    records_of(world, 2, steady)
+    tell(moving, at(40))
+    found = records_of(world, math.ceil(REFRESH_S) + 1, steady)
+    assert place_of(found[0], "subscribers") == at(10)
+    assert place_of(found[-1], "subscribers") == at(40)
+
+
+def test_who_moves_only_has_topics_of_its_own_looked_at(world: MeteredWorld) -> None:
+    moving, other, listener = publisher(world, at(10)), publisher(world, at(0)), world.client()
+    listener.do_all("SUBSCRIBE", "mine", "theirs")
+    for _ in range(3):
+        moving.do("PUBLISH", "mine", "x")
+        other.do("PUBLISH", "theirs", "x")
+        world.end_window()
+    theirs = world.core.index.topics[b"theirs"].where
+    assert theirs is not None
+    looked_at = theirs.renewed_at
+    tell(moving, at(40))
+    other.do("PUBLISH", "theirs", "x")
+    world.end_window()
+    assert theirs.renewed_at == looked_at
+
+
+def test_a_client_that_moves_and_goes_leaves_nothing_behind(world: MeteredWorld) -> None:
+    moving = subscriber(world, at(10))
+    tell(moving, at(40))
+    moving.send("QUIT")
+    world.advance()
+    assert not world.core.places.renewing._moved
 
 
 def test_a_publisher_that_publishes_every_few_seconds_does_not_flicker(world: MeteredWorld) -> None:

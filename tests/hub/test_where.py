@@ -8,7 +8,10 @@ import struct
 import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
+from equipoise.hub.cluster import Routing
 from equipoise.hub.places.place import Place
+from equipoise.hub.places.settings import AsksKernel, CoordinatesSettings
+from hub.cluster.hubs import Hubs
 from hub.metered import MeteredWorld
 from hub.world import Error, FakeClient, World, users
 
@@ -30,6 +33,14 @@ def test_a_hub_on_its_own_is_at_the_origin_and_sure_of_it(proto: int) -> None:
     reply = World().client(proto).do("EQ.WHERE")
     told = Coordinate.from_bytes(reply, SETTINGS)
     assert (told.point_s, told.error) == ((0.0,) * 8, 0.0)
+
+
+@pytest.mark.parametrize("proto", [2, 3])
+def test_a_hub_that_has_heard_nothing_of_its_cluster_yet_does_not_say_where_it_is(proto: int) -> None:
+    node = Hubs("h1")["h1"]
+    assert isinstance(node.client(proto).do("EQ.WHERE"), bytes), "it is the only member, and alive"
+    node.cluster.router.routing = Routing()
+    assert node.client(proto).do("EQ.WHERE") is None
 
 
 @pytest.mark.parametrize("proto", [2, 3])
@@ -84,7 +95,7 @@ def numbers(*changed: tuple[int, float]) -> bytes:
         ("1", numbers((3, -1e300))),
         ("1", numbers((8, -0.1))),
         ("1", numbers((9, -0.1))),
-        ("1", numbers((10, 101.0))),
+        ("1", numbers((10, 20.1))),
     ],
 )
 def test_nonsense_is_refused_and_the_last_place_stays(words: tuple[str | bytes, ...]) -> None:
@@ -96,6 +107,83 @@ def test_nonsense_is_refused_and_the_last_place_stays(words: tuple[str | bytes, 
     place = place_of(world, client)
     assert place is not None and (place.coordinate, place.leg_s) == (coordinate(5), 0.001)
     assert client.is_connected()
+
+
+def told(world: World, client: FakeClient, rtt_ms: float, place: Coordinate) -> Place:
+    """What the hub makes of what a client says."""
+    assert isinstance(client.do("EQ.WHERE", str(round(1e3 * rtt_ms)), place.to_bytes()), bytes)
+    found = place_of(world, client)
+    assert found is not None
+    return found
+
+
+# The kernel's round trip, the one that is told, the distance of the coordinate; and whether that is believed.
+SAYINGS = [
+    (5, 5, 6, True),
+    (5, 0, 6, True),
+    # Connections end at a load balancer, or the client has just changed its gateway.
+    (0.1, 240, 240, True),
+    (5, 5, 269, True),
+    (100, 100, 600, True),
+    # It is nearer than the kernel says: something waits in between.
+    (80, 5, 5, True),
+    (5, 5, 271, False),
+    (5, 271, 6, False),
+    (5, 0, 9_000, False),
+    (100, 100, 651, False),
+    # Nobody but the client has measured; or nobody at all.
+    (None, 100, 600, True),
+    (None, 5, 300, False),
+    (None, 0, 9_000, True),
+]
+
+
+@pytest.mark.parametrize(("kernel_ms", "told_ms", "far_ms", "is_believed"), SAYINGS)
+def test_a_client_is_believed_to_be_as_far_as_it_can_be(
+    kernel_ms: float | None, told_ms: float, far_ms: float, is_believed: bool
+) -> None:
+    world = World()
+    client = world.client()
+    client.wire.rtt_s = None if kernel_ms is None else kernel_ms / 1e3
+    where = coordinate(far_ms - 1)
+    place = told(world, client, told_ms, where)
+    assert world.info("clients_doubted") == str(int(not is_believed))
+    if is_believed:
+        assert place.coordinate == where
+        return
+    rtt_ms = told_ms if kernel_ms is None else kernel_ms
+    assert place.leg_s == pytest.approx(rtt_ms / 2e3)
+    assert place.coordinate.point_s == (0.0,) * 8
+    assert place.coordinate.height_s == pytest.approx(rtt_ms / 1e3, abs=1e-4)
+
+
+def test_who_is_not_believed_once_is_believed_again_and_forgotten_when_it_goes() -> None:
+    world = World()
+    client = world.client()
+    client.wire.rtt_s = 0.005
+    told(world, client, 5, coordinate(2_000))
+    assert (world.core.places.told, world.core.places.doubted) == (1, 1)
+    assert told(world, client, 5, coordinate(6)).coordinate == coordinate(6)
+    assert world.core.places.doubted == 0
+    told(world, client, 5, coordinate(2_000))
+    client.send("QUIT")
+    world.advance()
+    assert world.core.places.doubted == 0
+
+
+def test_where_the_kernel_is_not_to_be_asked_it_is_not_held_against_anybody() -> None:
+    world = MeteredWorld(coordinates=CoordinatesSettings(asks_kernel=AsksKernel.NEVER))
+    client = world.client()
+    client.wire.rtt_s = 0.000_1
+    assert told(world, client, 400, coordinate(400)).coordinate == coordinate(400)
+
+
+def test_how_far_a_client_may_lie_is_a_setting() -> None:
+    world = MeteredWorld(coordinates=CoordinatesSettings(doubt_s=0.01))
+    client = world.client()
+    client.wire.rtt_s = 0.005
+    assert told(world, client, 5, coordinate(25)).coordinate == coordinate(25)
+    assert told(world, client, 5, coordinate(35)).coordinate != coordinate(35)
 
 
 def test_a_stranger_is_told_nothing() -> None:

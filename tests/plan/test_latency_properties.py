@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from equipoise.plan import (
 )
 from equipoise.plan.draft import Draft
 from equipoise.plan.latency import CentroidEstimate, Limits, limits_of
+from equipoise.plan.memory import Approach
 from plan.near import at
 from plan.test_planner_properties import SLOW, memory_for, worlds
 
@@ -96,6 +98,29 @@ def test_no_hub_is_overloaded_for_a_limit(world: tuple[View, Plan, Specs]) -> No
         if part.why.reason is Reason.LATENCY and "receiver_ratio_after" in part.why.numbers:
             assert part.why.numbers["receiver_ratio_after"] <= EAGER.crowded_ratio + 1e-4
             assert part.why.numbers["latency_ms"] > part.why.numbers["limit_ms"]
+
+
+@SLOW
+@given(far_worlds(), st.integers(1, 4), st.data())
+def test_nor_where_some_of_a_rounds_moves_may_not_be_made(
+    world: tuple[View, Plan, Specs], moves_max: int, data: st.DataObject
+) -> None:
+    """1. Some topics wait before they go back to where they were. 2. A round has few moves."""
+    view, plan, specs = world
+    names = view.topics.names
+    waiting: set[bytes] = data.draw(st.sets(st.sampled_from(names)) if names else st.just(set()))
+    left = Approach(99.0, tuple(view.hubs.names), 3)
+    memory = msgspec.structs.replace(memory_for(view), approaches=dict.fromkeys(waiting, left))
+    settings = msgspec.structs.replace(EAGER, moves_per_round_max=moves_max, topic_wait_s=60.0)
+    decision = Planner(settings).decide(view, plan, specs, 100.0, memory)
+    entries = [part for part in decision.change.entries if part.entry is not None]
+    if not entries or any(part.why.reason is not Reason.LATENCY for part in entries):
+        return
+    after = Draft(view, apply(plan, decision.change), specs, 100.0, memory=memory, settings=settings)
+    got = {view.hub_index[home] for part in entries if part.entry for home in part.entry.homes}
+    before = Draft(view, plan, specs, 100.0, memory=memory, settings=settings).predicted.ratio
+    for hub in got:
+        assert after.predicted.ratio[hub] <= max(settings.crowded_ratio, before[hub]) + 1e-6
 
 
 @SLOW

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from equipoise.model import Plan, Specs, apply
 from equipoise.plan import Decision, HubView, Memory, Planner, Policy, View
 from equipoise.plan.placing import by_entries, ring_homes, topic_positions
-from equipoise.plan.view import Carried, HubColumns, TopicColumns
+from equipoise.plan.view_columns import Carried, HubColumns, TopicColumns
 
 Floats = NDArray[np.float64]
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
 import pytest
 
-from equipoise.errors import PlanError
-from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, diff
+from equipoise.errors import PlanError, SettingsError
+from equipoise.model import Durability, Entry, Member, Mode, Plan, PlanChange, Reason, TopicSpec, diff
 from equipoise.store.hubs import HubFacts, HubsStore
-from equipoise.store.operating import drain, forget, place, unplace, weigh
+from equipoise.store.operating import change_spec, drain, forget, place, unplace, weigh
 from equipoise.store.plans import PlanSettings, PlanStore
+from equipoise.store.specs import SpecsStore
 from store.memory_world import TREE, MemoryWorld, run
 
 ALL = ("h1", "h2", "h3")
@@ -107,6 +111,83 @@ def test_the_last_hub_that_takes_topics_is_not_drained() -> None:
         plans = await planned(MemoryWorld(), members=(Member("h1"), Member("h2", 0)))
         with pytest.raises(PlanError, match="start another hub first"):
             await drain(plans, "h1")
+
+    run(scenario())
+
+
+def test_a_hub_is_not_drained_if_those_that_would_take_its_topics_are_dead() -> None:
+    async def scenario() -> None:
+        plans = await planned(MemoryWorld(), members=(Member("h1"), Member("h2")))
+        with pytest.raises(PlanError, match="start another hub first"):
+            await drain(plans, "h1", alive=("h1",))
+        with pytest.raises(PlanError, match="start another hub first"):
+            await weigh(plans, "h1", 0, alive=("h1",))
+        assert (await weigh(plans, "h1", 0, alive=("h1", "h2"))).by_hub["h1"].weight == 0
+
+    run(scenario())
+
+
+def test_nothing_is_placed_on_a_drained_hub() -> None:
+    async def scenario() -> None:
+        plans = await planned(MemoryWorld(), members=(Member("h1"), Member("h2", 0)))
+        with pytest.raises(PlanError, match=r"`equipoise hubs weigh h2 1`.*one of h1$"):
+            await place(plans, b"t", ("h2",), Mode.SINGLE, alive=ALL)
+
+    run(scenario())
+
+
+FULL = TopicSpec(
+    pattern=b"game.*", latency_ms=40.0, rate_per_s=500.0, burst_messages=9, durability=Durability()
+)
+
+
+def test_of_a_spec_nothing_changes_but_what_is_named() -> None:
+    async def scenario() -> None:
+        specs = SpecsStore(await MemoryWorld().store(), TREE)
+        await specs.put(FULL)
+        made = await change_spec(specs, b"game.*", {"site": "paris"})
+        assert made == msgspec.structs.replace(FULL, site="paris") == await specs.get(b"game.*")
+        assert await change_spec(specs, b"game.*", {"site": None, "latency_ms": 5.0}) == (
+            msgspec.structs.replace(FULL, latency_ms=5.0)
+        )
+        with pytest.raises(SettingsError, match="above 0"):
+            await change_spec(specs, b"game.*", {"latency_ms": -1.0})
+        with pytest.raises(SettingsError, match="say what to change"):
+            await change_spec(specs, b"game.*", {})
+
+    run(scenario())
+
+
+def test_a_spec_is_gone_once_nothing_is_left_of_it_and_no_sooner() -> None:
+    async def scenario() -> None:
+        specs = SpecsStore(await MemoryWorld().store(), TREE)
+        await specs.put(FULL)
+        assert await change_spec(specs, b"game.*", {"latency_ms": None}) is not None
+        assert await change_spec(specs, b"game.*", {"durability": None, "quantile": 0.9}) is not None
+        # A burst goes with its rate.
+        assert await change_spec(specs, b"game.*", {"rate_per_s": None}) is None
+        assert len(await specs.load()) == 0
+        assert await change_spec(specs, b"game.*", {"site": None}) is None
+
+    run(scenario())
+
+
+def test_two_who_change_a_spec_at_once_both_have_their_way() -> None:
+    async def scenario() -> None:
+        world = MemoryWorld()
+        specs, other = SpecsStore(await world.store(), TREE), SpecsStore(await world.store(), TREE)
+        for before in (None, FULL, TopicSpec(pattern=b"game.*", site="rome")):
+            if before is None:
+                await specs.remove(b"game.*")
+            else:
+                await specs.put(before)
+            await asyncio.gather(
+                change_spec(specs, b"game.*", {"latency_ms": 7.0}),
+                change_spec(other, b"game.*", {"site": "paris"}),
+            )
+            made = await specs.get(b"game.*")
+            assert made is not None
+            assert (made.latency_ms, made.site) == (7.0, "paris")
 
     run(scenario())
 

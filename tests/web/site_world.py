@@ -19,7 +19,8 @@ from equipoise.web import Facts, WebSettings, serve
 from equipoise.web.actions import Actions
 
 TREE = Tree("test")
-TOKEN = "a-token-of-some-length"
+# With what base64 has and addresses do not.
+TOKEN = "a+token/of-some=length=="
 HOT = b"game/tile 1\xff"
 
 
@@ -34,8 +35,16 @@ class Views:
 class Site:
     """A controller with two hubs and three topics, and the address of its pages."""
 
-    def __init__(self, address: str, stores: MemoryTree, controller: Controller, views: Views) -> None:
+    def __init__(
+        self,
+        address: str,
+        stores: MemoryTree,
+        controller: Controller,
+        views: Views,
+        hubs: dict[str, MemoryStore],
+    ) -> None:
         self.address = address
+        self.hubs = hubs
         self.stores = stores
         self.controller = controller
         self.views = views
@@ -61,6 +70,10 @@ class Site:
         except ValueError:
             return status, text
 
+    async def kill(self, hub: str) -> None:
+        """Its session ends, and with it its sign of life."""
+        await self.hubs[hub].close()
+
     async def plan(self) -> Plan:
         store = await MemoryStore(self.stores).open()
         return await PlanStore(store, TREE).load()
@@ -84,8 +97,9 @@ def play(scenario: Callable[[Site], Coroutine[Any, Any, None]], *, token: str = 
     async def main() -> None:
         async with asyncio.timeout(60), AsyncExitStack() as stack:
             tree = MemoryTree(asyncio.get_running_loop().time)
+            hubs: dict[str, MemoryStore] = {}
             for name in ("a", "b"):
-                hub_store = await MemoryStore(tree).open()
+                hub_store = hubs[name] = await MemoryStore(tree).open()
                 facts = HubFacts(hub=name, address=f"{name}:6399", incarnation=1, site="paris")
                 await HubsStore(hub_store, TREE).announce(facts)
             store, views = await MemoryStore(tree).open(), Views()
@@ -107,6 +121,6 @@ def play(scenario: Callable[[Site], Coroutine[Any, Any, None]], *, token: str = 
             facts_shown.refresh()
             settings = WebSettings(port=0, token=token, refresh_s=0.5)
             address = await stack.enter_async_context(serve(facts_shown, Actions(store, TREE), settings))
-            await scenario(Site(address, tree, controller, views))
+            await scenario(Site(address, tree, controller, views, hubs))
 
     asyncio.run(main())

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.model import WEIGHT_NORMAL, TopicSpec
 from equipoise.model.names import from_id, to_id
 from equipoise.store import MemoryStore, SpecsStore
 from equipoise.web.guard import Verdict, judge
@@ -95,13 +96,63 @@ def test_an_operator_with_the_token_moves_drains_and_limits() -> None:
         status, _ = await site.ask("/api/drain", body={"hub": "b"}, token=TOKEN)
         assert status == 200
         plan = await site.plan()
-        assert plan.by_hub["b"].weight == 0 and HOT not in plan.entries
+        assert plan.by_hub["b"].weight == 0 and plan.entries[HOT].homes == ("a",)
         status, _ = await site.ask("/api/limits", body={"pattern": "game*", "latency_ms": 40}, token=TOKEN)
         assert status == 200
         specs = await SpecsStore(await MemoryStore(site.stores).open(), TREE).load()
         assert [(spec.pattern, spec.latency_ms) for spec in specs] == [(b"game*", 40.0)]
-        status, _ = await site.ask("/api/limits", body={"pattern": "game*"}, token=TOKEN)
+        status, found = await site.ask(
+            "/api/limits", body={"pattern": "game*", "latency_ms": ""}, token=TOKEN
+        )
+        assert status == 200 and found == {"pattern": "game*", "spec": None}
+
+    play(scenario, token=TOKEN)
+
+
+def test_a_limit_changes_only_what_it_names_and_says_what_holds_then() -> None:
+    async def scenario(site: Site) -> None:
+        specs = SpecsStore(await MemoryStore(site.stores).open(), TREE)
+        await specs.put(TopicSpec(pattern=b"game*", rate_per_s=500.0, burst_messages=9, latency_ms=40.0))
+        status, found = await site.ask("/api/limits", body={"pattern": "game*", "site": "paris"}, token=TOKEN)
         assert status == 200
+        said = found["spec"]
+        assert (said["latency_ms"], said["rate_per_s"], said["burst_messages"]) == (40.0, 500.0, 9)
+        assert said["site"] == "paris"
+        body = {"pattern": "game*", "latency_ms": "", "site": ""}
+        _, found = await site.ask("/api/limits", body=body, token=TOKEN)
+        assert found["spec"]["rate_per_s"] == 500.0
+        assert (await specs.get(b"game*")) == TopicSpec(pattern=b"game*", rate_per_s=500.0, burst_messages=9)
+        async with asyncio.timeout(20):
+            while (listed := (await site.ask("/api/limits", token=TOKEN))[1]) != [found["spec"]]:
+                assert [row["pattern"] for row in listed] in ([], ["game*"])
+
+    play(scenario, token=TOKEN)
+
+
+def test_a_drained_hub_is_given_topics_again() -> None:
+    async def scenario(site: Site) -> None:
+        assert (await site.ask("/api/drain", body={"hub": "b"}, token=TOKEN))[0] == 200
+        assert (await site.plan()).by_hub["b"].weight == 0
+        for body in ({"topic": "t", "hubs": ["b"]}, {"hub": "a"}):
+            path = "/api/drain" if "hub" in body else "/api/move"
+            status, found = await site.ask(path, body=body, token=TOKEN)
+            # The one is drained, the other the last that takes topics.
+            assert status == 400 and ("drained" in found["error"] or "start another" in found["error"])
+        status, found = await site.ask("/api/weigh", body={"hub": "b"}, token=TOKEN)
+        assert status == 200 and found["weight"] == 1.0
+        assert (await site.plan()).by_hub["b"].weight == WEIGHT_NORMAL
+
+    play(scenario, token=TOKEN)
+
+
+def test_nothing_is_moved_to_a_dead_hub_nor_the_last_living_one_drained() -> None:
+    async def scenario(site: Site) -> None:
+        await site.kill("b")
+        status, found = await site.ask("/api/move", body={"topic": "t", "hubs": ["b"]}, token=TOKEN)
+        assert status == 400 and "b is dead" in found["error"]
+        for path, body in (("/api/drain", {"hub": "a"}), ("/api/weigh", {"hub": "a", "weight": 0})):
+            status, found = await site.ask(path, body=body, token=TOKEN)
+            assert status == 400 and "start another hub" in found["error"]
 
     play(scenario, token=TOKEN)
 
@@ -110,7 +161,6 @@ def test_an_operator_with_the_token_moves_drains_and_limits() -> None:
     ("path", "body"),
     [
         ("/api/move", {"topic": "t", "hubs": ["nobody"]}),
-        ("/api/move", {"topic": "t", "hubs": []}),
         ("/api/move", {"topic": "t", "hubs": ["a", "b"], "mode": "single"}),
         ("/api/move", {"topic": 3}),
         ("/api/move", {"hubs": []}),
@@ -120,7 +170,15 @@ def test_an_operator_with_the_token_moves_drains_and_limits() -> None:
         ("/api/drain", {"hub": "nobody"}),
         ("/api/limits", {"pattern": "x", "latency_ms": -1}),
         ("/api/limits", {"pattern": "", "latency_ms": 5}),
+        ("/api/limits", {"pattern": "x", "latency_ms": None}),
+        ("/api/limits", {"pattern": "x", "latency_ms": "40ms"}),
+        ("/api/limits", {"pattern": "x", "latency_ms": 0}),
+        ("/api/limits", {"pattern": "x", "site": None}),
+        ("/api/limits", {"pattern": "x"}),
         ("/api/limits", {"pattern": "x", "unknown": 1}),
+        ("/api/weigh", {"hub": "nobody"}),
+        ("/api/weigh", {"hub": "a", "weight": 17}),
+        ("/api/weigh", {"hub": "a", "weight": None}),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing(path: str, body: object) -> None:
@@ -129,6 +187,7 @@ def test_what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing(path: 
         status, found = await site.ask(path, body=body, token=TOKEN)
         assert status == 400 and found["error"]
         assert (await site.plan()).version == before.version
+        assert len(await SpecsStore(await MemoryStore(site.stores).open(), TREE).load()) == 0
 
     play(scenario, token=TOKEN)
 
@@ -159,6 +218,17 @@ def test_without_a_token_set_loopback_may_look_and_nobody_may_act() -> None:
     play(scenario)
 
 
+def test_a_cookie_opens_what_is_read_whatever_characters_its_token_has() -> None:
+    async def scenario(site: Site) -> None:
+        cookies = f"equipoise-token-1=another; equipoise-token-6398={urllib.parse.quote(TOKEN, safe='')}"
+        assert (await site.ask("/api/hubs", headers={"Cookie": cookies}))[0] == 200
+        status, _ = await site.ask("/api/drain", body={"hub": "b"}, headers={"Cookie": cookies})
+        assert status == 401
+        assert (await site.ask("/api/hubs", headers={"Cookie": "equipoise-token-1=another"}))[0] == 401
+
+    play(scenario, token=TOKEN)
+
+
 def test_where_loopback_is_free_it_may_look_without_the_token_and_act_with_it() -> None:
     local: dict[str, Any] = {"token": TOKEN, "peer": "127.0.0.1", "host": "localhost:6398"}
     for shown, is_change, verdict in (
@@ -168,6 +238,14 @@ def test_where_loopback_is_free_it_may_look_without_the_token_and_act_with_it() 
         (TOKEN, True, Verdict.ALLOWED),
     ):
         assert judge(**local, shown=shown, is_change=is_change, is_loopback_free=True) is verdict
+    # A browser shows cookies by itself, those of other systems on this machine too.
+    for cookies, is_change, verdict in (
+        (["other", TOKEN], True, Verdict.ALLOWED),
+        (["other"], False, Verdict.ALLOWED),
+        (["other"], True, Verdict.NEEDS_TOKEN),
+    ):
+        found = judge(**local, shown="", cookies=cookies, is_change=is_change, is_loopback_free=True)
+        assert found is verdict
     away = {**local, "peer": "192.0.2.7"}
     assert judge(**away, shown="", is_change=False, is_loopback_free=True) is Verdict.FOREIGN
     evil = {**local, "host": "evil.example"}
@@ -208,7 +286,15 @@ def test_the_page_and_its_files_come_from_here_and_ask_for_nothing_else() -> Non
     async def scenario(site: Site) -> None:
         status, page = await site.ask("/")
         assert status == 200 and b"http://" not in page and b"https://" not in page
-        for part in ("app.js", "api.js", "pages.js", "show.js", "style.css", "vendor/uPlot.iife.min.js"):
+        for part in (
+            "app.js",
+            "acts.js",
+            "api.js",
+            "pages.js",
+            "show.js",
+            "style.css",
+            "vendor/uPlot.iife.min.js",
+        ):
             status, text = await site.ask(f"/static/{part}")
             assert status == 200 and text, part
         assert (await site.ask("/static/../app.py"))[0] == 404
@@ -235,4 +321,4 @@ def test_the_description_names_every_route_with_its_body() -> None:
         operation = described["paths"][route.path][route.method.lower()]
         assert operation["summary"] == route.summary
         assert ("requestBody" in operation) == (route.body is not None)
-    assert set(described["components"]["schemas"]) >= {"Move", "Drain", "Limits"}
+    assert set(described["components"]["schemas"]) >= {"Move", "Drain", "Weigh", "Limits"}

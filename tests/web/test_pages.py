@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import msgspec
 import pytest
-from playwright.async_api import Page, ViewportSize, expect
+from playwright.async_api import Page, Route, ViewportSize, expect
 
+from equipoise.model import WEIGHT_NORMAL, TopicSpec
+from equipoise.store import MemoryStore, SpecsStore
 from web.browsing import DESK, PHONE, browsing, go_to, is_too_wide, log_in, require_chromium
-from web.site_world import HOT, TOKEN, Site, play, some_view
+from web.site_world import HOT, TOKEN, TREE, Site, play, some_view
 
 pytestmark = pytest.mark.needs_chromium
+# All that the page shows from now on, also for a moment only.
+NOTE_ALL_SHOWN = """() => {
+  const page = document.getElementById("page");
+  window.allShown = page.innerText;
+  new MutationObserver(() => { window.allShown += page.innerText; }).observe(page, { childList: true, subtree: true });
+}"""
 
 
 def look(
@@ -73,6 +83,78 @@ def test_what_changes_is_shown_without_being_asked_for() -> None:
     look(scenario)
 
 
+def test_whoever_has_logged_in_is_shown_what_changes_and_no_more_after_logging_out() -> None:
+    async def scenario(site: Site, page: Page) -> None:
+        await log_in(page, TOKEN)
+        tile = page.locator(".tile", has_text="topics with load")
+        await expect(tile).to_contain_text("3")
+        await expect(page.locator("#state")).to_have_text("leading")
+        view = some_view()
+        site.views.latest = view.of(view.time_s + 1, hubs=view.hub_rows())
+        await expect(tile).to_contain_text("0")
+        async with page.expect_response(lambda answer: answer.url.endswith("/api/events")) as again:
+            await page.get_by_role("button", name="Log out").click()
+        assert (await again.value).status == 401
+        await expect(page.locator("#state")).not_to_have_text("leading")
+
+    look(scenario, token=TOKEN)
+
+
+def test_a_token_that_holds_no_more_is_put_away() -> None:
+    async def scenario(site: Site, page: Page) -> None:
+        await page.evaluate("sessionStorage.setItem('equipoise-token', 'of the last controller')")
+        await page.reload()
+        await expect(page.locator("#notice")).to_contain_text("log in again")
+        await expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+    look(scenario, token=TOKEN)
+
+
+def test_an_answer_that_was_overtaken_is_not_shown() -> None:
+    async def scenario(site: Site, page: Page) -> None:
+        overtaken = asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            await overtaken.wait()
+            await route.continue_()
+
+        await page.route("**/api/topics?*search=game*", hold)
+        await page.goto(f"{site.address}/#/topics")
+        await expect(page.locator("tbody tr")).to_have_count(3)
+        search = page.get_by_label("Search topics")
+        await search.fill("game")
+        await search.fill("quiet")
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        await page.evaluate(NOTE_ALL_SHOWN)
+        async with page.expect_response(lambda answer: "search=game" in answer.url) as late:
+            overtaken.set()
+        await (await late.value).finished()
+        await search.fill("quie")
+        async with page.expect_response(lambda answer: "search=quie&" in answer.url + "&"):
+            pass
+        assert "game/tile" not in await page.evaluate("window.allShown")
+
+    look(scenario)
+
+
+def test_an_error_of_something_typed_or_clicked_is_told() -> None:
+    async def scenario(site: Site, page: Page) -> None:
+        def failing(words: str) -> Callable[[Route], Coroutine[Any, Any, None]]:
+            return lambda route: route.fulfill(status=401, json={"error": words})
+
+        await page.goto(f"{site.address}/#/topic/calm")
+        await expect(page.locator("main")).to_contain_text("lives at")
+        await page.route("**/api/hubs", failing("no hubs today"))
+        await page.get_by_role("button", name="Move").click()
+        await expect(page.locator("#notice")).to_contain_text("no hubs today")
+        await go_to(page, "Topics")
+        await page.route("**/api/topics?*search=x", failing("no topics today"))
+        await page.get_by_label("Search topics").fill("x")
+        await expect(page.locator("#notice")).to_contain_text("no topics today")
+
+    look(scenario)
+
+
 def test_topics_are_found_by_part_of_their_name() -> None:
     async def scenario(site: Site, page: Page) -> None:
         await page.goto(f"{site.address}/#/topics")
@@ -98,6 +180,69 @@ def test_an_operator_logs_in_and_moves_a_topic_after_confirming() -> None:
         await expect(history).to_contain_text("still")
         await expect(history).to_contain_text("b")
         assert (await site.plan()).entries[HOT].homes == ("b",)
+
+    look(scenario, token=TOKEN)
+
+
+async def set_limit(page: Page, **fields: str) -> None:
+    """Type these into the form, by the names of its fields, and confirm with Enter."""
+    await page.get_by_role("button", name="Set a limit").click()
+    for name, text in fields.items():
+        await page.get_by_label(name).fill(text)
+    await page.get_by_label("Pattern").press("Enter")
+
+
+def test_an_operator_limits_pins_and_takes_back_and_is_told_what_holds() -> None:
+    async def scenario(site: Site, page: Page) -> None:
+        specs = SpecsStore(await MemoryStore(site.stores).open(), TREE)
+        kept = TopicSpec(pattern=b"game*", rate_per_s=500.0, burst_messages=9)
+        await specs.put(kept)
+        notice = page.locator("#notice")
+        await log_in(page, TOKEN)
+        await go_to(page, "Topics")
+        for text in ("40", "40 ms", "40ms"):
+            await set_limit(page, Pattern="game*", Latency="41.5")
+            await expect(notice).to_contain_text("latency 41.5 ms")
+            await set_limit(page, Pattern="game*", Latency=text)
+            await expect(notice).to_contain_text("game*: latency 40 ms, rate 500/s")
+            assert await specs.get(b"game*") == msgspec.structs.replace(kept, latency_ms=40.0)
+        for text in ("forty", "40 s", "-1", "0", "4e1", "1,5", "ms"):
+            await set_limit(page, Pattern="game*", Latency=text)
+            await expect(notice).to_contain_text(f"“{text}” is no latency")
+        await expect(page.locator("tbody tr", has_text="game/tile")).to_contain_text("40 ms")
+        # The form shows what is said already, and what is left as it is stays.
+        await set_limit(page, Pattern="game*", Pinned="paris")
+        await expect(notice).to_contain_text("game*: latency 40 ms, pinned to paris, rate 500/s")
+        await page.get_by_role("link", name="game/tile").click()
+        await expect(page.locator(".tile", has_text="pinned to")).to_contain_text("paris")
+        await go_to(page, "Topics")
+        await page.get_by_role("button", name="Set a limit").click()
+        await page.get_by_label("Pattern").fill("game*")
+        await expect(page.get_by_label("Latency")).to_have_value("40")
+        await page.get_by_label("Latency").fill("")
+        await page.get_by_label("Pinned").fill("")
+        await page.get_by_role("button", name="Confirm").click()
+        await expect(notice).to_have_text("game*: rate 500/s")
+        assert await specs.get(b"game*") == kept
+
+    look(scenario, token=TOKEN)
+
+
+def test_an_operator_drains_a_hub_and_lets_it_take_topics_again() -> None:
+    async def scenario(site: Site, page: Page) -> None:
+        await log_in(page, TOKEN)
+        hub = page.locator("tr", has_text="b:6399")
+        await hub.get_by_role("button", name="Drain").click()
+        await page.get_by_role("button", name="Confirm").click()
+        await expect(hub).to_contain_text("drained")
+        assert (await site.plan()).by_hub["b"].weight == 0
+        await page.locator("tr", has_text="a:6399").get_by_role("button", name="Drain").click()
+        await page.get_by_role("button", name="Confirm").click()
+        await expect(page.locator("#notice")).to_contain_text("start another hub first")
+        await hub.get_by_role("button", name="Undrain").click()
+        await page.get_by_role("button", name="Confirm").click()
+        await expect(hub).not_to_contain_text("drained")
+        assert (await site.plan()).by_hub["b"].weight == WEIGHT_NORMAL
 
     look(scenario, token=TOKEN)
 

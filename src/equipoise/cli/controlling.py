@@ -97,7 +97,7 @@ async def _serve(wanted: Wanted) -> None:
             settings,
             policy=policy,
             views=views,
-            provisioner=_provisioner(wanted.provision, store, tree),
+            provisioner=await stack.enter_async_context(_provisioner(wanted.provision, store, tree)),
             facts=LeaderFacts(name=settings.name, site=settings.site, intake=intake),
         )
         page = await stack.enter_async_context(_pages(controller, Actions(store, tree), wanted))
@@ -163,7 +163,15 @@ def bounded(planner: PlannerSettings, settings: ControllerSettings) -> PlannerSe
     return msgspec.structs.replace(planner, servers_min=servers_min, servers_max=servers_max)
 
 
-def _provisioner(how: str, store: Store, tree: Tree) -> Provisioner:
+@asynccontextmanager
+async def _provisioner(how: str, store: Store, tree: Tree) -> AsyncIterator[Provisioner]:
     if how in ("", "none"):
-        return NoProvisioner()
-    return StoreProvisioner(store, tree) if how == "store" else CommandProvisioner(how, store, tree)
+        yield NoProvisioner()
+    elif how == "store":
+        yield StoreProvisioner(store, tree)
+    else:
+        commands = CommandProvisioner(how, store, tree)
+        try:
+            yield commands
+        finally:
+            await commands.close()

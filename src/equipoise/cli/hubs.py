@@ -42,7 +42,7 @@ def list_hubs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJs
         headers = ("HUB", "STATE", "ADDRESS", "SITE", "RACK", "WEIGHT", "LOAD", "ENTRIES")
         show_table(headers, [[row[header.lower()] for header in headers] for row in rows])
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command()
@@ -65,7 +65,7 @@ def drain(
 
     async def main(metadata: Metadata) -> None:
         login = read_login(user, password_file)
-        plan = await operating.drain(metadata.plans, name, note=why)
+        plan = await operating.drain(metadata.plans, name, alive=await metadata.living(), note=why)
         words = f"hub {name} takes no more topics, from plan version {plan.version} on"
         if wait:
             try:
@@ -80,7 +80,7 @@ def drain(
             words += f"\nno topic lives at hub {name} any more: it can be stopped"
         show_result({"hub": name, "version": plan.version, "is_empty": wait}, words, as_json=as_json)
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command()
@@ -97,14 +97,15 @@ def weigh(
 
     async def main(metadata: Metadata) -> None:
         share = quantise_weight(weight) if weight > 0 else 0
-        plan = await operating.weigh(metadata.plans, name, share, note=why)
+        living = await metadata.living()
+        plan = await operating.weigh(metadata.plans, name, share, alive=living, note=why)
         show_result(
             {"hub": name, "weight": share / WEIGHT_NORMAL, "version": plan.version},
             f"hub {name} has weight {weight:g}, from plan version {plan.version} on",
             as_json=as_json,
         )
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command()
@@ -126,7 +127,7 @@ def forget(
             as_json=as_json,
         )
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 def hub_rows(plan: Plan, hubs: Mapping[str, HubSeen]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from equipoise.cli.tables import name_of, show_json, show_result, show_table
 from equipoise.cli.units import parse_milliseconds, parse_rate
 from equipoise.errors import EquipoiseError, RefusedError, SettingsError
 from equipoise.model import Durability, TopicSpec
+from equipoise.store import operating
 
 app = typer.Typer(
     help="See the topics: where they live, how they are used, what they need.", no_args_is_help=True
@@ -63,7 +64,7 @@ def list_topics(
         if len(rows) > limit:
             typer.echo(f"and {len(rows) - limit:,} more: give --limit, --match or --json")
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command()
@@ -118,7 +119,7 @@ def show(
         headers = ("HUB", "STATE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
         show_table(headers, [[row.get(header.lower()) for header in headers] for row in rows])
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command("set")
@@ -128,35 +129,42 @@ def set_spec(
     store: StoreUrl = "",
     region: Region = "default",
     latency: Annotated[
-        str, typer.Option(help="From publish to delivery, such as 40ms.", metavar="TIME")
-    ] = "",
-    quantile: Annotated[float, typer.Option(help="The part of messages that keeps to it.")] = 0.99,
+        str | None, typer.Option(help="From publish to delivery, such as 40ms.", metavar="TIME")
+    ] = None,
+    quantile: Annotated[float | None, typer.Option(help="The part of messages that keeps to it.")] = None,
     rate: Annotated[
-        str, typer.Option(help="Messages in the whole system, such as 500/s.", metavar="RATE")
-    ] = "",
+        str | None, typer.Option(help="Messages in the whole system, such as 500/s.", metavar="RATE")
+    ] = None,
     burst: Annotated[int | None, typer.Option(min=1, help="Messages at once beyond the rate.")] = None,
     durable: Annotated[
-        str, typer.Option(help="Ensemble, write and ack quorum, such as 3/3/2.", metavar="E/W/A")
-    ] = "",
-    pin: Annotated[str, typer.Option(help="The site it must live at.", metavar="SITE")] = "",
+        str | None, typer.Option(help="Ensemble, write and ack quorum, such as 3/3/2.", metavar="E/W/A")
+    ] = None,
+    pin: Annotated[str | None, typer.Option(help="The site it must live at.", metavar="SITE")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what topics that match a pattern need. The most specific pattern holds; this replaces what it had."""
+    """Say what topics that match a pattern need. The most specific pattern holds.
+
+    What is not named stays as it was; an empty value takes it back: --latency ''.
+    """
 
     async def main(metadata: Metadata) -> None:
-        spec = TopicSpec(
-            pattern=pattern.encode(),
-            latency_ms=parse_milliseconds(latency) if latency else None,
-            quantile=quantile,
-            rate_per_s=parse_rate(rate) if rate else None,
-            burst_messages=burst,
-            durability=_durability(durable) if durable else None,
-            site=pin or None,
-        )
-        await metadata.specs.put(spec)
+        given: dict[str, Any] = {"quantile": quantile, "burst_messages": burst}
+        given = {field: value for field, value in given.items() if value is not None}
+        for field, text, read in (
+            ("latency_ms", latency, parse_milliseconds),
+            ("rate_per_s", rate, parse_rate),
+            ("durability", durable, _durability),
+            ("site", pin, str),
+        ):
+            if text is not None:
+                given[field] = read(text) if text else None
+        spec = await operating.change_spec(metadata.specs, pattern.encode(), given)
+        if spec is None:
+            show_result({"pattern": pattern}, f"nothing is said of {pattern} any more", as_json=as_json)
+            return
         show_result(spec_facts(spec), f"topics that match {pattern} need {spec_words(spec)}", as_json=as_json)
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command("unset")
@@ -170,7 +178,7 @@ def remove_spec(
             raise SettingsError(f"nothing was said of {pattern}: `equipoise topics specs` lists what was")
         show_result({"pattern": pattern}, f"nothing is said of {pattern} any more", as_json=as_json)
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command("specs")
@@ -184,7 +192,7 @@ def list_specs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJ
             return
         show_table(("PATTERN", "NEEDS"), [(name_of(spec.pattern), spec_words(spec)) for spec in specs])
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 def spec_facts(spec: TopicSpec) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import os
 import signal
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -91,15 +91,21 @@ async def serve(layout: Layout, settings: SystemSettings) -> None:
     system = System(layout, settings, on_change=_tell)
     starting = asyncio.create_task(system.start())
     stopping = asyncio.create_task(stopped.wait())
+    tasks: list[asyncio.Task[Any]] = [starting, stopping]
     try:
-        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not stopped.is_set():
             await starting
             _welcome(system, loop.time() - began_at)
-            await stopping
+            refused = asyncio.create_task(system.refused())
+            tasks.append(refused)
+            await asyncio.wait([refused, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if refused.done():
+                raise refused.result()
     finally:
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await system.stop()
         console.print("stopped; nothing is left running")
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from equipoise.control.knowledge import Knowledge, hub_views
 from equipoise.control.leadership import Leadership
 from equipoise.control.provision import Provisioner
 from equipoise.control.remembering import Remembering
-from equipoise.control.rounds import Known, Outcome, State, decide
+from equipoise.control.rounds import Known, Outcome, State, absent_since, decide
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import PlanError, PlanRaceError, ProvisionError, StoreError
 from equipoise.plan import Memory, Policy, View
@@ -103,6 +103,12 @@ class Controller:
         # None while it does not lead.
         self._memory: Memory | None = None
         self._is_pressing = False
+        # Hubs that were asked for and are not alive, and since when; a leader's patience begins with it.
+        self._absent_s: Mapping[str, float] = {}
+        # What was last told about servers, since rounds say it again until it is so.
+        self._said = ""
+        # What the policy raised last, by what was asked of it: told once and not each second.
+        self._problems: dict[str, str] = {}
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -118,7 +124,7 @@ class Controller:
                 await self.round()
             else:
                 # Another one may plan meanwhile: what we remember is no longer how things came about.
-                self.status.state, self._memory = State.STANDBY, None
+                self.status.state, self._memory, self._absent_s = State.STANDBY, None, {}
             await self._pause()
 
     async def _pause(self) -> None:
@@ -142,7 +148,16 @@ class Controller:
             return False
         known = self.knowledge
         seen = view.with_store(hub_views(known.hubs, known.plan, releasable=set()))
-        return self.status.state is State.FROZEN or self._policy.wakes(seen, known.specs, self._memory)
+        if self.status.state is State.FROZEN:
+            # For want of a view, which is here; a policy that fails gets its next chance in time.
+            return "decide" not in self._problems
+        try:
+            is_woken = self._policy.wakes(seen, known.specs, self._memory)
+        except Exception as problem:
+            self._judge("wakes", problem)
+            return False
+        self._judge("wakes", None)
+        return is_woken
 
     async def round(self) -> None:
         """Decide once and do it. What the world refuses is tried again in the next round."""
@@ -153,7 +168,7 @@ class Controller:
             if version is not None:
                 await self._provide(outcome)
                 await self._remembering.keep(outcome.decision.memory, began_s)
-        except (StoreError, ProvisionError) as problem:
+        except StoreError as problem:
             self.status.failures += 1
             log.warning("round given up: %s", problem)
             return
@@ -170,7 +185,9 @@ class Controller:
             hubs=self.knowledge.hubs,
             wanted=await self._provisioner.wanted(),
             memory=self._memory,
+            absent_s=self._absent_s,
         )
+        self._absent_s = absent_since(known)
         # A second's work at 100,000 topics: beside the loop, which keeps the session alive.
         return await asyncio.to_thread(decide, known, self._policy, self.settings)
 
@@ -193,15 +210,39 @@ class Controller:
         return self.knowledge.plan.version
 
     async def _provide(self, outcome: Outcome) -> None:
-        if outcome.start:
-            log.info("asks for %s", ", ".join(server.hub for server in outcome.start))
-            await self._provisioner.start(outcome.start)
-        if outcome.stop:
-            log.info("gives back %s", ", ".join(outcome.stop))
-            await self._provisioner.stop(outcome.stop)
+        """Say what is missing and what is too much, in every round; raises StoreError."""
+        if outcome.state is not State.LEADING:
+            return
+        asked = [server.hub for server in outcome.start]
+        steps = (("asks for", asked), ("gives back", outcome.stop), ("gives up", outcome.given_up))
+        said = "; ".join(f"{doing} {', '.join(hubs)}" for doing, hubs in steps if hubs)
+        if said and said != self._said:
+            log.info("%s", said)
+        self._said = said
+        try:
+            await self._provisioner.remind(outcome.missing)
+            if outcome.start:
+                await self._provisioner.start(outcome.start)
+            if too_many := [*outcome.stop, *outcome.given_up]:
+                await self._provisioner.stop(too_many)
+        except ProvisionError as problem:
+            self.status.failures += 1
+            log.warning("%s", problem)
+
+    def _judge(self, asked: str, problem: Exception | None) -> None:
+        """Of a policy that raises: tell it with all details, so that its author finds the place."""
+        if problem is None:
+            self._problems.pop(asked, None)
+            return
+        self.status.failures += 1
+        told = f"{type(problem).__name__}: {problem}"
+        if told != self._problems.get(asked):
+            log.error("%s of the policy %s fails: %s", asked, self._policy.name, told, exc_info=problem)
+        self._problems[asked] = told
 
     def _note(self, outcome: Outcome, began_s: float, version: int | None) -> None:
         status, decision = self.status, outcome.decision
+        self._judge("decide", outcome.problem)
         if outcome.state is not status.state or outcome.frozen[:12] != status.frozen[:12]:
             log.info("%s%s", outcome.state, f": {outcome.frozen}" if outcome.frozen else "")
         status.state, status.frozen = outcome.state, outcome.frozen

@@ -1,31 +1,31 @@
 """One round of control: what is known in, what to do out. Pure.
 
-A view that is missing or old freezes the plan: nothing is moved for load, no server is asked for or given back. Who
-takes part is still decided, by the store's word alone.
+A view that is missing or old, or a policy that fails, freezes the plan: nothing is moved for load, no server is asked
+for or given back. Who takes part is still decided, by the store's word alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from equipoise.control.knowledge import hub_views
 from equipoise.control.provision import fresh_names
 from equipoise.control.settings import ControllerSettings
 from equipoise.model import Plan, Specs
-from equipoise.plan import Decision, Memory, Policy, View
-from equipoise.plan.policies.members import MembersOnly
+from equipoise.plan import Decision, HubView, Memory, Policy, View
+from equipoise.plan.choosing import when_blind
 from equipoise.store import HubSeen, Wanted
 
-__all__ = ["Known", "Outcome", "State", "decide"]
+__all__ = ["Known", "Outcome", "State", "absent_since", "decide"]
 
 
 class State(StrEnum):
     # Another controller leads, or none can.
     STANDBY = "standby"
     LEADING = "leading"
-    # It leads, and moves nothing, since it cannot see.
+    # It leads, and moves nothing, since it cannot see, or its policy fails.
     FROZEN = "frozen"
 
 
@@ -41,6 +41,8 @@ class Known:
     # Hubs that were asked for.
     wanted: Mapping[str, Wanted]
     memory: Memory
+    # Since when each of those that are not alive has been asked for, or gone.
+    absent_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +51,59 @@ class Outcome:
     decision: Decision
     # Why the plan is frozen; empty if it is not.
     frozen: str = ""
+    # What the policy raised, if it did.
+    problem: Exception | None = None
+    # Hubs to ask for; those that were asked for and have not come; those that nothing lives at; those given up.
     start: Sequence[Wanted] = ()
+    missing: Sequence[str] = ()
     stop: Sequence[str] = ()
+    given_up: Sequence[str] = ()
+
+
+def absent_since(known: Known) -> dict[str, float]:
+    """The same for the next round: whoever came, or is wanted no longer, is not in it."""
+    missing = known.wanted.keys() - {name for name, seen in known.hubs.items() if seen.alive is not None}
+    return {name: known.absent_s.get(name, known.now) for name in sorted(missing)}
 
 
 def decide(known: Known, policy: Policy, settings: ControllerSettings) -> Outcome:
     frozen = _why_frozen(known, settings)
     alive = hub_views(known.hubs, known.plan, releasable=set(known.wanted), releasing=known.memory.releasing)
     if frozen:
-        blind = View.of(known.memory.view_s if known.view is None else known.view.time_s, hubs=alive)
-        decision = MembersOnly().decide(blind, known.plan, known.specs, known.now, known.memory)
-        return Outcome(State.FROZEN, decision, frozen)
+        return _freeze(known, policy, alive, frozen)
     assert known.view is not None, "without one it is frozen"
-    view = known.view.with_store(alive)
-    decision = policy.decide(view, known.plan, known.specs, known.now, known.memory)
+    try:
+        decision = _decision(policy, known.view.with_store(alive), known)
+    except Exception as problem:
+        # Whatever it is, it is a mistake in the policy: others must not suffer more than standing still.
+        why = f"the policy {policy.name} fails: {type(problem).__name__}: {problem}"
+        return _freeze(known, policy, alive, why, problem)
+    absent = absent_since(known)
+    late = [hub for hub, since_s in absent.items() if known.now - since_s >= settings.start_s_max]
     return Outcome(
         State.LEADING,
         decision,
-        start=_to_start(known, decision.servers_wanted, settings),
+        start=_to_start(known, decision, alive, settings, late=late),
+        missing=[hub for hub in absent if hub not in late],
         stop=[hub for hub in decision.releasable if hub in known.wanted],
+        given_up=late,
     )
+
+
+def _decision(policy: Policy, view: View, known: Known) -> Decision:
+    decided: object = policy.decide(view, known.plan, known.specs, known.now, known.memory)
+    if not isinstance(decided, Decision):
+        raise TypeError(f"decide returned {type(decided).__name__}, no Decision")
+    return decided
+
+
+def _freeze(
+    known: Known, policy: Policy, alive: Sequence[HubView], why: str, problem: Exception | None = None
+) -> Outcome:
+    # An old view still tells which topics have limits that the ring must not break when somebody joins.
+    blind = View.of(known.memory.view_s, hubs=alive) if known.view is None else known.view.with_store(alive)
+    decision = when_blind(policy).decide(blind, known.plan, known.specs, known.now, known.memory)
+    return Outcome(State.FROZEN, decision, why, problem)
 
 
 def _why_frozen(known: Known, settings: ControllerSettings) -> str:
@@ -80,11 +115,27 @@ def _why_frozen(known: Known, settings: ControllerSettings) -> str:
     return ""
 
 
-def _to_start(known: Known, count: int, settings: ControllerSettings) -> list[Wanted]:
-    """The hubs to ask for so that there are `count`, within the bounds; those asked for and not yet alive count."""
+def _to_start(
+    known: Known,
+    decision: Decision,
+    alive: Sequence[HubView],
+    settings: ControllerSettings,
+    *,
+    late: Collection[str],
+) -> list[Wanted]:
+    """The hubs to ask for so that there are as many as the policy wants, within the bounds.
+
+    What the policy lacks is counted as it counts; the bounds are on machines, whatever they are good for. A hub that an
+    operator drains is about to go and counts for neither. One that is given up is waited for no longer; but until it
+    has been stopped it may be a machine that somebody pays for.
+    """
     if not settings.hubs_max:
         return []
-    there = {name for name, seen in known.hubs.items() if seen.alive is not None} | known.wanted.keys()
-    missing = min(max(count, settings.hubs_min), settings.hubs_max) - len(there)
-    taken = there | set(known.hubs) | set(known.plan.by_hub)
+    staying = {hub.name for hub in alive if not hub.is_draining}
+    coming = known.wanted.keys() - {hub.name for hub in alive} - set(late)
+    at_work = len(staying) if decision.servers_at_work is None else decision.servers_at_work
+    missing = decision.servers_wanted - at_work - len(coming)
+    missing = max(missing, settings.hubs_min - len(staying | coming))
+    missing = min(missing, settings.hubs_max - len(staying | coming) - len(late))
+    taken = set(known.wanted) | set(known.hubs) | set(known.plan.by_hub)
     return [Wanted(hub=name) for name in fresh_names(taken, max(0, missing))]

@@ -45,8 +45,20 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     ] = 10.0
     hubs_min: Annotated[int, Meta(ge=1, description="Hubs that are never given back.")] = 1
     hubs_max: Annotated[
-        int, Meta(ge=0, description="Hubs that are never exceeded by asking; 0: it asks for none.")
+        int,
+        Meta(
+            ge=0,
+            description="Hubs that are never exceeded by asking, drained ones not counted; 0: it asks for none.",
+        ),
     ] = 0
+    start_s_max: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="A hub that was asked for and is not alive after this is given up, stopped, and another asked "
+            "for: machines that have to be installed first take some minutes.",
+        ),
+    ] = 600.0
 
     def __post_init__(self) -> None:
         if self.hubs_max and self.hubs_max < self.hubs_min:

@@ -19,8 +19,8 @@ from equipoise.errors import CoordinateError
 
 __all__ = ["Coordinate"]
 
-# As far as anything on earth is, twice over, in seconds: what lies beyond is a lie.
-_REACH_S = 100.0
+# In longest round trips: one to the farthest point, and as much again for an access line. What lies beyond is a lie.
+_REACH = 2.0
 # Each number is a float64, the lowest byte first.
 _NUMBER_BYTES = 8
 
@@ -46,8 +46,9 @@ class Coordinate:
         expected = settings.dimensions + 3
         if len(numbers) != expected:
             raise CoordinateError(f"a coordinate has {expected} numbers, not {len(numbers)}")
-        if not all(math.isfinite(number) and abs(number) <= _REACH_S for number in numbers):
-            raise CoordinateError(f"a coordinate lies beyond {_REACH_S:g} s, or nowhere")
+        reach_s = _REACH * settings.rtt_s_max
+        if not all(math.isfinite(number) and abs(number) <= reach_s for number in numbers):
+            raise CoordinateError(f"a coordinate lies beyond {reach_s:g} s, or nowhere")
         *point, error, height_s, adjustment_s = map(float, numbers)
         if error < 0 or height_s < 0:
             raise CoordinateError("error and height of a coordinate are not negative")

@@ -159,11 +159,11 @@ class Estimator:
         height_share = above_s / (length_s + above_s)
         if force_s < 0:
             height_share = max(height_share, _SINKING_SHARE)
-        point = tuple(
-            at + part * (1 - height_share) * force_s for at, part in zip(own.point_s, unit, strict=True)
-        )
-        height_s = own.height_s + height_share * force_s
-        height_s = min(settings.height_s_max, max(settings.height_s_min, height_s))
+        wanted_s = own.height_s + height_share * force_s
+        height_s = min(settings.height_s_max, max(settings.height_s_min, wanted_s))
+        # What a height cannot take is the point's: or nodes without one would be pushed more than they are pulled.
+        along_s = force_s - (height_s - own.height_s)
+        point = tuple(at + part * along_s for at, part in zip(own.point_s, unit, strict=True))
         return replace(own, point_s=point, height_s=height_s)
 
     def _any_direction(self) -> list[float]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from equipoise.experiments.epulsar_session import Evening, Session, limit_s, play
+from equipoise.experiments.epulsar_limited import (
+    limit_panel,
+    limit_parameter,
+    nothing_lost,
+    planned_and_hashed,
+    shares_above,
+)
+from equipoise.experiments.epulsar_session import Evening, Session, play
 from equipoise.experiments.epulsar_worlds import FIBRE_KM_PER_MS, GAME_LIMIT_MS, LOCAL_MS, STRETCH
 from equipoise.experiments.experiment import Experiment, Findings, Progress
-from equipoise.experiments.result import Claim, Figure, Line, Marks, Panel, Size
+from equipoise.experiments.result import Claim, Figure, Panel, Size
 
 __all__ = ["EXPERIMENT_9", "judge", "run_session"]
 
@@ -19,14 +23,11 @@ QUICK = Session(players=32, groups=4, updates_per_s=10.0, seconds=180)
 # With hashing nothing depends on how much is sent.
 HASHED_PER_S = 10.0
 QUANTILE = 0.99
-SHARE = 0.9
 
 
 def run_session(session: Session, progress: Progress) -> Findings:
-    planned = play(session, lambda label, done: progress(label, SHARE * done))
     static = replace(session, is_planned=False, updates_per_s=HASHED_PER_S)
-    hashed = play(static, lambda label, done: progress(f"hashing, {label}", SHARE + (1 - SHARE) * done))
-    return judge(planned, hashed)
+    return judge(*planned_and_hashed(play, session, static, progress))
 
 
 def judge(planned: Evening, hashed: Evening) -> Findings:
@@ -46,7 +47,7 @@ def judge(planned: Evening, hashed: Evening) -> Findings:
                 f"great circle at {FIBRE_KM_PER_MS:g} km/ms, × {STRETCH:g}; {LOCAL_MS:g} ms between a player and the "
                 "hub of its city",
             ),
-            ("limit", f"{GAME_LIMIT_MS:g} ms of round trips, {1e3 * limit_s():g} ms one way"),
+            limit_parameter(GAME_LIMIT_MS),
             ("time", f"{session.seconds} s, after {session.settle_s + session.begin_s:g} s to settle"),
         ),
         notes=(
@@ -58,14 +59,14 @@ def judge(planned: Evening, hashed: Evening) -> Findings:
             "Everything between players is real: hubs that find their coordinates, reports, records read over the "
             "network, the view, the planner, controller and store in New York, and handovers. Hubs take no time of "
             "their own.",
+            f"With hashing each player sends {HASHED_PER_S:g}/s: nothing depends on how much is sent there.",
         ),
     )
 
 
 def _claims(planned: Evening, hashed: Evening) -> tuple[Claim, ...]:
     p99_ms, hashed_ms = (2e3 * evening.latencies.quantile_s(QUANTILE) for evening in (planned, hashed))
-    above, above_hashed = (evening.latencies.share_above(limit_s()) for evening in (planned, hashed))
-    lost = planned.meter.lost + hashed.meter.lost
+    above, above_hashed = shares_above(GAME_LIMIT_MS, planned, hashed)
     return (
         Claim(
             claim=f"99 % of messages, over {planned.changes} changes of groups and {_moved(planned)} moves of topics",
@@ -79,12 +80,7 @@ def _claims(planned: Evening, hashed: Evening) -> tuple[Claim, ...]:
             ours=f"{above:.2%}; with hashing {above_hashed:.0%}",
             holds=above < 0.01 and above <= above_hashed,
         ),
-        Claim(
-            claim="messages lost",
-            paper="not told; none asked",
-            ours=f"{lost} of {planned.meter.deliveries + hashed.meter.deliveries:,}",
-            holds=lost == 0,
-        ),
+        nothing_lost(planned, hashed),
     )
 
 
@@ -107,35 +103,15 @@ def _figure(planned: Evening, hashed: Evening) -> Figure:
 
 def _one(evening: Evening) -> Panel:
     """What one player hears of each other, for as long as it hears it."""
-    x = tuple(float(second + 1) for second in range(evening.session.seconds))
     heard = evening.heard
-    lines = [Line(label=topic.decode(), x=x, y=_told(heard.worst_s(topic))) for topic in heard.topics]
-    return Panel(
-        title="what the first player hears of each other",
-        y_label="ms, both ways",
-        lines=tuple(lines),
-        level=GAME_LIMIT_MS,
-        level_label="limit",
-    )
+    lines = {topic.decode(): heard.worst_s(topic) for topic in heard.topics}
+    return limit_panel("what the first player hears of each other", lines, GAME_LIMIT_MS)
 
 
 def _all(title: str, evening: Evening) -> Panel:
-    x = tuple(float(second + 1) for second in range(evening.session.seconds))
-    y = _told(evening.latencies.worst_s())
     moves = tuple(at for at, _ in evening.moves)
-    return Panel(
-        title=title,
-        y_label="ms, both ways",
-        lines=(Line(label="the worst", x=x, y=y),),
-        marks=(Marks(label="topics moved", x=moves),) if moves else (),
-        level=GAME_LIMIT_MS,
-        level_label="limit",
-    )
-
-
-def _told(worst_s: NDArray[np.float64]) -> tuple[float | None, ...]:
-    """In milliseconds of both ways; nothing where nothing was heard."""
-    return tuple(None if np.isnan(value) else round(2e3 * float(value), 2) for value in worst_s)
+    lines = {"the worst": evening.latencies.worst_s()}
+    return limit_panel(title, lines, GAME_LIMIT_MS, marked="topics moved" if moves else "", at_s=moves)
 
 
 def _run(size: Size, seed: int, progress: Progress) -> Findings:

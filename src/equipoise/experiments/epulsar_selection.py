@@ -28,7 +28,7 @@ from equipoise.plan.latency import CentroidEstimate, LatencyEstimate, Room, plac
 from equipoise.plan.latency.estimate import legs_s
 from equipoise.plan.load import Capacities
 from equipoise.plan.places import places_of
-from equipoise.plan.view import Carried, TopicColumns
+from equipoise.plan.view_columns import Carried, TopicColumns
 
 __all__ = ["POLICIES", "NodesEstimate", "Outcome", "evaluate", "select"]
 

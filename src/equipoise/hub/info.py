@@ -156,6 +156,7 @@ def _coordinates(core: HubCore, totals: Totals) -> dict[str, object]:
         "probes_outliers": estimator.outliers,
         "coordinate_resets": estimator.resets,
         "clients_told": places.told,
+        "clients_doubted": places.doubted,
         "clients_read": places.read,
     }
 

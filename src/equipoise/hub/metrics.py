@@ -77,6 +77,12 @@ METRICS = (
     ("equipoise_hub_probes_answered_total", "hub", "probes_answered", "Probes of which it has learnt."),
     ("equipoise_hub_probes_outliers_total", "hub", "probes_outliers", "Answers too strange to be believed."),
     ("equipoise_hub_clients_told", "hub", "clients_told", "Clients that say where they are."),
+    (
+        "equipoise_hub_clients_doubted",
+        "hub",
+        "clients_doubted",
+        "Those of them that say they are farther than they can be, and are not believed.",
+    ),
     ("equipoise_hub_plan_version", "cluster", "plan_version", "The plan that it goes by."),
     ("equipoise_hub_is_settled", "cluster", "is_settled", "1 if every live hub has acted on that plan."),
     ("equipoise_hub_links", "cluster", "links", "Other hubs that it sends to."),
@@ -181,6 +187,7 @@ class Reading:
             "probes_answered": probing.answered,
             "probes_outliers": probing.estimator.outliers,
             "clients_told": places.told,
+            "clients_doubted": places.doubted,
         }
 
     def cluster_facts(self) -> dict[str, int]:

@@ -1,15 +1,16 @@
-"""The command lines of a system on one machine: what is run for each part of it."""
+"""The command lines of a system on one machine: what is run for each part of it, and how it is asked after."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from equipoise.local.checks import controller_answers, hub_answers, pipeline_works
 from equipoise.local.layout import HOST, Layout
-from equipoise.processes import ChildSpec
+from equipoise.processes import Check, ChildSpec
 
 __all__ = ["DASHBOARD", "DASHBOARD_PORT", "Addresses", "controller", "hub", "pipeline"]
 
@@ -22,6 +23,12 @@ HUBS_USER = "hubs"
 _HUB_READY = re.compile(r"^equipoise hub \S+ ready on \S+:(?P<port>\d+)", re.MULTILINE)
 _CONTROLLER_READY = re.compile(r"^equipoise controller \S+ ready on (?P<intake>\S+)", re.MULTILINE)
 _PIPELINE_READY = re.compile(r"^equipoise pipeline ready", re.MULTILINE)
+
+# Both take a second or two. On a machine that has far too much to do they take a minute, and starting them again and
+# again before that is what it can do without.
+_READY_S_MAX = 120.0
+# Spark takes a quarter of a minute, and many of them there.
+_SPARK_READY_S_MAX = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +47,20 @@ def _program(*words: str) -> list[str]:
 
 
 def _spec(
-    layout: Layout, name: str, words: Sequence[str], ready: re.Pattern[str], *, ready_timeout_s: float
+    layout: Layout,
+    name: str,
+    words: Sequence[str],
+    ready: re.Pattern[str],
+    check: Check,
+    *,
+    ready_timeout_s: float,
 ) -> ChildSpec:
     return ChildSpec(
         name=name,
         command=_program(*words),
         log_path=layout.log(name),
         ready=ready,
+        check=check,
         ready_timeout_s=ready_timeout_s,
         environment={"PYTHONUNBUFFERED": "1"},
     )
@@ -75,7 +89,7 @@ def hub(
     place = ["--site", site] if site else []
     login = _login(addresses, "--cluster-user", "--cluster-password-file")
     words = ["hub", "--name", name, *where, *place, *login, *extra]
-    return _spec(layout, name, words, _HUB_READY, ready_timeout_s=30.0)
+    return _spec(layout, name, words, _HUB_READY, hub_answers(HOST, port), ready_timeout_s=_READY_S_MAX)
 
 
 def controller(
@@ -84,18 +98,23 @@ def controller(
     port = layout.port("controller")
     where = ["--store", addresses.store_url, "--region", addresses.region, "--intake", f"{HOST}:{port}"]
     bounds = ["--hubs-min", str(hubs_min), "--hubs-max", str(hubs_max)]
-    pages = ["--http", f"{HOST}:{layout.port(DASHBOARD, DASHBOARD_PORT)}", "--loopback-looks"]
+    pages_port = layout.port(DASHBOARD, DASHBOARD_PORT)
+    pages = ["--http", f"{HOST}:{pages_port}", "--loopback-looks"]
     token = ["--token-file", str(layout.token())]
     words = ["controller", *where, *bounds, *pages, *token, "--provision", "store", *extra]
-    return _spec(layout, "controller", words, _CONTROLLER_READY, ready_timeout_s=30.0)
+    check = controller_answers(HOST, pages_port)
+    return _spec(layout, "controller", words, _CONTROLLER_READY, check, ready_timeout_s=_READY_S_MAX)
 
 
-def pipeline(layout: Layout, addresses: Addresses, *, extra: Sequence[str] = ()) -> ChildSpec:
+def pipeline(
+    layout: Layout, addresses: Addresses, *, is_fed: Callable[[], bool], extra: Sequence[str] = ()
+) -> ChildSpec:
+    """`is_fed`: whether there is a hub to read from."""
     where = ["--store", addresses.store_url, "--region", addresses.region, "--dir", str(layout.pipeline)]
     token = ["--token-file", str(layout.token())]
     words = ["pipeline", *where, *token, *_login(addresses, "--user", "--secret-file"), *extra]
-    # Spark takes its time, and a busy machine doubles it.
-    return _spec(layout, "pipeline", words, _PIPELINE_READY, ready_timeout_s=180.0)
+    check = pipeline_works(layout.pipeline / "checkpoint", is_fed=is_fed)
+    return _spec(layout, "pipeline", words, _PIPELINE_READY, check, ready_timeout_s=_SPARK_READY_S_MAX)
 
 
 def _login(addresses: Addresses, user_option: str, file_option: str) -> list[str]:

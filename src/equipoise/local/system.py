@@ -15,13 +15,14 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from equipoise.errors import ClosedError, StoreError
+from equipoise.errors import ClosedError, SettingsError, StoreError
 from equipoise.local import children
 from equipoise.local.children import Addresses
 from equipoise.local.layout import HOST, Layout
-from equipoise.processes import Change, ChildSpec, Phase, Supervisor
+from equipoise.local.store_keeping import StoreKeeper
+from equipoise.processes import Change, ChildSpec, HealthSettings, Phase, Supervisor
 from equipoise.store import ServersStore, Store, Tree, Wanted, open_store
 from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
 from equipoise.store.java import find_jars, find_java
@@ -33,6 +34,7 @@ log = logging.getLogger("equipoise.local")
 # Redis's port belongs to Redis; the next hubs follow where they are free.
 PORT = 6399
 STORE = "store"
+_HUB = "hub-"
 # Of the five seconds in which everything ends: hubs and the rest have three.
 STORE_STOP_S = 1.0
 GOODBYE_S = 0.5
@@ -56,6 +58,8 @@ class SystemSettings:
     has_controller: bool = True
     # Further words for each command, by its name: hub, controller, pipeline; for one hub, by the hub's own.
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # How everybody is asked whether they are well.
+    health: HealthSettings = field(default_factory=HealthSettings)
 
 
 class System:
@@ -70,7 +74,7 @@ class System:
     ) -> None:
         self.layout = layout
         self.settings = settings
-        self.supervisor = Supervisor(on_change=on_change)
+        self.supervisor = Supervisor(on_change=self._see)
         self.store_url = settings.store_url
         # Where the pages are once the controller is up; known from the start on, empty without a controller.
         self.dashboard_url = ""
@@ -79,6 +83,11 @@ class System:
         self._tasks: list[asyncio.Task[None]] = []
         # The hubs that were asked for, as far as they are running.
         self._asked: dict[str, Wanted] = {}
+        self._on_change = on_change
+        # Whether all parts have been begun, and whether all have run at once.
+        self._has_begun = False
+        self._was_ready = False
+        self._refusal: asyncio.Future[SettingsError] | None = None
 
     @property
     def addresses(self) -> Addresses:
@@ -91,7 +100,7 @@ class System:
     def is_ready(self) -> bool:
         """Whether everything that was asked for runs."""
         phases = self.supervisor.phases
-        return bool(phases) and all(phase is Phase.READY for phase in phases.values())
+        return self._has_begun and all(phase is Phase.READY for phase in phases.values())
 
     def hub_url(self, number: int = 1) -> str:
         """The address of one of the first hubs, for clients."""
@@ -99,6 +108,7 @@ class System:
 
     async def start(self) -> None:
         """Returns when the first hub can be used. Raises SettingsError, StoreUnavailableError."""
+        self._refusal = asyncio.get_running_loop().create_future()
         self.layout.lock()
         try:
             if self.settings.has_controller:
@@ -106,8 +116,9 @@ class System:
                 self.dashboard_url = f"http://{HOST}:{port}"
             await self._start_first()
             for number in range(2, self.settings.hubs + 1):
-                self.supervisor.begin(self._hub_spec(_name(number), number - 1))
+                self._begin(self._hub_spec(_name(number), number - 1))
             self._start_control()
+            self._has_begun = True
             self._tasks.append(asyncio.create_task(self._follow_wanted()))
         except BaseException:
             await self.stop()
@@ -125,11 +136,22 @@ class System:
             async with asyncio.TaskGroup() as group:
                 if self._zookeeper is not None:
                     group.create_task(self._zookeeper.start())
-                group.create_task(self.supervisor.keep(self._hub_spec(_name(1), 0)))
+                group.create_task(self.supervisor.keep(self._watched(self._hub_spec(_name(1), 0))))
         except ExceptionGroup as problems:
             raise problems.exceptions[0] from problems
         if self._zookeeper is not None:
-            self._tasks.append(asyncio.create_task(self._keep_store()))
+            keeper = StoreKeeper(
+                STORE, self._zookeeper, on_change=self._on_change, health=self.settings.health
+            )
+            self._tasks.append(asyncio.create_task(keeper.run()))
+
+    async def refused(self) -> SettingsError:
+        """Wait until one of the parts says that it cannot run with the settings it was given; what it says.
+
+        Only as long as not everything has run yet: later on what is wrong is told, tried again, and ends nobody else.
+        """
+        assert self._refusal is not None, "started before"
+        return await asyncio.shield(self._refusal)
 
     async def stop(self) -> None:
         """End everything, the store last. May be called twice."""
@@ -162,25 +184,32 @@ class System:
         )
         return EmbeddedZooKeeper(settings)
 
-    async def _keep_store(self) -> None:
-        """Start the store again when it ends: its state is on disk, and hubs do without it meanwhile."""
-        assert self._zookeeper is not None, "started before"
-        pause_s = 0.2
-        while True:
-            status = await self._zookeeper.wait()
-            log.warning("the store ended with status %s; again in %.1f s", status, pause_s)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, 10.0)
-            try:
-                await self._zookeeper.start()
-                pause_s = 0.2
-            except Exception as problem:
-                log.warning("the store does not start: %s", problem)
+    def _begin(self, spec: ChildSpec) -> None:
+        self.supervisor.begin(self._watched(spec))
+
+    def _watched(self, spec: ChildSpec) -> ChildSpec:
+        return replace(spec, health=self.settings.health)
+
+    def _see(self, change: Change) -> None:
+        self._was_ready = self._was_ready or self.is_ready
+        if change.refusal is not None and change.name not in self._asked and not self._was_ready:
+            self._refuse(change.refusal)
+        self._on_change(change)
+
+    def _refuse(self, refusal: SettingsError) -> None:
+        assert self._refusal is not None, "made before anything is started"
+        if not self._refusal.done():
+            self._refusal.set_result(refusal)
+
+    def _has_hub(self) -> bool:
+        """Whether a hub runs."""
+        phases = self.supervisor.phases
+        return any(name.startswith(_HUB) and phase is Phase.READY for name, phase in phases.items())
 
     def _start_control(self) -> None:
         settings, extra = self.settings, self.settings.extra
         if settings.has_controller:
-            self.supervisor.begin(
+            self._begin(
                 children.controller(
                     self.layout,
                     self.addresses,
@@ -190,8 +219,10 @@ class System:
                 )
             )
         if settings.has_pipeline:
-            self.supervisor.begin(
-                children.pipeline(self.layout, self.addresses, extra=extra.get("pipeline", ()))
+            self._begin(
+                children.pipeline(
+                    self.layout, self.addresses, is_fed=self._has_hub, extra=extra.get("pipeline", ())
+                )
             )
 
     def _hub_spec(self, name: str, turn: int, site: str = "") -> ChildSpec:
@@ -228,8 +259,8 @@ class System:
         for name in sorted(wanted.keys() - self._asked.keys() - own):
             self._asked[name] = wanted[name]
             turn = self.settings.hubs + len(self._asked) - 1
-            self.supervisor.begin(self._hub_spec(name, turn, wanted[name].site))
+            self._begin(self._hub_spec(name, turn, wanted[name].site))
 
 
 def _name(number: int) -> str:
-    return f"hub-{number}"
+    return f"{_HUB}{number}"

@@ -7,7 +7,8 @@ from equipoise.plan.memory import Memory, decode_memory, encode_memory
 from equipoise.plan.planner import Planner
 from equipoise.plan.policies import AllPairs, ConsistentHashing, Static, TopicManager
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.view import HubView, TopicView, View
+from equipoise.plan.view import View
+from equipoise.plan.view_rows import HubView, TopicView
 from equipoise.plan.view_table import ViewTables, from_tables, to_tables
 
 __all__ = [

@@ -28,6 +28,9 @@ class Decision:
     memory: Memory
     # How many hubs there should be in all, those that run included.
     servers_wanted: int
+    # How many of them the policy counted as there; None: those that are alive and not drained. One that is drained or
+    # whose memory is full takes nothing, so a policy that wants another in its place does not count it.
+    servers_at_work: int | None = None
     # Hubs that are out of the plan and may be stopped.
     releasable: tuple[str, ...] = ()
     # What was found beside the change: why a server is asked for, why nothing could be done.

@@ -197,11 +197,15 @@ class Draft:
         """The same just now, as far as trends tell."""
         return self._on_ordinary_hub(self.needs.present_bytes, self.needs.present_work)
 
+    def is_idle(self, topic: int) -> bool:
+        """Nobody has it in hand, and no earlier step of this round has touched it."""
+        return topic not in self._touched and self.memory.arbiter.is_free(
+            self.view.topics.names[topic], PLANNER
+        )
+
     def is_free(self, topic: int) -> bool:
-        """Nobody has it in hand, no earlier step of this round has touched it, and there is room for one more."""
-        if self.budget <= 0 or topic in self._touched:
-            return False
-        return self.memory.arbiter.is_free(self.view.topics.names[topic], PLANNER)
+        """The same, and there is room for one more."""
+        return self.budget > 0 and self.is_idle(topic)
 
     def is_rested(self, topic: int) -> bool:
         """Its last move for load is long enough ago for another."""

@@ -35,8 +35,8 @@ class Approach(msgspec.Struct, frozen=True, array_like=True):
     left: tuple[str, ...]
     # Since it was last within its limit for long enough to have settled.
     returns: int = 0
-    # When it was last seen above its limit.
-    far_s: float = LONG_AGO_S
+    # For how long views have shown it within its limit since it was last above it.
+    near_s: float = 0.0
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True):

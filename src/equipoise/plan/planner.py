@@ -121,6 +121,7 @@ def _decided(draft: Draft) -> Decision:
         change=change,
         memory=draft.memory,
         servers_wanted=wanted,
+        servers_at_work=int(draft.eligible.sum()),
         releasable=may_stop(draft),
         reasons=tuple(draft.reasons),
         ratio_max=float(ratio.max()) if len(ratio) else 0.0,

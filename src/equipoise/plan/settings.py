@@ -246,9 +246,9 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     latency_wait_s: Annotated[
         float,
         _seconds(
-            "How long a topic that was moved for latency stays away from the hubs that it left. Doubled each time it "
-            "comes back to one, up to topic_wait_s: a topic whose best hub changes back and forth stays. One that was "
-            "within its limit for as long has settled, and begins anew."
+            "How long a topic that was moved for latency stays away from the hubs that it left, and from others that "
+            "are no nearer. Doubled each time it goes back, up to topic_wait_s: a topic whose best hub changes back "
+            "and forth stays. One that views have shown within its limit for as long has settled, and begins anew."
         ),
     ] = 10.0
     latency_memory_s: Annotated[

@@ -21,18 +21,17 @@ from numpy.typing import NDArray
 
 from equipoise.errors import ViewError
 from equipoise.plan.places import Places, is_known, no_places
-from equipoise.plan.view import (
+from equipoise.plan.view import View
+from equipoise.plan.view_columns import (
     PLACES,
     TEXT,
     Carried,
     HubColumns,
-    HubView,
     TopicColumns,
-    TopicView,
-    View,
     column_names,
     dtype_of,
 )
+from equipoise.plan.view_rows import HubView, TopicView
 
 __all__ = ["CARRIED_SCHEMA", "HUB_SCHEMA", "TOPIC_SCHEMA", "ViewTables", "from_tables", "to_tables"]
 

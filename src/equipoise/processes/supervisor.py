@@ -14,11 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from equipoise.errors import EquipoiseError
+from equipoise.errors import EquipoiseError, SettingsError
 from equipoise.processes.backoff import Backoff, BackoffSettings
 from equipoise.processes.child import Child, ChildSpec
 
 __all__ = ["Change", "Phase", "Supervisor"]
+
+# What a command ends with that was called wrongly, or given settings that cannot be.
+_MISUSED = 2
 
 
 class Phase(StrEnum):
@@ -36,6 +39,8 @@ class Change:
     name: str
     phase: Phase
     detail: str = ""
+    # Set if it has never been ready and says that it cannot be with the settings that it was given.
+    refusal: SettingsError | None = None
 
 
 @dataclass(slots=True)
@@ -46,6 +51,7 @@ class _Kept:
     ready: asyncio.Future[re.Match[str] | None]
     phase: Phase = Phase.STARTING
     restarts: int = 0
+    was_ready: bool = False
 
 
 class Supervisor:
@@ -73,7 +79,8 @@ class Supervisor:
     async def keep(self, spec: ChildSpec, *, patience_s: float | None = None) -> re.Match[str] | None:
         """Run it from now on, and return what it said when it was ready for the first time.
 
-        Raises TimeoutError if that is not within `patience_s`; it is kept all the same. None waits as long as it takes.
+        Raises TimeoutError if that is not within `patience_s`, SettingsError if it cannot be with its settings; it is
+        kept all the same. None waits as long as it takes.
         """
         self.begin(spec)
         ready = self._kept[spec.name].ready
@@ -113,8 +120,9 @@ class Supervisor:
             started_at = loop.time()
             self._tell(kept, Phase.STARTING)
             reason = await self._live(kept)
+            refusal = self._refusal(kept)
             pause_s = backoff.pause_s(loop.time() - started_at)
-            self._tell(kept, Phase.WAITING, f"{reason}; again in {pause_s:.1f} s")
+            self._tell(kept, Phase.WAITING, f"{reason}; again in {pause_s:.1f} s", refusal)
             await asyncio.sleep(pause_s)
             kept.restarts += 1
             kept.child = Child(kept.spec)
@@ -125,12 +133,25 @@ class Supervisor:
             found = await kept.child.start()
         except (EquipoiseError, OSError) as problem:
             return str(problem)
+        kept.was_ready = True
         self._tell(kept, Phase.READY)
         if not kept.ready.done():
             kept.ready.set_result(found)
-        status = await kept.child.ended()
-        return f"ended with status {status}: {kept.child.last_words()}"
+        return await kept.child.over()
 
-    def _tell(self, kept: _Kept, phase: Phase, detail: str = "") -> None:
+    def _refusal(self, kept: _Kept) -> SettingsError | None:
+        if kept.was_ready or kept.child.status != _MISUSED:
+            return None
+        words = kept.child.last_words().removeprefix("equipoise: ")
+        refusal = SettingsError(f"{kept.spec.name} does not start: {words}")
+        if not kept.ready.done():
+            kept.ready.set_exception(refusal)
+            # Nobody has to wait for it.
+            kept.ready.exception()
+        return refusal
+
+    def _tell(
+        self, kept: _Kept, phase: Phase, detail: str = "", refusal: SettingsError | None = None
+    ) -> None:
         kept.phase = phase
-        self._on_change(Change(kept.spec.name, phase, detail))
+        self._on_change(Change(kept.spec.name, phase, detail, refusal))

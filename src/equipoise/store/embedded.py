@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.errors import SettingsError, StoreUnavailableError
-from equipoise.processes import check_port, free_port, spawn
+from equipoise.processes import bound_log, check_port, free_port, log_since, spawn
 from equipoise.store.java import find_jars, find_java
 
 __all__ = ["EmbeddedSettings", "EmbeddedZooKeeper"]
@@ -64,6 +64,8 @@ class EmbeddedZooKeeper:
         # The port in use once started.
         self.port = settings.port
         self._process: subprocess.Popen[bytes] | None = None
+        # Where this life's part of the log begins: the file is kept from one life to the next.
+        self._log_from = 0
 
     @property
     def address(self) -> str:
@@ -96,6 +98,8 @@ class EmbeddedZooKeeper:
         try:
             config = directory / "zoo.cfg"
             config.write_text(self._config())
+            bound_log(self.log_path)
+            self._log_from = self.log_path.stat().st_size if self.log_path.exists() else 0
             self._process = _spawn(java, jars, config, self.log_path, lock)
         finally:
             # The child has it now.
@@ -123,8 +127,12 @@ class EmbeddedZooKeeper:
                 process.kill()
             process.wait()
 
+    async def is_well(self, timeout_s: float = 1.0) -> bool:
+        """Whether it answers within this time."""
+        return await _is_ok(self.settings.host, self.port, timeout_s)
+
     async def wait(self) -> int:
-        """Wait for its end and return its status; negative if by a signal."""
+        """Wait for its end and return its status; negative if by a signal. Only after a `start` that succeeded."""
         assert self._process is not None, "not started"
         return await _ended(self._process)
 
@@ -138,11 +146,8 @@ class EmbeddedZooKeeper:
         await self.stop()
 
     def last_words(self) -> str:
-        """The end of its log."""
-        try:
-            lines = self.log_path.read_text(errors="replace").splitlines()
-        except OSError:
-            return ""
+        """The end of its log, as far as it is of this life."""
+        lines = log_since(self.log_path, self._log_from).splitlines()
         return " / ".join(line.strip() for line in lines[-_LOG_LINES_SHOWN:])
 
     def _config(self) -> str:
@@ -167,7 +172,7 @@ class EmbeddedZooKeeper:
     async def _wait_until_it_answers(self) -> None:
         try:
             async with asyncio.timeout(self.settings.start_timeout_s):
-                while not await _is_ok(self.settings.host, self.port):
+                while not await self.is_well():
                     if self._process is None or self._process.poll() is not None:
                         raise StoreUnavailableError(
                             f"ZooKeeper ended at once: {self.last_words() or 'no word'}"
@@ -181,7 +186,6 @@ class EmbeddedZooKeeper:
 
 def _spawn(java: str, jars: list[Path], config: Path, log_path: Path, lock: int) -> subprocess.Popen[bytes]:
     command = [java, *_JAVA_OPTIONS, "-cp", os.pathsep.join(map(str, jars)), _MAIN, str(config)]
-    log_path.write_bytes(b"")
     return spawn(command, log_path, pass_fds=(lock,))
 
 
@@ -192,9 +196,9 @@ async def _ended(process: subprocess.Popen[bytes]) -> int:
     return status
 
 
-async def _is_ok(host: str, port: int) -> bool:
+async def _is_ok(host: str, port: int, timeout_s: float) -> bool:
     try:
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)
             try:
                 writer.write(b"ruok")

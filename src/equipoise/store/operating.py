@@ -1,19 +1,24 @@
-"""What an operator does to a plan: move, replicate, drain, forget.
+"""What an operator does to plan and specs: move, replicate, drain, forget, limit; by command or on the dashboard.
 
-Each is one commit, made again on the newer plan if somebody else commits first. Always true: nothing is placed on a hub
-that is no member or is dead, and what is asked for and already so makes no new version.
+Each is one commit, made again on what is newer if somebody else commits first. Always true: nothing is placed on a hub
+that is no member, is dead or is drained; some hub that lives keeps a share of the ring; of a spec nothing changes but
+what was named; and what is asked for and already so makes no new version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
-from equipoise.errors import NotEmptyError, PlanError, PlanRaceError
-from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, Why, ring_over
+import msgspec
+
+from equipoise.errors import NotEmptyError, PlanError, PlanRaceError, SettingsError
+from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, TopicSpec, Why, ring_over
 from equipoise.store.hubs import HubsStore
 from equipoise.store.plans import PlanStore
+from equipoise.store.specs import SpecsStore
 
-__all__ = ["change_plan", "drain", "forget", "place", "unplace", "weigh"]
+__all__ = ["change_plan", "change_spec", "drain", "forget", "place", "unplace", "weigh"]
 
 # Plans come every few seconds at most; whoever loses this often is up against something else.
 _RACES_MAX = 20
@@ -43,14 +48,19 @@ async def place(
     alive: Collection[str],
     note: str = "",
 ) -> Plan:
-    """Have a topic live at these hubs. Raises PlanError if one is no member, or dead."""
+    """Have a topic live at these hubs. Raises PlanError if one is no member, dead, or drained."""
     entry = Entry(topic, tuple(homes), mode)
 
     def make(plan: Plan) -> PlanChange | None:
         for hub in entry.homes:
-            _require(plan, hub)
+            member = _require(plan, hub)
             if hub not in alive:
                 raise PlanError(f"hub {hub} is dead: start it first, or choose one of {_names(plan, alive)}")
+            if member.weight == 0:
+                raise PlanError(
+                    f"hub {hub} is drained: give it a share first (`equipoise hubs weigh {hub} 1`), or choose one "
+                    f"of {_names(plan, alive)}"
+                )
         if plan.entries.get(topic) == entry:
             return None
         return PlanChange.on(plan, Why(Reason.OPERATOR, note=note), set_entries=[entry])
@@ -69,12 +79,15 @@ async def unplace(plans: PlanStore, topic: bytes, *, note: str = "") -> Plan:
     return await change_plan(plans, make)
 
 
-async def drain(plans: PlanStore, hub: str, *, note: str = "") -> Plan:
-    """Give a hub no topics any more: no share of the ring, and no entry. It stays a member."""
+async def drain(plans: PlanStore, hub: str, *, alive: Collection[str] | None = None, note: str = "") -> Plan:
+    """Give a hub no topics any more: no share of the ring, and no entry. It stays a member.
+
+    `alive` as for `Plan.home_of`. Raises PlanError if no other hub that lives takes topics.
+    """
 
     def make(plan: Plan) -> PlanChange | None:
         member = _require(plan, hub)
-        entries = _without(plan, hub)
+        entries = _without(plan, hub, alive)
         if member.weight == 0 and not entries:
             return None
         return PlanChange.on(
@@ -87,13 +100,17 @@ async def drain(plans: PlanStore, hub: str, *, note: str = "") -> Plan:
     return await change_plan(plans, make)
 
 
-async def weigh(plans: PlanStore, hub: str, weight: int, *, note: str = "") -> Plan:
-    """Give a hub another share of the ring."""
+async def weigh(
+    plans: PlanStore, hub: str, weight: int, *, alive: Collection[str] | None = None, note: str = ""
+) -> Plan:
+    """Give a hub another share of the ring; one that was drained takes topics again. Raises as `drain` does."""
 
     def make(plan: Plan) -> PlanChange | None:
         member = _require(plan, hub)
         if member.weight == weight:
             return None
+        if weight == 0:
+            _takers(plan, hub, alive)
         why = Why(Reason.OPERATOR, note=note)
         return PlanChange.on(plan, why, set_members=[Member(hub, weight, member.site)])
 
@@ -127,14 +144,45 @@ async def forget(plans: PlanStore, hubs: HubsStore, hub: str, *, note: str = "")
     return plan
 
 
-def _without(plan: Plan, hub: str) -> list[Entry]:
+async def change_spec(specs: SpecsStore, pattern: bytes, given: Mapping[str, Any]) -> TopicSpec | None:
+    """Change these fields of a pattern's spec and no others; None takes one back, and a rate takes its burst along.
+
+    What is said of the pattern then: None, and no spec, once nothing is left. Raises SettingsError.
+    """
+    if not given:
+        raise SettingsError("say what to change, such as the latency or the site")
+
+    def make(old: TopicSpec | None) -> TopicSpec | None:
+        changes = dict(given)
+        if "rate_per_s" in changes and changes["rate_per_s"] is None:
+            changes.setdefault("burst_messages", None)
+        if "quantile" in changes and changes["quantile"] is None:
+            changes["quantile"] = TopicSpec(pattern=pattern).quantile
+        made = msgspec.structs.replace(old or TopicSpec(pattern=pattern), **changes)
+        # A quantile says nothing without a latency.
+        return None if made == TopicSpec(pattern=pattern, quantile=made.quantile) else made
+
+    return await specs.change(pattern, make)
+
+
+def _takers(plan: Plan, hub: str, alive: Collection[str] | None) -> list[Member]:
+    """The other hubs that live and have a share of the ring, of which there must be one."""
+    others = [
+        member
+        for member in plan.members
+        if member.hub != hub and member.weight > 0 and (alive is None or member.hub in alive)
+    ]
+    if not others:
+        raise PlanError(f"hub {hub} is the only one that takes topics: start another hub first")
+    return others
+
+
+def _without(plan: Plan, hub: str, alive: Collection[str] | None = None) -> list[Entry]:
     """The entries that name the hub, with others in its place: those of its own site first."""
     named = [entry for entry in plan.entries.values() if hub in entry.homes]
-    others = [member for member in plan.members if member.hub != hub and member.weight > 0]
+    others = _takers(plan, hub, alive)
     site = plan.by_hub[hub].site
     near = [member for member in others if member.site == site] or others
-    if not near:
-        raise PlanError(f"hub {hub} is the only one that takes topics: start another hub first")
     ring = ring_over(tuple((member.hub, member.weight) for member in near))
     changed: list[Entry] = []
     for entry in named:
@@ -152,4 +200,4 @@ def _require(plan: Plan, hub: str) -> Member:
 
 
 def _names(plan: Plan, alive: Collection[str]) -> str:
-    return ", ".join(member.hub for member in plan.members if member.hub in alive) or "no other"
+    return ", ".join(one.hub for one in plan.members if one.hub in alive and one.weight > 0) or "no other"

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from equipoise.errors import NodeExistsError, NoNodeError, SettingsError, StoreUnavailableError
+from equipoise.errors import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    SettingsError,
+    StoreUnavailableError,
+)
 from equipoise.model import Specs, TopicSpec, decode_spec, encode_spec
-from equipoise.store.contract import Store
+from equipoise.store.contract import Node, Store
 from equipoise.store.following import follow
 from equipoise.store.tree import Tree, unescape
 
 __all__ = ["SpecsStore"]
 
 log = logging.getLogger("equipoise.store.specs")
+
+# People change specs; whoever loses this often is up against something else.
+_RACES_MAX = 20
 
 
 class SpecsStore:
@@ -36,14 +45,7 @@ class SpecsStore:
 
     async def get(self, pattern: bytes) -> TopicSpec | None:
         """The spec of exactly this pattern."""
-        node = await self._store.find(self._tree.spec(pattern))
-        if node is None:
-            return None
-        try:
-            return decode_spec(node.data)
-        except SettingsError as problem:
-            log.warning("the spec of %r is passed over: %s", pattern, problem)
-            return None
+        return self._read(pattern, await self._store.find(self._tree.spec(pattern)))
 
     async def put(self, spec: TopicSpec) -> None:
         """Set the spec of its pattern, whatever it was."""
@@ -53,6 +55,31 @@ class SpecsStore:
             await self._store.create(path, data)
         except NodeExistsError:
             await self._store.set(path, data, version=None)
+
+    async def change(
+        self, pattern: bytes, make: Callable[[TopicSpec | None], TopicSpec | None]
+    ) -> TopicSpec | None:
+        """Put what `make` makes of the spec there is, and give it back; None removes it.
+
+        Made again if somebody else changes the spec meanwhile, so nobody's change is lost.
+        """
+        path = self._tree.spec(pattern)
+        await self._store.ensure(self._tree.specs)
+        for attempt in range(_RACES_MAX):
+            node = await self._store.find(path)
+            made = make(self._read(pattern, node))
+            try:
+                if made is not None and node is None:
+                    await self._store.create(path, encode_spec(made))
+                elif made is not None and node is not None:
+                    await self._store.set(path, encode_spec(made), version=node.version)
+                elif node is not None:
+                    await self._store.delete(path, version=node.version)
+                return made
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                if attempt == _RACES_MAX - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     async def remove(self, pattern: bytes) -> bool:
         """False if there was none."""
@@ -70,3 +97,12 @@ class SpecsStore:
                     yield await self.load()
                 except StoreUnavailableError:
                     continue
+
+    def _read(self, pattern: bytes, node: Node | None) -> TopicSpec | None:
+        if node is None:
+            return None
+        try:
+            return decode_spec(node.data)
+        except SettingsError as problem:
+            log.warning("the spec of %r is passed over: %s", pattern, problem)
+            return None

@@ -1,22 +1,19 @@
-"""What an operator may do through the pages: the same changes of plan and specs that the commands make."""
+"""What an operator may do through the pages: what the commands do, by the same functions (`store.operating`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
-from equipoise.errors import PlanRaceError, SettingsError
-from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, TopicSpec, Why
+from equipoise.model import WEIGHT_NORMAL, Mode, quantise_weight
 from equipoise.model.names import from_id
-from equipoise.store import Committed, PlanStore, SpecsStore, Store, Tree
+from equipoise.store import Committed, HubsStore, PlanStore, SpecsStore, Store, Tree, operating
+from equipoise.web.facts import spec_row
 from equipoise.web.history import History
 
-__all__ = ["Actions", "Drain", "Limits", "Move"]
-
-# The controller commits now and then; nobody is in the way for long.
-RACES_MAX = 8
+__all__ = ["Actions", "Drain", "Limits", "Move", "Weigh"]
 
 
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,12 +28,19 @@ class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hub: str
 
 
+class Weigh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A hub's share of the topics, in multiples of an ordinary hub's: one that was drained takes some again."""
+
+    hub: str
+    weight: Annotated[float, Meta(ge=0, le=16)] = 1.0
+
+
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What topics that match a pattern need; a pattern without any of it has its spec removed."""
+    """What topics that match a pattern need. What is not named stays as it is; an empty text takes it back."""
 
     pattern: str
-    latency_ms: float | None = None
-    site: str | None = None
+    latency_ms: float | Literal[""] | UnsetType = UNSET
+    site: str | UnsetType = UNSET
 
 
 class Actions:
@@ -45,80 +49,47 @@ class Actions:
     def __init__(self, store: Store, tree: Tree, *, writer: str = "dashboard") -> None:
         self._plans = PlanStore(store, tree, writer=writer)
         self._history = History(self._plans)
+        self._hubs = HubsStore(store, tree)
         self._specs = SpecsStore(store, tree)
-        self._writer = writer
+        self._note = f"by {writer}"
 
     async def history(self, limit: int, version: int) -> list[Committed]:
         """The last changes of the plan, up to this version at least, or our own latest."""
         return await self._history.latest(limit, max(version, self._plans.plan.version))
 
     async def move(self, wanted: Move) -> dict[str, Any]:
-        """Raises SettingsError, PlanError."""
+        """Raises PlanError."""
         topic = from_id(wanted.topic)
-
-        def change(plan: Plan, why: Why) -> PlanChange:
-            if wanted.hubs:
-                entry = Entry(topic, tuple(wanted.hubs), wanted.mode)
-                return PlanChange.on(plan, why, set_entries=[entry])
-            if topic not in plan.entries:
-                raise SettingsError("the topic follows the ring already")
-            return PlanChange.on(plan, why, remove_entries=[topic])
-
-        return await self._commit(change, Reason.OPERATOR)
+        if wanted.hubs:
+            plan = await operating.place(
+                self._plans, topic, wanted.hubs, wanted.mode, alive=await self._living(), note=self._note
+            )
+        else:
+            plan = await operating.unplace(self._plans, topic, note=self._note)
+        return {"version": plan.version}
 
     async def drain(self, wanted: Drain) -> dict[str, Any]:
-        """Raises SettingsError, PlanError."""
+        """Raises PlanError."""
+        plan = await operating.drain(self._plans, wanted.hub, alive=await self._living(), note=self._note)
+        return {"version": plan.version}
 
-        def change(plan: Plan, why: Why) -> PlanChange:
-            member = plan.by_hub.get(wanted.hub)
-            if member is None:
-                raise SettingsError(f"{wanted.hub} is not in the plan: see the list of hubs")
-            left = [other for other in plan.by_hub if other != wanted.hub]
-            if not left:
-                raise SettingsError(f"{wanted.hub} is the only hub: start another one first")
-            kept, freed = _without(plan, wanted.hub)
-            return PlanChange.on(
-                plan,
-                why,
-                set_members=[Member(member.hub, 0, member.site)],
-                set_entries=kept,
-                remove_entries=freed,
-            )
-
-        return await self._commit(change, Reason.DRAINED)
+    async def weigh(self, wanted: Weigh) -> dict[str, Any]:
+        """Raises PlanError."""
+        share = quantise_weight(wanted.weight) if wanted.weight > 0 else 0
+        plan = await operating.weigh(
+            self._plans, wanted.hub, share, alive=await self._living(), note=self._note
+        )
+        return {"version": plan.version, "weight": share / WEIGHT_NORMAL}
 
     async def limit(self, wanted: Limits) -> dict[str, Any]:
         """Raises SettingsError."""
-        pattern = wanted.pattern.encode()
-        if wanted.latency_ms is None and not wanted.site:
-            return {"removed": await self._specs.remove(pattern)}
-        spec = TopicSpec(pattern=pattern, latency_ms=wanted.latency_ms, site=wanted.site or None)
-        await self._specs.put(spec)
-        return {"set": wanted.pattern}
+        given = {
+            field: value or None if isinstance(value, str) else value
+            for field in ("latency_ms", "site")
+            if (value := getattr(wanted, field)) is not UNSET
+        }
+        spec = await operating.change_spec(self._specs, wanted.pattern.encode(), given)
+        return {"pattern": wanted.pattern, "spec": None if spec is None else spec_row(spec)}
 
-    async def _commit(self, change: Callable[[Plan, Why], PlanChange], reason: Reason) -> dict[str, Any]:
-        why = Why(reason, note=f"by {self._writer}")
-        for attempt in range(RACES_MAX):
-            plan = await self._plans.load()
-            try:
-                made = await self._plans.commit(change(plan, why))
-                return {"version": made.version}
-            except PlanRaceError:
-                if attempt == RACES_MAX - 1:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
-
-
-def _without(plan: Plan, hub: str) -> tuple[list[Entry], list[bytes]]:
-    """The entries that name the hub, without it; and the topics of those that name nobody else."""
-    kept: list[Entry] = []
-    freed: list[bytes] = []
-    for entry in plan.entries.values():
-        if hub not in entry.homes:
-            continue
-        homes = tuple(home for home in entry.homes if home != hub)
-        if not homes:
-            freed.append(entry.topic)
-        else:
-            kept.append(Entry(entry.topic, homes, entry.mode if len(homes) > 1 else Mode.SINGLE))
-    return kept, freed
+    async def _living(self) -> set[str]:
+        return {hub for hub, seen in (await self._hubs.load()).items() if seen.alive is not None}

@@ -10,6 +10,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from starlette.applications import Starlette
@@ -22,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 from equipoise.errors import MisuseError, PlanError, StoreError
 from equipoise.model.names import from_id
 from equipoise.web import metrics
-from equipoise.web.actions import Actions, Drain, Limits, Move
+from equipoise.web.actions import Actions, Drain, Limits, Move, Weigh
 from equipoise.web.facts import PAGE_MAX, SORTS, TOPICS_NOTED, Facts
 from equipoise.web.guard import Verdict, judge
 from equipoise.web.history import KEPT_MAX
@@ -78,6 +79,7 @@ class _Pages:
             verdict = judge(
                 token=self._settings.token,
                 shown=_token(request),
+                cookies=_cookies(request),
                 peer=request.client.host if request.client else "",
                 host=request.headers.get("host", ""),
                 is_change=is_change,
@@ -157,6 +159,12 @@ class _Pages:
     async def drain(self, request: Request) -> Response:
         return _json(await self._actions.drain(await _body(request, Drain)))
 
+    async def weigh(self, request: Request) -> Response:
+        return _json(await self._actions.weigh(await _body(request, Weigh)))
+
+    async def specs(self, request: Request) -> Response:
+        return _json(self._facts.specs())
+
     async def limits(self, request: Request) -> Response:
         return _json(await self._actions.limit(await _body(request, Limits)))
 
@@ -176,11 +184,15 @@ async def _unknown(request: Request, problem: Exception) -> Response:
 
 
 def _token(request: Request) -> str:
-    """By header; by cookie for the stream of events, which cannot have headers of its own."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return token.strip()
-    return request.cookies.get("equipoise-token", "") if request.method == "GET" else ""
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _cookies(request: Request) -> list[str]:
+    """The tokens that cookies show, for what is read: a stream of events cannot have headers of its own."""
+    if request.method != "GET":
+        return []
+    return [unquote(value) for name, value in request.cookies.items() if name.startswith("equipoise-token")]
 
 
 def _topic(request: Request) -> bytes:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from equipoise.control import Controller
-from equipoise.model import Mode
+from equipoise.model import Mode, TopicSpec
 from equipoise.model.names import shown, to_id
 from equipoise.plan import View
 from equipoise.store import Committed
@@ -21,7 +22,7 @@ from equipoise.web.geography import Projector
 from equipoise.web.series import Series, latency_of, load_of
 from equipoise.web.standing import Standing, noted_topics, standings
 
-__all__ = ["PAGE_MAX", "SORTS", "TOPICS_NOTED", "Facts"]
+__all__ = ["PAGE_MAX", "SORTS", "TOPICS_NOTED", "Facts", "spec_row"]
 
 Json = dict[str, Any]
 
@@ -134,6 +135,10 @@ class Facts:
                 }
             )
         return rows
+
+    def specs(self) -> list[Json]:
+        """What is said of patterns, the most specific first."""
+        return [spec_row(spec) for spec in self.controller.knowledge.specs]
 
     def topics(
         self, *, search: str = "", sort: str = "out_bytes_per_s", offset: int = 0, limit: int = 100
@@ -292,4 +297,18 @@ def _change_row(committed: Committed, topic: bytes | None) -> Json:
             }
             for part in change.members
         ],
+    }
+
+
+def spec_row(spec: TopicSpec) -> dict[str, Any]:
+    """All that is said of a pattern, as it is shown."""
+    durability = spec.durability
+    return {
+        "pattern": shown(spec.pattern),
+        "latency_ms": spec.latency_ms,
+        "quantile": spec.quantile,
+        "rate_per_s": spec.rate_per_s,
+        "burst_messages": spec.burst_messages,
+        "durability": None if durability is None else msgspec.structs.asdict(durability),
+        "site": spec.site,
     }

@@ -8,6 +8,7 @@ anything by itself.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterable
 from enum import Enum
 from ipaddress import ip_address
 
@@ -22,14 +23,24 @@ class Verdict(Enum):
 
 
 def judge(
-    *, token: str, shown: str, peer: str, host: str, is_change: bool, is_loopback_free: bool = False
+    *,
+    token: str,
+    shown: str,
+    peer: str,
+    host: str,
+    is_change: bool,
+    cookies: Iterable[str] = (),
+    is_loopback_free: bool = False,
 ) -> Verdict:
     """`shown` is the token of the request, `peer` its address, `host` the name it was sent to.
+
+    `cookies` are tokens that the browser added by itself. All ports of a machine share them, so a wrong one may be
+    another system's or an old one, and counts as none.
 
     `is_loopback_free`: whoever is on this machine may look though there is a token. Not for a machine with a proxy,
     which makes everybody look as if they were.
     """
-    if token and hmac.compare_digest(shown.encode(), token.encode()):
+    if token and any(hmac.compare_digest(one.encode(), token.encode()) for one in (shown, *cookies)):
         return Verdict.ALLOWED
     # A wrong token is told, not taken for none: its owner wants to act.
     if token and (shown or is_change or not is_loopback_free):

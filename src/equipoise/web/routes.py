@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from equipoise import __version__
-from equipoise.web.actions import Drain, Limits, Move
+from equipoise.web.actions import Drain, Limits, Move, Weigh
 from equipoise.web.facts import PAGE_MAX, SORTS
 
 __all__ = ["ROUTES", "Parameter", "Route", "describe"]
@@ -77,6 +77,14 @@ _CHANGES = _list(
     )
 )
 _VERSION = _object(version=_COUNT)
+_SPEC = _object(
+    pattern=_TEXT,
+    latency_ms=_maybe("number"),
+    rate_per_s=_maybe("number"),
+    burst_messages=_maybe("integer"),
+    durability=_maybe("object"),
+    site=_maybe("string"),
+)
 _ERROR = _object(error=_TEXT)
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10_000_000}
 _SECONDS = {"type": "number", "minimum": 0, "maximum": 10_000_000_000}
@@ -190,11 +198,26 @@ ROUTES = (
     ),
     Route(
         "POST",
+        "/api/weigh",
+        "weigh",
+        "Give a hub another share of the topics; one that was drained takes some again.",
+        body=Weigh,
+        answer=_object(version=_COUNT, weight={"type": "number"}),
+    ),
+    Route(
+        "GET",
+        "/api/limits",
+        "specs",
+        "What topics under each pattern need, the most specific first.",
+        answer=_list(_SPEC),
+    ),
+    Route(
+        "POST",
         "/api/limits",
         "limits",
-        "Set or remove what topics under a pattern need.",
+        "Change what topics under a pattern need: only what is named; an empty text takes it back.",
         body=Limits,
-        answer={"type": "object"},
+        answer=_object(pattern=_TEXT, spec={"anyOf": [_SPEC, {"type": "null"}]}),
     ),
 )
 

@@ -92,6 +92,66 @@ def test_a_hub_alone_among_others_to_come_is_at_the_origin_and_two_are_as_far_as
     play(Sites({}), {"h1": "a"}, alone)
 
 
+def test_a_hub_that_is_back_before_the_others_are_does_not_say_where_it_is() -> None:
+    """1. All hubs of a plan stop. 2. One is back, and alone alive. 3. It was never at the origin."""
+
+    async def story(world: SitedHubs) -> None:
+        await asyncio.sleep(60)
+        for name in ("h1", "h2"):
+            world.crash(name)
+        await world.start("h1")
+        await asyncio.sleep(5)
+        assert world.hubs["h1"].core.places.own is None
+        await world.start("h2")
+        await asyncio.sleep(60)
+        assert max(map(abs, world.errors_s())) < 1 * MS
+
+    play(Sites({("a", "b"): 30 * MS}), {"h1": "a", "h2": "b"}, story)
+
+
+@pytest.mark.parametrize("rtt_ms", [350, 600])
+def test_hubs_that_answer_more_slowly_than_rounds_come_find_their_places_as_well(rtt_ms: int) -> None:
+    async def story(world: SitedHubs) -> None:
+        await asyncio.sleep(180)
+        assert max(world.ratios()) < 0.05
+        for name in world.hubs:
+            probing = world.probing(name)
+            assert probing.answered >= probing.sent - 1, "none is asked again before it has answered"
+
+    play(Sites({("a", "b"): rtt_ms * MS}), {"a1": "a", "b1": "b"}, story)
+
+
+def silence(world: SitedHubs, name: str) -> None:
+    """Let a hub answer no probe any more."""
+    world.probing(name).asked = lambda cluster, peer, token: None  # type: ignore[method-assign]  # that is silence
+
+
+def test_a_peer_that_does_not_answer_is_asked_again_once_no_answer_would_count() -> None:
+    async def story(world: SitedHubs) -> None:
+        await asyncio.sleep(60)
+        silence(world, "h2")
+        sent = world.probing("h1").sent
+        await asyncio.sleep(60)
+        assert 5 <= world.probing("h1").sent - sent <= 7, "the longest round trip that counts takes 10 s"
+
+    play(Sites({("a", "b"): 30 * MS}), {"h1": "a", "h2": "b"}, story)
+
+
+def test_a_question_that_is_lost_with_its_connection_keeps_nobody_waiting() -> None:
+    """1. A peer does not answer a question. 2. The link breaks and is back. 3. The peer is asked again at once."""
+
+    async def story(world: SitedHubs) -> None:
+        await asyncio.sleep(60)
+        silence(world, "h2")
+        await asyncio.sleep(3)
+        probing, sent = world.probing("h1"), world.probing("h1").sent
+        world.sim.reset_connections("h1", "h2")
+        await asyncio.sleep(4)
+        assert probing.sent > sent
+
+    play(Sites({("a", "b"): 30 * MS}), {"h1": "a", "h2": "b"}, story)
+
+
 def test_everybody_has_a_place_to_tell_within_a_second() -> None:
     async def story(world: SitedHubs) -> None:
         await asyncio.sleep(1)
@@ -122,7 +182,7 @@ def lie(world: SitedHubs, name: str, told: Callable[[], bytes]) -> None:
     world.probing(name).asked = asked  # type: ignore[method-assign]  # that is the lie
 
 
-FAR_AWAY = Coordinate((50.0, *[0.0] * 7), 0.0, 1e-5).to_bytes()
+FAR_AWAY = Coordinate((15.0, *[0.0] * 7), 0.0, 1e-5).to_bytes()
 HONEST = {name: place for name, place in PAIRS.items() if name != "c2"}
 
 

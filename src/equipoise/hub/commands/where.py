@@ -3,7 +3,8 @@
     EQ.WHERE                       the hub's coordinate, null if it does not know it yet
     EQ.WHERE rtt_us coordinate     the same; and the client is there, so far from this hub as it has measured
 
-What is told holds until it is told again, or the connection ends. Nonsense is refused and changes nothing.
+What is told holds until it is told again, or the connection ends. Nonsense is refused and changes nothing. What can
+hardly be is answered as ever, and not believed (`Places.tell`).
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ _DIGITS_MAX = 10
 
 
 def where(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    core.places.asked(session)
-    if len(command) > 1:
+    if len(command) == 1:
+        core.places.asked(session)
+    else:
         problem = _hear(core, session, command[1:])
         if problem is not None:
             return problem

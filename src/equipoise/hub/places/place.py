@@ -22,6 +22,8 @@ __all__ = ["Place", "Reading", "Side", "behind"]
 # A leg that has changed by less than a twentieth and 50 µs has not changed.
 _SAME_RATIO = 0.05
 _SAME_S = 0.000_05
+# Coordinates of clients and hubs that have not settled are off by less than so many times, as a rule.
+_DOUBT_FACTOR = 4.0
 
 
 class Side(NamedTuple):
@@ -60,6 +62,14 @@ class Place:
             leg_us = math.ceil(1e6 * self.leg_from_s(hub))
             self._hub, self._side = hub, Side(self.coordinate.to_bytes(), 1, 0, leg_us)
         return self._side
+
+    def is_plausible(self, hub: Coordinate, rtt_s: float, slack_s: float) -> bool:
+        """Whether a client can be there whose round trip to the hub is this, give or take.
+
+        Only too far is too much to believe: nearer is what the kernel finds where connections end in between.
+        """
+        far_s = max(self.coordinate.distance_s(hub), 2 * (self.leg_s or 0.0))
+        return far_s <= _DOUBT_FACTOR * rtt_s + slack_s
 
     def is_as(self, other: Place) -> bool:
         """Whether the difference is not worth a word."""

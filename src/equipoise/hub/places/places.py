@@ -1,6 +1,7 @@
 """Where this hub is, and where its clients are.
 
-Clients tell their places with EQ.WHERE; the kernel is asked about those that do not, when somebody wants to know.
+Clients tell their places with EQ.WHERE; the kernel is asked about those that do not, when somebody wants to know. One
+that says it is much farther than the kernel finds is taken as one that does not say: it would break any limit at will.
 
 Always true: a place that is kept belongs to a session that is connected, so there are no more than connections.
 """
@@ -11,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.hub.places.place import Place, Reading
+from equipoise.hub.places.place import Place, Reading, behind
 from equipoise.hub.places.probing import Probing
 from equipoise.hub.places.renewing import Renewing
 from equipoise.hub.places.settings import AsksKernel
@@ -34,6 +35,9 @@ class Places:
         self.probing = Probing(core, self.settings)
         # By session, where its client says it is.
         self._told: dict[Session, Place] = {}
+        # Those of them that cannot be where they say; what is kept of them is how far they are.
+        self._doubted: set[Session] = set()
+        self._doubt_s = core.settings.coordinates.doubt_s
         # Of those that do not say, what the kernel said of their connections.
         self._readings: dict[Session, Reading] = {}
         self._asks_kernel = core.settings.coordinates.asks_kernel
@@ -50,8 +54,19 @@ class Places:
 
         One on its own is at the origin, and sure of it: there is nothing else to be placed by.
         """
+        return self.probing.told or (self._origin if self._is_alone else None)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether there is nobody to measure. One of several that hears of no other yet does not know that."""
         cluster = self._core.cluster
-        return self.probing.told or (self._origin if cluster is None or not cluster.out else None)
+        if cluster is None:
+            return True
+        router = cluster.router
+        # Without any hub, this one included, nothing has been heard of the cluster so far.
+        has_heard = bool(router.routing.hubs)
+        others = any(member.hub != router.name for member in router.routing.plan.members[:2])
+        return has_heard and not router.peers and not others
 
     def own_bytes(self) -> bytes | None:
         own = self.own
@@ -61,25 +76,42 @@ class Places:
 
     def tell(self, session: Session, place: Place) -> None:
         """The session's client says where it is."""
+        told_s = None if place.leg_s is None else 2 * place.leg_s
+        rtt_s = self._core.shell.round_trip_s(session.wire)
+        if rtt_s is None:
+            # Where the kernel knows it, that counts: a client may say anything.
+            rtt_s = told_s
+            self._client_at(told_s)
+        elif self._asks_kernel is AsksKernel.NEVER:
+            rtt_s = told_s
+        else:
+            self._client_at(rtt_s)
+        own = self.own
+        if own is None or rtt_s is None or place.is_plausible(own, rtt_s, self._doubt_s):
+            self._doubted.discard(session)
+        else:
+            self._doubted.add(session)
+            place = behind(own, rtt_s, self.settings)
         former = self._told.get(session)
         if former is None or not place.is_as(former):
             self._told[session] = place
             self.renewing.moved(session)
         self._readings.pop(session, None)
-        if place.leg_s is not None and self._core.shell.round_trip_s(session.wire) is None:
-            # Where the kernel knows it, `asked` has gone by that: a client may say anything.
-            self.probing.client_at(2 * place.leg_s)
 
     def asked(self, session: Session) -> None:
         """A client measures this hub, and so does the kernel its client."""
         if self._asks_kernel is not AsksKernel.NEVER and not self.probing.is_flat:
-            rtt_s = self._core.shell.round_trip_s(session.wire)
-            if rtt_s is not None:
-                self.probing.client_at(rtt_s)
+            self._client_at(self._core.shell.round_trip_s(session.wire))
+
+    def _client_at(self, rtt_s: float | None) -> None:
+        if rtt_s is not None:
+            self.probing.client_at(rtt_s)
 
     def forget(self, session: Session) -> None:
         self._told.pop(session, None)
+        self._doubted.discard(session)
         self._readings.pop(session, None)
+        self.renewing.forget(session)
 
     def follow(self, specs: Specs) -> None:
         """What topics need has changed. A pattern with a limit counts where a nearer one has none; no harm is done."""
@@ -114,6 +146,11 @@ class Places:
     def told(self) -> int:
         """Clients that have said where they are."""
         return len(self._told)
+
+    @property
+    def doubted(self) -> int:
+        """Those of them that are not believed."""
+        return len(self._doubted)
 
     @property
     def read(self) -> int:

@@ -3,6 +3,7 @@
 A round trip is to be the network's and nothing else's. So a probe is sent only where it goes out at once and its answer
 can come back, and whoever is asked answers only where the answer goes at once. A sample that crossed a reconnection of
 either link waited for that, and is left out; one that waited for a busy loop is what the estimator's median is for.
+A peer has one question at a time, however short rounds are: an answer that is on its way is worth more than another.
 
 Others hear two things. Hubs that probe are told the coordinate as it is at the moment, which the algorithm needs;
 everybody else is told one that changes only when there is news (`coordinates.Stability`).
@@ -125,8 +126,17 @@ class Probing:
             self._stability.consider(self.estimator.coordinate)
         cluster = self._core.cluster
         if cluster is not None:
-            for peer in self._choose([name for name in cluster.out if _can_answer(cluster, name)]):
+            for peer in self._choose([name for name in cluster.out if self._may_ask(cluster, name)]):
                 self._probe(cluster, peer)
+
+    def _may_ask(self, cluster: Cluster, peer: str) -> bool:
+        """Whether it can answer, and no answer of it is on its way that would count."""
+        if not _can_answer(cluster, peer):
+            return False
+        probe = self._under_way.get(peer)
+        if probe is None or not _is_unbroken(probe, cluster, peer):
+            return True
+        return self._core.shell.fine_now() - probe.sent_at > self._settings.rtt_s_max
 
     def _choose(self, peers: list[str]) -> Iterable[str]:
         """The peers of one round, each once."""

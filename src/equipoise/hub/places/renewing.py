@@ -1,8 +1,9 @@
 """Look again and again at where the clients of topics in use are, within bounds.
 
-Once per window, ahead of its records. A topic has its turn when somebody has come or gone, when a subscriber has moved,
-and some seconds after its last; how long that is depends on its size. So a window costs what has changed and a part of
-the rest, not all there is. What does not fit into a window has its turn in the next, those first that waited longest.
+Once per window, ahead of its records. A topic has its turn when somebody has come or gone, when a client of it has
+moved, and some seconds after its last; how long that is depends on its size. So a window costs what has changed and a
+part of the rest, not all there is. What does not fit into a window has its turn in the next, those first that waited
+longest.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from equipoise.hub.patterns import Pattern
 from equipoise.hub.places.columns import Columns
 from equipoise.hub.places.sides import STEP, places_of, side_of
 from equipoise.hub.places.whereabouts import (
@@ -47,6 +49,8 @@ _TOPIC_COST = 2
 FEW = 8
 # Of a client that moves so many topics are looked at ahead of their turn; a drone or a player has a handful.
 MOVED_MAX = 64
+# Names held against the patterns of clients that have moved, in a window: some 5 ms. What is not, is seen at its turn.
+MATCHES_MAX = 10_000
 
 _meter: Callable[[Topic], TopicMeter] = attrgetter("meter")
 
@@ -63,19 +67,37 @@ class Renewing:
         self._later: dict[int, deque[Topic]] = {}
         # What the windows so far have left to be spent; below 0 where a large topic took more.
         self._left = 0
+        # Clients that have moved since the last window, by number, all of them connected; and patterns that some of
+        # them subscribe to.
+        self._moved: set[int] = set()
+        self._moved_patterns: dict[Pattern, None] = {}
+        # How many names the present window may still hold against those.
+        self._matches_left = MATCHES_MAX
         # Whether topics may have places: those of clients that are known, or that nobody knows of any more.
         self._is_stale = False
 
     def clear(self) -> None:
         """All topics are gone."""
         self._later.clear()
+        self._moved_patterns.clear()
+
+    def forget(self, session: Session) -> None:
+        self._moved.discard(session.id)
 
     def moved(self, session: Session) -> None:
-        """A client is elsewhere than before: topics that it subscribes to by name have a turn in the next window."""
+        """A client is elsewhere than before: its topics have a turn in the next window.
+
+        Those that it subscribes to by name are known. Those that it publishes to or subscribes to by pattern are found
+        when the window ends.
+        """
         now = self._core.now()
+        self._moved.add(session.id)
         for targets in (session.subscriptions or {}).values():
             for target in islice(targets.values(), MOVED_MAX):
-                if isinstance(target, Topic) and target.where is not None:
+                if isinstance(target, Pattern):
+                    if len(self._moved_patterns) < MOVED_MAX:
+                        self._moved_patterns[target] = None
+                elif target.where is not None:
                     target.where.is_changed = True
                     self._see_to(target, target.where, now)
 
@@ -86,6 +108,8 @@ class Renewing:
     def renew(self, topics: Iterable[Topic]) -> Iterator[None]:
         """Look at these, the topics in use, where it is time; in steps that each take a moment."""
         self._columns.begin()
+        moved, patterns = self._moved, list(self._moved_patterns)
+        self._moved, self._moved_patterns, self._matches_left = set(), {}, MATCHES_MAX
         hub = self._places.own
         is_known = self._places.is_known_of_some
         if hub is None or not (is_known or self._is_stale):
@@ -98,6 +122,8 @@ class Renewing:
         rest = iter(topics)
         while some := list(islice(rest, SLICE)):
             self._note(some, now)
+            if moved:
+                self._find_moved(some, moved, patterns, now)
             yield
         self._left = min(CLIENTS_MAX, self._left + CLIENTS_MAX)
         done = 0
@@ -126,6 +152,20 @@ class Renewing:
                 if where is None:
                     where = topic.where = Whereabouts()
                 where.note(topic, now)
+                self._see_to(topic, where, now)
+
+    def _find_moved(
+        self, topics: Sequence[Topic], moved: set[int], patterns: Sequence[Pattern], now: float
+    ) -> None:
+        """Let those have a turn to which somebody publishes that has moved, or subscribes by a pattern."""
+        patterns = patterns[: self._matches_left // len(topics)]
+        self._matches_left -= len(topics) * len(patterns)
+        for topic in topics:
+            where = topic.where
+            if where is None or where.is_changed:
+                continue
+            if where.is_published_by(moved) or (patterns and _is_matched(topic.name, patterns)):
+                where.is_changed = True
                 self._see_to(topic, where, now)
 
     def _see_to(self, topic: Topic, where: Whereabouts, now: float) -> None:
@@ -210,6 +250,10 @@ class Renewing:
     def _known(self, sessions: Sequence[Session], hub: Coordinate, now: float, asks: bool) -> list[Place]:
         of = self._places.of
         return [place for session in sessions if (place := of(session, hub, now, asks=asks)) is not None]
+
+
+def _is_matched(name: bytes, patterns: Sequence[Pattern]) -> bool:
+    return any(pattern.glob.matches(name) for pattern in patterns)
 
 
 def _is_told(few: Few) -> bool:

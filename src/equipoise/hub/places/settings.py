@@ -55,3 +55,14 @@ class CoordinatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
             "share of the pipeline's time, so nobody has it who has no use for it."
         ),
     ] = AsksKernel.LIMITED
+    doubt_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="How far beyond four times the round trip that the kernel finds a client is believed to be. As "
+            "far as the other end of the earth, since the kernel finds whatever ends connections in front of a hub, a "
+            "load balancer or the relay of a gateway, and not the client behind it. Less, where clients connect "
+            "straight: by so much one that lies can have a topic look far. Without the kernel's word (`never`, or no "
+            "Linux) the client's own measurement stands for it.",
+        ),
+    ] = 0.25

@@ -7,6 +7,7 @@ record otherwise, and the topic's place with it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -123,6 +124,10 @@ class Whereabouts:
     def published_by(self, sessions: Mapping[int, Session]) -> list[Session]:
         """The publishers that are still connected."""
         return [session for number in self._publishers if (session := sessions.get(number)) is not None]
+
+    def is_published_by(self, sessions: AbstractSet[int]) -> bool:
+        """Whether one of these sessions, by their numbers, is among the publishers; takes as long as the fewer."""
+        return not self._publishers.keys().isdisjoint(sessions)
 
     def renewed(self, size: int, now: float, refresh_s: float) -> None:
         self.size, self.is_changed = size, False

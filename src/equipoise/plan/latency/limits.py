@@ -66,6 +66,13 @@ class Limits:
         expected_s = self.at_homes_s(topic, homes)
         return expected_s if np.isfinite(expected_s) else float("nan")
 
+    def is_within(self, topic: int, homes: Iterable[int]) -> bool | None:
+        """Whether its homes keep its limit, by where its clients are. None: nobody knows, or there is no limit."""
+        if topic not in self._located:
+            return None
+        expected_s = self.at_homes_s(topic, homes)
+        return expected_s <= self.limit_s[topic] if np.isfinite(expected_s) else None
+
     def broken(self, homes_of: Callable[[int], tuple[int, ...]]) -> list[int]:
         """The topics above their limits."""
         topics = self.topics.tolist()

@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 
 # As in `Capacities.lag_after`.
 _LAG_FLOW_MIN = 0.25
+# What sums differ by when their parts were added in another order.
+_ROUNDING = 1e-9
 
 
 class Room:
@@ -70,8 +72,16 @@ class Room:
             return False
         return not self._rate or self._rate[hub] + self._topic_rate[topic] <= self._rate_max[hub]
 
+    def is_over(self, hub: int) -> bool:
+        """Whether it has more than it may be given."""
+        if self.ratio(hub) > self.ratio_max + _ROUNDING:
+            return True
+        return bool(self._rate) and self._rate[hub] > self._rate_max[hub] * (1 + _ROUNDING)
+
     def take(self, topic: int, hub: int) -> None:
-        self._change(topic, hub, 1.0)
+        """The topic comes to the hub; below 0 is nowhere."""
+        if hub >= 0:
+            self._change(topic, hub, 1.0)
 
     def give(self, topic: int, hub: int) -> None:
         """The topic leaves the hub; below 0 is nowhere."""

@@ -53,6 +53,7 @@ class ConsistentHashing:
             change=draft.change(),
             memory=draft.memory,
             servers_wanted=max(have, draft.memory.servers_wanted, self.settings.servers_min),
+            servers_at_work=have,
             reasons=tuple(draft.reasons),
             ratio_max=float(ratio.max()) if have else 0.0,
             ratio_mean=float(ratio.mean()) if have else 0.0,

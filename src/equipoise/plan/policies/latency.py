@@ -8,14 +8,12 @@ Overloaded hubs are the business of `high_load`, which takes the busiest topics 
 the draft where each may go; so there is one objective: no limit that holds is broken for load, and no hub is overloaded
 for a limit.
 
-A topic whose best hub changes back and forth stays: each return to a hub that it left takes twice the wait. One that
-was within its limit for as long as the first wait has settled: when its clients travel on, it begins with that again.
+A topic whose best hub changes back and forth stays: `returning`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Container
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +21,8 @@ from numpy.typing import NDArray
 from equipoise.model import Reason, Specs
 from equipoise.plan.draft import PLANNER, Draft, why
 from equipoise.plan.latency import Candidates, place_topics, rank
-from equipoise.plan.memory import Approach, Hits, Memory
+from equipoise.plan.memory import Hits, Memory
+from equipoise.plan.policies.returning import may_go, note_move, remembered
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.view import View
 
@@ -31,15 +30,11 @@ __all__ = ["approach", "needed_at", "strays"]
 
 # Topics times hubs that are ranked in a round: half a second. What is left has its turn with the next views.
 _RANKED_MAX = 20_000_000
-# Hubs that a topic remembers to have left.
-_LEFT_MAX = 4
 # Choices of a topic at which somebody is asked to make room, and topics for which that is done in a round.
 _ROOM_CHOICES = 4
 _ROOM_TOPICS = 16
 # Topics that are looked at each second for one that has just got above its limit.
 _STRAYS_MAX = 1_000
-# Topics that came back to a hub they had left, of which is asked whether they have settled.
-_RETURNED_MAX = 1_000
 
 
 def approach(draft: Draft) -> None:
@@ -100,7 +95,7 @@ def needed_at(draft: Draft, hub: int) -> bool:
 
 def _far(draft: Draft) -> list[int]:
     """The topics above their limits that nobody has in hand."""
-    far = [topic for topic in draft.limits.broken(draft.homes_of) if draft.is_free(topic)]
+    far = [topic for topic in draft.limits.broken(draft.homes_of) if draft.is_idle(topic)]
     if draft.now - draft.memory.members_s >= draft.settings.settle_s:
         return far
     # The ring has changed: what was measured may be of where a topic was.
@@ -118,29 +113,7 @@ def _count_hits(draft: Draft, far: list[int]) -> None:
         present_s = limits.present_s(topic, draft.homes_of(topic))
         is_clear = present_s > limits.limit_s[topic] * (1 + settings.latency_clear_ratio)
         hits[name] = draft.hit(memory.far_hits.get(name), is_clear=is_clear)
-    draft.remember(far_hits=hits, approaches=_recent(draft, hits))
-
-
-def _recent(draft: Draft, far: Container[bytes]) -> dict[bytes, Approach]:
-    """The moves that are not forgotten. A topic that has settled since the last one has no returns to answer for."""
-    settings, approaches = draft.settings, draft.memory.approaches
-    since_s = draft.now - settings.latency_memory_s
-    recent = {name: made for name, made in approaches.items() if made.at_s > since_s}
-    returned = [name for name, made in recent.items() if made.returns]
-    for name in returned[:_RETURNED_MAX]:
-        made = recent[name]
-        if name in far or _is_beyond(draft, name):
-            has_settled = draft.now - max(made.far_s, made.at_s) >= settings.latency_wait_s
-            recent[name] = Approach(made.at_s, made.left, 0 if has_settled else made.returns, draft.now)
-    return recent
-
-
-def _is_beyond(draft: Draft, name: bytes) -> bool:
-    """By where its clients are, which says so sooner after a move than what was measured."""
-    topic = draft.view.topic_index.get(name)
-    if topic is None or topic not in draft.limits.limit_s:
-        return False
-    return draft.limits.at_homes_s(topic, draft.homes_of(topic)) > draft.limits.limit_s[topic]
+    draft.remember(far_hits=hits, approaches=remembered(draft, hits))
 
 
 def _turn(draft: Draft, due: list[int]) -> list[int]:
@@ -177,43 +150,63 @@ def _place(draft: Draft, due: list[int]) -> int:
     homes = draft.predicted.home[topics].tolist()
     room = draft.predicted.room(settings.crowded_ratio)
     placement = place_topics(candidates, room, homes, level_s=settings.latency_level_ms / 1_000)
-    chosen, served = placement.hub.tolist(), placement.is_served.tolist()
-    left, asked = 0, 0
-    for row in candidates.fewest_first():
-        topic, to = due[row], chosen[row]
-        if not served[row] and candidates.is_feasible[row] and asked < _ROOM_TOPICS and draft.budget > 1:
-            asked += 1
-            made = _make_room(draft, candidates, row)
-            if made is not None:
-                to = made
-        is_moved = to != homes[row] and draft.is_free(topic) and _is_worth(draft, topic, to)
-        if is_moved:
-            _move(draft, topic, to)
-        left += not is_moved
-    return left
+    chosen, order = placement.hub.tolist(), candidates.fewest_first()
+    wanted = {due[row]: chosen[row] for row in order if chosen[row] != homes[row]}
+    moved = _move_together(draft, {topic: to for topic, to in wanted.items() if _is_worth(draft, topic, to)})
+    # Those that did not find room, or not with the others that stay.
+    crowded_out = [
+        row
+        for row in order
+        if candidates.is_feasible[row]
+        and due[row] not in moved
+        and (due[row] in wanted or not placement.is_served[row])
+    ]
+    helped = sum(_squeeze_in(draft, candidates, row) for row in crowded_out[:_ROOM_TOPICS])
+    return len(due) - len(moved) - helped
+
+
+def _move_together(draft: Draft, wanted: dict[int, int]) -> dict[int, int]:
+    """Make as many of these moves as there is room for if the others are not made; which ones.
+
+    They were chosen to be made all at once, and some make room for others.
+    """
+    room, homes = draft.predicted.room(draft.settings.crowded_ratio), draft.predicted.home
+    together = dict(islice(wanted.items(), draft.budget))
+    for topic, to in together.items():
+        room.give(topic, int(homes[topic]))
+        room.take(topic, to)
+    while over := [topic for topic, to in together.items() if room.is_over(to)]:
+        # Whoever chose last has the most choices left.
+        room.give(over[-1], together.pop(over[-1]))
+        room.take(over[-1], int(homes[over[-1]]))
+    for topic, to in together.items():
+        _move(draft, topic, to, room.ratio(to))
+    return together
+
+
+def _squeeze_in(draft: Draft, candidates: Candidates, row: int) -> bool:
+    """Let the topic have a hub that somebody else leaves for it; whether one does."""
+    to = _make_room(draft, candidates, row) if draft.budget > 1 else None
+    if to is None:
+        return False
+    topic = int(candidates.topics[row])
+    _move(draft, topic, to, float(draft.predicted.if_added(topic)[to]))
+    return True
 
 
 def _is_worth(draft: Draft, topic: int, to: int) -> bool:
     """The limit holds there, or the way is a good deal shorter; and it does not go back and forth."""
     limits, settings = draft.limits, draft.settings
-    names = draft.view.hubs.names
     expected_s = float(limits.worst_s(topic)[to])
     here_s = limits.at_homes_s(topic, draft.homes_of(topic))
     if expected_s > limits.limit_s[topic] and expected_s > (1 - settings.latency_gain_ratio) * here_s:
         return False
     if expected_s >= here_s:
         return False
-    before = draft.memory.approaches.get(draft.view.topics.names[topic])
-    if before is None or names[to] not in before.left:
-        return True
-    wait_s = min(settings.topic_wait_s, math.ldexp(settings.latency_wait_s, min(before.returns, 16)))
-    left_s = before.at_s + wait_s - draft.now
-    # Towards the end of a wait each view is looked at, not each period's.
-    draft.is_pressing |= 0 < left_s <= settings.latency_wait_s / 2
-    return left_s <= 0
+    return may_go(draft, topic, to)
 
 
-def _move(draft: Draft, topic: int, to: int) -> None:
+def _move(draft: Draft, topic: int, to: int, ratio_after: float) -> None:
     limits, names = draft.limits, draft.view.hubs.names
     homes = draft.homes_of(topic)
     explained = why(
@@ -222,20 +215,11 @@ def _move(draft: Draft, topic: int, to: int) -> None:
         latency_ms=1e3 * np.nan_to_num(limits.present_s(topic, homes)),
         limit_ms=1e3 * limits.limit_s[topic],
         expected_ms=1e3 * limits.worst_s(topic)[to],
-        receiver_ratio_after=draft.predicted.if_added(topic)[to],
+        receiver_ratio_after=ratio_after,
     )
-    _note(draft, topic, to)
+    note_move(draft, topic, (to,))
     draft.move(topic, to, explained, for_load=False)
     draft.latency_moves += 1
-
-
-def _note(draft: Draft, topic: int, to: int) -> None:
-    name, names = draft.view.topics.names[topic], draft.view.hubs.names
-    before = draft.memory.approaches.get(name, Approach(draft.now, ()))
-    homes = tuple(names[home] for home in draft.homes_of(topic))
-    left = tuple(hub for hub in (*homes, *before.left) if hub != names[to])[:_LEFT_MAX]
-    made = Approach(draft.now, left, before.returns + (names[to] in before.left), draft.now)
-    draft.remember(approaches={**draft.memory.approaches, name: made})
 
 
 def _make_room(draft: Draft, candidates: Candidates, row: int) -> int | None:
@@ -288,13 +272,17 @@ def _swap_homes(draft: Draft, topic: int) -> bool:
         if worst_s[home] <= limit_s:
             continue
         after = draft.predicted.if_added(topic, shares[home])
-        can = hosts & (worst_s <= limit_s) & (after <= draft.settings.crowded_ratio)
+        can = hosts & (after <= draft.settings.crowded_ratio) & np.isfinite(worst_s)
         can[homes] = False
-        if can.any():
-            homes[at] = int(np.argmin(np.where(can, worst_s, np.inf)))
+        to = int(np.argmin(np.where(can, worst_s, np.inf)))
+        # Where no hub keeps the limit, one that is a good deal nearer will do.
+        bound_s = max(limit_s, (1 - draft.settings.latency_gain_ratio) * worst_s[home])
+        if can[to] and worst_s[to] <= bound_s and may_go(draft, topic, to):
+            homes[at] = to
     if tuple(homes) == replicas.homes or not draft.is_free(topic):
         return False
     explained = why(Reason.LATENCY, limit_ms=1e3 * limit_s, expected_ms=1e3 * max(worst_s[homes]))
+    note_move(draft, topic, (hub for hub in homes if hub not in replicas.homes))
     draft.replicate(topic, homes, replicas.mode, explained)
     draft.latency_moves += 1
     return True

@@ -17,7 +17,9 @@ class Static:
         living = [hub for hub in view.hub_rows() if hub.is_alive and not hub.is_draining]
         members = [] if plan.members else [Member(hub.name, site=hub.site) for hub in living]
         change = PlanChange.on(plan, Why(Reason.JOINED), set_members=members)
-        return Decision(change=change, memory=memory, servers_wanted=len(plan.members) or len(members))
+        # Another server would never be given anything.
+        count = len(plan.members) or len(members)
+        return Decision(change=change, memory=memory, servers_wanted=count, servers_at_work=count)
 
     def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
         return False

@@ -1,6 +1,8 @@
 // Everything that is asked of the controller, and the token that goes with it.
 
 const KEY = "equipoise-token";
+// All ports of a machine share their cookies, and each may have a system of its own.
+const COOKIE = `${KEY}-${location.port || "web"}`;
 
 export function token() {
   return sessionStorage.getItem(KEY) || "";
@@ -10,7 +12,7 @@ export function keepToken(value) {
   if (value) sessionStorage.setItem(KEY, value);
   else sessionStorage.removeItem(KEY);
   // The stream of events cannot carry a header: a cookie that only this site gets, for this visit, does it.
-  document.cookie = `${KEY}=${encodeURIComponent(value)}; path=/; SameSite=Strict${value ? "" : "; max-age=0"}`;
+  document.cookie = `${COOKIE}=${encodeURIComponent(value)}; path=/; SameSite=Strict${value ? "" : "; max-age=0"}`;
 }
 
 export class Refused extends Error {}
@@ -22,16 +24,16 @@ async function answer(response) {
   throw response.status === 401 ? new Refused(text) : new Error(text);
 }
 
-function headers() {
-  return token() ? { Authorization: `Bearer ${token()}` } : {};
+function headers(shown) {
+  return shown ? { Authorization: `Bearer ${shown}` } : {};
 }
 
-export async function get(path) {
-  return answer(await fetch(path, { headers: headers() }));
+export async function get(path, shown = token()) {
+  return answer(await fetch(path, { headers: headers(shown) }));
 }
 
 export async function post(path, body) {
-  const sent = { method: "POST", headers: { ...headers(), "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const sent = { method: "POST", headers: { ...headers(token()), "Content-Type": "application/json" }, body: JSON.stringify(body) };
   return answer(await fetch(path, sent));
 }
 

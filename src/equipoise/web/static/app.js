@@ -29,10 +29,19 @@ async function update() {
     await mine();
   } catch (problem) {
     if (mine === refresh) notice(problem.message);
-    if (problem instanceof Refused) state.textContent = "log in";
+    if (problem instanceof Refused) refused();
   } finally {
     if (mine === refresh) isBusy = false;
   }
+}
+
+// The token may be that of a controller that has gone: without it there may still be something to see.
+function refused() {
+  state.textContent = "log in";
+  if (!token()) return;
+  keepToken("");
+  notice("the token does not hold any more: log in again");
+  again();
 }
 
 function onOverview(now) {
@@ -47,28 +56,30 @@ const login = document.getElementById("login");
 const showLogin = () => { login.textContent = token() ? "Log out" : "Log in"; };
 showLogin();
 
-login.addEventListener("click", async () => {
-  if (token()) {
-    keepToken("");
-    showLogin();
-    notice("logged out");
-    return update();
-  }
-  const values = await ask("Log in", "The token that the controller was started with; `equipoise up` keeps it in the file token of its directory.", { Token: el("input", { type: "password", autocomplete: "off" }) });
-  if (!values) return;
-  const before = token();
-  keepToken(values.Token);
-  try {
-    await get("/api/overview");
-    notice("");
-  } catch (problem) {
-    keepToken(before);
-    notice(problem.message);
-  }
+// With another token, or none: what was opened with the last one is closed.
+function again() {
   showLogin();
   stop();
   stop = listen(onOverview);
   update();
+}
+
+login.addEventListener("click", async () => {
+  if (token()) {
+    keepToken("");
+    notice("logged out");
+    return again();
+  }
+  const values = await ask("Log in", "The token that the controller was started with; `equipoise up` keeps it in the file token of its directory.", { Token: el("input", { type: "password", autocomplete: "off" }) });
+  if (!values) return;
+  try {
+    await get("/api/overview", values.Token);
+    keepToken(values.Token);
+    notice("");
+  } catch (problem) {
+    notice(problem.message);
+  }
+  again();
 });
 
 window.addEventListener("hashchange", route);

@@ -1,16 +1,8 @@
 // One function per page: given the place to draw in, draw once and return how to refresh.
 
-import { get, post } from "./api.js";
-import { ask, bar, chart, clock, el, fill, millis, notice, number, seconds, table, tile } from "./show.js";
-
-const act = async (path, body, done) => {
-  try {
-    await post(path, body);
-    notice(done);
-  } catch (problem) {
-    notice(problem.message);
-  }
-};
+import { drainHub, freeTopic, moveTopic, setLimits, told, undrainHub } from "./acts.js";
+import { get } from "./api.js";
+import { bar, chart, clock, el, fill, millis, number, seconds, table, tile } from "./show.js";
 
 export function overview(place) {
   const tiles = el("div", { class: "tiles" });
@@ -62,16 +54,12 @@ function history() {
 
 function hubRow(hub) {
   const name = el("span", { class: hub.is_alive ? "" : "dead" }, hub.hub, hub.is_alive ? "" : " (dead)");
-  const drain = async () => {
-    if (await ask(`Drain ${hub.hub}?`, "It is given nothing more, and all its topics move elsewhere. Clients do not notice.")) {
-      await act("/api/drain", { hub: hub.hub }, `${hub.hub} is being drained`);
-    }
-  };
   const isDrained = hub.weight === 0;
   return [name, bar(hub.load), hub.cpu_ratio === null ? "–" : `${Math.round(100 * hub.cpu_ratio)} %`, millis(hub.loop_lag_s),
     hub.out_bytes_per_s === null ? "–" : `${number(hub.out_bytes_per_s)}B/s`, number(hub.deliveries_per_s), number(hub.connections),
     hub.site || "–", hub.weight === null ? "–" : isDrained ? "drained" : number(hub.weight), hub.address || "–",
-    el("button", { class: "quiet", onclick: drain, disabled: isDrained || hub.weight === null }, "Drain")];
+    isDrained ? el("button", { class: "quiet", onclick: () => undrainHub(hub.hub) }, "Undrain")
+      : el("button", { class: "quiet", onclick: () => drainHub(hub.hub), disabled: hub.weight === null }, "Drain")];
 }
 
 const COLUMNS = [["name", "topic"], ["publications_per_s", "published/s"], ["deliveries_per_s", "delivered/s"], ["out_bytes_per_s", "out B/s"],
@@ -88,12 +76,17 @@ export function topics(place) {
   const on = el("button", { class: "quiet", onclick: () => turn(size) }, "Next");
   const limits = el("button", { class: "quiet", onclick: setLimits }, "Set a limit");
   place.replaceChildren(el("h1", {}, "Topics"), el("div", { class: "tools" }, search, back, on, count, limits), list);
-  search.addEventListener("input", () => { offset = 0; refresh(); });
-  const turn = (by) => { offset = Math.max(0, offset + by); refresh(); };
-  const heading = ([column, label]) => el("button", { onclick: () => { sort = column; offset = 0; refresh(); }, "aria-pressed": sort === column }, label + (sort === column ? " ▾" : ""));
+  search.addEventListener("input", () => { offset = 0; show(); });
+  const turn = (by) => { offset = Math.max(0, offset + by); show(); };
+  const show = told(() => refresh());
+  const heading = ([column, label]) => el("button", { onclick: () => { sort = column; offset = 0; show(); }, "aria-pressed": sort === column }, label + (sort === column ? " ▾" : ""));
 
+  // Answers may overtake each other: only the one to the latest question is shown.
+  let asked = 0;
   async function refresh() {
+    const mine = ++asked;
     const found = await get(`/api/topics?sort=${sort}&offset=${offset}&limit=${size}&search=${encodeURIComponent(search.value)}`);
+    if (mine !== asked) return;
     count.textContent = found.total ? `${offset + 1}–${Math.min(offset + size, found.total)} of ${number(found.total)}` : "none";
     back.disabled = offset === 0;
     on.disabled = offset + size >= found.total;
@@ -108,14 +101,6 @@ function topicRow(topic) {
   return [el("a", { href: `#/topic/${topic.id}` }, topic.topic), number(topic.publications_per_s, 1), number(topic.deliveries_per_s, 1),
     number(topic.out_bytes_per_s), number(topic.publishers), number(topic.subscribers), millis(topic.latency_s_worst),
     el("span", { class: held }, limit), topic.mode, topic.homes.join(", ") || "nowhere"];
-}
-
-async function setLimits() {
-  const fields = { "Pattern": el("input", { placeholder: "game.*" }), "Latency in ms (empty: none)": el("input", { inputmode: "decimal" }), "Pinned to site (empty: none)": el("input") };
-  const values = await ask("Set a limit", "For all topics that match the pattern. Leave everything empty to remove it.", fields);
-  if (!values || !values.Pattern) return;
-  const latency = values["Latency in ms (empty: none)"];
-  await act("/api/limits", { pattern: values.Pattern, latency_ms: latency ? Number(latency) : null, site: values["Pinned to site (empty: none)"] || null }, `set for ${values.Pattern}`);
 }
 
 export function topic(place, id) {
@@ -153,21 +138,6 @@ function lived(plans) {
     return [clock(change.at_s), stayed, where, el("td", { class: "wrap" }, el("strong", {}, part.reason), reasons(part)), `v${change.version}`];
   });
   return el("div", { class: "left" }, table(["from", "for", "lived at", "why", "plan"], rows));
-}
-
-async function moveTopic(id) {
-  const hubs = (await get("/api/hubs")).filter((hub) => hub.is_alive && hub.weight !== null);
-  const chosen = el("select", { multiple: true, size: Math.min(6, hubs.length) }, hubs.map((hub) => el("option", { value: hub.hub }, hub.hub)));
-  const mode = el("select", {}, ["single", "all-subscribers", "all-publishers"].map((name) => el("option", { value: name }, name)));
-  const confirmed = await ask("Move the topic?", "Choose one hub, or several and how the topic is spread over them. No message is lost.", { Hubs: chosen, Mode: mode });
-  if (!confirmed) return;
-  const names = [...chosen.selectedOptions].map((option) => option.value);
-  if (!names.length) return notice("choose at least one hub");
-  await act("/api/move", { topic: id, hubs: names, mode: names.length > 1 ? mode.value : "single" }, `moving to ${names.join(", ")}`);
-}
-
-async function freeTopic(id) {
-  if (await ask("Let it follow the ring?", "Its entry is removed from the plan.")) await act("/api/move", { topic: id, hubs: [] }, "it follows the ring again");
 }
 
 export function plans(place) {

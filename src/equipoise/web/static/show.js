@@ -87,6 +87,8 @@ export function ask(title, text, fields = {}) {
   const labelled = Object.entries(fields).map(([name, input]) => el("label", {}, name, input));
   document.getElementById("dialog-body").replaceChildren(el("p", {}, text), ...labelled);
   dialog.returnValue = "cancel";
+  // No submit button: Enter in a field confirms.
+  document.getElementById("dialog-cancel").onclick = () => dialog.close("cancel");
   dialog.showModal();
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {

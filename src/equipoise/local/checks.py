@@ -1,0 +1,72 @@
+"""How each part of a system on one machine is asked whether it is well.
+
+A hub answers PING, a controller its health page, and the pipeline finishes batches. Each is asked over what its users
+use, so that whatever keeps it from answering us keeps it from answering them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from equipoise.processes import Check
+
+__all__ = ["BATCH_S_MAX", "FIRST_BATCH_S_MAX", "controller_answers", "hub_answers", "pipeline_works"]
+
+# A batch takes a second, and tens of them on a machine that has far too much to do.
+BATCH_S_MAX = 60.0
+# From its start on. A pipeline that has finished none by then is not let in, or has nothing to read: no restart helps.
+FIRST_BATCH_S_MAX = 150.0
+_ANSWER_BYTES_MAX = 4096
+
+
+def hub_answers(host: str, port: int) -> Check:
+    async def check(lived_s: float) -> bool:
+        # A refusal is an answer as well: who we are is not the question.
+        return (await _said(host, port, b"PING\r\n"))[:1] in (b"+", b"-")
+
+    return check
+
+
+def controller_answers(host: str, port: int) -> Check:
+    request = f"GET /healthz HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode()
+
+    async def check(lived_s: float) -> bool:
+        return (await _said(host, port, request)).split(b" ", 2)[1:2] == [b"200"]
+
+    return check
+
+
+def pipeline_works(checkpoint: Path, *, is_fed: Callable[[], bool]) -> Check:
+    """By what Spark writes down of each batch that is done. `is_fed`: whether there is a hub to read from."""
+
+    async def check(lived_s: float) -> bool | None:
+        if not is_fed():
+            return None
+        try:
+            silent_s = time.time() - (checkpoint / "commits").stat().st_mtime
+        except OSError:
+            silent_s = float("inf")
+        if silent_s > lived_s:
+            return None if lived_s > FIRST_BATCH_S_MAX else False
+        return silent_s <= BATCH_S_MAX
+
+    return check
+
+
+async def _said(host: str, port: int, request: bytes) -> bytes:
+    """The first line of the answer. Raises OSError."""
+    reader, writer = await asyncio.open_connection(host, port, limit=_ANSWER_BYTES_MAX)
+    try:
+        writer.write(request)
+        return await reader.readline()
+    except ValueError:
+        # A line longer than any that we know.
+        return b""
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()

@@ -1,0 +1,85 @@
+"""Keep the store of a system on one machine running: its state is on disk, and hubs do without it meanwhile.
+
+Always true: as long as `run` runs, a store that has ended, hangs or does not start is started again, after pauses that
+grow until it has run well for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from equipoise.processes import Backoff, BackoffSettings, Change, HealthSettings, Phase, until_it_hangs
+
+__all__ = ["Server", "StoreKeeper"]
+
+
+class Server(Protocol):
+    """What is kept."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def wait(self) -> int: ...
+    async def is_well(self, timeout_s: float) -> bool: ...
+
+
+class StoreKeeper:
+    """Of one server that was started once. Owned by the task that runs it."""
+
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        *,
+        on_change: Callable[[Change], None],
+        backoff: BackoffSettings | None = None,
+        health: HealthSettings | None = None,
+    ) -> None:
+        self._name = name
+        self._server = server
+        self._on_change = on_change
+        self._backoff = Backoff(backoff or BackoffSettings())
+        self._health = health or HealthSettings()
+
+    async def run(self) -> None:
+        """Until cancelled; the server is then stopped by whoever started it."""
+        loop = asyncio.get_running_loop()
+        # It has been started with all the others, whose message says so.
+        started_at, reason = loop.time(), await self._life()
+        while True:
+            pause_s = self._backoff.pause_s(loop.time() - started_at)
+            self._on_change(Change(self._name, Phase.WAITING, f"{reason}; again in {pause_s:.1f} s"))
+            await asyncio.sleep(pause_s)
+            started_at = loop.time()
+            self._on_change(Change(self._name, Phase.STARTING))
+            try:
+                await self._server.start()
+            except Exception as problem:
+                # Whatever it is, a full disk or a port that is taken: it may be over with the next try.
+                reason = f"does not start: {problem}"
+                continue
+            self._on_change(Change(self._name, Phase.READY))
+            reason = await self._life()
+
+    async def _life(self) -> str:
+        """Wait for the end of a server that runs, or until it hangs and is stopped; how it was."""
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        ending = asyncio.create_task(self._server.wait())
+        watching = asyncio.create_task(
+            until_it_hangs(self._check, self._health, lived_s=lambda: loop.time() - began_at)
+        )
+        try:
+            await asyncio.wait((ending, watching), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (ending, watching):
+                task.cancel()
+            await asyncio.gather(ending, watching, return_exceptions=True)
+        if not ending.cancelled():
+            return f"ended with status {ending.result()}"
+        await self._server.stop()
+        return watching.result()
+
+    async def _check(self, lived_s: float) -> bool:
+        return await self._server.is_well(self._health.timeout_s)

@@ -1,0 +1,74 @@
+"""`equipoise up` when a part of it cannot run, or runs and hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis.asyncio
+
+from equipoise.local import Layout, System, SystemSettings
+from equipoise.processes import Change, HealthSettings, Phase
+from local.up_world import Up, require_java
+
+pytestmark = pytest.mark.needs_java
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    require_java()
+    made = Up(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "words"),
+    [
+        ("hub", "no_such_setting = 1\n", r"equipoise: hub-1 does not start: .*no_such_setting"),
+        (
+            "controller",
+            '[planner]\nservers_max = "x"\n',
+            r"equipoise: controller does not start: .*servers_max",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_end_everything_with_the_words_of_whoever_refuses_them(
+    up: Up, tmp_path: Path, part: str, text: str, words: str
+) -> None:
+    config = tmp_path / "bad.toml"
+    config.write_text(text)
+    up.start("--hubs", "2", "--no-pipeline", f"--{part}-config", str(config))
+    assert up.status() == 2
+    assert re.search(words, up.said), up.said
+    assert "nothing is left running" in up.said and "Traceback" not in up.said
+    up.until(lambda: not up.processes(), f"left: {up.processes()}")
+
+
+def test_a_hub_that_hangs_is_started_again_and_serves(tmp_path: Path) -> None:
+    require_java()
+    changes: list[Change] = []
+    health = HealthSettings(every_s=0.2, timeout_s=1.0, failures_max=3)
+    settings = SystemSettings(hubs=1, has_pipeline=False, has_controller=False, health=health)
+
+    async def scene() -> None:
+        layout = Layout(tmp_path / "data")
+        async with System(layout, settings, on_change=changes.append) as system:
+            first = system.supervisor.pid("hub-1")
+            assert first is not None
+            os.kill(first, signal.SIGSTOP)
+            async with asyncio.timeout(60.0):
+                while system.supervisor.restarts("hub-1") < 1 or not system.is_ready:  # noqa: ASYNC110  no event
+                    await asyncio.sleep(0.05)
+            ports = json.loads((layout.root / "ports.json").read_text())
+            async with redis.asyncio.Redis(port=ports["hub-1"]) as client:
+                assert await client.publish("news", "hello") == 0
+
+    asyncio.run(scene())
+    assert any("hangs" in change.detail for change in changes if change.phase is Phase.WAITING)

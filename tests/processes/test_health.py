@@ -1,0 +1,148 @@
+"""Children that are asked: ready once they answer, started again when they hang, refused when they are misused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from equipoise.errors import SettingsError
+from equipoise.processes import (
+    BackoffSettings,
+    Change,
+    Check,
+    ChildSpec,
+    HealthSettings,
+    Phase,
+    Supervisor,
+    ask,
+    until_it_hangs,
+)
+
+PATIENT = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
+QUICK = BackoffSettings(first_s=0.01, longest_s=0.05)
+# The program answers by a file that it touches: as soon as it stands still, it answers nobody.
+LIVELY = (
+    "import sys, time, pathlib\n"
+    "print('ready', flush=True)\n"
+    "while True: pathlib.Path(sys.argv[1]).touch(); time.sleep(0.01)\n"
+)
+HASTY = HealthSettings(every_s=0.02, timeout_s=0.5, failures_max=3)
+
+
+def spec(tmp_path: Path, text: str, check: Check | None, *words: str) -> ChildSpec:
+    return ChildSpec(
+        name="child",
+        command=[sys.executable, "-c", text, *words],
+        log_path=tmp_path / "child.log",
+        ready=re.compile("^ready", re.MULTILINE),
+        ready_timeout_s=20.0,
+        check=check,
+        health=HASTY,
+    )
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20.0):
+        while not is_so():  # noqa: ASYNC110  the state of another process has no event
+            await asyncio.sleep(0.01)
+
+
+def test_a_child_that_says_it_is_ready_is_so_once_it_answers(tmp_path: Path) -> None:
+    answers = iter([False, False, True])
+    asked: list[float] = []
+
+    async def check(lived_s: float) -> bool | None:
+        asked.append(lived_s)
+        return next(answers, True)
+
+    async def scene() -> None:
+        supervisor = Supervisor(settings=QUICK)
+        await supervisor.keep(spec(tmp_path, PATIENT, check))
+        assert len(asked) == 3 and asked == sorted(asked) and asked[0] > 0
+        await supervisor.stop()
+
+    asyncio.run(scene())
+
+
+def test_a_child_that_hangs_is_ended_and_started_again_and_that_is_told(tmp_path: Path) -> None:
+    sign = tmp_path / "sign"
+
+    async def check(lived_s: float) -> bool:
+        sign.unlink(missing_ok=True)
+        await until(sign.exists)
+        return True
+
+    async def scene() -> list[Change]:
+        changes: list[Change] = []
+        supervisor = Supervisor(on_change=changes.append, settings=QUICK)
+        await supervisor.keep(spec(tmp_path, LIVELY, check, str(sign)))
+        first = supervisor.pid("child")
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        await until(lambda: supervisor.restarts("child") == 1 and supervisor.phases["child"] is Phase.READY)
+        assert supervisor.pid("child") != first
+        await supervisor.stop()
+        return changes
+
+    [told] = [change for change in asyncio.run(scene()) if change.phase is Phase.WAITING]
+    assert "hangs: 3 questions in a row" in told.detail
+
+
+def test_what_cannot_be_known_and_what_is_well_again_end_nobody() -> None:
+    answers: list[bool | None] = [False, False, True, False, None, False, None, True, False, False, False]
+    left = list(answers)
+
+    async def check(lived_s: float) -> bool | None:
+        return left.pop(0)
+
+    words = asyncio.run(
+        until_it_hangs(check, HealthSettings(every_s=0.0, failures_max=3), lived_s=lambda: 1.0)
+    )
+    assert left == [] and "3 questions" in words
+
+
+def test_no_answer_in_time_and_no_connection_are_no_good_answers() -> None:
+    async def silent(lived_s: float) -> bool:
+        await asyncio.sleep(600)
+        return True
+
+    async def refused(lived_s: float) -> bool:
+        raise ConnectionRefusedError
+
+    assert asyncio.run(ask(silent, 1.0, 0.01)) is False
+    assert asyncio.run(ask(refused, 1.0, 1.0)) is False
+
+
+def test_a_child_that_was_misused_from_the_start_is_a_settings_error_with_its_words(tmp_path: Path) -> None:
+    async def scene() -> list[Change]:
+        changes: list[Change] = []
+        supervisor = Supervisor(on_change=changes.append, settings=QUICK)
+        program = "import sys\nprint('no such colour', file=sys.stderr)\nsys.exit(2)\n"
+        with pytest.raises(SettingsError, match="child does not start: no such colour"):
+            await supervisor.keep(spec(tmp_path, program, None))
+        await supervisor.stop()
+        return changes
+
+    refusals = [change.refusal for change in asyncio.run(scene()) if change.phase is Phase.WAITING]
+    assert isinstance(refusals[0], SettingsError)
+
+
+def test_a_child_that_has_run_before_refuses_nothing_whatever_its_status_is(tmp_path: Path) -> None:
+    async def scene() -> list[Change]:
+        changes: list[Change] = []
+        supervisor = Supervisor(on_change=changes.append, settings=QUICK)
+        program = "import time\nprint('ready', flush=True)\ntime.sleep(0.2)\nraise SystemExit(2)\n"
+        await supervisor.keep(spec(tmp_path, program, None))
+        await until(lambda: supervisor.restarts("child") >= 1)
+        await supervisor.stop()
+        return changes
+
+    ended = [change for change in asyncio.run(scene()) if change.phase is Phase.WAITING]
+    assert ended and all(change.refusal is None for change in ended)
