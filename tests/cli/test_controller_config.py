@@ -3,22 +3,62 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
-from equipoise.cli.controlling import bounded, read_planner
+from equipoise.cli import controlling
+from equipoise.cli.controller_file import CONTROLLER_OPTIONS, PAGES_OPTIONS, Loaded, load
+from equipoise.cli.controlling import Wanted, bounded
+from equipoise.cli.main import make_app
 from equipoise.control import ControllerSettings
 from equipoise.errors import SettingsError
 from equipoise.plan import PlannerSettings
+from equipoise.web import WebSettings
 
 
-def test_without_a_file_the_planner_is_as_usual() -> None:
-    assert read_planner(None) == PlannerSettings()
+def read(folder: Path, text: str, **given: Any) -> Loaded:
+    (folder / "c.toml").write_text(text)
+    return load(folder / "c.toml", given)
 
 
-def test_a_file_sets_what_it_names(tmp_path: Path) -> None:
-    (tmp_path / "c.toml").write_text("[planner]\nplan_wait_s = 3\n")
-    assert read_planner(tmp_path / "c.toml") == PlannerSettings(plan_wait_s=3.0)
+def test_without_a_file_everything_is_as_usual() -> None:
+    assert load(None, {}) == Loaded(ControllerSettings(), WebSettings(), PlannerSettings())
+
+
+def test_a_file_sets_what_it_names_and_the_command_line_the_rest(tmp_path: Path) -> None:
+    text = """
+        [controller]
+        pressing_s = 2
+        view_age_s_max = 20.0
+        start_s_max = 60
+        refresh_s = 0.5
+        series_s = 60
+        metrics_topics_max = 7
+        [planner]
+        plan_wait_s = 3
+    """
+    made = read(tmp_path, text, name="one", sites=("lyon", "paris"))
+    assert made.controller == ControllerSettings(
+        name="one", sites=("lyon", "paris"), pressing_s=2.0, view_age_s_max=20.0, start_s_max=60.0
+    )
+    assert made.pages == WebSettings(refresh_s=0.5, series_s=60.0, metrics_topics_max=7)
+    assert made.planner == PlannerSettings(plan_wait_s=3.0)
+
+
+def test_every_setting_of_a_controller_has_an_option_or_is_in_the_file(tmp_path: Path) -> None:
+    command: Any = get_command(make_app(["controller"])).commands["controller"]  # type: ignore[attr-defined]  # a group
+    options = {option for parameter in command.params for option in parameter.opts}
+    for kind, by_option in ((ControllerSettings, CONTROLLER_OPTIONS), (WebSettings, PAGES_OPTIONS)):
+        usual = msgspec.to_builtins(kind())
+        for name, value in usual.items():
+            if name in by_option:
+                assert by_option[name] in options
+            else:
+                read(tmp_path, f"[controller]\n{name} = {value + 1}\n")
 
 
 @pytest.mark.parametrize(
@@ -26,19 +66,49 @@ def test_a_file_sets_what_it_names(tmp_path: Path) -> None:
     [
         ("[planner]\nplan_wait = 3\n", "plan_wait"),
         ("[planner]\nsafe_ratio = 0.9\n", "safe_ratio ≤ high_ratio"),
-        ("[palnner]\n", "no table 'palnner'"),
+        ("[palnner]\n", r"no table 'palnner', only \[controller\] and \[planner\]"),
+        ("controller = 3\n", "no table 'controller'"),
         ("nonsense", "not valid TOML"),
+        ("[controller]\npresing_s = 3\n", r"no setting 'presing_s' in \[controller\]; it has .*pressing_s"),
+        ("[controller]\nperiod_s = 3\n", "period_s is not set here: .* with --period"),
+        ("[controller]\ntoken = 'x'\n", "token is not set here: .* with --token-file"),
+        ("[controller]\npressing_s = 0\n", r"c.toml: Expected `float` > 0.0 - at `\$.pressing_s`"),
+        ("[controller]\nmetrics_topics_max = 'all'\n", r"c.toml: Expected `int`.*metrics_topics_max"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_told_with_what_to_mend(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "c.toml").write_text(text)
     with pytest.raises(SettingsError, match=words):
-        read_planner(tmp_path / "c.toml")
+        read(tmp_path, text)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read"):
-        read_planner(tmp_path / "c.toml")
+        load(tmp_path / "c.toml", {})
+
+
+def test_what_the_file_says_is_what_the_controller_runs_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Wanted] = []
+
+    async def serve(wanted: Wanted) -> None:
+        made.append(wanted)
+
+    monkeypatch.setattr(controlling, "_serve", serve)
+    (tmp_path / "c.toml").write_text("[controller]\npressing_s = 3\nseries_s = 60\n")
+    words = [
+        "controller",
+        "--store",
+        "zk://zk.example",
+        "--period",
+        "7",
+        "--config",
+        str(tmp_path / "c.toml"),
+    ]
+    result = CliRunner().invoke(make_app(["controller"]), words)
+    assert result.exit_code == 0, result.output
+    (wanted,) = made
+    assert (wanted.settings.pressing_s, wanted.settings.period_s, wanted.pages.series_s) == (3.0, 7.0, 60.0)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import asyncio
 import signal
 import time
 import urllib.request
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from equipoise.model.address import split_address
 from equipoise.plan import HubView, View, to_tables
 from equipoise.plan.view_wire import encode_view, greeting
 from equipoise.store import LeaderFacts, LeaderStore, MemoryStore, MemoryTree, Store, Tree
+from equipoise.web import Facts, WebSettings
+from equipoise.web.actions import Actions
 
 TOKEN = "what operators and the pipeline show"
 TREE = Tree("default")
@@ -35,7 +38,6 @@ def wanted(**given: Any) -> Wanted:
         "http": None,
         "token": TOKEN,
         "loopback_looks": True,
-        "config": None,
         "provision": "none",
     }
     return Wanted(**{**usual, **given})
@@ -94,6 +96,27 @@ def test_the_pages_are_told_with_the_port_that_they_got(monkeypatch: pytest.Monk
             assert answer.status == 200
 
     serve(wanted(http=("127.0.0.1", 0)), scenario, monkeypatch)
+
+
+def test_the_pages_are_served_as_the_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[tuple[Facts, WebSettings]] = []
+
+    @asynccontextmanager
+    async def serve_pages(facts: Facts, _: Actions, settings: WebSettings) -> AsyncIterator[str]:
+        served.append((facts, settings))
+        yield "http://127.0.0.1:6398"
+
+    async def scenario(leader: LeaderFacts) -> None:
+        assert leader.http == "http://127.0.0.1:6398"
+
+    monkeypatch.setattr(controlling, "serve_pages", serve_pages)
+    pages = WebSettings(refresh_s=0.5, series_s=30.0, metrics_topics_max=7)
+    serve(wanted(http=("127.0.0.1", 6398), pages=pages), scenario, monkeypatch)
+    ((facts, settings),) = served
+    assert (settings.refresh_s, settings.metrics_topics_max, settings.token) == (0.5, 7, TOKEN)
+    for second in (0.0, 20.0, 40.0):
+        facts.series.add(View.of(second))
+    assert [sample.at_s for sample in facts.series.samples] == [20.0, 40.0]
 
 
 @pytest.mark.parametrize("place", ["intake", "http"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import equipoise
-from equipoise.cli import on_store
+from equipoise.cli import on_store, waiting
 from equipoise.cli.main import COMMANDS, make_app, named_command
 from equipoise.cli.on_store import local_store_url
 from equipoise.cli.tables import table_lines
@@ -200,6 +201,20 @@ def test_a_system_that_does_not_run_is_told_how_to_start_it(
     (tmp_path / "equipoise-data" / "ports.json").write_text('{"store": 1}')
     told = CliRunner().invoke(make_app(["hubs"]), ["hubs", "ls"])
     assert told.exit_code == 1 and "start it with `equipoise up`" in told.output
+
+
+def test_a_store_that_does_not_answer_is_named_after_two_seconds_but_not_to_programs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(on_store, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(waiting, "LONG_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"zk://127.0.0.1:{deaf.getsockname()[1]}"
+        for words, is_told in (([], True), (["--json"], False)):
+            told = CliRunner().invoke(make_app(["hubs"]), ["hubs", "ls", "--store", url, *words])
+            assert told.exit_code == 1 and "no store answers" in told.stderr
+            assert (f"no answer yet from the store {url}" in told.stderr) is is_told
+            assert told.stdout == ""
 
 
 def test_lists_of_worlds_are_told_to_programs() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from control.knowing import known, seen
 from equipoise.control import ControllerSettings
 from equipoise.control.rounds import Known, Outcome, State, absent_since, decide
-from equipoise.model import Member, Plan, apply
+from equipoise.model import Member, Plan, Specs, TopicSpec, apply
 from equipoise.plan import Decision, HubView, Planner, PlannerSettings
 from equipoise.plan.policies import ConsistentHashing, Static
+from plan.near import at, hub, near
 from plan.small import settled, topic, view
 
 BOUNDS = ControllerSettings(hubs_min=1, hubs_max=6)
@@ -127,6 +129,20 @@ def test_a_frozen_plan_goes_by_the_settings_of_the_policy() -> None:
         assert outcome.state is State.FROZEN and outcome.decision.change.is_empty
         outcome = decide(facts, made(usual), BOUNDS)
         assert [part.hub for part in outcome.decision.change.members] == ["dead"]
+
+
+def test_a_hub_that_joins_a_frozen_plan_gets_no_topic_whose_limit_held() -> None:
+    a = hub("a", 10)
+    rows = [near(f"near/{number}", 0.01, "a", (at(0),), (at(0),), [a]) for number in range(40)]
+    shown = view(rows, [a], at_s=100.0)
+    plan = Plan.of(version=1, members=[Member("a")])
+    facts = known(900.0, view=shown, plan=plan, hubs=seen(["a", "new"]), memory=settled(["a"]))
+    limits = Specs([TopicSpec(pattern=b"near*", latency_ms=30)])
+    for specs, stays in ((limits, True), (Specs(), False)):
+        outcome = decide(replace(facts, specs=specs), Planner(), BOUNDS)
+        after = apply(plan, outcome.decision.change)
+        assert outcome.state is State.FROZEN and set(after.by_hub) == {"a", "new"}
+        assert all(after.home_of(row.name).homes == ("a",) for row in rows) == stays
 
 
 def test_a_static_plan_that_is_frozen_stays_as_it_is() -> None:

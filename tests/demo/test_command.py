@@ -26,14 +26,14 @@ def demo(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         ],
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=280,
         env={**os.environ, "COLUMNS": "120", "EQUIPOISE_STORE": "", **environment},
     )
 
 
 @pytest.mark.needs_java
 @pytest.mark.needs_spark
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_the_demo_moves_spreads_and_loses_nothing_and_ends_with_a_report(tmp_path: Path) -> None:
     require_java()
     run = demo(tmp_path)
@@ -42,6 +42,11 @@ def test_the_demo_moves_spreads_and_loses_nothing_and_ends_with_a_report(tmp_pat
     moved = re.search(r"moved (\d+) times by hand", run.stdout)
     assert moved is not None and int(moved.group(1)) >= 1, run.stdout
     assert "0 lost, 0 duplicated, 0 out of order" in run.stdout
+    # It began with three.
+    hubs = re.search(
+        r"At most (\d+) hubs were at work, and the crowd's tile lived at (\d+) of them", run.stdout
+    )
+    assert hubs is not None and int(hubs.group(1)) >= 4 and int(hubs.group(2)) >= 2, run.stdout
     # What the controller did, with its reason.
     assert re.search(r"replicated|high-load|rising-load|shared-out", run.stdout), run.stdout
     # The swarm's limit was broken when it crossed, and held when its topic had followed. What was measured before the

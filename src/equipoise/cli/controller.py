@@ -19,7 +19,10 @@ LoopbackLooks = Annotated[
     bool, typer.Option("--loopback-looks", help="Whoever is on this machine may look without the token.")
 ]
 Config = Annotated[
-    Path | None, typer.Option(help="Settings file (TOML); its table [planner] has the policy's constants.")
+    Path | None,
+    typer.Option(
+        help="Settings file (TOML): table `controller` for what has no option, `planner` for the policy's constants."
+    ),
 ]
 Advertise = Annotated[
     str,
@@ -54,13 +57,8 @@ def command(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the token that operators and the pipeline show.")
     ] = None,
-    loopback_looks: Annotated[
-        bool, typer.Option("--loopback-looks", help="Whoever is on this machine may look without the token.")
-    ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="Settings file (TOML); its table [planner] has the policy's constants."),
-    ] = None,
+    loopback_looks: LoopbackLooks = False,
+    config: Config = None,
     hubs_min: Annotated[int, typer.Option(min=1, help="Hubs that are never given back.")] = 1,
     hubs_max: Annotated[
         int, typer.Option(min=0, help="Hubs there may be by asking; 0: it asks for none.")

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-import tomllib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from equipoise.cli.controller_file import load
 from equipoise.control import (
     CommandProvisioner,
     Controller,
@@ -26,7 +26,6 @@ from equipoise.control import (
     StoreProvisioner,
 )
 from equipoise.control.intake import Intake
-from equipoise.errors import SettingsError
 from equipoise.hub.admission import is_loopback
 from equipoise.model.address import check_tellable, joined, split_address
 from equipoise.plan import PlannerSettings, policy_named
@@ -34,6 +33,7 @@ from equipoise.store import LeaderFacts, Store, Tree, open_store
 from equipoise.web import Facts, WebSettings
 from equipoise.web import serve as serve_pages
 from equipoise.web.actions import Actions
+from equipoise.web.series import Series
 
 __all__ = ["run"]
 
@@ -54,8 +54,9 @@ class Wanted:
     advertise: str = ""
     token: str
     loopback_looks: bool
-    # Settings file; None: all by default.
-    config: Path | None
+    planner: PlannerSettings = field(default_factory=PlannerSettings)
+    # But for what is said above.
+    pages: WebSettings = field(default_factory=WebSettings)
     # none, store or a command.
     provision: str
 
@@ -73,9 +74,11 @@ class Wanted:
         return joined(host, port)
 
 
-def run(*, settings: dict[str, Any], **wanted: Any) -> None:
+def run(*, settings: dict[str, Any], config: Path | None, **wanted: Any) -> None:
     """Until it is told to stop; `settings` are those of ControllerSettings. Raises SettingsError and StoreError."""
-    asyncio.run(_serve(Wanted(settings=ControllerSettings(**settings), **wanted)))
+    read = load(config, settings)
+    made = Wanted(settings=read.controller, planner=read.planner, pages=read.pages, **wanted)
+    asyncio.run(_serve(made))
 
 
 async def _serve(wanted: Wanted) -> None:
@@ -84,7 +87,7 @@ async def _serve(wanted: Wanted) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     settings, tree = wanted.settings, wanted.tree
-    policy = policy_named(settings.policy, bounded(read_planner(wanted.config), settings))
+    policy = policy_named(settings.policy, bounded(wanted.planner, settings))
     async with AsyncExitStack() as stack:
         store = await open_store(wanted.store_url)
         stack.push_async_callback(store.close)
@@ -114,8 +117,11 @@ async def _pages(controller: Controller, actions: Actions, wanted: Wanted) -> As
         yield ""
         return
     host, port = wanted.http
-    web = WebSettings(host=host, port=port, token=wanted.token, loopback_is_free=wanted.loopback_looks)
-    async with serve_pages(Facts(controller, time.time), actions, web) as page:
+    web = msgspec.structs.replace(
+        wanted.pages, host=host, port=port, token=wanted.token, loopback_is_free=wanted.loopback_looks
+    )
+    facts = Facts(controller, time.time, series=Series(web.series_s))
+    async with serve_pages(facts, actions, web) as page:
         yield f"http://{wanted.told(host, _port(page))}"
 
 
@@ -136,24 +142,6 @@ async def _run(controller: Controller, stopped: asyncio.Event) -> None:
     outcome = (await asyncio.gather(running, return_exceptions=True))[0]
     if isinstance(outcome, Exception):
         raise outcome
-
-
-def read_planner(path: Path | None) -> PlannerSettings:
-    """The table [planner] of a settings file. Raises SettingsError that says what to mend."""
-    if path is None:
-        return PlannerSettings()
-    try:
-        values = tomllib.loads(path.read_text())
-        unknown = values.keys() - {"planner"}
-        if unknown:
-            raise SettingsError(f"{path}: there is no table {sorted(unknown)[0]!r}, only [planner]")
-        return msgspec.convert(values.get("planner", {}), PlannerSettings)
-    except OSError as problem:
-        raise SettingsError(f"cannot read the settings file {path}: {problem.strerror}") from problem
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise SettingsError(f"{path} is not valid TOML: {problem}") from problem
-    except msgspec.ValidationError as problem:
-        raise SettingsError(f"{path}: {problem}") from problem
 
 
 def bounded(planner: PlannerSettings, settings: ControllerSettings) -> PlannerSettings:

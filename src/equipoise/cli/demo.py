@@ -49,7 +49,8 @@ HUBS = 3
 HUBS_MAX = 5
 # A hub that is asked for again has another name; doors are opened for as many as the story can need.
 NAMES_MAX = 12
-READY_S = 90.0
+# Seconds on an idle machine; a busy one is told what it is when even this has passed.
+READY_S = 180.0
 # Long enough to see that nothing happens.
 MOVE_PAUSE_S = 2.5
 
@@ -63,8 +64,8 @@ def command(
     """Watch a game on a real system for two minutes: players join, crowd on one tile, and leave.
 
     Three hubs become more and fewer again, the busy topic moves and is spread over several hubs, a swarm of drones
-    crosses from one site to another and its topic follows it, and nobody loses a message: the exit status is 0 if so,
-    1 if not. Ends by itself with a summary and a report. Nothing is left running.
+    crosses from one site to another and its topic follows it, and nobody loses a message: the exit status is 0 if all
+    of it happened, 1 if not. Ends by itself with a summary and a report. Nothing is left running.
 
     The two sites are on this machine, behind relays that delay what passes between them by 30 ms.
     """
@@ -85,8 +86,11 @@ def command(
             hubs_max=show.hubs_max,
             homes_max=show.homes_max,
             following=show.following,
+            missed=show.missed,
         )
-        is_good = not any(verdict[name] for name in ("lost", "duplicated", "out_of_order"))
+        is_good = not show.missed and not any(
+            verdict[name] for name in ("lost", "duplicated", "out_of_order")
+        )
         report.write_text(report_page(show.watcher.scenes, show.watcher.told, lines, is_good=is_good))
         for line in (*lines, f"The report with figures: {report.resolve()}"):
             console.print(line, highlight=False, soft_wrap=True)

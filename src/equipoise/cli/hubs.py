@@ -42,7 +42,7 @@ def list_hubs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJs
         headers = ("HUB", "STATE", "ADDRESS", "SITE", "RACK", "WEIGHT", "LOAD", "ENTRIES")
         show_table(headers, [[row[header.lower()] for header in headers] for row in rows])
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command()
@@ -80,7 +80,7 @@ def drain(
             words += f"\nno topic lives at hub {name} any more: it can be stopped"
         show_result({"hub": name, "version": plan.version, "is_empty": wait}, words, as_json=as_json)
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command()
@@ -105,7 +105,7 @@ def weigh(
             as_json=as_json,
         )
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command()
@@ -127,7 +127,7 @@ def forget(
             as_json=as_json,
         )
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 def hub_rows(plan: Plan, hubs: Mapping[str, HubSeen]) -> list[dict[str, Any]]:

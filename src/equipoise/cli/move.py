@@ -64,7 +64,7 @@ def command(
             as_json=as_json,
         )
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 async def wait_until_there(

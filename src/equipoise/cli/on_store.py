@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.failures import exit_on_failure
+from equipoise.cli.waiting import told_if_long
 from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.store.contract import Store, StoreSettings
 from equipoise.store.hubs import HubSeen, HubsStore
@@ -57,8 +58,13 @@ class Metadata:
         return {name: seen for name, seen in (await self.hubs.load()).items() if seen.alive is not None}
 
 
-def run(url: str, region: str, main: Callable[[Metadata], Awaitable[None]]) -> None:
-    """Open the store, do the work, close it. Errors end the command with a line that says what to do."""
+def run(
+    url: str, region: str, main: Callable[[Metadata], Awaitable[None]], *, is_quiet: bool = False
+) -> None:
+    """Open the store, do the work, close it. Errors end the command with a line that says what to do.
+
+    A store that takes its time is named, unless it is a program that waits (`is_quiet`).
+    """
 
     async def work() -> None:
         wanted = url or local_store_url()
@@ -69,7 +75,9 @@ def run(url: str, region: str, main: Callable[[Metadata], Awaitable[None]]) -> N
             )
         async with AsyncExitStack() as stack:
             try:
-                metadata = await stack.enter_async_context(opened(wanted, region, patience_s=_PATIENCE_S))
+                words = f"no answer yet from the store {wanted}; asking for {_PATIENCE_S:g} s"
+                async with told_if_long(words, is_quiet=is_quiet):
+                    metadata = await stack.enter_async_context(opened(wanted, region, patience_s=_PATIENCE_S))
             except StoreUnavailableError as problem:
                 if url:
                     raise

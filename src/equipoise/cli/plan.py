@@ -52,7 +52,7 @@ def show(
         if len(entries) > limit:
             typer.echo(f"and {len(entries) - limit:,} more entries: give --limit, or --json for all")
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command("diff")
@@ -73,7 +73,7 @@ def show_diff(
         if not lines:
             typer.echo(f"versions {old} and {new} are alike")
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command()
@@ -95,7 +95,7 @@ def history(
             ],
         )
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 def summary(change: PlanChange) -> str:

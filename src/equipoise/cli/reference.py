@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +38,7 @@ app = typer.Typer(help="Print reference pages made from the code.", no_args_is_h
 def settings_page() -> str:
     """Every setting with its default, its bounds and its reason."""
     # Here, since these load numpy.
+    from equipoise.cli.controller_file import CONTROLLER_OPTIONS, PAGES_OPTIONS
     from equipoise.control.settings import ControllerSettings
     from equipoise.plan.settings import PlannerSettings
     from equipoise.web.settings import WebSettings
@@ -71,12 +72,13 @@ def settings_page() -> str:
         _table(Plausible),
         "### The lake",
         _table(KeepingSettings),
-        "## Controller\n\nWhat `equipoise controller` goes by; what matters most is on its command line.",
-        _table(ControllerSettings),
-        "### Planning",
-        _table(PlannerSettings),
+        "## Controller\n\nWhat `equipoise controller` goes by: options, and a TOML file for `--config FILE` with the "
+        "tables `[controller]` and `[planner]`. Each setting is in one place.",
+        _table(ControllerSettings, CONTROLLER_OPTIONS),
         "### Dashboard, API and metrics",
-        _table(WebSettings),
+        _table(WebSettings, PAGES_OPTIONS),
+        "### `[planner]`\n\nThe constants of planning.",
+        _table(PlannerSettings),
         "## Gateway\n\nWhat `equipoise gateway` goes by; where it listens is on its command line.",
         _table(GatewaySettings),
         "## Client\n\nKeyword arguments of `equipoise.connect`.",
@@ -164,8 +166,11 @@ def write(folder: Annotated[Path, typer.Argument(help="Folder of the reference p
         (folder / f"{name}.md").write_text(page())
 
 
-def _table(kind: type[msgspec.Struct]) -> str:
+def _table(kind: type[msgspec.Struct], options: Mapping[str, str] | None = None) -> str:
+    """`options`: those of the command line; what has none is in the table `[controller]` of a file."""
     rows = ["| setting | default | bounds | why |", "|---|---|---|---|"]
+    if options is not None:
+        rows = ["| setting | set with | default | bounds | why |", "|---|---|---|---|---|"]
     info = msgspec.inspect.type_info(kind)
     assert isinstance(info, msgspec.inspect.StructType)
     for field in info.fields:
@@ -174,7 +179,8 @@ def _table(kind: type[msgspec.Struct]) -> str:
         reason, inner = _unwrap(field.type)
         is_size = "bytes" in field.name
         default, bounds = _shown(field.default, is_size=is_size), _bounds(inner, is_size=is_size)
-        rows.append(f"| `{field.name}` | {default} | {bounds} | {reason} |")
+        place = "" if options is None else f" `{options.get(field.name, '[controller]')}` |"
+        rows.append(f"| `{field.name}` |{place} {default} | {bounds} | {reason} |")
     return "\n".join(rows)
 
 

@@ -62,4 +62,4 @@ def command(
             as_json=as_json,
         )
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)

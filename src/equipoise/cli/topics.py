@@ -64,7 +64,7 @@ def list_topics(
         if len(rows) > limit:
             typer.echo(f"and {len(rows) - limit:,} more: give --limit, --match or --json")
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command()
@@ -119,7 +119,7 @@ def show(
         headers = ("HUB", "STATE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
         show_table(headers, [[row.get(header.lower()) for header in headers] for row in rows])
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command("set")
@@ -164,7 +164,7 @@ def set_spec(
             return
         show_result(spec_facts(spec), f"topics that match {pattern} need {spec_words(spec)}", as_json=as_json)
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command("unset")
@@ -178,7 +178,7 @@ def remove_spec(
             raise SettingsError(f"nothing was said of {pattern}: `equipoise topics specs` lists what was")
         show_result({"pattern": pattern}, f"nothing is said of {pattern} any more", as_json=as_json)
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 @app.command("specs")
@@ -192,7 +192,7 @@ def list_specs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJ
             return
         show_table(("PATTERN", "NEEDS"), [(name_of(spec.pattern), spec_words(spec)) for spec in specs])
 
-    run(store, region, main)
+    run(store, region, main, is_quiet=as_json)
 
 
 def spec_facts(spec: TopicSpec) -> dict[str, Any]:

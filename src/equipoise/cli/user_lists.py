@@ -37,9 +37,11 @@ class UserList(Protocol):
         ...
 
 
-def user_list(file: Path | None, store: str, region: str) -> UserList:
-    """The store's if one is given and no file is."""
-    return UsersInStore(store, region) if store and file is None else UsersFile(file or FILE_DEFAULT)
+def user_list(file: Path | None, store: str, region: str, *, is_quiet: bool = False) -> UserList:
+    """The store's if one is given and no file is. `is_quiet`: nobody is told that a store takes its time."""
+    if store and file is None:
+        return UsersInStore(store, region, is_quiet=is_quiet)
+    return UsersFile(file or FILE_DEFAULT)
 
 
 class UsersFile:
@@ -82,8 +84,9 @@ class UsersFile:
 class UsersInStore:
     """Every hub takes a change at once."""
 
-    def __init__(self, url: str, region: str) -> None:
+    def __init__(self, url: str, region: str, *, is_quiet: bool) -> None:
         self._url = url
+        self._is_quiet = is_quiet
         self._region = region
 
     def __str__(self) -> str:
@@ -98,7 +101,7 @@ class UsersInStore:
                 raise SettingsError(f"there are no users in {self}: everybody may do everything")
             found.append(Users(()) if stored.access_version == 0 else stored.users)
 
-        run(self._url, self._region, main)
+        run(self._url, self._region, main, is_quiet=self._is_quiet)
         return found[0]
 
     def change(self, make: Change, *, may_cut_hubs: bool = False) -> None:
@@ -119,4 +122,4 @@ class UsersInStore:
                     # Somebody else has changed them meanwhile: make the change to theirs.
                     continue
 
-        run(self._url, self._region, main)
+        run(self._url, self._region, main, is_quiet=self._is_quiet)

@@ -81,7 +81,7 @@ def add(
     """Add a user. What no option grants is denied."""
     with _errors_told():
         check_user_name(name)
-        users = user_list(file, store, region)
+        users = user_list(file, store, region, is_quiet=as_json)
         _require_new(users.read(may_be_new=True), name)
         wanted = {
             # Who comes first is chance, also after a restart: a user would find itself refused for no reason it sees.
@@ -110,7 +110,7 @@ def list_users(
 ) -> None:
     """List the users and what they may do."""
     with _errors_told():
-        users = user_list(file, store, region).read()
+        users = user_list(file, store, region, is_quiet=as_json).read()
     if as_json:
         show_json([_facts(user) for user in users])
         return
@@ -132,7 +132,7 @@ def remove(
 ) -> None:
     """Remove a user."""
     with _errors_told():
-        users = user_list(file, store, region)
+        users = user_list(file, store, region, is_quiet=as_json)
         _require(users.read(), name)
         users.change(lambda known: known.without(_require(known, name).name), may_cut_hubs=cut_hubs)
     show_result({"removed": name, "from": str(users)}, f"removed {name} from {users}", as_json=as_json)
@@ -151,7 +151,7 @@ def passwd(
 ) -> None:
     """Give a user a new password."""
     with _errors_told():
-        users = user_list(file, store, region)
+        users = user_list(file, store, region, is_quiet=as_json)
         _require(users.read(), name)
         secret = _ask_secret(name, password_stdin)
         users.change(

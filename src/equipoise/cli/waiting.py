@@ -1,14 +1,18 @@
-"""Show that something is going on, to whoever sits at a terminal: on standard error, and gone when it is over."""
+"""Show that something is going on: on standard error, and at a terminal gone when it is over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["counting", "working"]
+__all__ = ["counting", "told_if_long", "working"]
+
+# Whoever waits for longer wants to know for what.
+LONG_S = 2.0
 
 
 @contextmanager
@@ -20,6 +24,27 @@ def working(words: str, *, is_quiet: bool = False) -> Iterator[Callable[[str], N
         return
     with console.status(words) as status:
         yield status.update
+
+
+@asynccontextmanager
+async def told_if_long(words: str, *, is_quiet: bool = False) -> AsyncIterator[None]:
+    """For what usually takes a moment: say what is waited for once it has taken long, on a terminal or not."""
+    console = Console(stderr=True, highlight=False)
+    status = console.status(words)
+
+    def tell() -> None:
+        if console.is_terminal:
+            status.start()
+        else:
+            console.print(words, soft_wrap=True)
+
+    telling = None if is_quiet else asyncio.get_running_loop().call_later(LONG_S, tell)
+    try:
+        yield
+    finally:
+        if telling is not None:
+            telling.cancel()
+        status.stop()
 
 
 @contextmanager

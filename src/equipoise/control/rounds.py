@@ -100,7 +100,8 @@ def _decision(policy: Policy, view: View, known: Known) -> Decision:
 def _freeze(
     known: Known, policy: Policy, alive: Sequence[HubView], why: str, problem: Exception | None = None
 ) -> Outcome:
-    blind = View.of(known.memory.view_s if known.view is None else known.view.time_s, hubs=alive)
+    # An old view still tells which topics have limits that the ring must not break when somebody joins.
+    blind = View.of(known.memory.view_s, hubs=alive) if known.view is None else known.view.with_store(alive)
     decision = when_blind(policy).decide(blind, known.plan, known.specs, known.now, known.memory)
     return Outcome(State.FROZEN, decision, why, problem)
 

@@ -33,19 +33,19 @@ WEST, EAST = SITES = ("west", "east")
 
 
 class Until(Enum):
-    """What an act waits for beside its time."""
+    """What an act waits for beside its time; the words are for whoever waited in vain."""
 
     NOTHING = "nothing"
-    # The controller sees the load: Spark has started.
-    SEEN = "seen"
+    # Spark has started.
+    SEEN = "the controller sees the load"
     # A hub was added, and the favourite tile has several homes.
-    GROWN = "grown"
+    GROWN = "a hub is added, and the tile is spread over several"
     # There are no more hubs than in the beginning.
-    SHRUNK = "shrunk"
+    SHRUNK = "the hubs that were added are released"
     # The swarm has a topic that is near it.
-    SETTLED = "settled"
-    # The swarm was above its limit, and is under it again.
-    FOLLOWED = "followed"
+    SETTLED = "the topic is near the swarm"
+    # The swarm has crossed, and its topic is near it again.
+    FOLLOWED = "the topic has followed the swarm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,8 @@ SHORT = (
         crowd_of_ten=6,
         ramp_s=2.0,
         seconds_min=5.0,
-        seconds_max=15.0,
+        # On an idle machine it takes ten.
+        seconds_max=60.0,
         until=Until.GROWN,
     ),
     Act(title=_LEAVING.title, words=_LEAVING.words, players=0, ramp_s=1.0, seconds_min=2.0, seconds_max=2.0),

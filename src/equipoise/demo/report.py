@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from equipoise.demo.acts import Act
 from equipoise.demo.charts import Band, line_chart
 from equipoise.demo.following import Following
 from equipoise.demo.scene import Scene, Told
@@ -30,6 +31,7 @@ def summary_lines(
     hubs_max: int,
     homes_max: int,
     following: Following | None = None,
+    missed: Sequence[Act] = (),
 ) -> list[str]:
     """What there is to say in the end."""
     found = {"lost": "lost", "duplicated": "duplicated", "out_of_order": "out of order"}
@@ -46,6 +48,10 @@ def summary_lines(
         )
     if following is not None and following.crossings:
         lines.append(_followed(following))
+    lines += [
+        f'In "{act.title}" something did not happen within {act.seconds_max:g} s: {act.until.value}.'
+        for act in missed
+    ]
     return lines
 
 

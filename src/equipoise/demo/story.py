@@ -41,6 +41,8 @@ class Show:
         # The most there were.
         self.hubs_max = 0
         self.homes_max = 0
+        # Acts that waited for something that did not come in time.
+        self.missed: list[Act] = []
 
     @property
     def moves(self) -> int:
@@ -93,6 +95,8 @@ class Show:
             self.homes_max = max(self.homes_max, self._favourite_homes())
             look(scene)
             await asyncio.sleep(max(0.0, LOOK_S - (loop.time() - began_at - passed_s)))
+        if not self._has_come(act.until):
+            self.missed.append(act)
 
     def _has_come(self, until: Until) -> bool:
         watcher = self.watcher
@@ -108,7 +112,8 @@ class Show:
             case Until.SETTLED:
                 return self.following.is_near
             case Until.FOLLOWED:
-                return self.following.was_broken and self.following.is_near
+                # A topic may be quicker than a look: then nobody saw the limit broken.
+                return self.following.crossings > 0 and self.following.is_near
 
     def _passed_s(self) -> float:
         return asyncio.get_running_loop().time() - self._began_at

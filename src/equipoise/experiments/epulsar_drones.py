@@ -69,9 +69,11 @@ def judge(planned: Patrol, hashed: Patrol) -> Findings:
             "Latencies are measured from publishing to hearing, one way, and told doubled: the paper's limit is held "
             "against sums of round trips (figures 4 and 5), and read as one way no swarm of its city would ever be "
             "above 40 ms.",
-            "Everything between drones is real: hubs and gateways that find their coordinates, drones that report "
-            "theirs, at once when their gateway changes, records read over the network, the view, the planner, the "
-            "controller 40 ms away from the sites, the store beside it, and handovers. Hubs take no time of their own.",
+            "Everything between drones is real: hubs that find their coordinates, drones that report theirs, at once "
+            "when their gateway changes, records read over the network, the view, the planner, the controller 40 ms "
+            "away from the sites, the store beside it, and handovers. Hubs take no time of their own. A gateway is a "
+            "light client that finds its coordinate as a real one does, and drones see it at once, as if on board.",
+            f"With hashing each drone sends {HASHED_MESSAGES_PER_S:g}/s: nothing depends on how much is sent there.",
             f"A swarm is back when no message of its topics is above the limit for {STAYS_S} seconds on end; seconds "
             "are counted from that of the change. A change that is followed by another before that is left out, unless "
             f"more than {RECOVERY_S_MAX:g} s lie between.",

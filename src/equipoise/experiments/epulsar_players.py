@@ -59,6 +59,7 @@ def judge(planned: Evening, hashed: Evening) -> Findings:
             "Everything between players is real: hubs that find their coordinates, reports, records read over the "
             "network, the view, the planner, controller and store in New York, and handovers. Hubs take no time of "
             "their own.",
+            f"With hashing each player sends {HASHED_PER_S:g}/s: nothing depends on how much is sent there.",
         ),
     )
 

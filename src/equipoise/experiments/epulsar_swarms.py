@@ -114,8 +114,9 @@ class Patrol:
 
     def _under_after_s(self, change: Change, end_s: int) -> float | None:
         worst_s = self.latencies.worst_s(*topics_of(change.swarm))
+        # A second in which nobody heard anything is not one under the limit.
         with np.errstate(invalid="ignore"):
-            is_under = ~(worst_s > limit_s())
+            is_under = worst_s <= limit_s()
         first = int(change.at_s)
         for second in range(first, end_s):
             if is_under[second : second + STAYS_S].all():

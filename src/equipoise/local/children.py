@@ -24,6 +24,12 @@ _HUB_READY = re.compile(r"^equipoise hub \S+ ready on \S+:(?P<port>\d+)", re.MUL
 _CONTROLLER_READY = re.compile(r"^equipoise controller \S+ ready on (?P<intake>\S+)", re.MULTILINE)
 _PIPELINE_READY = re.compile(r"^equipoise pipeline ready", re.MULTILINE)
 
+# Both take a second or two. On a machine that has far too much to do they take a minute, and starting them again and
+# again before that is what it can do without.
+_READY_S_MAX = 120.0
+# Spark takes a quarter of a minute, and many of them there.
+_SPARK_READY_S_MAX = 240.0
+
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
@@ -83,7 +89,7 @@ def hub(
     place = ["--site", site] if site else []
     login = _login(addresses, "--cluster-user", "--cluster-password-file")
     words = ["hub", "--name", name, *where, *place, *login, *extra]
-    return _spec(layout, name, words, _HUB_READY, hub_answers(HOST, port), ready_timeout_s=30.0)
+    return _spec(layout, name, words, _HUB_READY, hub_answers(HOST, port), ready_timeout_s=_READY_S_MAX)
 
 
 def controller(
@@ -97,7 +103,7 @@ def controller(
     token = ["--token-file", str(layout.token())]
     words = ["controller", *where, *bounds, *pages, *token, "--provision", "store", *extra]
     check = controller_answers(HOST, pages_port)
-    return _spec(layout, "controller", words, _CONTROLLER_READY, check, ready_timeout_s=30.0)
+    return _spec(layout, "controller", words, _CONTROLLER_READY, check, ready_timeout_s=_READY_S_MAX)
 
 
 def pipeline(
@@ -107,9 +113,8 @@ def pipeline(
     where = ["--store", addresses.store_url, "--region", addresses.region, "--dir", str(layout.pipeline)]
     token = ["--token-file", str(layout.token())]
     words = ["pipeline", *where, *token, *_login(addresses, "--user", "--secret-file"), *extra]
-    # Spark takes its time, and a busy machine doubles it.
     check = pipeline_works(layout.pipeline / "checkpoint", is_fed=is_fed)
-    return _spec(layout, "pipeline", words, _PIPELINE_READY, check, ready_timeout_s=180.0)
+    return _spec(layout, "pipeline", words, _PIPELINE_READY, check, ready_timeout_s=_SPARK_READY_S_MAX)
 
 
 def _login(addresses: Addresses, user_option: str, file_option: str) -> list[str]:
