@@ -26,15 +26,18 @@ from docs.blocks import ROOT
 from support.node import NODE_MODULES
 from support.processes import free_port
 
-__all__ = ["Reader", "Started", "console_steps", "is_told"]
+__all__ = ["SPARK_WORDS", "Reader", "Started", "console_steps", "is_told"]
 
 # For a machine with much else to do; a quiet one needs a tenth.
 PATIENCE_S = 60.0
 # A program that has begun to talk and is quiet for so long waits for somebody else.
 QUIET_S = 0.3
 _PORT = re.compile(r"(?<![\d.])(6[34]\d\d|2181|9[34]\d\d)(?![\d.])")
-# No page waits for it, and it takes half a minute of both cores; tests of `up` have it.
+# It takes half a minute of both cores, and several on a machine that is busy: only a page that tells of it gets it.
 _WITHOUT_SPARK = " --no-pipeline"
+# What says that Spark is wanted: a line that `up` prints, or a command.
+SPARK_WORDS = ("pipeline ready", "equipoise lake")
+SPARK_PATIENCE_S = 180.0
 _EXPORTS = ".exports"
 # What a system chooses by itself, and what pages call it.
 _PORTS_OF_UP = (("hub-1", "6399"), ("hub-2", "6400"), ("dashboard", "6398"), ("store", "2181"))
@@ -113,7 +116,7 @@ class Reader:
         """What is exported stays so for what comes later."""
         return self.run(["bash"], f"set -eu\n{self._exports()}\n{text}\nexport -p > {_EXPORTS}\n", ".sh")
 
-    def type(self, command: str) -> Started:
+    def type(self, command: str, *, has_spark: bool = False) -> Started:
         """Begin a command line; it need not end."""
         if command.startswith("export "):
             self.shell(command)
@@ -122,7 +125,7 @@ class Reader:
         # As wide as a table may get.
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
         line = self.ported(command)
-        if command.startswith("equipoise up"):
+        if command.startswith("equipoise up") and not has_spark:
             line += _WITHOUT_SPARK
         process = subprocess.Popen(
             ["bash", "-c", f"{self._exports()}\n{line}"],
@@ -143,11 +146,13 @@ class Reader:
         """A transcript: type each command, and see that everything that was to be seen was seen in the end."""
         typed: list[tuple[Started, list[str]]] = []
         for command, expected in steps:
-            started = self.type(command)
+            has_spark = any(line.startswith(SPARK_WORDS) for line in (command, *expected))
+            patience_s = SPARK_PATIENCE_S if has_spark else PATIENCE_S
+            started = self.type(command, has_spark=has_spark)
             typed.append((started, expected))
             if command.startswith("equipoise up"):
-                self._await_system(started, expected)
-            until(lambda: self._may_go_on(started, expected), lambda: _said(started))  # noqa: B023  called at once
+                self._await_system(started, expected, patience_s)
+            until(lambda: self._may_go_on(started, expected), lambda: _said(started), patience_s)  # noqa: B023  called at once
         for started, expected in typed:
             until(lambda: is_told(self._wanted(expected), started.lines), lambda: _said(started, expected))  # noqa: B023
             status = started.process.poll()
@@ -167,11 +172,15 @@ class Reader:
     def _exports(self) -> str:
         return f"[ ! -f {_EXPORTS} ] || . ./{_EXPORTS}"
 
-    def _await_system(self, started: Started, expected: list[str]) -> None:
+    def _await_system(self, started: Started, expected: list[str], patience_s: float) -> None:
         """A system chooses its ports by itself, those of the first hub first."""
         until(lambda: any("is up" in line for line in started.lines), lambda: _said(started))
         self.adopt(self.folder / "equipoise-data" / "ports.json")
-        until(lambda: is_told(self._wanted(expected), started.lines), lambda: _said(started, expected))
+        until(
+            lambda: is_told(self._wanted(expected), started.lines),
+            lambda: _said(started, expected),
+            patience_s,
+        )
         self.adopt(self.folder / "equipoise-data" / "ports.json")
 
     def adopt(self, file: Path) -> None:
@@ -217,8 +226,8 @@ def is_told(expected: list[str], lines: list[str]) -> bool:
     return True
 
 
-def until(is_so: Callable[[], bool], told: Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def until(is_so: Callable[[], bool], told: Callable[[], str], patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
     while not is_so():
         assert time.monotonic() < deadline, told()
         time.sleep(0.02)

@@ -13,17 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from docs.blocks import ROOT, Block, Fresh, blocks_of, needs_of, pages
 from docs.checking import check_syntax
-from docs.playing import Reader, console_steps, is_told
+from docs.playing import SPARK_WORDS, Reader, console_steps, is_told
 from support.node import require_ioredis
 from support.processes import hub as hub_process
 from support.processes import require
 from support.zookeeper import require_zookeeper
 
 RUN = ("python", "sh", "console", "js")
-# Blocks that need other machines, hours, or a checkout of their own; by page.
+# By page, blocks that are not run, each for one of these reasons: it needs other machines (their names, their root,
+# their certificates, a Spark cluster, their directories), many minutes, a checkout of its own, or it is a part of a
+# program that stands in no one place.
 NOT_RUN = {
     "README.md": 1,
     "docs/howto/add-an-experiment.md": 1,
@@ -36,7 +39,6 @@ NOT_RUN = {
     "docs/howto/use-redis-clients.md": 1,
     "docs/howto/write-a-policy.md": 2,
     "docs/quickstart.md": 3,
-    "docs/reference/access.md": 1,
 }
 
 
@@ -46,7 +48,12 @@ def runnable(page: str) -> list[Block | Fresh]:
     ]
 
 
-PLAYED = [page for page in pages() if any(isinstance(part, Block) for part in runnable(page))]
+def played() -> Iterator[ParameterSet]:
+    for page in pages():
+        texts = [part.text for part in runnable(page) if isinstance(part, Block)]
+        if texts:
+            has_spark = any(words in text for words in SPARK_WORDS for text in texts)
+            yield pytest.param(page, marks=(pytest.mark.needs_spark,) if has_spark else ())
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +70,9 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 @pytest.mark.needs_java
 @pytest.mark.needs_redis
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", PLAYED)
+# A page may start Spark twice, with a machine's worth of other tests beside it at worst.
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", list(played()))
 def test_a_page_works_as_written(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     require("redis-cli")
     parts = runnable(page)

@@ -15,14 +15,16 @@ pytestmark = [pytest.mark.needs_java, pytest.mark.needs_spark, pytest.mark.timeo
 STOP_S_MAX = 5.0
 # Starting Spark takes 15 s on an idle machine of two cores.
 PLAN_S_MAX = 90.0
+_JVM = "org.apache.spark.deploy.SparkSubmit"
+_WORKERS = "pyspark.daemon"
 
 
 def test_it_plans_loses_its_pipeline_and_its_supervisor_and_plans_again(tmp_path: Path) -> None:
     """One story, since every start of Spark costs a quarter of a minute.
 
     1. Everything comes up, and the controller decides on views.
-    2. The pipeline is killed: it comes back, and its JVM does not outlive it.
-    3. The supervisor is killed: nothing is left, Spark's JVM included.
+    2. The pipeline is killed: it comes back, and its JVM and Spark's workers do not outlive it.
+    3. The supervisor is killed: nothing is left, Spark included.
     4. It starts again where it stopped, and one interrupt ends everything within five seconds.
     """
     require_java()
@@ -33,11 +35,14 @@ def test_it_plans_loses_its_pipeline_and_its_supervisor_and_plans_again(tmp_path
         redis.Redis(port=up.port).publish("news", "hello")
         up.until(lambda: plans(up), "it decides nothing", PLAN_S_MAX)
 
-        first = up.pid_of("pipeline")
+        first, spark = up.pid_of("pipeline"), sparks(up)
+        assert spark.keys() == {_JVM, _WORKERS}
         os.kill(first, signal.SIGKILL)
         up.until(lambda: up.pid_of("pipeline") not in (0, first), "the pipeline was not started again")
-        up.until(lambda: len(jvms(up)) <= 2, f"the old JVM is left: {jvms(up)}")
+        former = set().union(*spark.values())
+        up.until(lambda: not former & up.processes().keys(), f"Spark outlives its pipeline: {spark}")
 
+        up.until(lambda: _JVM in sparks(up), "no second Spark")
         up.kill()
         up.until(lambda: not up.processes(), f"left: {up.processes()}")
 
@@ -56,6 +61,10 @@ def plans(up: Up) -> bool:
     return overview is not None and overview["state"] == "leading" and overview["view_age_s"] < 10
 
 
-def jvms(up: Up) -> list[int]:
-    """The store's, and Spark's once it has been started again."""
-    return [pid for pid, words in up.processes().items() if words[0].endswith("java")]
+def sparks(up: Up) -> dict[str, set[int]]:
+    """Spark's processes by what runs in them: the JVM, and the parent of its Python workers with those."""
+    found: dict[str, set[int]] = {}
+    for pid, words in up.processes().items():
+        for name in {_JVM, _WORKERS}.intersection(words):
+            found.setdefault(name, set()).add(pid)
+    return found

@@ -20,6 +20,8 @@ from equipoise.errors import StoreUnavailableError
 from equipoise.store.java import find_jars, find_java
 
 PATIENCE_S = 60.0
+# In the environment of everything that a system starts, be it by its children: command lines need not tell.
+MARK = "EQUIPOISE_TEST_SYSTEM"
 
 
 def require_java() -> None:
@@ -43,7 +45,7 @@ class Up:
     def start(self, *words: str, environment: dict[str, str] | None = None) -> None:
         """Without waiting for anything. What earlier ones said is forgotten."""
         command = [sys.executable, "-m", "equipoise.cli.main", "up", "--dir", str(self.data), *words]
-        own = {"PYTHONUNBUFFERED": "1", "COLUMNS": "200", "EQUIPOISE_STORE": ""}
+        own = {"PYTHONUNBUFFERED": "1", "COLUMNS": "200", "EQUIPOISE_STORE": "", MARK: str(self.folder)}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, **own, **(environment or {})}
@@ -114,15 +116,18 @@ class Up:
         self.until(lambda: "equipoise is up" in self.said, "no hub came up")
 
     def processes(self) -> dict[int, list[str]]:
-        """Everything whose command line names the directory or one of the ports that were chosen there."""
-        ports = json.loads((self.data / "ports.json").read_text()).values()
-        marks = {str(port) for port in ports}
+        """Command lines of all that was started here and lives, the supervisor left out."""
+        mark = f"{MARK}={self.folder}".encode()
+        supervisor = None if self._process is None else self._process.pid
         found = {}
-        for pid, words in _command_lines():
-            parts = {part for word in words for part in word.split(":")}
-            is_ours = any(str(self.data) in word for word in words) or bool(marks & parts)
-            if is_ours and "up" not in words:
-                found[pid] = words
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                is_ours = mark in (entry / "environ").read_bytes().split(b"\0")
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue  # Somebody else's, or gone meanwhile.
+            if is_ours and int(entry.name) != supervisor:
+                found[int(entry.name)] = words
         return found
 
     def pid_of(self, *words: str) -> int:
@@ -131,14 +136,3 @@ class Up:
             if all(word in line for word in words):
                 return pid
         return 0
-
-
-def _command_lines() -> list[tuple[int, list[str]]]:
-    lines = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        lines.append((int(entry.name), words))
-    return lines
