@@ -35,7 +35,7 @@ def test_a_topic_is_moved_shown_and_sent_back_to_the_ring(system: System) -> Non
         assert f"news lives at {home}" in system.run("move", "news", home, "--wait")
         client.publish("news", "x")
         shown = system.json("topics", "show", "news")
-        assert (shown["homes"], shown["placed_by"]) == ([home], "entry")
+        assert (shown["homes"], shown["placed_by"], shown["is_pinned"]) == ([home], "entry", True)
         states = {row["hub"]: row["state"] for row in shown["hubs"]}
         assert states[home] == "open"
     assert "by an entry of the plan" in system.run("topics", "show", "news")
@@ -77,7 +77,7 @@ def test_the_history_tells_who_did_what_and_why(system: System) -> None:
     assert "told to h1" in line
     assert "operator (its users are in Paris)" in line
     version = latest["version"]
-    assert system.run("plan", "diff", str(version - 1), str(version)) == "+ told to h1\n"
+    assert system.run("plan", "diff", str(version - 1), str(version)) == "+ told to h1, pinned\n"
     assert system.run("plan", "diff", str(version), str(version - 1)) == "- told to the ring\n"
     assert system.run("plan", "diff", str(version), str(version)).endswith("are alike\n")
     assert system.json("plan", "show", "--version", "1")["members"] == [

@@ -46,6 +46,13 @@ def test_a_dead_hub_stays_a_member_for_as_long_as_a_restart_takes() -> None:
     assert outcome.reasons == {Reason.LEFT}
 
 
+def test_an_entry_loses_all_of_its_dead_hubs_at_once() -> None:
+    hubs: list[str | HubView] = ["a", HubView(name="b", is_alive=False), HubView(name="c", is_alive=False)]
+    outcome = decide([topic("t", 0.1, "a")], hubs, plan=plan_of({"t": HUBS, "u": ["b", "c"]}, HUBS), views=31)
+    assert members(outcome) == {"b": None, "c": None}
+    assert dict(apply(outcome.plan, outcome.change).entries) in ({}, {b"t": Entry(b"t", ("a",))})
+
+
 def test_a_member_that_no_view_knows_is_dead_too() -> None:
     assert members(decide([], ["a", "b"], plan=plan_of({}, HUBS), views=40)) == {"c": None}
 

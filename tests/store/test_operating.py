@@ -29,12 +29,14 @@ def test_a_topic_is_placed_and_taken_back_with_author_and_note() -> None:
     async def scenario() -> None:
         plans = await planned(MemoryWorld())
         plan = await place(plans, b"t", ("h2",), Mode.SINGLE, alive=ALL, note="closer")
-        assert plan.entries[b"t"] == Entry(b"t", ("h2",))
+        assert plan.entries[b"t"] == Entry(b"t", ("h2",), is_pinned=True)
         (committed, _) = await plans.history()
         assert (committed.writer, committed.change.entries[0].why.note) == ("ann", "closer")
         assert (await place(plans, b"t", ("h2",), Mode.SINGLE, alive=ALL)).version == plan.version
+        loose = await place(plans, b"t", ("h2",), Mode.SINGLE, alive=ALL, is_pinned=False)
+        assert loose.entries[b"t"] == Entry(b"t", ("h2",))
         assert b"t" not in (await unplace(plans, b"t")).entries
-        assert (await unplace(plans, b"t")).version == plan.version + 1
+        assert (await unplace(plans, b"t")).version == plan.version + 2
 
     run(scenario())
 
@@ -86,17 +88,17 @@ def test_a_drained_hub_has_no_share_and_no_entry() -> None:
         members = (Member("h1", 16, "x"), Member("h2", 16, "y"), Member("h3", 16, "x"))
         plans = await planned(
             MemoryWorld(),
-            Entry(b"mine", ("h1",)),
-            Entry(b"both", ("h1", "h2"), Mode.ALL_PUBLISHERS),
+            Entry(b"mine", ("h1",), is_pinned=True),
+            Entry(b"both", ("h1", "h2"), Mode.ALL_PUBLISHERS, is_pinned=True),
             Entry(b"all", ("h2", "h1", "h3"), Mode.ALL_SUBSCRIBERS),
             Entry(b"other", ("h2",)),
             members=members,
         )
         plan = await drain(plans, "h1", note="new disk")
         assert plan.by_hub["h1"].weight == 0
-        # To its own site.
+        # To its own site, where nobody has pinned it.
         assert plan.entries[b"mine"] == Entry(b"mine", ("h3",))
-        assert plan.entries[b"both"] == Entry(b"both", ("h2",))
+        assert plan.entries[b"both"] == Entry(b"both", ("h2",), is_pinned=True)
         assert plan.entries[b"all"] == Entry(b"all", ("h2", "h3"), Mode.ALL_SUBSCRIBERS)
         assert plan.entries[b"other"] == Entry(b"other", ("h2",))
         assert (await plans.history())[0].change.members[0].why.reason is Reason.DRAINED

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.model import WEIGHT_NORMAL, TopicSpec
+from equipoise.model import WEIGHT_NORMAL, Entry, TopicSpec
 from equipoise.model.names import from_id, to_id
 from equipoise.store import MemoryStore, SpecsStore
 from equipoise.web.guard import Verdict, judge
@@ -90,7 +90,7 @@ def test_an_operator_with_the_token_moves_drains_and_limits() -> None:
         status, moved = await site.ask("/api/move", body={"topic": hot, "hubs": ["b"]}, token=TOKEN)
         assert status == 200
         plan = await site.plan()
-        assert plan.version == moved["version"] and plan.entries[HOT].homes == ("b",)
+        assert plan.version == moved["version"] and plan.entries[HOT] == Entry(HOT, ("b",), is_pinned=True)
         _, changes = await site.ask(f"/api/topics/{hot}/plans", token=TOKEN)
         assert changes[0]["entries"][0]["homes"] == ["b"] and changes[0]["entries"][0]["reason"] == "operator"
         status, _ = await site.ask("/api/drain", body={"hub": "b"}, token=TOKEN)

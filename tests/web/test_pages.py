@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from playwright.async_api import Page, Route, ViewportSize, expect
 
-from equipoise.model import WEIGHT_NORMAL, TopicSpec
+from equipoise.model import WEIGHT_NORMAL, Entry, TopicSpec
 from equipoise.store import MemoryStore, SpecsStore
 from web.browsing import DESK, PHONE, browsing, go_to, is_too_wide, log_in, require_chromium
 from web.site_world import HOT, TOKEN, TREE, Site, play, some_view
@@ -164,7 +164,7 @@ def test_topics_are_found_by_part_of_their_name() -> None:
     look(scenario)
 
 
-def test_an_operator_logs_in_and_moves_a_topic_after_confirming() -> None:
+def test_an_operator_logs_in_moves_a_topic_after_confirming_and_gives_it_back() -> None:
     async def scenario(site: Site, page: Page) -> None:
         await log_in(page, TOKEN)
         await go_to(page, "Topics")
@@ -179,7 +179,17 @@ def test_an_operator_logs_in_and_moves_a_topic_after_confirming() -> None:
         history = page.locator("tbody tr", has_text="operator")
         await expect(history).to_contain_text("still")
         await expect(history).to_contain_text("b")
-        assert (await site.plan()).entries[HOT].homes == ("b",)
+        assert (await site.plan()).entries[HOT] == Entry(HOT, ("b",), is_pinned=True)
+        pinned = page.locator(".tile", has_text="pinned to")
+        await expect(pinned).to_contain_text("b")
+        await page.get_by_role("button", name="Unpin").click()
+        await page.get_by_role("button", name="Confirm").click()
+        await expect(pinned).to_contain_text("–")
+        assert (await site.plan()).entries[HOT] == Entry(HOT, ("b",))
+        await page.get_by_role("button", name="Follow the ring").click()
+        await page.get_by_role("button", name="Confirm").click()
+        await expect(page.locator("tbody tr").first).to_contain_text("by the ring")
+        assert HOT not in (await site.plan()).entries
 
     look(scenario, token=TOKEN)
 

@@ -19,6 +19,9 @@ from equipoise.store import operating
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=topic_names)]
 Wait = Annotated[bool, typer.Option("--wait", help="Return once it lives there.")]
+Pin = Annotated[
+    bool, typer.Option(help="Keep it there; without, the planner may move it for load or latency.")
+]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait at most.")]
 
 # Between two looks at where a topic lives.
@@ -36,6 +39,7 @@ def command(
     ring: Annotated[
         bool, typer.Option("--ring", help="Instead of a hub: back to where the ring has it.")
     ] = False,
+    pin: Pin = True,
     wait: Wait = False,
     timeout: Timeout = 30.0,
     why: Why = "",
@@ -43,7 +47,10 @@ def command(
     user: User = "",
     password_file: PasswordFile = "",
 ) -> None:
-    """Move a topic to a hub. Subscribers and publishers stay connected, and nothing is lost or repeated."""
+    """Move a topic to a hub. Subscribers and publishers stay connected, and nothing is lost or repeated.
+
+    It stays there until it is moved again, given back with --ring or --no-pin, or its hub is drained or lost.
+    """
 
     async def main(metadata: Metadata) -> None:
         if bool(hub) == ring:
@@ -53,7 +60,9 @@ def command(
         if ring:
             plan = await operating.unplace(metadata.plans, name, note=why)
         else:
-            plan = await operating.place(metadata.plans, name, (hub,), Mode.SINGLE, alive=living, note=why)
+            plan = await operating.place(
+                metadata.plans, name, (hub,), Mode.SINGLE, alive=living, is_pinned=pin, note=why
+            )
         homes = plan.home_of(name, living).homes
         if wait:
             with working(f"{topic} goes to {' '.join(homes) or 'no hub'}", is_quiet=as_json):

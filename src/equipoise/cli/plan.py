@@ -143,7 +143,12 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
 
 
 def entry_facts(entry: Entry) -> dict[str, Any]:
-    return {"topic": name_of(entry.topic), "mode": entry.mode.value, "homes": list(entry.homes)}
+    return {
+        "topic": name_of(entry.topic),
+        "mode": entry.mode.value,
+        "homes": list(entry.homes),
+        "is_pinned": entry.is_pinned,
+    }
 
 
 def change_facts(change: PlanChange, *, with_why: bool = True) -> dict[str, Any]:
@@ -208,4 +213,5 @@ def _entry_words(part: EntryChange) -> str:
 def _place(entry: Entry | None) -> str:
     if entry is None:
         return "the ring"
-    return entry.homes[0] if len(entry.homes) == 1 else f"{' '.join(entry.homes)} ({entry.mode.value})"
+    words = entry.homes[0] if len(entry.homes) == 1 else f"{' '.join(entry.homes)} ({entry.mode.value})"
+    return f"{words}, pinned" if entry.is_pinned else words

@@ -8,7 +8,7 @@ import typer
 
 from equipoise.cli.asking import PasswordFile, User, read_login
 from equipoise.cli.completing import hub_list
-from equipoise.cli.move import Timeout, Topic, Wait, wait_until_there
+from equipoise.cli.move import Pin, Timeout, Topic, Wait, wait_until_there
 from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, Why, run
 from equipoise.cli.tables import show_result
 from equipoise.cli.waiting import working
@@ -32,6 +32,7 @@ def command(
     ],
     store: StoreUrl = "",
     region: Region = "default",
+    pin: Pin = True,
     wait: Wait = False,
     timeout: Timeout = 30.0,
     why: Why = "",
@@ -50,7 +51,7 @@ def command(
         if not homes:
             raise SettingsError("name at least one hub: --hubs a,b,c")
         plan = await operating.place(
-            metadata.plans, name, homes, mode, alive=await metadata.living(), note=why
+            metadata.plans, name, homes, mode, alive=await metadata.living(), is_pinned=pin, note=why
         )
         if wait:
             with working(f"{topic} goes to {' '.join(homes)}", is_quiet=as_json):

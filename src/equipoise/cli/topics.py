@@ -84,7 +84,7 @@ def show(
         login, name = read_login(user, password_file), topic.encode()
         plan, living = await metadata.plans.load(), await metadata.living()
         spec = (await metadata.specs.load()).of(name)
-        placement = plan.home_of(name, living)
+        placement, entry = plan.home_of(name, living), plan.entries.get(name)
 
         async def question(connection: HubConnection) -> Any:
             return (await connection.ask(b"EQ.TOPIC", name))[0]
@@ -100,7 +100,8 @@ def show(
             "topic": topic,
             "homes": list(placement.homes),
             "mode": placement.mode.value,
-            "placed_by": "entry" if name in plan.entries else "ring",
+            "placed_by": "entry" if entry is not None else "ring",
+            "is_pinned": entry is not None and entry.is_pinned,
             "spec": None if spec is None else spec_facts(spec),
             "latency": latency,
             "hubs": rows,
@@ -111,7 +112,8 @@ def show(
         typer.echo(
             f"{topic} lives at {' '.join(placement.homes) or 'no hub'} ({placement.mode.value}), ", nl=False
         )
-        typer.echo("by an entry of the plan" if name in plan.entries else "where the ring has it")
+        by_entry = "by an entry of the plan" + (", pinned" if facts["is_pinned"] else "")
+        typer.echo("where the ring has it" if entry is None else by_entry)
         typer.echo(f"it needs {'nothing in particular' if spec is None else spec_words(spec)}")
         if spec is not None and spec.latency_ms is not None:
             typer.echo(latency_words(latency))
@@ -131,7 +133,9 @@ def set_spec(
     latency: Annotated[
         str | None, typer.Option(help="From publish to delivery, such as 40ms.", metavar="TIME")
     ] = None,
-    quantile: Annotated[float | None, typer.Option(help="The part of messages that keeps to it.")] = None,
+    quantile: Annotated[
+        float | None, typer.Option(help="The part of messages that keeps to it, 0.99 unless said.")
+    ] = None,
     rate: Annotated[
         str | None, typer.Option(help="Messages in the whole system, such as 500/s.", metavar="RATE")
     ] = None,

@@ -42,7 +42,7 @@ from equipoise.model import (
 from equipoise.plan.latency import CentroidEstimate, Limits, limits_of
 from equipoise.plan.load import capacities, needs
 from equipoise.plan.memory import LONG_AGO_S, Hits, Memory
-from equipoise.plan.placing import Replicas, by_entries, ring_homes, topic_positions
+from equipoise.plan.placing import Replicas, by_entries, changed, ring_homes, topic_positions
 from equipoise.plan.predicted import Predicted, Standing, standing
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.view import View
@@ -198,14 +198,19 @@ class Draft:
         return self._on_ordinary_hub(self.needs.present_bytes, self.needs.present_work)
 
     def is_idle(self, topic: int) -> bool:
-        """Nobody has it in hand, and no earlier step of this round has touched it."""
-        return topic not in self._touched and self.memory.arbiter.is_free(
-            self.view.topics.names[topic], PLANNER
-        )
+        """Nobody has it in hand or has pinned it, and no earlier step of this round has touched it."""
+        name = self.view.topics.names[topic]
+        is_taken = topic in self._touched or self.is_kept(name)
+        return not is_taken and self.memory.arbiter.is_free(name, PLANNER)
 
     def is_free(self, topic: int) -> bool:
         """The same, and there is room for one more."""
         return self.budget > 0 and self.is_idle(topic)
+
+    def is_kept(self, topic: bytes) -> bool:
+        """An operator has pinned it, to members none of which is being drained; a dead one may come back."""
+        entry = self.plan.entries.get(topic)
+        return entry is not None and entry.is_pinned and self._staying.issuperset(entry.homes)
 
     def is_rested(self, topic: int) -> bool:
         """Its last move for load is long enough ago for another."""
@@ -246,9 +251,9 @@ class Draft:
             self._member_changes[hub] = MemberChange(hub, None, why)
         else:
             self._member_changes.pop(hub, None)
-        for entry in list(self.plan.entries.values()):
-            if hub in entry.homes:
-                self._lose_home(entry, hub, why)
+        present = changed(self.plan.entries, self._entries.values())
+        for entry in [entry for entry in present.values() if hub in entry.homes]:
+            self._lose_home(entry, hub, why)
 
     def drop_entry(self, topic: bytes, why: Why) -> None:
         """Take the entry back, where that moves nothing."""
@@ -257,16 +262,13 @@ class Draft:
 
     def place_all(self) -> None:
         """Find out where everything is, after members changed. Changes of entries so far are kept."""
-        entries = dict(self.plan.entries)
-        for part in self._entries.values():
-            if part.entry is None:
-                entries.pop(part.topic, None)
-            else:
-                entries[part.topic] = part.entry
-        # The hubs that may be given something.
+        # The hubs that may be given something, and the members that nobody drains.
         self.eligible = self._eligible()
+        draining = np.flatnonzero(self.view.hubs.is_draining).tolist()
+        self._staying = self.members.keys() - {self.view.hubs.names[hub] for hub in draining}
         self.ring_home = ring_homes(self.view, self._positions, self.members.values(), self.alive)
-        self._single, several = by_entries(self.view, entries, self.alive)
+        present = changed(self.plan.entries, self._entries.values())
+        self._single, several = by_entries(self.view, present, self.alive)
         before = self.predicted.home if self._standing is not None else None
         self.predicted = self._predict(self.ring_home, several)
         if before is not None and self.limits:
@@ -316,9 +318,9 @@ class Draft:
         for topic in limited[(before != self.predicted.home)[limited]].tolist():
             was, ring = int(before[topic]), int(self.predicted.home[topic])
             allowed = self.limits.allowed(topic, (was,)) if was >= 0 and ring >= 0 else None
-            if allowed is None or allowed[ring] or topic in self._touched:
-                continue
             name, note = self.view.topics.names[topic], f"not {self.view.hubs.names[ring]}"
+            if allowed is None or allowed[ring] or topic in self._touched or self.is_kept(name):
+                continue
             explained = why(Reason.LATENCY, note, expected_ms=1e3 * self.limits.worst_s(topic)[ring])
             if self.eligible[was]:
                 # Nothing moves, so nobody has it in hand.
@@ -387,7 +389,7 @@ class Draft:
     def _lose_home(self, entry: Entry, hub: str, why: Why) -> None:
         left = tuple(home for home in entry.homes if home != hub)
         mode = entry.mode if len(left) > 1 else Mode.SINGLE
-        made = Entry(entry.topic, left, mode) if left else None
+        made = Entry(entry.topic, left, mode, entry.is_pinned) if left else None
         self._entries[entry.topic] = EntryChange(entry.topic, made, why)
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from equipoise.model import Entry, Member, Mode
+from equipoise.model import Entry, EntryChange, Member, Mode
 from equipoise.model.ring import MEMBERS_MAX, POSITION_BITS, ring_over
 from equipoise.plan.view import View
 
-__all__ = ["Replicas", "by_entries", "ring_homes", "topic_positions"]
+__all__ = ["Replicas", "by_entries", "changed", "ring_homes", "topic_positions"]
 
 NOWHERE = -1
 
@@ -55,6 +55,17 @@ def ring_homes(
         return _last_resort(view, known, alive)
     found = np.searchsorted(points, positions, side="right") % len(points)
     return owners[members_at[found]]
+
+
+def changed(entries: Mapping[bytes, Entry], parts: Iterable[EntryChange]) -> dict[bytes, Entry]:
+    """The entries with these changes; one that takes away what is not there changes nothing."""
+    made = dict(entries)
+    for part in parts:
+        if part.entry is None:
+            made.pop(part.topic, None)
+        else:
+            made[part.topic] = part.entry
+    return made
 
 
 def by_entries(

@@ -46,10 +46,14 @@ async def place(
     mode: Mode,
     *,
     alive: Collection[str],
+    is_pinned: bool = True,
     note: str = "",
 ) -> Plan:
-    """Have a topic live at these hubs. Raises PlanError if one is no member, dead, or drained."""
-    entry = Entry(topic, tuple(homes), mode)
+    """Have a topic live at these hubs; if it is pinned, until somebody says otherwise or one of them is taken out.
+
+    Raises PlanError if one is no member, dead, or drained.
+    """
+    entry = Entry(topic, tuple(homes), mode, is_pinned)
 
     def make(plan: Plan) -> PlanChange | None:
         for hub in entry.homes:
@@ -186,8 +190,11 @@ def _without(plan: Plan, hub: str, alive: Collection[str] | None = None) -> list
     ring = ring_over(tuple((member.hub, member.weight) for member in near))
     changed: list[Entry] = []
     for entry in named:
-        homes = tuple(home for home in entry.homes if home != hub) or (ring.owner(entry.topic) or "",)
-        changed.append(Entry(entry.topic, homes, entry.mode if len(homes) > 1 else Mode.SINGLE))
+        left = tuple(home for home in entry.homes if home != hub)
+        homes = left or (ring.owner(entry.topic) or "",)
+        # Nobody asked for it to be where it goes now.
+        is_pinned = entry.is_pinned and bool(left)
+        changed.append(Entry(entry.topic, homes, entry.mode if len(homes) > 1 else Mode.SINGLE, is_pinned))
     return changed
 
 

@@ -17,11 +17,12 @@ __all__ = ["Actions", "Drain", "Limits", "Move", "Weigh"]
 
 
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a topic shall live; without hubs it follows the ring again."""
+    """Where a topic shall live; without hubs it follows the ring again. Without the pin the planner may move it."""
 
     topic: str
     hubs: list[str] = []
     mode: Mode = Mode.SINGLE
+    is_pinned: bool = True
 
 
 class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +63,13 @@ class Actions:
         topic = from_id(wanted.topic)
         if wanted.hubs:
             plan = await operating.place(
-                self._plans, topic, wanted.hubs, wanted.mode, alive=await self._living(), note=self._note
+                self._plans,
+                topic,
+                wanted.hubs,
+                wanted.mode,
+                alive=await self._living(),
+                is_pinned=wanted.is_pinned,
+                note=self._note,
             )
         else:
             plan = await operating.unplace(self._plans, topic, note=self._note)

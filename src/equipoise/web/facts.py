@@ -217,7 +217,7 @@ class Facts:
     def _placement(self, name: bytes) -> Json:
         knowledge = self.controller.knowledge
         alive = {hub for hub, seen in knowledge.hubs.items() if seen.alive is not None}
-        placement = knowledge.plan.home_of(name, alive)
+        placement, entry = knowledge.plan.home_of(name, alive), knowledge.plan.entries.get(name)
         spec = knowledge.specs.of(name)
         limit_ms = None if spec is None else spec.latency_ms
         return {
@@ -225,7 +225,8 @@ class Facts:
             "topic": shown(name),
             "homes": list(placement.homes),
             "mode": placement.mode or Mode.SINGLE,
-            "has_entry": name in knowledge.plan.entries,
+            "has_entry": entry is not None,
+            "is_pinned": entry is not None and entry.is_pinned,
             "site": None if spec is None else spec.site,
             "spec": None if spec is None else shown(spec.pattern),
             **_latency(Standing(None, None, limit_ms)),
@@ -281,6 +282,7 @@ def _change_row(committed: Committed, topic: bytes | None) -> Json:
                 "topic": shown(part.topic),
                 "homes": [] if part.entry is None else list(part.entry.homes),
                 "mode": None if part.entry is None else part.entry.mode,
+                "is_pinned": part.entry is not None and part.entry.is_pinned,
                 "reason": part.why.reason,
                 "numbers": part.why.numbers,
                 "note": part.why.note,

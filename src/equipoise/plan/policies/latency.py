@@ -42,7 +42,7 @@ def approach(draft: Draft) -> None:
     if not draft.limits:
         return
     far = _far(draft)
-    _count_hits(draft, far)
+    _count_hits(draft, [*far, *_kept_far(draft)])
     hits, names = draft.memory.far_hits, draft.view.topics.names
     due = [topic for topic in far if hits[names[topic]].count >= draft.settings.latency_hits]
     draft.is_pressing |= len(due) < len(far)
@@ -101,6 +101,18 @@ def _far(draft: Draft) -> list[int]:
     # The ring has changed: what was measured may be of where a topic was.
     limits = draft.limits
     return [topic for topic in far if limits.at_homes_s(topic, draft.homes_of(topic)) > limits.limit_s[topic]]
+
+
+def _kept_far(draft: Draft) -> list[int]:
+    """Those above their limits that an operator keeps where they are: noted like others, so that they wake nobody."""
+    limits, index = draft.limits, draft.view.topic_index
+    kept = [index[entry.topic] for entry in draft.plan.pinned if entry.topic in index]
+    return [
+        topic
+        for topic in kept
+        if draft.is_kept(draft.view.topics.names[topic])
+        and limits.present_s(topic, draft.homes_of(topic)) > limits.limit_s.get(topic, np.inf)
+    ]
 
 
 def _count_hits(draft: Draft, far: list[int]) -> None:

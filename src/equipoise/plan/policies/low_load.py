@@ -168,9 +168,15 @@ def _victim(draft: Draft) -> int | None:
         draft.now - draft.memory.joined_s.get(name, LONG_AGO_S) < settings.rental_min_s for name in names
     ]
     may_go = draft.eligible & draft.view.hubs.is_releasable & ~np.array(young, np.bool_)
+    may_go &= ~np.array([name in _pinned_to(draft) for name in names], np.bool_)
     if not may_go.any():
         return None
     return int(np.argmin(np.where(may_go, draft.predicted.ratio, np.inf)))
+
+
+def _pinned_to(draft: Draft) -> set[str]:
+    """The hubs that an operator wants a topic to be at, whether anybody uses it just now or not."""
+    return {home for entry in draft.plan.pinned for home in entry.homes}
 
 
 def _go_on(draft: Draft, hub: int) -> None:
@@ -230,7 +236,7 @@ def _finish(draft: Draft, hub: int) -> None:
     holds = (draft.predicted.home == hub).any() or any(
         hub in replicas.homes for replicas in draft.predicted.several.values()
     )
-    if draft.members[name].weight > 0 or holds:
+    if draft.members[name].weight > 0 or holds or name in _pinned_to(draft):
         draft.remember(emptied_s=LONG_AGO_S)
         return
     if memory.emptied_s == LONG_AGO_S:

@@ -1,6 +1,7 @@
 """Keep the plan small: drop entries that say what the ring says, and those of topics nobody has used for long.
 
-Neither moves anything. With a dead member the ring is not what it will be, so nothing is dropped then.
+Neither moves anything, nor touches what an operator has pinned. With a dead member the ring is not what it will be, so
+nothing is dropped then.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _drop_as_ring(draft: Draft) -> None:
     names, topics = draft.view.hubs.names, draft.view.topic_index
     for name, entry in draft.plan.entries.items():
         topic = topics.get(name)
-        if topic is None or entry.mode is not Mode.SINGLE:
+        if topic is None or entry.mode is not Mode.SINGLE or entry.is_pinned:
             continue
         if entry.homes[0] == names[draft.ring_home[topic]] and draft.memory.arbiter.is_free(name, PLANNER):
             draft.drop_entry(name, reason)
@@ -42,5 +43,7 @@ def _drop_as_ring(draft: Draft) -> None:
 def _drop_idle(draft: Draft) -> None:
     for name, since_s in draft.memory.absent_s.items():
         idle_s = draft.now - since_s
+        if draft.plan.entries[name].is_pinned:
+            continue
         if idle_s >= draft.settings.idle_entry_s and draft.memory.arbiter.is_free(name, PLANNER):
             draft.drop_entry(name, why(Reason.IDLE, idle_s=idle_s))

@@ -29,12 +29,20 @@ export const moveTopic = told(async (id) => {
   const hubs = (await get("/api/hubs")).filter((hub) => hub.is_alive && hub.weight);
   const chosen = el("select", { multiple: true, size: Math.min(6, hubs.length) }, hubs.map((hub) => el("option", { value: hub.hub }, hub.hub)));
   const mode = el("select", {}, ["single", "all-subscribers", "all-publishers"].map((name) => el("option", { value: name }, name)));
-  const confirmed = await ask("Move the topic?", "Choose one hub, or several and how the topic is spread over them. No message is lost.", { Hubs: chosen, Mode: mode });
+  const pin = el("input", { type: "checkbox", checked: true });
+  const confirmed = await ask("Move the topic?", "Choose one hub, or several and how the topic is spread over them. No message is lost.", { Hubs: chosen, Mode: mode, "Pin it there": pin });
   if (!confirmed) return null;
   const names = [...chosen.selectedOptions].map((option) => option.value);
   if (!names.length) return "choose at least one hub";
-  await post("/api/move", { topic: id, hubs: names, mode: names.length > 1 ? mode.value : "single" });
-  return `moving to ${names.join(", ")}`;
+  await post("/api/move", { topic: id, hubs: names, mode: names.length > 1 ? mode.value : "single", is_pinned: pin.checked });
+  return `moving to ${names.join(", ")}${pin.checked ? ", pinned" : ""}`;
+});
+
+export const unpinTopic = told(async (id) => {
+  const now = await get(`/api/topics/${id}`);
+  if (!await ask("Unpin the topic?", "It stays where it is until load or latency has the planner move it.")) return null;
+  await post("/api/move", { topic: id, hubs: now.homes, mode: now.mode, is_pinned: false });
+  return "the planner may move it again";
 });
 
 export const freeTopic = told(async (id) => {

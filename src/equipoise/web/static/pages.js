@@ -1,6 +1,6 @@
 // One function per page: given the place to draw in, draw once and return how to refresh.
 
-import { drainHub, freeTopic, moveTopic, setLimits, told, undrainHub } from "./acts.js";
+import { drainHub, freeTopic, moveTopic, setLimits, told, undrainHub, unpinTopic } from "./acts.js";
 import { get } from "./api.js";
 import { bar, chart, clock, el, fill, millis, number, seconds, table, tile } from "./show.js";
 
@@ -111,16 +111,18 @@ export function topic(place, id) {
   const changes = el("div");
   const move = el("button", { onclick: () => moveTopic(id) }, "Move");
   const free = el("button", { class: "quiet", onclick: () => freeTopic(id) }, "Follow the ring");
-  place.replaceChildren(title, el("div", { class: "tools" }, move, free), tiles, el("div", { class: "charts" }, rate.node, latency.node), el("h2", {}, "Where it lived, and why it moved"), changes);
+  const unpin = el("button", { class: "quiet", onclick: () => unpinTopic(id) }, "Unpin");
+  place.replaceChildren(title, el("div", { class: "tools" }, move, unpin, free), tiles, el("div", { class: "charts" }, rate.node, latency.node), el("h2", {}, "Where it lived, and why it moved"), changes);
   return async () => {
     const path = `/api/topics/${id}`;
     const [now, plans] = await Promise.all([get(path), get(`${path}/plans`)]);
     title.textContent = now.topic;
     free.disabled = !now.has_entry;
+    unpin.disabled = !now.is_pinned;
     fill(tiles,
       tile("lives at", now.homes.join(", ") || "nowhere"), tile("mode", now.mode), tile("published per second", number(now.publications_per_s, 1)),
       tile("delivered per second", number(now.deliveries_per_s, 1)), tile("publishers", number(now.publishers)), tile("subscribers", number(now.subscribers)),
-      tile("worst latency", millis(now.latency_s_worst)), tile("expected where it lives", millis(now.latency_s_expected)), tile("limit", now.latency_limit_ms === null ? "none" : `${number(now.latency_limit_ms)} ms${now.is_held === null ? "" : now.is_held ? ", held" : ", broken"}`), tile("pinned to", now.site || "–"));
+      tile("worst latency", millis(now.latency_s_worst)), tile("expected where it lives", millis(now.latency_s_expected)), tile("limit", now.latency_limit_ms === null ? "none" : `${number(now.latency_limit_ms)} ms${now.is_held === null ? "" : now.is_held ? ", held" : ", broken"}`), tile("pinned to", now.is_pinned ? now.homes.join(", ") : now.site || "–"));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
     latency.node.hidden = now.curve.latency_s_worst.every((value) => value === null);
     latency.feed(now.curve.at_s, [now.curve.latency_s_worst.map((value) => (value === null ? null : 1000 * value)), now.curve.at_s.map(() => now.latency_limit_ms)]);
@@ -134,7 +136,7 @@ function lived(plans) {
     const [part] = change.entries;
     const until = at ? plans[at - 1].at_s : null;
     const stayed = until === null ? "still" : seconds(until - change.at_s);
-    const where = part.homes.length ? part.homes.join(", ") + (part.mode === "single" ? "" : ` (${part.mode})`) : "by the ring";
+    const where = part.homes.length ? placed(part) : "by the ring";
     return [clock(change.at_s), stayed, where, el("td", { class: "wrap" }, el("strong", {}, part.reason), reasons(part)), `v${change.version}`];
   });
   return el("div", { class: "left" }, table(["from", "for", "lived at", "why", "plan"], rows));
@@ -152,12 +154,14 @@ export function plans(place) {
 function changeNode(change) {
   const parts = [
     ...change.members.map((part) => el("li", {}, part.weight === null ? `${part.hub} is out` : `${part.hub} takes part with weight ${part.weight}`, why(part))),
-    ...change.entries.map((part) => el("li", {}, el("a", { href: `#/topic/${part.id}` }, part.topic), part.homes.length ? ` → ${part.homes.join(", ")}${part.mode === "single" ? "" : ` (${part.mode})`}` : " → the ring", why(part))),
+    ...change.entries.map((part) => el("li", {}, el("a", { href: `#/topic/${part.id}` }, part.topic), ` → ${part.homes.length ? placed(part) : "the ring"}`, why(part))),
   ];
   const more = change.moves - change.entries.length;
   if (more > 0) parts.push(el("li", { class: "dim" }, `and ${number(more)} more`));
   return el("article", { class: "change" }, el("strong", {}, `v${change.version}`), el("span", { class: "dim" }, ` ${clock(change.at_s)} by ${change.writer || "somebody"}`), el("ul", {}, parts));
 }
+
+const placed = (part) => part.homes.join(", ") + (part.mode === "single" ? "" : ` (${part.mode})`) + (part.is_pinned ? ", pinned" : "");
 
 function reasons(part) {
   const numbers = Object.entries(part.numbers).map(([name, value]) => `${name} ${number(value, 2)}`).join(", ");
