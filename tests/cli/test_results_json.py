@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.test_operator_commands import System
+from cli.two_hubs import System
 from equipoise.cli.main import app
 
 

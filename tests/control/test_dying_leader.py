@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ class GrowingWorld(World):
 
 async def story(world: GrowingWorld, writes: int) -> tuple[bool, int]:
     """Load comes and goes, and the first leader dies after so many writes; whether it did, and its servers' peak."""
-    bounds = {"hubs_min": 1, "hubs_max": 3}
+    bounds: dict[str, Any] = {"hubs_min": 1, "hubs_max": 3}
     planner = PlannerSettings(plan_wait_s=5.0, rental_min_s=20.0, servers_max=3)
     await world.hub("a")
     await world.controller("one", planner, **bounds)

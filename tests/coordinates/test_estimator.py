@@ -150,17 +150,37 @@ def test_one_slow_sample_among_good_ones_is_passed_over() -> None:
     assert disturbed.observe("peer", other, 5.0) == steady.observe("peer", other, 0.05)
 
 
-def test_a_liar_among_the_peers_spoils_little() -> None:
+@pytest.mark.parametrize(
+    ("x_s", "error", "rtt_s"),
+    [(50.0, 0.0, 0.001), (0.0, 0.0, 1.0), (0.0, 1.5, 1.0), (0.0, 0.0, 9.0)],
+    ids=["far by its word and near by the clock", "answers late", "so, and unsure", "answers very late"],
+)
+def test_a_liar_among_the_peers_spoils_little(x_s: float, error: float, rtt_s: float) -> None:
     truth = line(10, 10 * MS)
     nodes = converge(truth, 500, 1)
     rng = random.Random(5)
-    # Sure of itself, far away by its own word, and near by the clock.
-    liar = Coordinate((50.0,) + (0.0,) * 7, 0.0, 1e-5)
+    liar = Coordinate((x_s,) + (0.0,) * 7, error, 1e-5)
     for cycle in range(300):
         go_on(nodes, truth, 1, cycle)
-        nodes[rng.randrange(len(nodes))].observe("liar", liar, 0.001)
+        nodes[rng.randrange(len(nodes))].observe("liar", liar, rtt_s)
     assert errors(places_of(nodes), truth)[0] < 0.05
     assert sum(node.outliers for node in nodes) >= 290
+
+
+def test_one_that_is_far_from_a_crowd_is_found_though_most_answers_come_from_near() -> None:
+    """All begin at once; and one that comes to a crowd that is sure of itself."""
+    truth = line(10, 0.0)
+    for i in range(9):
+        truth[i][9] = truth[9][i] = 80 * MS
+        for j in range(9):
+            truth[i][j] = 0.0 if i == j else 0.3 * MS
+    nodes = converge(truth, 500, 1)
+    for is_new in (False, True):
+        if is_new:
+            nodes[9] = Estimator(SETTINGS, random.Random(7).random)
+            go_on(nodes, truth, 300, 7)
+        far_s = [nodes[9].coordinate.distance_s(node.coordinate) for node in nodes[:9]]
+        assert all(abs(found_s / (80 * MS) - 1) < 0.1 for found_s in far_s)
 
 
 def test_a_network_that_changes_is_followed() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from equipoise.coordinates import Coordinate, CoordinateSettings, Crowd
 from equipoise.hub.places import renewing
+from equipoise.hub.places.place import HOLDS_S
 from equipoise.hub.places.sides import STEP
 from equipoise.hub.places.whereabouts import LATELY_S, PER_CLIENT_S, REFRESH_S
 from equipoise.telemetry import Kind
@@ -202,6 +203,29 @@ def test_a_client_that_moves_and_goes_leaves_nothing_behind(world: MeteredWorld)
     moving.send("QUIT")
     world.advance()
     assert not world.core.places.renewing._moved
+
+
+def test_a_place_that_is_not_said_again_is_forgotten_after_some_reports(world: MeteredWorld) -> None:
+    silent, steady = subscriber(world, at(10)), world.client()
+    found = records_of(world, math.floor(HOLDS_S), steady)
+    assert {record["subscribers_located"] for record in found} == {1}
+    found = records_of(world, math.ceil(REFRESH_S) + 1, steady)
+    assert found[-1]["subscribers_located"] is None
+    tell(silent, at(20))
+    (record,) = records_of(world, 1, steady)
+    assert place_of(record, "subscribers") == at(20)
+
+
+@pytest.mark.parametrize("interval_s", [5, 40])
+def test_a_place_that_is_said_again_and_again_holds_however_seldom_that_is(
+    world: MeteredWorld, interval_s: int
+) -> None:
+    teller, steady = subscriber(world, at(10)), world.client()
+    records_of(world, interval_s, steady)
+    for _ in range(2):
+        tell(teller, at(10))
+        found = records_of(world, interval_s, steady)
+        assert {record["subscribers_located"] for record in found} == {1}
 
 
 def test_a_publisher_that_publishes_every_few_seconds_does_not_flicker(world: MeteredWorld) -> None:

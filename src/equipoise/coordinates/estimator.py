@@ -36,13 +36,15 @@ _RTT_S_MIN = 1e-6
 _NOWHERE = 1e-12
 # How wrong the last samples were, to tell what is unusual. As many as the adjustment looks back on.
 _RECENT_SAMPLES = 20
-# So many times the usual is out of the ordinary, but nothing below ten times the round trip is: two nodes next to each
-# other are estimated that wrongly while they settle, and must be let to.
+# How wrong: how many times round trip and distance are of each other. So many times the usual is out of the ordinary,
+# but nothing below ten is: two nodes next to each other are that wrong while they settle, and must be let to.
 _UNUSUAL_FACTOR = 5.0
 _UNUSUAL_MIN = 10.0
-# Nor is anything within so many of the longest round trips of late. By way of a third it is one of them to there, and
-# from there on, if that third is honest, at most two.
+# Nor is anything within so many of the longest ways of late that clock and word agree on. By way of a third it is one
+# of them to there, and from there on, if that third is honest, at most two.
 _REACH_FACTOR = 3.0
+# Nor is an answer late for a node that is less sure of itself than this: it begins, and all are farther than they seem.
+_SURE_ERROR = 0.25
 # If more than this share of them is out of the ordinary, the ordinary has changed.
 _UNUSUAL_SHARE_MAX = 0.45
 # The least part of a force that a height sinks by.
@@ -62,9 +64,10 @@ class Estimator:
         # What distances were short of, the oldest replaced first; slots not used yet count as 0.
         self._shortfalls = [0.0] * settings.adjustment_samples
         self._next_shortfall = 0
-        # How wrong the last samples were, those left out included; and those round trips.
+        # How wrong the last samples were, those left out included; and how long those ways were at least, by the clock
+        # or by where peers said they were.
         self._wrongness: deque[float] = deque(maxlen=_RECENT_SAMPLES)
-        self._round_trips_s: deque[float] = deque(maxlen=_RECENT_SAMPLES)
+        self._spans_s: deque[float] = deque(maxlen=_RECENT_SAMPLES)
         # How often everything had to be forgotten because a number was none, and samples that were left out.
         self.resets = 0
         self.outliers = 0
@@ -105,9 +108,10 @@ class Estimator:
         return sorted(samples)[len(samples) // 2]
 
     def _is_unusual(self, distance_s: float, rtt_s: float) -> bool:
-        recent, wrongness = self._wrongness, abs(distance_s - rtt_s) / rtt_s
+        shorter_s, longer_s = sorted((max(distance_s, self._settings.together_s), rtt_s))
+        recent, wrongness = self._wrongness, longer_s / shorter_s
         recent.append(wrongness)
-        self._round_trips_s.append(rtt_s)
+        self._spans_s.append(shorter_s)
         if len(recent) < _RECENT_SAMPLES:
             return False
         usual = sorted(recent)[len(recent) // 2]
@@ -115,7 +119,9 @@ class Estimator:
         unusual = sum(one > bound for one in recent)
         if wrongness <= bound or unusual > _UNUSUAL_SHARE_MAX * len(recent):
             return False
-        return distance_s > _REACH_FACTOR * max(self._round_trips_s)
+        if rtt_s > distance_s and self.coordinate.error > _SURE_ERROR:
+            return False
+        return longer_s > _REACH_FACTOR * max(self._spans_s)
 
     def _spring(self, other: Coordinate, rtt_s: float) -> None:
         """Vivaldi [1]: update the error, then the position."""

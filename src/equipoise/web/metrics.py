@@ -37,7 +37,12 @@ def _seconds(of: str, key: str) -> Callable[[Row], float | None]:
 # name, what it is of, the fact it shows or how it is read, meaning.
 METRICS: tuple[tuple[str, str, str | Callable[[Row], float | None], str], ...] = (
     ("equipoise_plan_version", "system", "plan_version", "Version of the plan in force."),
-    ("equipoise_plan_is_frozen", "system", _is_frozen, "1 if nothing is moved for want of a view."),
+    (
+        "equipoise_plan_is_frozen",
+        "system",
+        _is_frozen,
+        "1 if nothing is moved: no view, or a policy that fails.",
+    ),
     ("equipoise_controller_is_leading", "system", "is_leading", "1 if this controller leads."),
     ("equipoise_controller_commits", "system", "commits", "Plans that this controller has made."),
     ("equipoise_controller_rounds", "system", "rounds", "Rounds that it has decided."),

@@ -17,13 +17,16 @@ from typing import NamedTuple
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 
-__all__ = ["Place", "Reading", "Side", "behind"]
+__all__ = ["HOLDS_S", "Place", "Reading", "Side", "behind"]
 
 # A leg that has changed by less than a twentieth and 50 µs has not changed.
 _SAME_RATIO = 0.05
 _SAME_S = 0.000_05
 # Coordinates of clients and hubs that have not settled are off by less than so many times, as a rule.
 _DOUBT_FACTOR = 4.0
+# What is said holds for six reports of those that there are every 5 s; of a client that says it less often, for three.
+HOLDS_S = 30.0
+_REPORTS = 3
 
 
 class Side(NamedTuple):
@@ -41,13 +44,15 @@ class Place:
     Told apart by identity: as long as a client is where it was, its place is the same object.
     """
 
-    __slots__ = ("_hub", "_side", "coordinate", "is_told", "leg_s")
+    __slots__ = ("_hub", "_side", "coordinate", "is_told", "leg_s", "told_at", "until")
 
     def __init__(self, coordinate: Coordinate, leg_s: float | None = None, *, is_told: bool = True) -> None:
         self.coordinate = coordinate
         self.leg_s = leg_s
         # Whether the client says so itself.
         self.is_told = is_told
+        # When it was last said, and until when that holds.
+        self.told_at = self.until = 0.0
         # What `alone` has made, and for which place of the hub.
         self._hub: Coordinate | None = None
         self._side: Side | None = None
@@ -70,6 +75,11 @@ class Place:
         """
         far_s = max(self.coordinate.distance_s(hub), 2 * (self.leg_s or 0.0))
         return far_s <= _DOUBT_FACTOR * rtt_s + slack_s
+
+    def said(self, now: float, former: Place | None) -> None:
+        """The client has said so just now, and that it was at `former` before, if anything."""
+        interval_s = 0.0 if former is None else now - former.told_at
+        self.told_at, self.until = now, now + max(HOLDS_S, _REPORTS * interval_s)
 
     def is_as(self, other: Place) -> bool:
         """Whether the difference is not worth a word."""

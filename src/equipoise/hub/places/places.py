@@ -92,10 +92,13 @@ class Places:
         else:
             self._doubted.add(session)
             place = behind(own, rtt_s, self.settings)
-        former = self._told.get(session)
-        if former is None or not place.is_as(former):
+        now, former = self._core.now(), self._told.get(session)
+        if former is not None and now < former.until and place.is_as(former):
+            place = former
+        else:
             self._told[session] = place
             self.renewing.moved(session)
+        place.said(now, former)
         self._readings.pop(session, None)
 
     def asked(self, session: Session) -> None:
@@ -126,6 +129,9 @@ class Places:
     def of(self, session: Session, hub: Coordinate, now: float, *, asks: bool = True) -> Place | None:
         """Where the session's client is, if anybody knows; this hub is at `hub`. `asks`: the kernel, if need be."""
         place = self._told.get(session)
+        if place is not None and now >= place.until:
+            # It reports no more, so it does not know itself, as one that has left its gateway.
+            place = None
         if place is not None or not asks or session.is_closing:
             return place
         reading = self._readings.get(session)
