@@ -47,6 +47,11 @@ _kazoo_log.setLevel(logging.ERROR)
 
 # From a first try at once to one a second: what an ensemble that elects a leader can stand from every hub.
 _RECONNECTION = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
+# How long a client that has no session yet may take to get one before another is tried, and how much longer that one
+# may. A server that has opened its port a moment too early loses the first words, and kazoo would wait for an answer as
+# long as for the end of a session.
+_FIRST_TRY_S = 1.0
+_NEXT_TRY_FACTOR = 8.0
 # How long `close` waits for ZooKeeper to confirm the end of the session.
 _GOODBYE_TIMEOUT_S = 5.0
 _ANY_VERSION = -1
@@ -65,8 +70,10 @@ class ZooKeeperStore(ConnectedStore):
         # The one brought last; in use, suspended or about to be greeted.
         self._kazoo_channel: _KazooChannel | None = None
         self._greeting: asyncio.Task[None] | None = None
+        # Set while there is no session.
+        self._impatience: asyncio.TimerHandle | None = None
 
-    def _start(self) -> None:
+    def _start(self, patience_s: float = _FIRST_TRY_S) -> None:
         loop = asyncio.get_running_loop()
         client = KazooClient(
             self._hosts,
@@ -82,10 +89,23 @@ class ZooKeeperStore(ConnectedStore):
 
         client.add_listener(hear)
         self._client = client
+        self._be_patient()
+        self._impatience = loop.call_later(patience_s, self._try_another, client, patience_s)
         client.start_async()
+
+    def _try_another(self, client: Any, waited_s: float) -> None:
+        if client is self._client:
+            _retire(client)
+            self._start(waited_s * _NEXT_TRY_FACTOR)
+
+    def _be_patient(self) -> None:
+        if self._impatience is not None:
+            self._impatience.cancel()
+            self._impatience = None
 
     async def _stop(self, is_graceful: bool) -> None:
         client, self._client = self._client, None
+        self._be_patient()
         if self._greeting is not None:
             self._greeting.cancel()
         if client is not None:
@@ -116,6 +136,8 @@ class ZooKeeperStore(ConnectedStore):
     def _hear(self, client: Any, state: str, session: int) -> None:
         if client is not self._client:
             return
+        # From the first word on the session is kazoo's to keep.
+        self._be_patient()
         if state == KazooState.CONNECTED:
             channel = _KazooChannel(self, client, session)
             self._kazoo_channel = channel
