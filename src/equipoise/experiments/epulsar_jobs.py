@@ -88,7 +88,7 @@ class Pace:
             return f"{self.simulations:,} in {self.took_s:.1f} s, one after the other: {self.why_not}"
         return (
             f"{self.simulations:,} in {self.took_s:.1f} s as a Spark job on {self.cores} cores, whose workers took "
-            f"{self.start_s:.1f} s to start; one after the other {self.alone_s:.1f} s: "
+            f"{self.start_s:.1f} s to start; one after the other, by a tenth of them, {self.alone_s:.1f} s: "
             f"×{self.alone_s / max(self.took_s, 1e-9):.2f}"
         )
 
