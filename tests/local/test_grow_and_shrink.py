@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from equipoise.client import ClientSettings
 from equipoise.demo import CONTROLLER_TOML
 from equipoise.scenarios.game import Game
 from equipoise.workload.game import GameLoad
-from local.up_world import Up, require_java
+from local.up_world import Up
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.needs_spark, pytest.mark.timeout(900)]
 # For machines with much else to do; an idle one needs a tenth of it for each step.
@@ -23,14 +23,6 @@ PATIENCE_S = 300.0
 HUB_BYTES_PER_S = 150_000
 GAME = Game(tiles_per_side=3, payload_bytes=1_000, updates_per_s=3.0)
 CROWD, REST = 24, 2
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    require_java()
-    made = Up(tmp_path)
-    yield made
-    made.stop()
 
 
 def test_hubs_follow_the_load_up_and_down_and_nothing_is_lost(up: Up, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,12 @@ import redis
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from local.up_world import Up, require_java
+from local.up_world import Up
 
 pytestmark = pytest.mark.needs_java
 # Far more than it takes, for machines that do something else meanwhile.
 USABLE_S_MAX = 15.0
 STOP_S_MAX = 5.0
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    require_java()
-    made = Up(tmp_path)
-    yield made
-    made.stop()
 
 
 def test_a_hub_can_be_used_soon_and_one_interrupt_ends_everything(up: Up) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,6 @@ from equipoise.processes import Change, HealthSettings, Phase
 from local.up_world import Up, require_java
 
 pytestmark = pytest.mark.needs_java
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    require_java()
-    made = Up(tmp_path)
-    yield made
-    made.stop()
 
 
 @pytest.mark.parametrize(
