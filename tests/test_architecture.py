@@ -24,18 +24,25 @@ ROOT = SRC / "equipoise"
 # From the top down. A folder that is not here has to be given its place.
 LAYERS: list[frozenset[str]] = [
     frozenset({"cli"}),
-    # Puts hubs, pipeline and policies together in one simulation.
-    frozenset({"experiments"}),
-    frozenset({"simulation", "bench", "pipeline", "demo", "local", "web", "doctor"}),
-    frozenset({"workload", "gateway"}),
+    # The laboratory puts hubs, pipeline and policies together; only the commands that run it import it.
+    frozenset({"lab"}),
+    frozenset({"pipeline", "local", "web", "doctor", "profile"}),
+    frozenset({"gateway"}),
     frozenset({"hub", "client", "control", "ledger"}),
     frozenset({"store", "disk"}),
     # What is below all planes and yet not pure: it meets the kernel and the loop.
     frozenset({"processes", "clock"}),
     frozenset(
-        {"access", "content", "coordinates", "limits", "model", "plan", "resp", "scenarios", "telemetry"}
+        {"access", "content", "coordinates", "limits", "model", "plan", "resp", "stream", "telemetry", "view"}
     ),
     frozenset({"errors"}),
+]
+# Inside the laboratory, from the top down.
+LAB_LAYERS: list[frozenset[str]] = [
+    frozenset({"experiments"}),
+    frozenset({"simulation", "bench", "demo"}),
+    frozenset({"workload"}),
+    frozenset({"scenarios"}),
 ]
 PURE = LAYERS[-2] | LAYERS[-1]
 # Folders of one layer may use each other only where none of them waits, and only in one direction.
@@ -62,12 +69,12 @@ CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 HUB_SHELL = frozenset(
     {
         "server.py",
-        "scraping.py",
-        "logins.py",
+        "prometheus_endpoint.py",
+        "login.py",
         "dialer.py",
         "membership.py",
-        "presence.py",
-        "running.py",
+        "registration.py",
+        "process.py",
         "load.py",
         "tcp_info.py",
     }
@@ -162,6 +169,23 @@ def test_folders_that_meet_on_the_wire_do_not_know_each_other() -> None:
         if any({folder, other} <= layer for layer in STRANGERS)
     ]
     assert acquainted == []
+
+
+def lab_imports() -> Iterator[tuple[str, str, Path]]:
+    """(folder of the laboratory, folder of it that it imports, file)."""
+    for path in modules():
+        if folder_of(dotted(path)) == "lab" and len(dotted(path).split(".")) > 3:
+            folder = dotted(path).split(".")[2]
+            for module, _ in imports_of(path):
+                if module.startswith("equipoise.lab.") and module.split(".")[2] != folder:
+                    yield folder, module.split(".")[2], path
+
+
+def test_imports_point_down_inside_the_laboratory() -> None:
+    depth = {folder: at for at, layer in enumerate(LAB_LAYERS) for folder in layer}
+    assert [
+        f"{path} imports {other}" for folder, other, path in lab_imports() if depth[folder] >= depth[other]
+    ] == []
 
 
 def test_no_two_folders_import_each_other() -> None:

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from equipoise.clock import clock_of
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

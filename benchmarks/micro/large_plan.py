@@ -28,11 +28,11 @@ import uvloop
 from equipoise.access import Users
 from equipoise.cli.hub import settle_garbage_collector
 from equipoise.hub import HubSettings
-from equipoise.hub.membership.running import member
+from equipoise.hub.membership.process import member
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.model import Entry, Member, Plan, PlanChange, Reason, Why
 from equipoise.store import PlanStore, open_store
-from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 
 WAKE_S = 0.001
 SETTLE_S = 2.0

@@ -29,14 +29,14 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.access import Users
-from equipoise.bench.environment import tell
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
 from equipoise.hub.core import HubCore
-from equipoise.hub.places.place import Place
-from equipoise.hub.places.settings import AsksKernel, CoordinatesSettings
-from equipoise.hub.session import Session
+from equipoise.hub.data.session import Session
+from equipoise.hub.data.wire import NO_WIRE
+from equipoise.hub.locations.client_location import Place
+from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
 from equipoise.hub.settings import HubSettings
-from equipoise.hub.wire import NO_WIRE
+from equipoise.profile.environment import tell
 from equipoise.resp.spelling import spell
 
 SPACE = CoordinateSettings()

@@ -26,14 +26,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.bench.environment import keep
 from equipoise.coordinates import Coordinate
 from equipoise.model import Entry, Member, Plan, Specs, TopicSpec
-from equipoise.plan import HubView, Memory, Planner, View
+from equipoise.plan import Memory, Planner
 from equipoise.plan.draft import Draft
 from equipoise.plan.latency import place_topics, rank
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.view_columns import Carried, TopicColumns
+from equipoise.profile.environment import keep
+from equipoise.view import HubView, View
+from equipoise.view.columns import Carried, TopicColumns
 
 HUBS = 1_000
 SITES = 100

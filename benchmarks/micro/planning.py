@@ -25,11 +25,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.bench.environment import keep
 from equipoise.model import Plan, Specs, apply
-from equipoise.plan import HubView, Memory, Planner, PlannerSettings, View, from_tables, to_tables
-from equipoise.plan.placing import ring_homes, topic_positions
-from equipoise.plan.view_columns import Carried, HubColumns, TopicColumns
+from equipoise.plan import Memory, Planner, PlannerSettings
+from equipoise.plan.plan_placement import ring_homes, topic_positions
+from equipoise.profile.environment import keep
+from equipoise.view import HubView, View, from_tables, to_tables
+from equipoise.view.columns import Carried, HubColumns, TopicColumns
 
 HUBS = 100
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)

@@ -23,9 +23,9 @@ import argparse
 import json
 import time
 
-from equipoise.scenarios import scenario_by_name
-from equipoise.simulation.campaign import run_campaign
-from equipoise.simulation.runner import run_seed
+from equipoise.lab.scenarios import scenario_by_name
+from equipoise.lab.simulation.campaign import run_campaign
+from equipoise.lab.simulation.runner import run_seed
 
 SMALL_SEEDS = 200
 LARGE_ROUNDS = 3

@@ -20,7 +20,7 @@ import statistics
 import time
 from collections import Counter
 
-from equipoise.simulation import Lan, LinkSpec, Simulation
+from equipoise.lab.simulation import Lan, LinkSpec, Simulation
 
 PORT = 7000
 CLIENTS = 3

@@ -31,11 +31,11 @@ from pathlib import Path
 
 import hiredis
 
-from equipoise.bench import servers
-from equipoise.bench.audience import open_socket
-from equipoise.bench.environment import tell
-from equipoise.bench.meters import process_cpu_s, resident_bytes
-from equipoise.bench.statistics import percentile
+from equipoise.profile import servers
+from equipoise.profile.audience import open_socket
+from equipoise.profile.environment import tell
+from equipoise.profile.meters import process_cpu_s, resident_bytes
+from equipoise.profile.statistics import percentile
 from equipoise.resp.spelling import spell
 
 TICK_S = 0.01

@@ -22,10 +22,10 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 
 from equipoise.coordinates import Coordinate
-from equipoise.pipeline.judging import judged
 from equipoise.pipeline.samples import Sampled, sampled
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.windows import SlidingWindow
+from equipoise.pipeline.sliding_window import SlidingWindow
+from equipoise.pipeline.validation import judged
 from equipoise.telemetry import arrow_schema
 
 START_US = 1_790_000_000 * 1_000_000

@@ -30,11 +30,11 @@ from typing import Any
 
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from equipoise.bench.environment import tell
-from equipoise.plan import HubView, TopicView, View, to_tables
-from equipoise.plan.view_wire import encode_view, greeting
 from equipoise.processes import spawn
+from equipoise.profile.environment import tell
 from equipoise.store import HubFacts, HubsStore, MemoryStore, MemoryStoreServer, MemoryTree, Tree
+from equipoise.view import HubView, TopicView, View, to_tables
+from equipoise.view.codec import encode_view, greeting
 
 HOST = "127.0.0.1"
 HUBS = [f"hub-{number}" for number in range(1, 9)]

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import equipoise
-from equipoise.bench.environment import tell
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.model import Plan
 from equipoise.plan import PlannerSettings
+from equipoise.profile.environment import tell
 from equipoise.store import PlanStore, Tree, open_store
 
 OUT_BYTES_PER_S_MAX = 300_000

@@ -26,10 +26,10 @@ from typing import Any
 import redis.asyncio
 
 import equipoise
-from equipoise.bench.environment import tell
 from equipoise.client import Gap
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
+from equipoise.profile.environment import tell
 from equipoise.store import PlanStore, Tree, open_store
 
 HUBS = 3

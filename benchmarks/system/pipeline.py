@@ -34,14 +34,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from equipoise.bench.environment import keep
-from equipoise.bench.meters import process_cpu_s, resident_bytes
-from equipoise.control.intake import Intake
-from equipoise.pipeline.directory import ListedHubs
+from equipoise.control.view_receiver import Intake
 from equipoise.pipeline.job import Pipeline
 from equipoise.pipeline.sender import ViewSender
-from equipoise.pipeline.session import SparkDriver
 from equipoise.pipeline.settings import PipelineSettings, SessionSettings, SourceSettings
+from equipoise.pipeline.source.hub_directory import ListedHubs
+from equipoise.pipeline.spark.session import SparkDriver
+from equipoise.profile.environment import keep
+from equipoise.profile.meters import process_cpu_s, resident_bytes
 from equipoise.resp.spelling import spell
 
 _READY = re.compile(r"ready on \S+:(\d+)")
@@ -178,9 +178,11 @@ def measure(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
     cache = folder / "cache" if options.cold else None
     if not options.cold:
         # As every start but the first finds it.
-        from equipoise.pipeline.home import cache_folder
+        from equipoise.pipeline.spark.spark_home import cache_folder
 
-        subprocess.run([sys.executable, "-m", "equipoise.pipeline.training", str(cache_folder())], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "equipoise.pipeline.spark.appcds", str(cache_folder())], check=True
+        )
     hubs = [start_hub(number, stack) for number in range(options.hubs)]
     ports = [port_of(process) for process in hubs]
     load = multiprocessing.get_context("spawn").Process(

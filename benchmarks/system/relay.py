@@ -21,9 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from equipoise.bench.environment import tell
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
+from equipoise.profile.environment import tell
 from equipoise.store import PlanStore, Tree, open_store
 
 TOPIC = b"relayed"

@@ -26,7 +26,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from equipoise.bench.environment import tell
+from equipoise.profile.environment import tell
 
 PATIENCE_S = 180.0
 _PUBLISH = b"*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n$5\r\nhello\r\n"

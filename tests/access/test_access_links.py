@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.access import Users, hash_secret, parse_users
-from equipoise.access.links import check_links, parted
+from equipoise.access.hub_logins import check_links, parted
 from equipoise.access.secret import Cost
 from equipoise.errors import SettingsError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.bench.cases import ROUNDS, FanoutCase, IdleCase, fanout_case, make_plan, size_label
+from equipoise.lab.bench.cases import ROUNDS, FanoutCase, IdleCase, fanout_case, make_plan, size_label
 
 
 def shapes(cases: list[FanoutCase]) -> set[tuple[int, int, int, int]]:

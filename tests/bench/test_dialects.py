@@ -5,7 +5,7 @@ from __future__ import annotations
 import hiredis
 import pytest
 
-from equipoise.bench.dialects import Nats, Resp2
+from equipoise.profile.dialects import Nats, Resp2
 
 
 def parse(data: bytes) -> list[object]:

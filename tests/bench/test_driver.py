@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from equipoise.bench import driver, paced
-from equipoise.bench.audience import Audience
-from equipoise.bench.cases import FanoutCase, PacedCase
-from equipoise.bench.dialects import Resp2
-from equipoise.bench.driver import measure, payload_of, rehearse
-from equipoise.bench.servers import Server
 from equipoise.errors import PeerError
+from equipoise.lab.bench import driver, paced
+from equipoise.lab.bench.cases import FanoutCase, PacedCase
+from equipoise.lab.bench.driver import measure, payload_of, rehearse
+from equipoise.profile.audience import Audience
+from equipoise.profile.dialects import Resp2
+from equipoise.profile.servers import Server
 
 SERVER = Server("fake", Resp2(), os.getpid(), 0)
 CASE = FanoutCase(fanout=3, payload_bytes=100, batch=5, topics=1, messages=40)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from equipoise.bench import fanout
-from equipoise.bench.cases import FanoutCase, IdleCase, PacedCase, Plan
-from equipoise.bench.goals import Metric
-from equipoise.bench.result import decode
-from equipoise.bench.servers import KINDS
 from equipoise.cli.bench import app
 from equipoise.errors import SettingsError
+from equipoise.lab.bench import fanout
+from equipoise.lab.bench.cases import FanoutCase, IdleCase, PacedCase, Plan
+from equipoise.lab.bench.goals import Metric
+from equipoise.lab.bench.result import decode
+from equipoise.profile.servers import KINDS
 
 needs_redis = [
     pytest.mark.needs_redis,
@@ -59,8 +59,8 @@ def test_nats_is_measured_in_its_own_protocol() -> None:
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_idle_subscribers_are_weighed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.bench.idle.FRESH_S", 0.0)
-    monkeypatch.setattr("equipoise.bench.idle._STEADY_S", 0.0)
+    monkeypatch.setattr("equipoise.lab.bench.idle.FRESH_S", 0.0)
+    monkeypatch.setattr("equipoise.lab.bench.idle._STEADY_S", 0.0)
     result = fanout.run(Plan([], [], [IdleCase(300, False)], 1), [name], {})
     assert result.failures == []
     assert [row.metric for row in result.rows] == [Metric.MEMORY_FRESH, Metric.MEMORY_SETTLED]
@@ -72,7 +72,7 @@ def test_a_server_that_does_not_start_is_a_failure_of_the_case_and_not_of_the_ru
 ) -> None:
     broken = replace(KINDS["redis"], find=lambda: "/nonexistent/redis-server")
     monkeypatch.setitem(KINDS, "redis", broken)
-    monkeypatch.setattr("equipoise.bench.fanout.version", lambda kind: "0")
+    monkeypatch.setattr("equipoise.lab.bench.fanout.version", lambda kind: "0")
     result = fanout.run(TINY.only("singly"), ["hub", "redis"], {})
     assert [(each.server, each.case) for each in result.failures] == [("redis", TINY.fanout[2].label)]
     assert all(set(row.values) == {"hub"} for row in result.rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.bench.meters import (
+from equipoise.profile.meters import (
     cpu_clock_id,
     parse_rollup_rss_bytes,
     parse_stat_cpu_s,

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from equipoise.bench.profile.cases import Pace, Shape, rates
-from equipoise.bench.profile.driver import crew_of, measure
-from equipoise.bench.servers import KINDS, running
+from equipoise.profile.cases import Pace, Shape, rates
+from equipoise.profile.driver import crew_of, measure
+from equipoise.profile.servers import KINDS, running
 
 PACE = Pace(warm_s=0.05, seconds=0.2, factor=2.0)
 

@@ -9,14 +9,14 @@ from random import Random
 import msgspec
 import pytest
 
-from equipoise.bench.profile.advice import controller_toml, hub_toml
-from equipoise.bench.profile.cases import Shape
-from equipoise.bench.profile.driver import Measured
-from equipoise.bench.profile.knees import costs_of, knees_of, late_ms
-from equipoise.bench.profile.sweep import told
 from equipoise.errors import UnmeasuredError
 from equipoise.hub.settings import HubSettings
 from equipoise.plan import PlannerSettings
+from equipoise.profile.advice import controller_toml, hub_toml
+from equipoise.profile.cases import Shape
+from equipoise.profile.driver import Measured
+from equipoise.profile.knees import costs_of, knees_of, late_ms
+from equipoise.profile.sweep import told
 
 FULL_DELIVERIES_PER_S = 1e6
 

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from equipoise.bench.cases import FanoutCase, IdleCase, PacedCase
-from equipoise.bench.goals import Metric
-from equipoise.bench.report import MARKER, markdown, number, splice, summary, terminal
-from equipoise.bench.result import Failure, Machine, Result, Row, decode, encode
+from equipoise.lab.bench.cases import FanoutCase, IdleCase, PacedCase
+from equipoise.lab.bench.goals import Metric
+from equipoise.lab.bench.report import MARKER, markdown, number, splice, summary, terminal
+from equipoise.lab.bench.result import Failure, Result, Row, decode, encode
+from equipoise.profile.environment import Machine
 
 HUNDRED = FanoutCase(100, 100, 50, 1, 1000)
 PACED = PacedCase(20, 100, 1000, 2000)

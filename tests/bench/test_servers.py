@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import equipoise
-from equipoise.bench.dialects import Resp2
-from equipoise.bench.servers import HOST, KINDS, Kind, running, version
 from equipoise.errors import DisconnectedError
+from equipoise.profile.dialects import Resp2
+from equipoise.profile.servers import HOST, KINDS, Kind, running, version
 
 LISTENER = (
     "import socket, sys, time\n"
@@ -61,7 +61,7 @@ def test_the_process_id_is_the_servers_own() -> None:
 
 
 def test_a_server_that_ignores_the_request_to_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.bench.servers.STOP_S_MAX", 0.2)
+    monkeypatch.setattr("equipoise.profile.servers.STOP_S_MAX", 0.2)
     stubborn = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + LISTENER
     kind = replace(FAKE, command=lambda binary, port, folder: [binary, "-c", stubborn, str(port)])
     with running(kind) as server:
@@ -73,7 +73,7 @@ def test_a_server_does_not_outlive_a_benchmark_that_is_killed(tmp_path: Path) ->
     script = (
         "import sys, time; sys.path[:0] = [sys.argv[1]]\n"
         "from test_servers import FAKE\n"
-        "from equipoise.bench.servers import running\n"
+        "from equipoise.profile.servers import running\n"
         "with running(FAKE) as server:\n"
         "    print(server.pid, flush=True)\n"
         "    time.sleep(60)\n"

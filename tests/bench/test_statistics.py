@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.bench.statistics import median, pair_ratios, percentile
+from equipoise.profile.statistics import median, pair_ratios, percentile
 
 
 def test_a_percentile_is_a_sample_that_was_taken() -> None:

@@ -10,10 +10,10 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from equipoise.cli import controlling
-from equipoise.cli.controller_file import CONTROLLER_OPTIONS, PAGES_OPTIONS, Loaded, load
-from equipoise.cli.controlling import Wanted, bounded
 from equipoise.cli.main import make_app
+from equipoise.cli.support import controller_process
+from equipoise.cli.support.controller_file import CONTROLLER_OPTIONS, PAGES_OPTIONS, Loaded, load
+from equipoise.cli.support.controller_process import Wanted, bounded
 from equipoise.control import ControllerSettings
 from equipoise.errors import SettingsError
 from equipoise.plan import PlannerSettings
@@ -94,7 +94,7 @@ def test_what_the_file_says_is_what_the_controller_runs_with(
     async def serve(wanted: Wanted) -> None:
         made.append(wanted)
 
-    monkeypatch.setattr(controlling, "_serve", serve)
+    monkeypatch.setattr(controller_process, "_serve", serve)
     (tmp_path / "c.toml").write_text("[controller]\npressing_s = 3\nseries_s = 60\n")
     words = [
         "controller",

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from equipoise.cli import controlling
-from equipoise.cli.controlling import Wanted
 from equipoise.cli.main import make_app
+from equipoise.cli.support import controller_process
+from equipoise.cli.support.controller_process import Wanted
 from equipoise.control import ControllerSettings
 from equipoise.errors import SettingsError
 from equipoise.model.address import split_address
-from equipoise.plan import HubView, View, to_tables
-from equipoise.plan.view_wire import encode_view, greeting
 from equipoise.store import LeaderFacts, LeaderStore, MemoryStore, MemoryTree, Store, Tree
+from equipoise.view import HubView, View, to_tables
+from equipoise.view.codec import encode_view, greeting
 from equipoise.web import Facts, WebSettings
 from equipoise.web.actions import Actions
 
@@ -56,9 +56,9 @@ def serve(
         async def open_store(_: str) -> Store:
             return await MemoryStore(tree).open()
 
-        monkeypatch.setattr(controlling, "open_store", open_store)
+        monkeypatch.setattr(controller_process, "open_store", open_store)
         async with asyncio.timeout(30):
-            serving = asyncio.create_task(controlling._serve(made))
+            serving = asyncio.create_task(controller_process._serve(made))
             reader = await MemoryStore(tree).open()
             async for leader in LeaderStore(reader, TREE).watch():
                 if leader is not None:
@@ -109,7 +109,7 @@ def test_the_pages_are_served_as_the_file_says(monkeypatch: pytest.MonkeyPatch) 
     async def scenario(leader: LeaderFacts) -> None:
         assert leader.http == "http://127.0.0.1:6398"
 
-    monkeypatch.setattr(controlling, "serve_pages", serve_pages)
+    monkeypatch.setattr(controller_process, "serve_pages", serve_pages)
     pages = WebSettings(refresh_s=0.5, series_s=30.0, metrics_topics_max=7)
     serve(wanted(http=("127.0.0.1", 6398), pages=pages), scenario, monkeypatch)
     ((facts, settings),) = served

@@ -14,7 +14,7 @@ from cli.two_hubs import TIMEOUT_S, System
 from equipoise.access import parse_users
 from equipoise.errors import SettingsError
 from equipoise.hub import HubSettings
-from equipoise.hub.membership.running import member
+from equipoise.hub.membership.process import member
 from equipoise.hub.membership.settings import MembershipSettings
 
 PASSWORD = "between hubs"

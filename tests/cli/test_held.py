@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.cli.held import latency_words, topic_latency
+from equipoise.cli.support.latency_status import latency_words, topic_latency
 from equipoise.errors import SettingsError
 from equipoise.store import LeaderFacts, LeaderStore, MemoryStore, Tree
 from web.site_world import TOKEN, Site, play

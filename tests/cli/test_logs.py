@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from equipoise.cli.logs import JsonFormatter
+from equipoise.cli.support.logs import JsonFormatter
 
 
 def told(record: logging.LogRecord) -> dict[str, object]:

@@ -15,10 +15,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import equipoise
-from equipoise.cli import on_store, waiting
 from equipoise.cli.main import COMMANDS, make_app, named_command
-from equipoise.cli.on_store import local_store_url
-from equipoise.cli.tables import table_lines
+from equipoise.cli.support import progress, store_options
+from equipoise.cli.support.store_options import local_store_url
+from equipoise.cli.support.tables import table_lines
 
 # Ours, wherever a command is run from.
 SOURCES = str(Path(equipoise.__file__).parents[1])
@@ -195,7 +195,7 @@ def test_a_system_that_does_not_run_is_told_how_to_start_it(
 ) -> None:
     monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(on_store, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(store_options, "_PATIENCE_S", 0.5)
     (tmp_path / "equipoise-data").mkdir()
     # Nobody listens on port 1.
     (tmp_path / "equipoise-data" / "ports.json").write_text('{"store": 1}')
@@ -206,8 +206,8 @@ def test_a_system_that_does_not_run_is_told_how_to_start_it(
 def test_a_store_that_does_not_answer_is_named_after_two_seconds_but_not_to_programs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(on_store, "_PATIENCE_S", 0.5)
-    monkeypatch.setattr(waiting, "LONG_S", 0.05)
+    monkeypatch.setattr(store_options, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(progress, "LONG_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"zk://127.0.0.1:{deaf.getsockname()[1]}"
         for words, is_told in (([], True), (["--json"], False)):

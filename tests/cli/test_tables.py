@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.cli.tables import name_of, table_lines
-from equipoise.cli.units import parse_milliseconds, parse_rate
+from equipoise.cli.support.tables import name_of, table_lines
+from equipoise.cli.support.units import parse_milliseconds, parse_rate
 from equipoise.errors import SettingsError
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from equipoise.access import Users
 from equipoise.cli.main import app
 from equipoise.hub import HubSettings
-from equipoise.hub.membership.running import RunningMember, member
+from equipoise.hub.membership.process import RunningMember, member
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.store import MemoryStoreServer, MemoryTree
 

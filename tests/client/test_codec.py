@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.client.codec import (
+from equipoise.client.wire.codec import (
     decode_name,
     encode_name,
     encode_payload,

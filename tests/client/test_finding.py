@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import equipoise
-from equipoise.client.codec import encode_request
-from equipoise.client.measuring import LOST
+from equipoise.client.wire.codec import encode_request
+from equipoise.client.wire.round_trip import LOST
 from equipoise.coordinates import Coordinate, Finder
 from equipoise.coordinates.finder import Step
 from equipoise.errors import AddressError, DisconnectedError, MisuseError
 from equipoise.gateway import Gateway, GatewaySettings
-from equipoise.simulation import LinkSpec, Simulation, Sites
+from equipoise.lab.simulation import LinkSpec, Simulation, Sites
 
 from .peer import Session, always, push
 from .where_hubs import PORT, WhereHub, place, sites, triangle

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import equipoise
 from equipoise import Gap, GapReason, Message
 from equipoise.hub import Hub, HubSettings
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 
 PORT = 6399
 URL = f"equipoise://hub:{PORT}"

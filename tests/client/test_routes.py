@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from equipoise.client.routes import HOMES_MAX, Routes
+from equipoise.client.routing.routes import HOMES_MAX, Routes
 from equipoise.client.url import Endpoint, parse_address
 from equipoise.model import Mode
 

@@ -9,7 +9,7 @@ import pytest
 
 import equipoise
 from equipoise import Gap, GapReason, Message
-from equipoise.client import routing
+from equipoise.client.routing import router
 from equipoise.errors import BackloggedError, UncertainError
 
 from .hubs import hubs
@@ -22,8 +22,8 @@ QUICK = equipoise.ClientSettings(reconnect_first_s=0.01, reconnect_max_s=0.05)
 def _impatient() -> Iterator[None]:
     """Ticks of a hundredth of a second, so that no test has to wait long for one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routing, "TICK_S", 0.01)
-        patch.setattr(routing, "MOVE_S", 0.01)
+        patch.setattr(router, "TICK_S", 0.01)
+        patch.setattr(router, "MOVE_S", 0.01)
         yield
 
 
@@ -276,7 +276,7 @@ async def test_nonsense_from_a_hub_does_no_harm(words: tuple[bytes | int, ...]) 
 @on_loop
 async def test_a_hub_that_changes_its_mind_all_the_time_is_followed_no_faster_than_a_topic_can_move() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routing, "MOVE_S", 0.05)
+        patch.setattr(router, "MOVE_S", 0.05)
         async with hubs() as (base, one, two), connect(base.url) as bus, bus.subscribe("a") as a:
             began = asyncio.get_running_loop().time()
             for version in range(1, 400):

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.simulation import Simulation, Sites
+from equipoise.lab.simulation import Simulation, Sites
 
 from .peer import Peer, Session, always, bulk, push
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

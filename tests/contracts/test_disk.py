@@ -9,7 +9,7 @@ import pytest
 
 from equipoise.disk import DirectoryDisk, Disk, write_atomically
 from equipoise.errors import MisuseError
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 
 
 @pytest.fixture(params=["directory", "simulated"])

@@ -7,10 +7,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from equipoise.control import Controller, ControllerSettings, Provisioner, StoreProvisioner
+from equipoise.lab.simulation import Simulation
 from equipoise.model import Plan
-from equipoise.plan import HubView, Planner, PlannerSettings, Policy, TopicView, View
-from equipoise.simulation import Simulation
+from equipoise.plan import Planner, PlannerSettings, Policy
 from equipoise.store import HubFacts, HubsStore, LeaderFacts, MemoryStore, MemoryTree, PlanStore, Tree
+from equipoise.view import HubView, TopicView, View
 
 TREE = Tree("test")
 MEGA = 1_000_000.0

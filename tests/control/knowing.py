@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from equipoise.control.rounds import Known
 from equipoise.model import Plan, Specs
-from equipoise.plan import Memory, View
+from equipoise.plan import Memory
 from equipoise.store import HubAlive, HubFacts, HubSeen, Wanted
+from equipoise.view import View
 
 __all__ = ["known", "seen"]
 

@@ -10,7 +10,8 @@ import pytest
 from control.control_world import World, members_of, play, until
 from equipoise.control import State
 from equipoise.model import Plan, Specs
-from equipoise.plan import Decision, Memory, Planner, PlannerSettings, View
+from equipoise.plan import Decision, Memory, Planner, PlannerSettings
+from equipoise.view import View
 
 
 class Moody(Planner):

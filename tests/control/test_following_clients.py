@@ -15,10 +15,10 @@ from control.control_world import TREE, World, play, until
 from equipoise.control import Controller
 from equipoise.coordinates import Coordinate
 from equipoise.model import TopicSpec
-from equipoise.pipeline.judging import judged
 from equipoise.pipeline.samples import sampled
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.windows import SlidingWindow
+from equipoise.pipeline.sliding_window import SlidingWindow
+from equipoise.pipeline.validation import judged
 from equipoise.store import SpecsStore
 from pipeline.places import SETTINGS, side_told
 from pipeline.records import batch_of, hub_record, topic_record, view_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from equipoise.control.intake import Intake
+from equipoise.control.view_receiver import Intake
 from equipoise.errors import SettingsError
-from equipoise.plan import HubView, TopicView, View, to_tables
-from equipoise.plan.view_wire import encode_view, greeting
+from equipoise.view import HubView, TopicView, View, to_tables
+from equipoise.view.codec import encode_view, greeting
 
 TOKEN = "secret-of-the-pipeline"
 NOW = 1_000_000.0

@@ -11,8 +11,9 @@ from control.knowing import known, seen
 from equipoise.control import ControllerSettings
 from equipoise.control.rounds import Known, Outcome, State, absent_since, decide
 from equipoise.model import Member, Plan, Specs, TopicSpec, apply
-from equipoise.plan import Decision, HubView, Planner, PlannerSettings
+from equipoise.plan import Decision, Planner, PlannerSettings
 from equipoise.plan.policies import ConsistentHashing, Static
+from equipoise.view import HubView
 from plan.near import at, hub, near
 from plan.small import settled, topic, view
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from control.control_world import TREE, World, members_of, play, until
 from equipoise.control import CommandProvisioner, Controller
-from equipoise.control.commands import COMMANDS_MAX
+from equipoise.control.provision_command import COMMANDS_MAX
 from equipoise.errors import ProvisionError
 from equipoise.plan import PlannerSettings
 from equipoise.store import MemoryStore, ServersStore, Wanted

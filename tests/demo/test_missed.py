@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from equipoise.cli import demo
 from equipoise.cli.main import make_app
-from equipoise.demo import Show, story
-from equipoise.demo.acts import Act, Until
-from equipoise.demo.following import Following
-from equipoise.demo.scene import Scene
-from equipoise.workload.game import Tally
+from equipoise.lab.demo import Show, story
+from equipoise.lab.demo.acts import Act, Until
+from equipoise.lab.demo.scene import Scene
+from equipoise.lab.demo.swarm_tracker import Following
+from equipoise.lab.workload.game import Tally
 
 GROWING = Act(
     title="A crowd", words="It comes.", players=3, seconds_min=0.0, seconds_max=0.05, until=Until.GROWN

@@ -7,10 +7,19 @@ from typing import Any
 
 from rich.console import Console
 
-from equipoise.demo.charts import line_chart
-from equipoise.demo.report import report_page, summary_lines
-from equipoise.demo.scene import HubLine, Scene, Told, TopicLine, hub_lines, percentile, told_of, topic_lines
-from equipoise.demo.screen import LineShow, render
+from equipoise.lab.demo.charts import line_chart
+from equipoise.lab.demo.report import report_page, summary_lines
+from equipoise.lab.demo.scene import (
+    HubLine,
+    Scene,
+    Told,
+    TopicLine,
+    hub_lines,
+    percentile,
+    told_of,
+    topic_lines,
+)
+from equipoise.lab.demo.screen import LineShow, render
 
 CLEAN = {"lost": 0, "duplicated": 0, "out_of_order": 0, "gaps": 0}
 

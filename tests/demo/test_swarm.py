@@ -8,16 +8,16 @@ import io
 import pytest
 from rich.console import Console
 
-from equipoise.demo.acts import EAST, SHORT, STORY, WEST, Until
-from equipoise.demo.following import Following
-from equipoise.demo.report import report_page, summary_lines
-from equipoise.demo.scene import Scene, SwarmLine
-from equipoise.demo.screen import LineShow, render, swarm_words
-from equipoise.demo.sites import Region, site_of
-from equipoise.demo.swarm import DRONES, Swarm
-from equipoise.demo.wan import HOST
 from equipoise.hub import Hub, HubSettings
-from equipoise.workload.game import Tally
+from equipoise.lab.demo.acts import EAST, SHORT, STORY, WEST, Until
+from equipoise.lab.demo.report import report_page, summary_lines
+from equipoise.lab.demo.scene import Scene, SwarmLine
+from equipoise.lab.demo.screen import LineShow, render, swarm_words
+from equipoise.lab.demo.sites import Region, site_of
+from equipoise.lab.demo.swarm import DRONES, Swarm
+from equipoise.lab.demo.swarm_tracker import Following
+from equipoise.lab.demo.wan import HOST
+from equipoise.lab.workload.game import Tally
 
 CLEAN = {"lost": 0, "duplicated": 0, "out_of_order": 0, "gaps": 0}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from equipoise.client.codec import encode_request
-from equipoise.demo.wan import HOST, Wan, Ways, caller_of
+from equipoise.client.wire.codec import encode_request
+from equipoise.lab.demo.wan import HOST, Wan, Ways, caller_of
 
 
 def ways() -> Ways:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
-from equipoise.demo import GAME, SHORT, Watcher
+from equipoise.lab.demo import GAME, SHORT, Watcher
+from equipoise.lab.workload.game import GameLoad
 from equipoise.processes import free_port
-from equipoise.workload.game import GameLoad
 
 ANSWERS: dict[str, Any] = {
     "/api/overview": {"state": "leading"},

@@ -6,8 +6,8 @@ import pytest
 
 from equipoise.doctor import checks
 from equipoise.doctor.checks import GIB, Finding, Status
-from equipoise.hub.descriptors import RESERVED
-from equipoise.store.java import JAVA_VERSION_MIN
+from equipoise.hub.shell.descriptors import RESERVED
+from equipoise.store.embedded.java import JAVA_VERSION_MIN
 
 OK, WARNING, FAILURE = Status.OK, Status.WARNING, Status.FAILURE
 

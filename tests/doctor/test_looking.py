@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.doctor import Finding, Status, Wanted, examine, looking
+from equipoise.doctor import Finding, Status, Wanted, examine, probes
 from equipoise.store import MemoryStoreServer, MemoryTree
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
@@ -38,7 +38,7 @@ def test_a_port_that_somebody_listens_on_is_found_taken(tmp_path: Path) -> None:
 def test_a_machine_without_java_and_spark_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(looking, "find_spec", lambda _: None)
+    monkeypatch.setattr(probes, "find_spec", lambda _: None)
     findings = found(Wanted(ports={}, directory=tmp_path))
     assert findings["java"].status is findings["spark"].status is Status.FAILURE
 
@@ -56,25 +56,25 @@ def test_an_old_java_is_told_by_its_version(tmp_path: Path, monkeypatch: pytest.
 def test_memory_is_read_from_the_kernel(tmp_path: Path) -> None:
     file = tmp_path / "meminfo"
     file.write_text("MemTotal: 100 kB\nMemAvailable:   2048 kB\n")
-    assert looking.available_bytes(file) == 2_097_152
-    assert looking.available_bytes(tmp_path / "none") is None
+    assert probes.available_bytes(file) == 2_097_152
+    assert probes.available_bytes(tmp_path / "none") is None
 
 
 def test_a_directory_that_is_to_be_made_is_judged_by_the_one_above(tmp_path: Path) -> None:
-    assert looking.look_at(tmp_path / "a" / "b").status is Status.OK
+    assert probes.look_at(tmp_path / "a" / "b").status is Status.OK
     (tmp_path / "file").touch()
-    assert looking.look_at(tmp_path / "file").status is Status.FAILURE
+    assert probes.look_at(tmp_path / "file").status is Status.FAILURE
 
 
 def test_a_store_that_answers_is_found_and_one_that_does_not_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> list[Finding]:
         server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time), host="127.0.0.1", port=0)
         await server.start()
-        there = await looking.ask_store(f"eqs://127.0.0.1:{server.port}")
+        there = await probes.ask_store(f"eqs://127.0.0.1:{server.port}")
         await server.stop()
-        return [there, await looking.ask_store(f"eqs://127.0.0.1:{server.port}")]
+        return [there, await probes.ask_store(f"eqs://127.0.0.1:{server.port}")]
 
-    monkeypatch.setattr(looking, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(probes, "_PATIENCE_S", 0.5)
     there, gone = asyncio.run(main())
     assert there.status is Status.OK
     assert gone.status is Status.FAILURE and "does not answer" in gone.fact

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from equipoise.experiments.fleet import Fleet, Machine
-from equipoise.experiments.light import LightClient
-from equipoise.experiments.meter import Meter
-from equipoise.simulation import Simulation
-from equipoise.simulation.legs import Legs
+from equipoise.lab.experiments.fleet import Fleet, Machine
+from equipoise.lab.experiments.light import LightClient
+from equipoise.lab.experiments.meter import Meter
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.legs import Legs
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from math import sqrt
 
 import pytest
 
-from equipoise.experiments.bounds import best_gain_over_ring, tile_loads
-from equipoise.scenarios.game import Game
+from equipoise.lab.experiments.bounds import best_gain_over_ring, tile_loads
+from equipoise.lab.scenarios.game import Game
 
 SERVERS = [f"hub-{number}" for number in range(1, 9)]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.experiments.channel import Channel, Point, capacity, measure
+from equipoise.lab.experiments.channel import Channel, Point, capacity, measure
+from equipoise.lab.simulation.costs import MEASURED
 from equipoise.model import Mode
-from equipoise.simulation.costs import MEASURED
 
 SPEED = 0.01
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from equipoise.experiments import (
+from equipoise.lab.experiments import (
     EXPERIMENTS,
     Experiment,
     Findings,
@@ -19,14 +19,14 @@ from equipoise.experiments import (
     silent,
     to_object,
 )
-from equipoise.experiments.dynamoth_claims import scalability_claims, supported
-from equipoise.experiments.keeping import run
-from equipoise.experiments.meter import Meter, Second
-from equipoise.experiments.playing import Match, Outcome
-from equipoise.experiments.sparking import ViewMaking
-from equipoise.experiments.views import LiveViews
-from equipoise.scenarios.game import Game
-from equipoise.scenarios.schedule import Schedule
+from equipoise.lab.experiments.dynamoth_claims import scalability_claims, supported
+from equipoise.lab.experiments.meter import Meter, Second
+from equipoise.lab.experiments.publish_results import run
+from equipoise.lab.experiments.run_game import Match, Outcome
+from equipoise.lab.experiments.spark_session import ViewMaking
+from equipoise.lab.experiments.views import LiveViews
+from equipoise.lab.scenarios.game import Game
+from equipoise.lab.scenarios.schedule import Schedule
 
 # Eight servers of this bandwidth are full at some fifty players on sixteen tiles.
 TINY = dynamoth_game.World(

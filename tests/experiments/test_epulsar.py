@@ -9,17 +9,17 @@ import pytest
 
 from equipoise.coordinates import Coordinate, Crowd
 from equipoise.coordinates.centroid import expected_worst_s
-from equipoise.experiments import EXPERIMENTS
-from equipoise.experiments.embedding import Noise, distances_s, embed
-from equipoise.experiments.epulsar_coordinates import Scale, cost, run_scale
-from equipoise.experiments.epulsar_jobs import Found, InProcess, Pace, Row, Task, settle, simulate
-from equipoise.experiments.epulsar_placing import GAME, SWARM, run_setup
-from equipoise.experiments.epulsar_selection import NodesEstimate, evaluate, select
-from equipoise.experiments.epulsar_worlds import Placement, game_world, k_means, swarm_world
-from equipoise.experiments.experiment import silent
+from equipoise.lab.experiments import EXPERIMENTS
+from equipoise.lab.experiments.embedding import Noise, distances_s, embed
+from equipoise.lab.experiments.epulsar_coordinates import Scale, cost, run_scale
+from equipoise.lab.experiments.epulsar_jobs import Found, InProcess, Pace, Row, Task, settle, simulate
+from equipoise.lab.experiments.epulsar_placing import GAME, SWARM, run_setup
+from equipoise.lab.experiments.epulsar_selection import NodesEstimate, evaluate, select
+from equipoise.lab.experiments.epulsar_worlds import Placement, game_world, k_means, swarm_world
+from equipoise.lab.experiments.experiment import silent
 from equipoise.plan.latency import PairsEstimate
 from equipoise.plan.latency.estimate import legs_s
-from equipoise.plan.places import places_of
+from equipoise.view.coordinate_columns import places_of
 
 
 def test_every_figure_that_can_be_reproduced_is_registered() -> None:

@@ -6,19 +6,19 @@ import asyncio
 
 import pytest
 
-from equipoise.experiments.controlling import Controlling, Timing
-from equipoise.experiments.crowd import Crowd
-from equipoise.experiments.fleet import Machine
-from equipoise.experiments.playing import Match, Outcome
-from equipoise.experiments.playing import play as play_match
-from equipoise.experiments.telemetry_reader import TelemetryReader
-from equipoise.experiments.views import LiveViews
+from equipoise.lab.experiments.control_loop import Controlling, Timing
+from equipoise.lab.experiments.crowd import Crowd
+from equipoise.lab.experiments.fleet import Machine
+from equipoise.lab.experiments.run_game import Match, Outcome
+from equipoise.lab.experiments.run_game import play as play_match
+from equipoise.lab.experiments.telemetry_reader import TelemetryReader
+from equipoise.lab.experiments.views import LiveViews
+from equipoise.lab.scenarios.game import Game
+from equipoise.lab.scenarios.schedule import Schedule
+from equipoise.lab.simulation.costs import measured_cpu
 from equipoise.model import Member, Plan
 from equipoise.plan import PlannerSettings
 from equipoise.plan.planner import Planner
-from equipoise.scenarios.game import Game
-from equipoise.scenarios.schedule import Schedule
-from equipoise.simulation.costs import measured_cpu
 from experiments.small_worlds import SmallWorld, play
 
 GAME = Game(tiles_per_side=2, tile_length=50.0, payload_bytes=200)

@@ -11,16 +11,16 @@ import random
 import pytest
 
 from equipoise.client import ClientSettings
-from equipoise.demo.swarm import LIMIT_MS, TOPIC, Swarm
-from equipoise.demo.wan import Ways
-from equipoise.experiments.fleet import PORT
-from equipoise.experiments.sites import CONTROLLER, Command, Region
 from equipoise.gateway import Gateway, GatewaySettings
+from equipoise.lab.demo.swarm import LIMIT_MS, TOPIC, Swarm
+from equipoise.lab.demo.wan import Ways
+from equipoise.lab.experiments.fleet import PORT
+from equipoise.lab.experiments.sites import CONTROLLER, Command, Region
+from equipoise.lab.simulation import LinkSpec, Simulation
+from equipoise.lab.simulation.topology import Sites
+from equipoise.lab.workload.game import Tally
 from equipoise.model import TopicSpec
 from equipoise.plan import Planner
-from equipoise.simulation import LinkSpec, Simulation
-from equipoise.simulation.topology import Sites
-from equipoise.workload.game import Tally
 
 HUBS = {"west-1": "west", "west-2": "west", "east-1": "east", "east-2": "east"}
 BETWEEN_S, ACCESS_S, CLOUD_S = 0.030, 0.002, 0.040

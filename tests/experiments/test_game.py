@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from equipoise.scenarios.game import Game, Walker
+from equipoise.lab.scenarios.game import Game, Walker
 
 GAME = Game()
 

@@ -8,9 +8,9 @@ from math import exp
 
 import pytest
 
-from equipoise.simulation import LinkSpec, Simulation
-from equipoise.simulation.costs import MEASURED, measured_cpu
-from equipoise.simulation.legs import CLOUD, Legs
+from equipoise.lab.simulation import LinkSpec, Simulation
+from equipoise.lab.simulation.costs import MEASURED, measured_cpu
+from equipoise.lab.simulation.legs import CLOUD, Legs
 
 
 class Echo(asyncio.Protocol):

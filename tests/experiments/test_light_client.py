@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from equipoise.experiments.light import LightClient
+from equipoise.lab.experiments.light import LightClient
 from equipoise.model import Entry, Member, Mode, Plan
 from experiments.small_worlds import SmallWorld, play
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from client.where_hubs import PORT, WhereHub, place, sites, triangle
 from equipoise.client.url import Endpoint
 from equipoise.coordinates import Coordinate, FinderSettings
-from equipoise.experiments.light import LightClient
-from equipoise.experiments.meter import Meter
-from equipoise.simulation import Simulation
+from equipoise.lab.experiments.light import LightClient
+from equipoise.lab.experiments.meter import Meter
+from equipoise.lab.simulation import Simulation
 
 Story = Callable[[Simulation, list[WhereHub], LightClient], Awaitable[None]]
 

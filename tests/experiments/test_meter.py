@@ -7,9 +7,9 @@ from math import isnan
 import numpy as np
 import pytest
 
-from equipoise.experiments.meter import Meter, Second, percentile
-from equipoise.experiments.playing import Match, Outcome
-from equipoise.scenarios.schedule import Schedule
+from equipoise.lab.experiments.meter import Meter, Second, percentile
+from equipoise.lab.experiments.run_game import Match, Outcome
+from equipoise.lab.scenarios.schedule import Schedule
 
 
 def meter(responses_s: list[float], *, deaf: list[int] | None = None) -> Meter:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.experiments.epulsar_migration import Scale, run_scale
-from equipoise.experiments.epulsar_moving import INTERVAL_S, PLACES, move_all, wan
-from equipoise.experiments.epulsar_workflows import Migrated, migrate
-from equipoise.experiments.experiment import silent
-from equipoise.simulation import Simulation
+from equipoise.lab.experiments.epulsar_migration import Scale, run_scale
+from equipoise.lab.experiments.epulsar_moving import INTERVAL_S, PLACES, move_all, wan
+from equipoise.lab.experiments.epulsar_workflows import Migrated, migrate
+from equipoise.lab.experiments.experiment import silent
+from equipoise.lab.simulation import Simulation
 
 
 def workflow(executors: int, *, is_told: bool, topics: int = 8) -> list[Migrated]:

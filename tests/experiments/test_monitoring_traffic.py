@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.experiments.epulsar_monitoring import Scale, listen, run_scale
-from equipoise.experiments.experiment import silent
+from equipoise.lab.experiments.epulsar_monitoring import Scale, listen, run_scale
+from equipoise.lab.experiments.experiment import silent
 
 
 def test_a_topic_takes_as_many_bytes_with_many_clients_as_with_one() -> None:

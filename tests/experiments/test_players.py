@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.experiments.epulsar_players import judge
-from equipoise.experiments.epulsar_session import Country, Evening, Session, edge, limit_s, play, topic_of
+from equipoise.lab.experiments.epulsar_players import judge
+from equipoise.lab.experiments.epulsar_session import Country, Evening, Session, edge, limit_s, play, topic_of
 
 SMALL = Session(
     cities=3,

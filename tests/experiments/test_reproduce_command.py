@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.experiments import EXPERIMENTS
+from equipoise.lab.experiments import EXPERIMENTS
 from experiments.test_results import toy
 
 RUNNER = CliRunner()

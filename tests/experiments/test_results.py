@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import SettingsError
-from equipoise.experiments import (
+from equipoise.lab.experiments import (
     EXPERIMENTS,
     Claim,
     Experiment,
@@ -24,10 +24,10 @@ from equipoise.experiments import (
     silent,
     to_object,
 )
-from equipoise.experiments.figures import draw
-from equipoise.experiments.keeping import keep, run
-from equipoise.experiments.report import MARKER, page_section, splice
-from equipoise.experiments.result import Result, decode, encode
+from equipoise.lab.experiments.figures import draw
+from equipoise.lab.experiments.publish_results import keep, run
+from equipoise.lab.experiments.report import MARKER, page_section, splice
+from equipoise.lab.experiments.result import Result, decode, encode
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FIGURE = Figure(

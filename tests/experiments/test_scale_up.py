@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from equipoise.experiments.experiment import silent
-from equipoise.experiments.pulsar_scale_up import GOAL_S, Growth, grow
+from equipoise.lab.experiments.experiment import silent
+from equipoise.lab.experiments.pulsar_scale_up import GOAL_S, Growth, grow
 
 
 def test_five_hubs_that_join_five_carry_their_share_and_nothing_is_lost() -> None:

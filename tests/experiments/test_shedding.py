@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from equipoise.experiments.shedding import Shedding
+from equipoise.lab.experiments.shedding import Shedding
 from equipoise.model import Member, Plan, Specs, apply
-from equipoise.plan import HubView, Memory, TopicView, View
+from equipoise.plan import Memory
+from equipoise.view import HubView, TopicView, View
 
 TOPICS = [f"tile-{number}".encode() for number in range(640)]
 

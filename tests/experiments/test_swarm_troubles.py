@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 
-from equipoise.experiments.epulsar_flight import City, site
-from equipoise.experiments.epulsar_swarms import (
+from equipoise.lab.experiments.epulsar_flight import City, site
+from equipoise.lab.experiments.epulsar_swarms import (
     TIME_BYTES,
     Crew,
     Drone,
@@ -22,8 +22,8 @@ from equipoise.experiments.epulsar_swarms import (
     planner_of,
     topics_of,
 )
-from equipoise.experiments.sites import CONTROLLER, STORE, Region
-from equipoise.simulation import Simulation
+from equipoise.lab.experiments.sites import CONTROLLER, STORE, Region
+from equipoise.lab.simulation import Simulation
 
 CITY = City(zones=2)
 MISSION = Mission(city=CITY, swarms=2, drones=3, messages_per_s=5.0, seconds=120, settle_s=40.0, begin_s=25.0)

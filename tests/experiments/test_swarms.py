@@ -9,9 +9,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from equipoise.experiments.epulsar_drones import judge
-from equipoise.experiments.epulsar_flight import City, Flight, air, site
-from equipoise.experiments.epulsar_swarms import (
+from equipoise.lab.experiments.epulsar_drones import judge
+from equipoise.lab.experiments.epulsar_flight import City, Flight, air, site
+from equipoise.lab.experiments.epulsar_swarms import (
     STAMP,
     Change,
     Mission,
@@ -21,8 +21,8 @@ from equipoise.experiments.epulsar_swarms import (
     topics_of,
     unheard,
 )
-from equipoise.experiments.latencies import Latencies
-from equipoise.experiments.meter import Meter
+from equipoise.lab.experiments.latencies import Latencies
+from equipoise.lab.experiments.meter import Meter
 
 SMALL = City(zones=2, side_m=4_000.0)
 

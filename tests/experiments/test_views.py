@@ -9,15 +9,15 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pytest
 
 from equipoise.errors import PipelineError
-from equipoise.experiments import sparking
-from equipoise.experiments.crowd import Crowd
-from equipoise.experiments.fleet import Machine
-from equipoise.experiments.sparking import ViewMaking, view_making
-from equipoise.experiments.telemetry_reader import TelemetryReader
-from equipoise.experiments.views import LiveViews, SparkViews
-from equipoise.pipeline.session import SparkDriver
+from equipoise.lab.experiments import spark_session
+from equipoise.lab.experiments.crowd import Crowd
+from equipoise.lab.experiments.fleet import Machine
+from equipoise.lab.experiments.spark_session import ViewMaking, view_making
+from equipoise.lab.experiments.telemetry_reader import TelemetryReader
+from equipoise.lab.experiments.views import LiveViews, SparkViews
+from equipoise.lab.scenarios.game import Game
 from equipoise.pipeline.settings import SessionSettings
-from equipoise.scenarios.game import Game
+from equipoise.pipeline.spark.session import SparkDriver
 from experiments.small_worlds import SmallWorld, play
 from support.spark import need_spark, spark_cache
 
@@ -71,7 +71,7 @@ def test_an_experiment_goes_on_without_spark_and_says_so(monkeypatch: pytest.Mon
         assert type(views()) is LiveViews
     assert "no Java here" in views.note
     assert views.agrees
-    assert sparking.log.name == "equipoise.experiments"
+    assert spark_session.log.name == "equipoise.lab.experiments"
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import pytest
 from client.where_hubs import PORT, sites, triangle
 from equipoise.errors import AddressError, SettingsError
 from equipoise.gateway import Gateway, GatewaySettings
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 from support.processes import ROOT
 
 URL = f"equipoise://a:{PORT},b:{PORT},c:{PORT}"

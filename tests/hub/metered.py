@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from equipoise.access import Users
-from equipoise.hub.places.settings import AsksKernel, CoordinatesSettings
+from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
 from equipoise.hub.settings import Limits
-from equipoise.hub.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
 from equipoise.telemetry import Kind
 from hub.world import FakeClient, World
 from telemetry.records import read_stream

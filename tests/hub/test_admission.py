@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.hub.admission import Admission, is_loopback
+from equipoise.hub.access.connection_limits import Admission, is_loopback
 from equipoise.hub.settings import Limits
 
 AWAY = "192.0.2.7"

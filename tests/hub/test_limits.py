@@ -168,7 +168,7 @@ async def test_logins_of_clients_that_have_gone_are_not_checked() -> None:
         return is_free.wait(TIMEOUT_S) and verify_secret(encoded, password)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("equipoise.hub.logins.verify_secret", check)
+        patch.setattr("equipoise.hub.access.login.verify_secret", check)
         limits = Limits(authentications_max=1, login_check_s=0.5)
         async with live_hub(limits, real_users(alice=ALICE)) as hub, Peer.connected(hub) as first:
             first.send("AUTH", "alice", "wrong")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from equipoise.hub import logins
-from equipoise.hub.logins import Logins
+from equipoise.hub.access import login
+from equipoise.hub.access.login import Logins
 
 
 class Inline(Executor):
@@ -41,6 +41,6 @@ def test_a_fleet_of_which_each_has_a_password_of_its_own_pays_once(monkeypatch: 
                 assert all(await asyncio.gather(*answers))
         made.close()
 
-    monkeypatch.setattr(logins, "verify_secret", verify)
+    monkeypatch.setattr(login, "verify_secret", verify)
     asyncio.run(story())
     assert len(checked) == 2_000

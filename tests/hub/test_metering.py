@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from equipoise.hub.settings import HubSettings, Limits
-from equipoise.hub.slices import SLICE
-from equipoise.hub.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.window import SLICE
 from equipoise.telemetry import Block
 from hub.metered import MeteredWorld
 from hub.world import World, pipeline
@@ -113,7 +113,7 @@ def test_a_subscriber_that_publishes_is_a_publisher(world: MeteredWorld) -> None
 
 
 def test_the_number_of_publishers_has_a_bound(world: MeteredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.hub.meter.PUBLISHERS_MAX", 3)
+    monkeypatch.setattr("equipoise.hub.telemetry.meter.PUBLISHERS_MAX", 3)
     for _ in range(6):
         world.client().send("PUBLISH", "t", "x")
     assert world.topics()[b"t"]["publishers"] == 3

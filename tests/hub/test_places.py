@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.coordinates import Coordinate, CoordinateSettings, Crowd
-from equipoise.hub.places import renewing
-from equipoise.hub.places.place import HOLDS_S
-from equipoise.hub.places.sides import STEP
-from equipoise.hub.places.whereabouts import LATELY_S, PER_CLIENT_S, REFRESH_S
+from equipoise.hub.locations import location_tracker
+from equipoise.hub.locations.centroids import STEP
+from equipoise.hub.locations.client_location import HOLDS_S
+from equipoise.hub.locations.topic_locations import LATELY_S, PER_CLIENT_S, REFRESH_S
 from equipoise.telemetry import Kind
 from hub.metered import MeteredWorld, Record
 from hub.world import FakeClient
@@ -171,7 +171,7 @@ def test_a_subscriber_by_pattern_that_moves_is_seen_elsewhere_in_the_next_record
 def test_more_names_than_patterns_may_be_held_against_have_their_turn_all_the_same(
     world: MeteredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renewing, "MATCHES_MAX", 0)
+    monkeypatch.setattr(location_tracker, "MATCHES_MAX", 0)
     moving, steady = publisher(world, at(10)), world.client()
     moving.do("PSUBSCRIBE", "t*")
     records_of(world, 2, steady)
@@ -347,7 +347,7 @@ def test_a_large_audience_that_changes_all_the_time_is_looked_at_now_and_then(wo
 def test_what_does_not_fit_into_a_window_has_its_turn_in_a_later_one(
     world: MeteredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renewing, "CLIENTS_MAX", 12)
+    monkeypatch.setattr(location_tracker, "CLIENTS_MAX", 12)
     one = publisher(world, at(5))
     names = [f"t{i}" for i in range(20)]
     one.do_all("SUBSCRIBE", *names)

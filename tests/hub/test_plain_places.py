@@ -7,12 +7,12 @@ import math
 import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.hub.places.place import behind
-from equipoise.hub.places.settings import AsksKernel, CoordinatesSettings
-from equipoise.hub.places.sides import STEP
-from equipoise.hub.places.whereabouts import PLAIN_REFRESH_S
-from equipoise.hub.tcp_info import round_trip_s
-from equipoise.hub.wire import NO_WIRE
+from equipoise.hub.data.wire import NO_WIRE
+from equipoise.hub.locations.centroids import STEP
+from equipoise.hub.locations.client_location import behind
+from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
+from equipoise.hub.locations.topic_locations import PLAIN_REFRESH_S
+from equipoise.hub.shell.tcp_info import round_trip_s
 from equipoise.model import Specs, TopicSpec
 from hub.live import Peer, live_hub, on_both_loops
 from hub.metered import MeteredWorld

@@ -12,9 +12,9 @@ from equipoise.access import Users
 from equipoise.cli.hub import read_users
 from equipoise.errors import SettingsError
 from equipoise.hub import HubSettings, load_settings
-from equipoise.hub.descriptors import ensure_descriptors
-from equipoise.hub.server import check_exposure
 from equipoise.hub.settings import parse_settings
+from equipoise.hub.shell.descriptors import ensure_descriptors
+from equipoise.hub.shell.server import check_exposure
 from hub.world import users
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.hub import slices
-from equipoise.hub.slices import Slice, joined
-from equipoise.hub.topics import Topic
+from equipoise.hub.data.topics import Topic
+from equipoise.hub.telemetry import window
+from equipoise.hub.telemetry.window import Slice, joined
 from hub.metered import MeteredWorld
 from hub.world import FakeClient
 
@@ -55,8 +55,8 @@ def test_records_say_what_happened_however_topics_come_and_go(
     windows: list[list[tuple[bytes, int, bool, str]]], size: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("equipoise.hub.slices.SLICE", size)
-        patch.setattr("equipoise.hub.metering.SLICE", size)
+        patch.setattr("equipoise.hub.telemetry.window.SLICE", size)
+        patch.setattr("equipoise.hub.telemetry.recorder.SLICE", size)
         world = MeteredWorld()
         clients = [world.client() for _ in range(3)]
         heard = dict.fromkeys(NAMES, False)
@@ -99,7 +99,7 @@ def slice_of(world: MeteredWorld, count: int) -> Slice:
 @settings(max_examples=50, deadline=None)
 def test_joining_keeps_every_topic_in_order_and_leaves_few_slices(sizes: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "SLICE", 8)
+        patch.setattr(window, "SLICE", 8)
         world = MeteredWorld()
         given_slices = [slice_of(world, size) for size in sizes]
         found = list(joined(given_slices))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.hub.tcp_info import Times, believed_us
+from equipoise.hub.shell.tcp_info import Times, believed_us
 
 MS = 1_000
 # What the kernel says: the smoothed round trip, its deviation, the least; then how long ago something was sent to the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.hub import publishing
+from equipoise.hub.data import publish
 from equipoise.hub.settings import Limits
 from hub.world import Error, FakeClient, World, pipeline, request
 
@@ -120,8 +120,8 @@ def test_publishes_to_many_topics_give_way_and_keep_their_order() -> None:
 
 
 def test_a_run_for_very_many_subscribers_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "AT_ONCE_BYTES", 10_000)
-    monkeypatch.setattr(publishing, "FEW_RECEIVERS", 5)
+    monkeypatch.setattr(publish, "AT_ONCE_BYTES", 10_000)
+    monkeypatch.setattr(publish, "FEW_RECEIVERS", 5)
     world = slow_world()
     subscribers = [world.client() for _ in range(10)]
     for subscriber in subscribers:

@@ -9,8 +9,8 @@ import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub.cluster import Routing
-from equipoise.hub.places.place import Place
-from equipoise.hub.places.settings import AsksKernel, CoordinatesSettings
+from equipoise.hub.locations.client_location import Place
+from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
 from hub.cluster.hubs import Hubs
 from hub.metered import MeteredWorld
 from hub.world import Error, FakeClient, World, users

@@ -15,11 +15,11 @@ import hiredis
 
 from equipoise.access import User, Users, parse_users
 from equipoise.hub.core import HubCore
-from equipoise.hub.places.settings import CoordinatesSettings
-from equipoise.hub.session import Session
+from equipoise.hub.data.session import Session
+from equipoise.hub.data.wire import Wire
+from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.settings import HubSettings, Limits
-from equipoise.hub.telemetry_settings import TelemetrySettings
-from equipoise.hub.wire import Wire
+from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
 
 # Where asyncio's and uvloop's transports say that they are full, and that they have room again.
 HIGH_WATER_BYTES = 64 * 1024

@@ -22,11 +22,11 @@ import redis
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.control.intake import Intake
-from equipoise.pipeline.home import prepare_home
-from equipoise.pipeline.lake import Lake
-from equipoise.plan.view import View
+from equipoise.control.view_receiver import Intake
+from equipoise.pipeline.lake.lake import Lake
+from equipoise.pipeline.spark.spark_home import prepare_home
 from equipoise.telemetry import arrow_schema
+from equipoise.view.view import View
 from support.processes import ServerProcess, free_port, hub, running
 from support.spark import need_spark, spark_cache
 

@@ -17,7 +17,7 @@ import redis
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 from support.processes import ServerProcess, free_port, hub
 from support.zookeeper import require_zookeeper
 

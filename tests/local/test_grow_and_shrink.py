@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from equipoise.client import ClientSettings
-from equipoise.demo import CONTROLLER_TOML
-from equipoise.scenarios.game import Game
-from equipoise.workload.game import GameLoad
+from equipoise.lab.demo import CONTROLLER_TOML
+from equipoise.lab.scenarios.game import Game
+from equipoise.lab.workload.game import GameLoad
 from local.up_world import Up
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.needs_spark, pytest.mark.timeout(900)]

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import StoreUnavailableError
-from equipoise.local.store_keeping import StoreKeeper
+from equipoise.local.store_process import StoreKeeper
 from equipoise.processes import BackoffSettings, Change, HealthSettings, Phase
-from equipoise.store import embedded
-from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.embedded import zookeeper_process
+from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 from local.up_world import require_java
 
 QUICK = BackoffSettings(first_s=0.1, longest_s=0.4, forgiven_after_s=30.0)
@@ -99,7 +99,7 @@ def test_a_real_store_comes_back_after_a_restart_that_failed_and_its_log_goes_on
 ) -> None:
     """1. The JVM is killed. 2. The next one ends at once. 3. The one after it serves again."""
     require_java()
-    main, broken = embedded._MAIN, "org.example.Nothing"
+    main, broken = zookeeper_process._MAIN, "org.example.Nothing"
 
     async def scene() -> None:
         changes: list[Change] = []
@@ -108,10 +108,10 @@ def test_a_real_store_comes_back_after_a_restart_that_failed_and_its_log_goes_on
         keeper = StoreKeeper("store", server, on_change=changes.append, backoff=QUICK)
         running = asyncio.create_task(keeper.run())
         assert server.pid is not None
-        monkeypatch.setattr(embedded, "_MAIN", broken)
+        monkeypatch.setattr(zookeeper_process, "_MAIN", broken)
         os.kill(server.pid, signal.SIGKILL)
         await until(lambda: any("does not start" in change.detail for change in changes))
-        monkeypatch.setattr(embedded, "_MAIN", main)
+        monkeypatch.setattr(zookeeper_process, "_MAIN", main)
         await until(lambda: any(change.phase is Phase.READY for change in changes))
         assert await server.is_well()
         running.cancel()

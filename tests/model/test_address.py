@@ -6,7 +6,7 @@ import pytest
 
 from equipoise.errors import SettingsError
 from equipoise.hub import HubSettings
-from equipoise.hub.membership.running import check_reachable
+from equipoise.hub.membership.process import check_reachable
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.model.address import check_tellable, joined, split_address
 

@@ -15,12 +15,12 @@ import pytest
 
 from equipoise.access import Users
 from equipoise.hub import HubSettings
-from equipoise.hub.membership.running import member
+from equipoise.hub.membership.process import member
 from equipoise.hub.membership.settings import MembershipSettings
-from equipoise.hub.metrics import METRICS
-from equipoise.hub.metrics_settings import MetricsSettings
-from equipoise.hub.scraping import serve_metrics
-from equipoise.hub.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.metrics_settings import MetricsSettings
+from equipoise.hub.telemetry.prometheus import METRICS
+from equipoise.hub.telemetry.prometheus_endpoint import serve_metrics
+from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
 from equipoise.store import MemoryStoreServer, MemoryTree
 from web.site_world import Site, play
 

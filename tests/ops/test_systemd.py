@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from docs.checking import check_command
-from equipoise.cli import controlling
 from equipoise.cli import hub as hub_command
-from equipoise.cli.controlling import Wanted
 from equipoise.cli.main import make_app
+from equipoise.cli.support import controller_process
+from equipoise.cli.support.controller_process import Wanted
 from equipoise.hub import HubSettings
-from equipoise.hub.membership.running import check_reachable
+from equipoise.hub.membership.process import check_reachable
 
 FOLDER = Path(__file__).resolve().parents[2] / "ops" / "systemd"
 CONTROLLER = "equipoise-controller.service"
@@ -74,7 +74,7 @@ def test_a_controller_tells_others_where_they_reach_it_and_not_where_it_listens(
         made.append(wanted)
 
     monkeypatch.setenv("EQUIPOISE_STORE", "zk://zk.example/equipoise")
-    monkeypatch.setattr(controlling, "_serve", serve)
+    monkeypatch.setattr(controller_process, "_serve", serve)
     words = [str(token) if word == "/etc/equipoise/token" else word for word in words_of(CONTROLLER)]
     result = CliRunner().invoke(make_app(["controller"]), words)
     assert result.exit_code == 0, result.output

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from equipoise.pipeline.session import SparkDriver
 from equipoise.pipeline.settings import SessionSettings
+from equipoise.pipeline.spark.session import SparkDriver
 from support.spark import need_spark, spark_cache
 
 

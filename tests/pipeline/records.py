@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 
 from equipoise.coordinates import Coordinate
-from equipoise.pipeline.windows import WindowedView
-from equipoise.plan.view import View
-from equipoise.plan.view_table import from_tables
+from equipoise.pipeline.sliding_window import WindowedView
 from equipoise.telemetry import arrow_schema
+from equipoise.view.arrow_table import from_tables
+from equipoise.view.view import View
 from pipeline.places import SETTINGS, HubFacts, Whereabouts, random_place, random_sides, read_whereabouts
 
 Record = dict[str, Any]

@@ -11,12 +11,12 @@ import pytest
 import redis
 
 from equipoise.errors import RefusedError
-from equipoise.pipeline.fetching import fetched
-from equipoise.pipeline.offsets import Range
-from equipoise.pipeline.reading import Door, HubConnection
 from equipoise.pipeline.samples import Sampled, sampled
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.unpacking import unpacked
+from equipoise.pipeline.source.fetch import fetched
+from equipoise.pipeline.source.hub_connection import Door, HubConnection
+from equipoise.pipeline.source.offsets import Range
+from equipoise.pipeline.source.unpack import unpacked
 from hub.live import users_text
 from support.processes import hub
 

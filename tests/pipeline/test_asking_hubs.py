@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from equipoise.errors import DisconnectedError, RefusedError
-from equipoise.pipeline import fetching
-from equipoise.pipeline.fetching import fetched
-from equipoise.pipeline.heads import Heads
-from equipoise.pipeline.offsets import Range
-from equipoise.pipeline.reading import Door, HubConnection, Piece
-from equipoise.pipeline.rows import Rejection
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.unpacking import unpacked
+from equipoise.pipeline.source import fetch
+from equipoise.pipeline.source.fetch import fetched
+from equipoise.pipeline.source.hub_connection import Door, HubConnection, Piece
+from equipoise.pipeline.source.latest_offsets import Heads
+from equipoise.pipeline.source.offsets import Range
+from equipoise.pipeline.source.piece_rows import Rejection
+from equipoise.pipeline.source.unpack import unpacked
 from pipeline.fake_hub import FakeHub
 from pipeline.records import START_US, topic_record
 
@@ -30,9 +30,9 @@ def hub() -> Iterator[FakeHub]:
 @pytest.fixture(autouse=True)
 def _fresh_connections() -> Iterator[None]:
     yield
-    for connection in fetching._connections.values():
+    for connection in fetch._connections.values():
         connection.close()
-    fetching._connections.clear()
+    fetch._connections.clear()
 
 
 def door(hub: FakeHub, *, timeout_s: float = 5.0, secret: str = "") -> Door:

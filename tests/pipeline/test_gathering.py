@@ -11,12 +11,12 @@ import pytest
 
 from equipoise.coordinates import Coordinate
 from equipoise.coordinates.centroid import Crowd
-from equipoise.pipeline.judging import judged
+from equipoise.pipeline.client_locations import packed, unpacked_rows, where_rows
 from equipoise.pipeline.samples import sampled
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.whereabouts import packed, unpacked_rows, where_rows
-from equipoise.pipeline.windows import SlidingWindow
-from equipoise.plan.view import View
+from equipoise.pipeline.sliding_window import SlidingWindow
+from equipoise.pipeline.validation import judged
+from equipoise.view.view import View
 from pipeline.places import SETTINGS, random_place, random_sides, side_told
 from pipeline.records import (
     SECOND_US,

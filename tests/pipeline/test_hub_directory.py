@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from equipoise.errors import AddressError
-from equipoise.pipeline.directory import HubEntry, ListedHubs, StoreDirectory, open_directory
+from equipoise.pipeline.source.hub_directory import HubEntry, ListedHubs, StoreDirectory, open_directory
 from equipoise.store import HubFacts, HubsStore, LeaderFacts, LeaderStore, MemoryStore, MemoryTree, Tree
-from equipoise.store.server import MemoryStoreServer
+from equipoise.store.backends.memory_server import MemoryStoreServer
 
 TREE = Tree("test")
 

@@ -9,10 +9,10 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.pipeline.judging import conformed, judged
-from equipoise.pipeline.rows import Rejection
+from equipoise.pipeline.client_locations import WHERE_COLUMNS
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.whereabouts import WHERE_COLUMNS
+from equipoise.pipeline.source.piece_rows import Rejection
+from equipoise.pipeline.validation import conformed, judged
 from equipoise.telemetry import arrow_schema
 from pipeline.records import (
     SECOND_US,

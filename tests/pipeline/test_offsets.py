@@ -7,8 +7,17 @@ import random
 
 import pytest
 
-from equipoise.pipeline.offsets import MARKS_MAX, Mark, Offsets, Range, advanced, decode, encode, ranges
-from equipoise.pipeline.reading import Piece
+from equipoise.pipeline.source.hub_connection import Piece
+from equipoise.pipeline.source.offsets import (
+    MARKS_MAX,
+    Mark,
+    Offsets,
+    Range,
+    advanced,
+    decode,
+    encode,
+    ranges,
+)
 
 
 def head(end: int, *, incarnation: int = 1, first: int = 0) -> Piece:

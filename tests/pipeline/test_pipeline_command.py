@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.pipeline.lake_lock import held
+from equipoise.pipeline.lake.lock import held
 from support.spark import need_spark
 
 HUBS = ("--hubs", "h1=127.0.0.1:1", "--to", "127.0.0.1:1")
@@ -86,7 +86,7 @@ def test_a_second_pipeline_in_the_same_folder_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_spark()
-    monkeypatch.setattr("equipoise.pipeline.running._LAKE_WAIT_S", 0.0)
+    monkeypatch.setattr("equipoise.pipeline.process._LAKE_WAIT_S", 0.0)
     monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
     with held(tmp_path / "lake", "equipoise lake compact", wait_s=0.0):
         status, text = told("pipeline", *HUBS, "--dir", str(tmp_path))

@@ -13,15 +13,15 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # It ships no type
 import pytest
 
 from equipoise.errors import PipelineError
-from equipoise.pipeline.directory import ListedHubs
 from equipoise.pipeline.job import Pipeline
-from equipoise.pipeline.keeping import keep
-from equipoise.pipeline.lake import Lake
-from equipoise.pipeline.profiles import lake_records
-from equipoise.pipeline.rows import Rejection
-from equipoise.pipeline.session import SparkDriver
+from equipoise.pipeline.lake.compaction import keep
+from equipoise.pipeline.lake.lake import Lake
+from equipoise.pipeline.lake.profiles import lake_records
 from equipoise.pipeline.settings import KeepingSettings, PipelineSettings, SourceSettings
-from equipoise.pipeline.windows import WindowedView
+from equipoise.pipeline.sliding_window import WindowedView
+from equipoise.pipeline.source.hub_directory import ListedHubs
+from equipoise.pipeline.source.piece_rows import Rejection
+from equipoise.pipeline.spark.session import SparkDriver
 from pipeline.fake_hub import FakeHub
 from pipeline.records import SECOND_US, Record, hub_record, topic_record, view_of
 from pipeline.store_thread import REGION, StoreThread

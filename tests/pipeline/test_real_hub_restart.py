@@ -10,9 +10,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # As above.
 import pytest
 import redis
 
-from equipoise.pipeline.lake import Lake
-from equipoise.pipeline.rows import Rejection
-from equipoise.pipeline.session import SparkDriver
+from equipoise.pipeline.lake.lake import Lake
+from equipoise.pipeline.source.piece_rows import Rejection
+from equipoise.pipeline.spark.session import SparkDriver
 from pipeline.test_query import running, until
 from support.processes import ServerProcess, hub
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from equipoise.control.intake import Intake
+from equipoise.control.view_receiver import Intake
 from equipoise.pipeline.sender import ViewSender
-from equipoise.pipeline.windows import WindowedView
-from equipoise.plan import HubView, TopicView, View, to_tables
+from equipoise.pipeline.sliding_window import WindowedView
+from equipoise.view import HubView, TopicView, View, to_tables
 
 NOW_S = 1_000_000.0
 

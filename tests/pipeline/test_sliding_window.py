@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from equipoise.pipeline.directory import HubEntry
-from equipoise.pipeline.judging import judged
 from equipoise.pipeline.samples import Sampled, sampled
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.windows import SlidingWindow
-from equipoise.plan.view import View
+from equipoise.pipeline.sliding_window import SlidingWindow
+from equipoise.pipeline.source.hub_directory import HubEntry
+from equipoise.pipeline.validation import judged
+from equipoise.view.view import View
 from pipeline.places import same_places
 from pipeline.records import (
     SECOND_US,

@@ -18,9 +18,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.pipeline.batch import view_at
-from equipoise.pipeline.profiles import hub_profiles, quantiles, topic_profiles
-from equipoise.pipeline.rows import Rejection
-from equipoise.pipeline.session import SparkDriver
+from equipoise.pipeline.client_locations import WHERE_COLUMNS
+from equipoise.pipeline.lake.profiles import hub_profiles, quantiles, topic_profiles
+from equipoise.pipeline.source.piece_rows import Rejection
+from equipoise.pipeline.spark.session import SparkDriver
 from equipoise.pipeline.transforms import (
     hub_loads,
     judged_records,
@@ -30,7 +31,6 @@ from equipoise.pipeline.transforms import (
     topic_totals,
     valid_records,
 )
-from equipoise.pipeline.whereabouts import WHERE_COLUMNS
 from equipoise.telemetry import spark_schema
 from pipeline.places import same_places
 from pipeline.records import (

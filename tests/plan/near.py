@@ -10,9 +10,9 @@ import numpy as np
 
 from equipoise.coordinates import Coordinate, Crowd
 from equipoise.coordinates.centroid import worst_s
-from equipoise.plan import HubView, TopicView
 from equipoise.plan.latency import LatencyEstimate, Room
 from equipoise.plan.load import Capacities
+from equipoise.view import HubView, TopicView
 from plan.small import FULL_BYTES_PER_S, topic
 
 

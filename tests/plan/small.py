@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, Specs, apply
-from equipoise.plan import Decision, HubView, Memory, Planner, PlannerSettings, Policy, TopicView, View
+from equipoise.plan import Decision, Memory, Planner, PlannerSettings, Policy
+from equipoise.view import HubView, TopicView, View
 
 FULL_BYTES_PER_S = 1e6
 

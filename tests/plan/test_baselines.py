@@ -6,16 +6,8 @@ import pytest
 
 from equipoise.errors import SettingsError
 from equipoise.model import Plan
-from equipoise.plan import (
-    POLICIES,
-    ConsistentHashing,
-    HubView,
-    Memory,
-    Planner,
-    PlannerSettings,
-    Static,
-    policy_named,
-)
+from equipoise.plan import POLICIES, ConsistentHashing, Memory, Planner, PlannerSettings, Static, policy_named
+from equipoise.view import HubView
 from plan.small import decide, plan_of, settled, topic
 
 HUBS = ["a", "b"]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from equipoise.coordinates import Coordinate, Crowd
 from equipoise.coordinates.centroid import expected_worst_s, worst_s
-from equipoise.plan import HubView, TopicView, View
 from equipoise.plan.latency import CentroidEstimate, PairsEstimate, place_topics, rank
-from equipoise.plan.places import places_of
+from equipoise.view import HubView, TopicView, View
+from equipoise.view.coordinate_columns import places_of
 from plan.near import SmallWorld, at, hub, near
 
 places = st.builds(

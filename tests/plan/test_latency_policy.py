@@ -10,8 +10,9 @@ import pytest
 
 from equipoise.coordinates import Coordinate
 from equipoise.model import Member, Mode, Plan, Reason, Specs, TopicSpec, apply
-from equipoise.plan import HubView, Memory, Planner, PlannerSettings, TopicView
+from equipoise.plan import Memory, Planner, PlannerSettings
 from equipoise.plan.memory import Approach
+from equipoise.view import HubView, TopicView
 from plan.near import at, hub, near
 from plan.small import Outcome, decide, moved, plan_of, settled, topic, view
 

@@ -14,19 +14,16 @@ from equipoise.model import Plan, Reason, Specs, TopicSpec, apply
 from equipoise.plan import (
     AllPairs,
     ConsistentHashing,
-    HubView,
     Planner,
     PlannerSettings,
     TopicManager,
-    View,
     decode_memory,
     encode_memory,
-    from_tables,
-    to_tables,
 )
 from equipoise.plan.draft import Draft
 from equipoise.plan.latency import CentroidEstimate, Limits, limits_of
 from equipoise.plan.memory import Approach
+from equipoise.view import HubView, View, from_tables, to_tables
 from plan.near import at
 from plan.test_planner_properties import SLOW, memory_for, worlds
 

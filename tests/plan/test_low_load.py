@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from equipoise.model import Entry, Member, Mode, Plan, Reason, Specs, apply
-from equipoise.plan import Arbiter, HubView, Planner, PlannerSettings, TopicView
+from equipoise.plan import Arbiter, Planner, PlannerSettings
 from equipoise.plan.memory import Hits
+from equipoise.view import HubView, TopicView
 from plan.small import decide, moved, plan_of, settled, topic, view
 
 HUBS = ["a", "b", "c"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from equipoise.model import Entry, Member, Mode, Plan, Reason, Specs, TopicSpec, apply
-from equipoise.plan import HubView, Memory, Planner, PlannerSettings, TopicView, decode_memory, encode_memory
+from equipoise.plan import Memory, Planner, PlannerSettings, decode_memory, encode_memory
+from equipoise.view import HubView, TopicView
 from plan.small import Outcome, decide, moved, plan_of, settled, topic, view
 
 HUBS = ["a", "b", "c"]

@@ -8,17 +8,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from equipoise.model import Entry, Member, Plan, Reason, Specs, TopicSpec, apply
-from equipoise.plan import (
-    ConsistentHashing,
-    HubView,
-    Planner,
-    PlannerSettings,
-    Policy,
-    Static,
-    View,
-)
-from equipoise.plan.policies.members import MembersOnly
+from equipoise.plan import ConsistentHashing, Planner, PlannerSettings, Policy, Static
+from equipoise.plan.policies.members_only import MembersOnly
 from equipoise.plan.policies.topic_manager import TopicManager
+from equipoise.view import HubView, View
 from plan.near import at, hub, near
 from plan.small import decide, moved, plan_of, settled, topic, view
 from plan.test_planner_properties import EAGER, memory_for, worlds

@@ -10,8 +10,8 @@ import pytest
 
 from equipoise.coordinates import Coordinate
 from equipoise.errors import ViewError
-from equipoise.plan import HubView, TopicView, View, ViewTables, from_tables, to_tables
-from equipoise.plan.view_wire import HEADER_BYTES, decode_header, decode_view, encode_view
+from equipoise.view import HubView, TopicView, View, ViewTables, from_tables, to_tables
+from equipoise.view.codec import HEADER_BYTES, decode_header, decode_view, encode_view
 
 HERE = Coordinate((0.01, -0.02), 0.1, 0.003, -0.0005)
 THERE = Coordinate((0.05, 0.04), 0.2, 0.001)

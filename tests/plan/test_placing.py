@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.model import Entry, Member, Mode, Plan
-from equipoise.plan import HubView, TopicView, View
-from equipoise.plan.placing import by_entries, ring_homes, topic_positions
+from equipoise.plan.plan_placement import by_entries, ring_homes, topic_positions
+from equipoise.view import HubView, TopicView, View
 
 HUBS = ["h1", "h2", "h3", "h4"]
 TOPICS = [b"t%d" % number for number in range(12)]

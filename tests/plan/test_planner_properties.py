@@ -12,22 +12,18 @@ from numpy.typing import NDArray
 from equipoise.model import Entry, Member, Mode, Plan, Reason, Specs, TopicSpec, apply
 from equipoise.plan import (
     ConsistentHashing,
-    HubView,
     Memory,
     Planner,
     PlannerSettings,
     Static,
-    TopicView,
-    View,
     decode_memory,
     encode_memory,
-    from_tables,
-    to_tables,
 )
 from equipoise.plan.draft import Draft
-from equipoise.plan.placing import Replicas
-from equipoise.plan.policies.high_load import relieve
-from equipoise.plan.policies.spread import spread
+from equipoise.plan.plan_placement import Replicas
+from equipoise.plan.steps.high_load import relieve
+from equipoise.plan.steps.spread import spread
+from equipoise.view import HubView, TopicView, View, from_tables, to_tables
 from plan.small import settled
 
 NAMES = ["h1", "h2", "h3", "h4", "h5"]

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.model import Durability, Entry, Member, Mode, Plan, Reason, Specs, TopicSpec
-from equipoise.plan import HubView, PlannerSettings, TopicView
-from equipoise.plan.policies.replication import Wanted, algorithm_1, rate
+from equipoise.plan import PlannerSettings
+from equipoise.plan.steps.replication import Wanted, algorithm_1, rate
+from equipoise.view import HubView, TopicView
 from plan.small import decide, moved, plan_of, settled, topic
 
 # Round numbers: 100 publications for each subscriber, 10 subscribers for each publication.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from equipoise.model import Reason
-from equipoise.plan import PlannerSettings, TopicView
+from equipoise.plan import PlannerSettings
+from equipoise.view import TopicView
 from plan.small import decide, topic
 
 HUBS = ["a", "b", "c"]

@@ -9,8 +9,9 @@ import pytest
 
 from equipoise.coordinates import Coordinate
 from equipoise.model import Specs, TopicSpec
-from equipoise.plan import AllPairs, HubView, TopicManager, View
+from equipoise.plan import AllPairs, TopicManager
 from equipoise.plan.policies.topic_manager import excess_rates, topics_to_shed
+from equipoise.view import HubView, View
 from plan.near import at, hub, near
 from plan.small import decide, moved, topic
 

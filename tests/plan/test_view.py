@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.errors import ViewError
-from equipoise.plan import HubView, TopicView, View, ViewTables, from_tables, to_tables
+from equipoise.view import HubView, TopicView, View, ViewTables, from_tables, to_tables
 
 HUBS = (
     HubView(name="h1", site="paris", cpu_ratio=0.5, out_bytes_per_s=300.0, out_bytes_per_s_max=1000.0),

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.model import Plan, Specs, apply
-from equipoise.plan import Decision, HubView, Memory, Planner, Policy, View
-from equipoise.plan.placing import by_entries, ring_homes, topic_positions
-from equipoise.plan.view_columns import Carried, HubColumns, TopicColumns
+from equipoise.plan import Decision, Memory, Planner, Policy
+from equipoise.plan.plan_placement import by_entries, ring_homes, topic_positions
+from equipoise.view import HubView, View
+from equipoise.view.columns import Carried, HubColumns, TopicColumns
 
 Floats = NDArray[np.float64]
 

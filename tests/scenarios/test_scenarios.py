@@ -9,8 +9,16 @@ import pytest
 from equipoise.client import ClientSettings
 from equipoise.errors import SettingsError
 from equipoise.hub import Limits
-from equipoise.scenarios import SCENARIOS, Client, Dialect, FaultKind, Scenario, Workload, scenario_by_name
-from equipoise.simulation.checkers import CHECKERS
+from equipoise.lab.scenarios import (
+    SCENARIOS,
+    Client,
+    Dialect,
+    FaultKind,
+    Scenario,
+    Workload,
+    scenario_by_name,
+)
+from equipoise.lab.simulation.checkers import CHECKERS
 
 
 @pytest.fixture(params=SCENARIOS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from equipoise.errors import SettingsError
-from equipoise.scenarios import scenario_by_name
-from equipoise.simulation.ablations import ABLATIONS, ablation_by_name
-from equipoise.simulation.checkers import CHECKERS
-from equipoise.simulation.runner import run_seed
+from equipoise.lab.scenarios import scenario_by_name
+from equipoise.lab.simulation.ablations import ABLATIONS, ablation_by_name
+from equipoise.lab.simulation.checkers import CHECKERS
+from equipoise.lab.simulation.runner import run_seed
 
 # The rarest, a clash of epochs, shows in about one seed of thirty.
 SEEDS_MAX = 100

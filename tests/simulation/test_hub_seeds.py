@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.scenarios import SCENARIOS, FaultKind, scenario_by_name
-from equipoise.simulation.report import failure_lines
-from equipoise.simulation.runner import run_seed
+from equipoise.lab.scenarios import SCENARIOS, FaultKind, scenario_by_name
+from equipoise.lab.simulation.report import failure_lines
+from equipoise.lab.simulation.runner import run_seed
 
 CASES = [name for name, scenario in SCENARIOS.items() if name.startswith("hub-") and not scenario.is_large]
 # Handed out in parts, so that two processes share them evenly.

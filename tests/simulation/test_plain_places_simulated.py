@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.simulation import Simulation
-from equipoise.simulation.topology import Sites
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.topology import Sites
 from equipoise.telemetry.arrow import END, batch, schema_message
 from simulation.cluster.sited import PORT, SitedHubs
 from telemetry.records import read_stream

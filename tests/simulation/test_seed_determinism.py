@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.scenarios import scenario_by_name
-from equipoise.simulation.campaign import run_campaign
-from equipoise.simulation.runner import run_seed
+from equipoise.lab.scenarios import scenario_by_name
+from equipoise.lab.simulation.campaign import run_campaign
+from equipoise.lab.simulation.runner import run_seed
 
 ROOT = Path(__file__).parents[2]
 RUNS = [("hub-small", 1), ("hub-everything", 2), ("hub-revocation", 3), ("hub-hostile", 4), ("hub-cuts", 5)]
 SCRIPT = f"""
-from equipoise.scenarios import scenario_by_name
-from equipoise.simulation.runner import run_seed
+from equipoise.lab.scenarios import scenario_by_name
+from equipoise.lab.simulation.runner import run_seed
 for case, seed in {RUNS!r}:
     print(run_seed(scenario_by_name(case), seed).trace_hash)
 """

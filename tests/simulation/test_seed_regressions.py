@@ -10,7 +10,7 @@ import pytest
 import equipoise
 from equipoise.errors import UncertainError
 from equipoise.hub import Hub, HubSettings
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 
 HUB = HubSettings(host="0.0.0.0", insecure=True)
 SETTINGS = equipoise.ClientSettings(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from equipoise.client.inbox import Inbox
-from equipoise.hub.session import Session
-from equipoise.scenarios import (
+from equipoise.hub.data.session import Session
+from equipoise.lab.scenarios import (
     Client,
     Publishing,
     Scenario,
@@ -17,8 +17,8 @@ from equipoise.scenarios import (
     Workload,
     scenario_by_name,
 )
-from equipoise.simulation.replacing import replaced
-from equipoise.simulation.runner import CLEAN, run_seed
+from equipoise.lab.simulation.patching import replaced
+from equipoise.lab.simulation.runner import CLEAN, run_seed
 
 SMALL = replace(scenario_by_name("hub-small"), faults=())
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.scenarios import scenario_by_name
-from equipoise.simulation.runner import run_seed
+from equipoise.lab.scenarios import scenario_by_name
+from equipoise.lab.simulation.runner import run_seed
 
 RUNNER = CliRunner()
 

@@ -11,10 +11,10 @@ import hiredis
 
 import equipoise
 from equipoise.hub import Hub, HubSettings
+from equipoise.lab.simulation import CpuSpec, Simulation
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.process import HostProcess
 from equipoise.resp.spelling import spell
-from equipoise.simulation import CpuSpec, Simulation
-from equipoise.simulation.host import Host
-from equipoise.simulation.process import HostProcess
 from telemetry.records import read_stream
 
 PORT = 6399

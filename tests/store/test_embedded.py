@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import EquipoiseError, SettingsError, StoreUnavailableError
-from equipoise.store import StoreSettings, embedded, open_store
-from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
-from equipoise.store.java import find_jars, find_java
+from equipoise.store import StoreSettings, open_store
+from equipoise.store.embedded import zookeeper_process
+from equipoise.store.embedded.java import find_jars, find_java
+from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 from support.processes import ServerProcess, running
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
@@ -128,7 +129,7 @@ def test_a_directory_that_cannot_be_used_is_said_in_one_line(tmp_path: Path) -> 
 @pytest.mark.needs_java
 def test_a_server_that_ends_at_once_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     require_zookeeper()
-    monkeypatch.setattr(embedded, "_MAIN", "org.example.Nothing")
+    monkeypatch.setattr(zookeeper_process, "_MAIN", "org.example.Nothing")
     problem = failing(EmbeddedZooKeeper(settings_for(tmp_path)))
     assert isinstance(problem, StoreUnavailableError)
     assert "ended at once" in str(problem)

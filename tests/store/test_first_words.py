@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.store import StoreSettings, open_store
-from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 from support.zookeeper import require_zookeeper
 
 pytestmark = pytest.mark.needs_java

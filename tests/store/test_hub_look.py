@@ -9,8 +9,8 @@ from random import Random
 from equipoise.errors import EquipoiseError
 from equipoise.store import MemoryStore, MemoryTree
 from equipoise.store.contract import Answer, Read
-from equipoise.store.hub_look import HubFacts, HubLook, HubSeen
-from equipoise.store.hubs import HubsStore
+from equipoise.store.records.hubs import HubsStore
+from equipoise.store.records.hubs_snapshot import HubFacts, HubLook, HubSeen
 from equipoise.store.tree import ALIVE, ALIVE_NEXT
 from store.memory_world import TREE, MemoryWorld, run
 

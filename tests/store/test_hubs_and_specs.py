@@ -9,8 +9,8 @@ import pytest
 
 from equipoise.errors import ClosedError, NodeExistsError, NoNodeError, NotEmptyError
 from equipoise.model import TopicSpec
-from equipoise.store.hubs import HubAlive, HubFacts, HubsStore
-from equipoise.store.specs import SpecsStore
+from equipoise.store.records.hubs import HubAlive, HubFacts, HubsStore
+from equipoise.store.records.specs import SpecsStore
 from store.memory_world import TREE, MemoryWorld, run
 
 

@@ -7,12 +7,12 @@ import asyncio
 import msgspec
 import pytest
 
+from equipoise.control.operations import change_spec, drain, forget, place, unplace, weigh
 from equipoise.errors import PlanError, SettingsError
 from equipoise.model import Durability, Entry, Member, Mode, Plan, PlanChange, Reason, TopicSpec, diff
-from equipoise.store.hubs import HubFacts, HubsStore
-from equipoise.store.operating import change_spec, drain, forget, place, unplace, weigh
-from equipoise.store.plans import PlanSettings, PlanStore
-from equipoise.store.specs import SpecsStore
+from equipoise.store.records.hubs import HubFacts, HubsStore
+from equipoise.store.records.plans import PlanSettings, PlanStore
+from equipoise.store.records.specs import SpecsStore
 from store.memory_world import TREE, MemoryWorld, run
 
 ALL = ("h1", "h2", "h3")

@@ -12,7 +12,7 @@ import pytest
 from equipoise.errors import DamagedError, NoNodeError, PlanError, PlanRaceError, StoreUnavailableError
 from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, Why, apply
 from equipoise.store import Answer, MemoryStore, Node, Read, Store, StoreSettings, open_store
-from equipoise.store.plans import PlanSettings, PlanStore
+from equipoise.store.records.plans import PlanSettings, PlanStore
 from store.memory_world import TREE, MemoryWorld, run, take
 from support.zookeeper import require_zookeeper, shared_zookeeper
 

@@ -8,10 +8,10 @@ from contextlib import aclosing
 from typing import Any
 
 from equipoise.errors import PlanRaceError, SessionLostError, StoreUnavailableError
+from equipoise.lab.simulation import Simulation
 from equipoise.model import Entry, Member, Plan, PlanChange, Reason, Why
-from equipoise.simulation import Simulation
 from equipoise.store import MemoryStoreServer, MemoryTree, RemoteMemoryStore, StoreSettings
-from equipoise.store.plans import PlanSettings, PlanStore
+from equipoise.store.records.plans import PlanSettings, PlanStore
 
 PORT = 2181
 TIMEOUT_S = 4.0

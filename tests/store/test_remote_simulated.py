@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from equipoise.errors import SessionLostError, StoreUnavailableError
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 from equipoise.store import (
     MemoryStoreServer,
     MemoryTree,

@@ -11,9 +11,9 @@ import pytest
 from equipoise.access import Users, parse_users
 from equipoise.errors import BadVersionError, DamagedError, SettingsError
 from equipoise.model import Member, Plan, PlanChange, Reason, Why
-from equipoise.store import blobs
-from equipoise.store.plans import PlanStore
-from equipoise.store.users import UsersStore, publish_users
+from equipoise.store.records import blobs
+from equipoise.store.records.plans import PlanStore
+from equipoise.store.records.users import UsersStore, publish_users
 from store.memory_world import TREE, MemoryWorld, run, take
 
 

@@ -18,39 +18,40 @@ from equipoise.errors import (
     ProtocolError,
     SessionLostError,
 )
-from equipoise.store import MemoryStoreServer, MemoryTree, Node, WatchKind, wire
+from equipoise.store import MemoryStoreServer, MemoryTree, Node, WatchKind
+from equipoise.store.backends import memory_wire
 from store.memory_world import run
 
-MESSAGES: list[wire.Request] = [
-    wire.Hello(0, 10.0),
-    wire.Create(1, "/a", b"x" * 300, True),
-    wire.Set(2, "/a", b"", None),
-    wire.Arm(3, "/a", WatchKind.CHILDREN),
-    wire.Ping(4),
-    wire.Bye(5),
+MESSAGES: list[memory_wire.Request] = [
+    memory_wire.Hello(0, 10.0),
+    memory_wire.Create(1, "/a", b"x" * 300, True),
+    memory_wire.Set(2, "/a", b"", None),
+    memory_wire.Arm(3, "/a", WatchKind.CHILDREN),
+    memory_wire.Ping(4),
+    memory_wire.Bye(5),
 ]
 
 
 @given(st.lists(st.integers(1, 400), max_size=12))
 def test_any_split_of_the_same_bytes_gives_the_same_messages(sizes: list[int]) -> None:
-    data = b"".join(map(wire.encode, MESSAGES))
-    frames, found = wire.Frames(1000), []
+    data = b"".join(map(memory_wire.encode, MESSAGES))
+    frames, found = memory_wire.Frames(1000), []
     for size in [*sizes, len(data)]:
-        found += [wire.decode_request(body) for body in frames.feed(data[:size])]
+        found += [memory_wire.decode_request(body) for body in frames.feed(data[:size])]
         data = data[size:]
     assert found == MESSAGES
 
 
 def test_replies_read_back() -> None:
-    replies: list[wire.Reply] = [
-        wire.Welcome(7),
-        wire.Done(1, Node("/a", b"x", 1, 2, 3)),
-        wire.Done(2, names=("a", "b")),
-        wire.Changed("/a", WatchKind.DATA),
+    replies: list[memory_wire.Reply] = [
+        memory_wire.Welcome(7),
+        memory_wire.Done(1, Node("/a", b"x", 1, 2, 3)),
+        memory_wire.Done(2, names=("a", "b")),
+        memory_wire.Changed("/a", WatchKind.DATA),
     ]
     for reply in replies:
-        [body] = wire.Frames(1000).feed(wire.encode(reply))
-        assert wire.decode_reply(body) == reply
+        [body] = memory_wire.Frames(1000).feed(memory_wire.encode(reply))
+        assert memory_wire.decode_reply(body) == reply
 
 
 @pytest.mark.parametrize(
@@ -65,20 +66,20 @@ def test_replies_read_back() -> None:
     ],
 )
 def test_an_error_arrives_as_it_was_raised(error: EquipoiseError) -> None:
-    arrived = wire.error_of(wire.failure(1, error))
+    arrived = memory_wire.error_of(memory_wire.failure(1, error))
     assert (type(arrived), str(arrived)) == (type(error), str(error))
 
 
 def test_an_error_that_is_not_known_is_the_peers_fault() -> None:
-    assert isinstance(wire.error_of(wire.Failed(1, "KeyError", "x")), ProtocolError)
+    assert isinstance(memory_wire.error_of(memory_wire.Failed(1, "KeyError", "x")), ProtocolError)
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x91\xa4Nope", b"\x92\xa4Ping\xa1x", b"\x90"])
 def test_what_is_no_message_is_refused(body: bytes) -> None:
     with pytest.raises(ProtocolError):
-        wire.decode_request(body)
+        memory_wire.decode_request(body)
     with pytest.raises(ProtocolError):
-        wire.decode_reply(body)
+        memory_wire.decode_reply(body)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +87,8 @@ def test_what_is_no_message_is_refused(body: bytes) -> None:
     [
         b"\xff\xff\xff\xff",
         b"\x00\x00\x00\x01\xc1",
-        wire.encode(wire.Ping(1)),
-        wire.encode(wire.Hello(0, 5.0)) * 2,
+        memory_wire.encode(memory_wire.Ping(1)),
+        memory_wire.encode(memory_wire.Hello(0, 5.0)) * 2,
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import PipelineError
-from equipoise.pipeline.home import require_spark
+from equipoise.pipeline.spark.spark_home import require_spark
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.async_api import Browser, ViewportSize, async_playwright, expect
 
 from equipoise.client import ClientSettings
-from equipoise.demo import (
+from equipoise.lab.demo import (
     CONTROLLER_TOML,
     CONTROLLER_WORDS,
     FAVOURITE,
@@ -26,14 +26,14 @@ from equipoise.demo import (
     Region,
     Swarm,
 )
-from equipoise.demo.acts import EAST, WEST
-from equipoise.demo.swarm import TOPIC
+from equipoise.lab.demo.acts import EAST, WEST
+from equipoise.lab.demo.swarm import TOPIC
+from equipoise.lab.workload.game import GameLoad
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.local.layout import HOST
 from equipoise.model import TopicSpec
 from equipoise.model.names import to_id
 from equipoise.store import SpecsStore, Tree, open_store
-from equipoise.workload.game import GameLoad
 from web.browsing import ARGUMENTS, CHROMIUM, DESK, PHONE
 
 HUBS, HUBS_MAX = 3, 5

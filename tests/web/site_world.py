@@ -13,8 +13,9 @@ from typing import Any
 
 from equipoise.control import Controller, ControllerSettings, NoProvisioner
 from equipoise.model import Plan
-from equipoise.plan import HubView, Static, TopicView, View
+from equipoise.plan import Static
 from equipoise.store import HubFacts, HubsStore, LeaderFacts, MemoryStore, MemoryTree, PlanStore, Tree
+from equipoise.view import HubView, TopicView, View
 from equipoise.web import Facts, WebSettings, serve
 from equipoise.web.actions import Actions
 

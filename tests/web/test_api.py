@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from equipoise.model import WEIGHT_NORMAL, Entry, TopicSpec
 from equipoise.model.names import from_id, to_id
 from equipoise.store import MemoryStore, SpecsStore
-from equipoise.web.guard import Verdict, judge
+from equipoise.web.auth import Verdict, judge
 from equipoise.web.metrics import METRICS
 from equipoise.web.routes import ROUTES, describe
 from web.site_world import HOT, TOKEN, TREE, Site, play

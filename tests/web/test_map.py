@@ -15,10 +15,10 @@ from playwright.async_api import expect
 
 from equipoise.coordinates import Coordinate
 from equipoise.model import Specs, TopicSpec
-from equipoise.plan import HubView, TopicView, View
 from equipoise.store import MemoryStore, SpecsStore
+from equipoise.view import HubView, TopicView, View
 from equipoise.web.geography import Projector, clients_at
-from equipoise.web.standing import noted_topics, standings
+from equipoise.web.latency_status import noted_topics, standings
 from web.browsing import DESK, PHONE, browsing, go_to, is_too_wide, require_chromium
 from web.site_world import TOKEN, TREE, Site, play
 

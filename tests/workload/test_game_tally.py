@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.workload.game import Tally
+from equipoise.lab.workload.game import Tally
 
 TILE = b"world/tile/0/0"
 

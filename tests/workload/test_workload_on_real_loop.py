@@ -8,11 +8,11 @@ import random
 import pytest
 
 from equipoise.hub import Hub, HubSettings
-from equipoise.scenarios import Client, Dialect, Publishing, Subscribing, Workload
-from equipoise.simulation.checkers import CHECKERS
-from equipoise.workload import History, Outcome, Place, Stage, cast_client, hurried
-from equipoise.workload.hostile import ATTACKS, attack
-from equipoise.workload.payload import decode_payload, encode_payload
+from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing, Workload
+from equipoise.lab.simulation.checkers import CHECKERS
+from equipoise.lab.workload import History, Outcome, Place, Stage, cast_client, hurried
+from equipoise.lab.workload.hostile import ATTACKS, attack
+from equipoise.lab.workload.payload import decode_payload, encode_payload
 
 WORKLOAD = Workload(
     clients=(
@@ -94,7 +94,7 @@ def test_what_is_no_payload_of_ours_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_a_hub_survives_each_kind_of_attack(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.workload.hostile.ATTACKS", {kind: ATTACKS[kind]})
+    monkeypatch.setattr("equipoise.lab.workload.hostile.ATTACKS", {kind: ATTACKS[kind]})
 
     async def main() -> bytes:
         hub = Hub(HubSettings(name="h", port=0))

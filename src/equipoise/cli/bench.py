@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from equipoise.bench import cases, driver, fanout, report
-from equipoise.bench.result import Result, decode, encode
 from equipoise.errors import SettingsError
+from equipoise.lab.bench import cases, driver, fanout, report
+from equipoise.lab.bench.result import Result, decode, encode
 
 # The widest row: the longest label, three servers, two ratios with a range, goal and verdict.
 TABLE_WIDTH = 120

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.failures import exit_on_failure
-from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
+from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
-from equipoise.hub.admission import is_loopback
+from equipoise.hub.access.connection_limits import is_loopback
 from equipoise.model.address import split_address
 from equipoise.store.tree import Tree
 
@@ -99,7 +99,7 @@ def command(
             "provision": provision,
         }
         # Here, so that only this command loads Arrow and a web server.
-        from equipoise.cli.controlling import run
+        from equipoise.cli.support.controller_process import run
 
         run(**wanted)
 

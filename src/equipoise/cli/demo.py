@@ -14,9 +14,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from equipoise.cli.failures import FAILED, exit_on_failure
+from equipoise.cli.support.failures import FAILED, exit_on_failure
 from equipoise.client import ClientSettings
-from equipoise.demo import (
+from equipoise.errors import DisconnectedError, SettingsError, StoreUnavailableError
+from equipoise.lab.demo import (
     CONTROLLER_TOML,
     CONTROLLER_WORDS,
     FAVOURITE,
@@ -36,14 +37,13 @@ from equipoise.demo import (
     report_page,
     summary_lines,
 )
-from equipoise.demo.swarm import TOPIC as SWARM_TOPIC
-from equipoise.errors import DisconnectedError, SettingsError, StoreUnavailableError
+from equipoise.lab.demo.swarm import TOPIC as SWARM_TOPIC
+from equipoise.lab.workload.game import GameLoad
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.local.layout import HOST
 from equipoise.model import TopicSpec
 from equipoise.processes import Phase
 from equipoise.store import MemoryStoreServer, MemoryTree, SpecsStore, Tree, open_store
-from equipoise.workload.game import GameLoad
 
 HUBS = 3
 HUBS_MAX = 5

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from equipoise.cli.failures import FAILED, exit_on_failure
-from equipoise.cli.on_store import AsJson
-from equipoise.cli.tables import show_json
+from equipoise.cli.support.failures import FAILED, exit_on_failure
+from equipoise.cli.support.store_options import AsJson
+from equipoise.cli.support.tables import show_json
 from equipoise.doctor import Finding, Status, Wanted, examine
 from equipoise.errors import SettingsError
 

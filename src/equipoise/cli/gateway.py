@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 import uvloop
 
-from equipoise.cli.connecting import TlsCa, TlsCert, TlsKey
-from equipoise.cli.failures import exit_on_failure
-from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
+from equipoise.cli.support.client_connection import TlsCa, TlsCert, TlsKey
+from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.client.settings import ClientSettings, make_settings
 from equipoise.gateway import Gateway, GatewaySettings
 

@@ -15,15 +15,15 @@ import typer
 import uvloop
 
 from equipoise.access import Users, parse_users
-from equipoise.cli.failures import exit_on_failure
-from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
+from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings, load_settings
-from equipoise.hub.descriptors import ensure_descriptors
-from equipoise.hub.membership.running import member
+from equipoise.hub.membership.process import member
 from equipoise.hub.membership.settings import Join
-from equipoise.hub.scraping import serve_metrics
 from equipoise.hub.settings import MIB
+from equipoise.hub.shell.descriptors import ensure_descriptors
+from equipoise.hub.telemetry.prometheus_endpoint import serve_metrics
 
 log = logging.getLogger("equipoise.hub")
 

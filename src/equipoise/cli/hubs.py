@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.asking import HubConnection, PasswordFile, User, ask_all, read_login
-from equipoise.cli.completing import hub_names
-from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, Why, run
-from equipoise.cli.tables import show_json, show_result, show_table
-from equipoise.cli.waiting import working
+from equipoise.cli.support.completion import hub_names
+from equipoise.cli.support.hub_connection import HubConnection, PasswordFile, User, ask_all, read_login
+from equipoise.cli.support.progress import working
+from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreUrl, Why, run
+from equipoise.cli.support.tables import show_json, show_result, show_table
+from equipoise.control import operations
 from equipoise.errors import DisconnectedError, EquipoiseError, WorldError
 from equipoise.model import WEIGHT_NORMAL, Plan, quantise_weight
-from equipoise.store import operating
-from equipoise.store.hubs import HubSeen
+from equipoise.store.records.hubs import HubSeen
 
 app = typer.Typer(help="See the hubs, and take them out of service.", no_args_is_help=True)
 
@@ -65,7 +65,7 @@ def drain(
 
     async def main(metadata: Metadata) -> None:
         login = read_login(user, password_file)
-        plan = await operating.drain(metadata.plans, name, alive=await metadata.living(), note=why)
+        plan = await operations.drain(metadata.plans, name, alive=await metadata.living(), note=why)
         words = f"hub {name} takes no more topics, from plan version {plan.version} on"
         if wait:
             try:
@@ -98,7 +98,7 @@ def weigh(
     async def main(metadata: Metadata) -> None:
         share = quantise_weight(weight) if weight > 0 else 0
         living = await metadata.living()
-        plan = await operating.weigh(metadata.plans, name, share, alive=living, note=why)
+        plan = await operations.weigh(metadata.plans, name, share, alive=living, note=why)
         show_result(
             {"hub": name, "weight": share / WEIGHT_NORMAL, "version": plan.version},
             f"hub {name} has weight {weight:g}, from plan version {plan.version} on",
@@ -120,7 +120,7 @@ def forget(
     """Take a hub that is stopped out of the plan, for good."""
 
     async def main(metadata: Metadata) -> None:
-        plan = await operating.forget(metadata.plans, metadata.hubs, name, note=why)
+        plan = await operations.forget(metadata.plans, metadata.hubs, name, note=why)
         show_result(
             {"hub": name, "version": plan.version},
             f"hub {name} is forgotten, from plan version {plan.version} on",

@@ -13,15 +13,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from equipoise.cli.failures import exit_on_failure
-from equipoise.cli.tables import show_result
-from equipoise.cli.waiting import working
+from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.progress import working
+from equipoise.cli.support.tables import show_result
 from equipoise.errors import SettingsError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from equipoise.pipeline.lake import Lake
+    from equipoise.pipeline.lake.lake import Lake
 
 app = typer.Typer(help="Look into the pipeline's history, and keep it in order.", no_args_is_help=True)
 
@@ -44,7 +44,7 @@ def summary(
 ) -> None:
     """What hubs and the busiest topics did. A quantile is at most a fifth too high."""
     with exit_on_failure(), _opened(directory, master) as (session, found):
-        from equipoise.pipeline.profiles import hub_profiles, lake_records, topic_profiles
+        from equipoise.pipeline.lake.profiles import hub_profiles, lake_records, topic_profiles
 
         wanted = found.hours()[-hours:]
         records = lake_records(session, found, wanted).persist()
@@ -72,8 +72,8 @@ def view(
     """The view as the controller had it at some moment: the ten seconds before it."""
     with exit_on_failure(), _opened(directory, master) as (session, found):
         from equipoise.pipeline.batch import view_at
-        from equipoise.pipeline.lake_writing import hour_folder
-        from equipoise.pipeline.profiles import lake_records
+        from equipoise.pipeline.lake.profiles import lake_records
+        from equipoise.pipeline.lake.writer import hour_folder
 
         end_us = int(_moment(at).timestamp() * 1e6)
         # Its ten seconds may have begun in the hour before.
@@ -109,7 +109,7 @@ def compact(
     A running pipeline does this by itself, and keeps others out; this is for a lake whose pipeline does not run.
     """
     with exit_on_failure(), _opened(directory, master, is_changed=True) as (session, found):
-        from equipoise.pipeline.keeping import keep
+        from equipoise.pipeline.lake.compaction import keep
         from equipoise.pipeline.settings import KeepingSettings
 
         before = len(found.files())
@@ -125,14 +125,14 @@ def compact(
 @contextmanager
 def _opened(directory: Path, master: str, *, is_changed: bool = False) -> Iterator[tuple[SparkSession, Lake]]:
     """A session of Spark's and the lake, as long as the block lasts; to whoever changes it, nobody else's meanwhile."""
-    from equipoise.pipeline.home import require_spark
+    from equipoise.pipeline.spark.spark_home import require_spark
 
     require_spark()
     # Here, so that only these commands load Spark.
-    from equipoise.pipeline.lake import Lake
-    from equipoise.pipeline.lake_lock import held
-    from equipoise.pipeline.session import SparkDriver
+    from equipoise.pipeline.lake.lake import Lake
+    from equipoise.pipeline.lake.lock import held
     from equipoise.pipeline.settings import SessionSettings
+    from equipoise.pipeline.spark.session import SparkDriver
 
     found = Lake(directory.absolute() / "lake")
     if not found.hours():

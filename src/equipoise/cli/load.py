@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from equipoise.cli.failures import FAILED, exit_on_failure
-from equipoise.scenarios.game import Game
-from equipoise.scenarios.schedule import Schedule
-from equipoise.workload.game import GameLoad
+from equipoise.cli.support.failures import FAILED, exit_on_failure
+from equipoise.lab.scenarios.game import Game
+from equipoise.lab.scenarios.schedule import Schedule
+from equipoise.lab.workload.game import GameLoad
 
 LOOK_S = 0.5
 SETTLE_S = 3.0

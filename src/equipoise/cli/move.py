@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.asking import HubConnection, PasswordFile, User, ask_all, read_login
-from equipoise.cli.completing import hub_names, topic_names
-from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, Why, run
-from equipoise.cli.tables import show_result
-from equipoise.cli.waiting import working
+from equipoise.cli.support.completion import hub_names, topic_names
+from equipoise.cli.support.hub_connection import HubConnection, PasswordFile, User, ask_all, read_login
+from equipoise.cli.support.progress import working
+from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreUrl, Why, run
+from equipoise.cli.support.tables import show_result
+from equipoise.control import operations
 from equipoise.errors import DisconnectedError, EquipoiseError, SettingsError, WorldError
 from equipoise.model import Mode
-from equipoise.store import operating
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=topic_names)]
 Wait = Annotated[bool, typer.Option("--wait", help="Return once it lives there.")]
@@ -58,9 +58,9 @@ def command(
         login, name = read_login(user, password_file), topic.encode()
         living = await metadata.living()
         if ring:
-            plan = await operating.unplace(metadata.plans, name, note=why)
+            plan = await operations.unplace(metadata.plans, name, note=why)
         else:
-            plan = await operating.place(
+            plan = await operations.place(
                 metadata.plans, name, (hub,), Mode.SINGLE, alive=living, is_pinned=pin, note=why
             )
         homes = plan.home_of(name, living).homes

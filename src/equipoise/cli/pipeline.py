@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from equipoise.cli.failures import exit_on_failure
-from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
+from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 
 
@@ -62,7 +62,7 @@ def command(
             )
         _require_spark()
         # Here, so that only this command loads Spark.
-        from equipoise.pipeline.running import run
+        from equipoise.pipeline.process import run
         from equipoise.pipeline.settings import (
             KeepingSettings,
             PipelineSettings,
@@ -85,7 +85,7 @@ def command(
 
 def _require_spark() -> None:
     """Say what is missing before anything imports it."""
-    from equipoise.pipeline.home import require_spark
+    from equipoise.pipeline.spark.spark_home import require_spark
 
     require_spark()
 

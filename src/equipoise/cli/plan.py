@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, run
-from equipoise.cli.tables import name_of, show_json, show_table
+from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreUrl, run
+from equipoise.cli.support.tables import name_of, show_json, show_table
 from equipoise.model import WEIGHT_NORMAL, Entry, EntryChange, MemberChange, Plan, PlanChange, Why, diff
-from equipoise.store.plans import Committed
+from equipoise.store.records.plans import Committed
 
 app = typer.Typer(help="See the plan: which hubs serve which topics, and why.", no_args_is_help=True)
 

@@ -8,11 +8,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from equipoise.bench.profile.advice import controller_toml, hub_toml
-from equipoise.bench.profile.sweep import Profile, profile_hub
-from equipoise.cli.tables import show_json, show_table
-from equipoise.cli.waiting import counting
+from equipoise.cli.support.progress import counting
+from equipoise.cli.support.tables import show_json, show_table
 from equipoise.errors import SettingsError
+from equipoise.profile.advice import controller_toml, hub_toml
+from equipoise.profile.sweep import Profile, profile_hub
 
 app = typer.Typer(help="Find out what a hub on this machine can carry.", no_args_is_help=True)
 

@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from equipoise.cli.connecting import URL_DEFAULT, Tls, TlsCa, TlsCert, TlsKey, Url, run
-from equipoise.cli.on_store import AsJson
-from equipoise.cli.tables import show_result
-from equipoise.cli.waiting import counting
+from equipoise.cli.support.client_connection import URL_DEFAULT, Tls, TlsCa, TlsCert, TlsKey, Url, run
+from equipoise.cli.support.progress import counting
+from equipoise.cli.support.store_options import AsJson
+from equipoise.cli.support.tables import show_result
 from equipoise.client import Bus, ClientSettings
 from equipoise.errors import BackloggedError, LimitError
 

@@ -11,17 +11,17 @@ import msgspec
 import typer
 from typer.main import get_command
 
-from equipoise.cli.failures import MISUSED
-from equipoise.cli.metrics_page import metrics_page
+from equipoise.cli.support.failures import MISUSED
+from equipoise.cli.support.metrics_page import metrics_page
 from equipoise.client import ClientSettings
 from equipoise.gateway import GatewaySettings
 from equipoise.hub import HubSettings, Limits, Tls
 from equipoise.hub.cluster import diagram
+from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.membership.settings import MembershipSettings
-from equipoise.hub.metrics_settings import MetricsSettings
-from equipoise.hub.places.settings import CoordinatesSettings
 from equipoise.hub.settings import ClusterSettings
-from equipoise.hub.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.metrics_settings import MetricsSettings
+from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
 from equipoise.pipeline.settings import (
     KeepingSettings,
     PipelineSettings,
@@ -38,7 +38,7 @@ app = typer.Typer(help="Print reference pages made from the code.", no_args_is_h
 def settings_page() -> str:
     """Every setting with its default, its bounds and its reason."""
     # Here, since these load numpy.
-    from equipoise.cli.controller_file import CONTROLLER_OPTIONS, PAGES_OPTIONS
+    from equipoise.cli.support.controller_file import CONTROLLER_OPTIONS, PAGES_OPTIONS
     from equipoise.control.settings import ControllerSettings
     from equipoise.plan.settings import PlannerSettings
     from equipoise.web.settings import WebSettings

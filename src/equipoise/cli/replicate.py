@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from equipoise.cli.asking import PasswordFile, User, read_login
-from equipoise.cli.completing import hub_list
 from equipoise.cli.move import Pin, Timeout, Topic, Wait, wait_until_there
-from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, Why, run
-from equipoise.cli.tables import show_result
-from equipoise.cli.waiting import working
+from equipoise.cli.support.completion import hub_list
+from equipoise.cli.support.hub_connection import PasswordFile, User, read_login
+from equipoise.cli.support.progress import working
+from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreUrl, Why, run
+from equipoise.cli.support.tables import show_result
+from equipoise.control import operations
 from equipoise.errors import SettingsError
 from equipoise.model import Mode
-from equipoise.store import operating
 
 
 def command(
@@ -50,7 +50,7 @@ def command(
         homes = tuple(part.strip() for part in hubs.split(",") if part.strip())
         if not homes:
             raise SettingsError("name at least one hub: --hubs a,b,c")
-        plan = await operating.place(
+        plan = await operations.place(
             metadata.plans, name, homes, mode, alive=await metadata.living(), is_pinned=pin, note=why
         )
         if wait:

@@ -17,13 +17,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from equipoise.cli.failures import exit_on_failure
-from equipoise.cli.tables import show_json
+from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.tables import show_json
 from equipoise.errors import SettingsError
 
 if TYPE_CHECKING:
-    from equipoise.experiments import Experiment, Result
-    from equipoise.experiments import Progress as Listener
+    from equipoise.lab.experiments import Experiment, Result
+    from equipoise.lab.experiments import Progress as Listener
 
 TABLE_WIDTH = 120
 
@@ -44,7 +44,7 @@ def command(
 
     The exit status is 0 whether or not the claims hold: what falls short is a finding and is told as one.
     """
-    from equipoise.experiments import EXPERIMENTS, experiments_by_name
+    from equipoise.lab.experiments import EXPERIMENTS, experiments_by_name
 
     with exit_on_failure():
         if list_:
@@ -60,8 +60,8 @@ def command(
 
 
 def _run(experiment: Experiment, seed: int, *, is_quick: bool, out: Path | None) -> Result:
-    from equipoise.experiments import Size
-    from equipoise.experiments.keeping import keep, run
+    from equipoise.lab.experiments import Size
+    from equipoise.lab.experiments.publish_results import keep, run
 
     with _progress(experiment.name) as progress:
         result = run(experiment, Size.QUICK if is_quick else Size.FULL, seed, progress)
@@ -71,7 +71,7 @@ def _run(experiment: Experiment, seed: int, *, is_quick: bool, out: Path | None)
 
 
 def _tell(result: Result, *, as_json: bool) -> None:
-    from equipoise.experiments import terminal, to_object
+    from equipoise.lab.experiments import terminal, to_object
 
     if as_json:
         typer.echo(json.dumps(to_object(result), allow_nan=False))
@@ -82,7 +82,7 @@ def _tell(result: Result, *, as_json: bool) -> None:
 @contextmanager
 def _progress(name: str) -> Iterator[Listener]:
     """A bar on a terminal, nothing elsewhere."""
-    from equipoise.experiments import silent
+    from equipoise.lab.experiments import silent
 
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from equipoise.bench.environment import commit
-from equipoise.cli.failures import FAILED, exit_on_failure
-from equipoise.cli.tables import show_json
+from equipoise.cli.support.failures import FAILED, exit_on_failure
+from equipoise.cli.support.tables import show_json
 from equipoise.errors import SettingsError
-from equipoise.scenarios import SCENARIOS, scenario_by_name
-from equipoise.simulation import report
-from equipoise.simulation.ablations import ABLATIONS, ablation_by_name
-from equipoise.simulation.campaign import run_campaign
-from equipoise.simulation.runner import run_seed
+from equipoise.lab.scenarios import SCENARIOS, scenario_by_name
+from equipoise.lab.simulation import report
+from equipoise.lab.simulation.ablations import ABLATIONS, ablation_by_name
+from equipoise.lab.simulation.campaign import run_campaign
+from equipoise.lab.simulation.runner import run_seed
+from equipoise.profile.environment import commit
 
 # Failures shown in full; a broken build fails everywhere in the same way.
 FAILURES_SHOWN = 5

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from equipoise.cli.failures import exit_on_failure
+from equipoise.cli.support.failures import exit_on_failure
 from equipoise.errors import SettingsError, StoreUnavailableError
-from equipoise.hub.admission import is_loopback
-from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
-from equipoise.store.opening import ZOOKEEPER_PORT
+from equipoise.hub.access.connection_limits import is_loopback
+from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.urls import ZOOKEEPER_PORT
 
 
 def command(

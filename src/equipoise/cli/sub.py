@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.connecting import URL_DEFAULT, Tls, TlsCa, TlsCert, TlsKey, Url, run
+from equipoise.cli.support.client_connection import URL_DEFAULT, Tls, TlsCa, TlsCert, TlsKey, Url, run
 from equipoise.client import Bus, Event, Gap, Message
 
 

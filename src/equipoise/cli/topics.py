@@ -8,15 +8,15 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from equipoise.cli.asking import HubConnection, PasswordFile, User, ask_all, read_login
-from equipoise.cli.completing import hub_names, topic_names
-from equipoise.cli.held import TokenFile, latency_words, topic_latency
-from equipoise.cli.on_store import AsJson, Metadata, Region, StoreUrl, run
-from equipoise.cli.tables import name_of, show_json, show_result, show_table
-from equipoise.cli.units import parse_milliseconds, parse_rate
+from equipoise.cli.support.completion import hub_names, topic_names
+from equipoise.cli.support.hub_connection import HubConnection, PasswordFile, User, ask_all, read_login
+from equipoise.cli.support.latency_status import TokenFile, latency_words, topic_latency
+from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreUrl, run
+from equipoise.cli.support.tables import name_of, show_json, show_result, show_table
+from equipoise.cli.support.units import parse_milliseconds, parse_rate
+from equipoise.control import operations
 from equipoise.errors import EquipoiseError, RefusedError, SettingsError
 from equipoise.model import Durability, TopicSpec
-from equipoise.store import operating
 
 app = typer.Typer(
     help="See the topics: where they live, how they are used, what they need.", no_args_is_help=True
@@ -162,7 +162,7 @@ def set_spec(
         ):
             if text is not None:
                 given[field] = read(text) if text else None
-        spec = await operating.change_spec(metadata.specs, pattern.encode(), given)
+        spec = await operations.change_spec(metadata.specs, pattern.encode(), given)
         if spec is None:
             show_result({"pattern": pattern}, f"nothing is said of {pattern} any more", as_json=as_json)
             return

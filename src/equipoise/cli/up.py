@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from equipoise.cli.failures import exit_on_failure
-from equipoise.cli.logs import LogForm, LogFormat, Verbose, set_up_logs
+from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.local import Layout, System, SystemSettings
 from equipoise.processes import Change, Phase

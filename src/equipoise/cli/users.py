@@ -15,9 +15,9 @@ import typer
 
 from equipoise.access import Action, User, Users, hash_secret
 from equipoise.access.file import check_user_name, parse_pattern
-from equipoise.cli.on_store import AsJson, Region, StoreUrl
-from equipoise.cli.tables import show_json, show_result
-from equipoise.cli.user_lists import user_list
+from equipoise.cli.support.store_options import AsJson, Region, StoreUrl
+from equipoise.cli.support.tables import show_json, show_result
+from equipoise.cli.support.user_lists import user_list
 from equipoise.errors import SettingsError
 
 app = typer.Typer(

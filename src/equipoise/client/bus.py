@@ -13,13 +13,13 @@ import ssl
 from types import TracebackType
 from typing import Any, Self
 
-from equipoise.client.codec import Name, Payload, encode_name, encode_payload, encode_publish
 from equipoise.client.events import Receipt
-from equipoise.client.greeting import Dialer, make_tls
-from equipoise.client.routing import Routing
+from equipoise.client.routing.router import Routing
 from equipoise.client.settings import ClientSettings, make_settings
 from equipoise.client.subscription import Subscription
 from equipoise.client.url import parse_address, parse_url
+from equipoise.client.wire.codec import Name, Payload, encode_name, encode_payload, encode_publish
+from equipoise.client.wire.handshake import Dialer, make_tls
 from equipoise.coordinates import Coordinate
 from equipoise.errors import AddressError, ClosedError, EquipoiseError, LimitError, MisuseError
 

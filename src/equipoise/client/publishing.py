@@ -24,11 +24,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from equipoise.client.codec import encode_request, with_position
-from equipoise.client.connection import Connection
-from equipoise.client.link import Link
-from equipoise.client.requests import Courtesy, NowaitLosses, NowaitTicket, Question, Request, Ticket
 from equipoise.client.settings import ClientSettings
+from equipoise.client.wire.codec import encode_request, with_position
+from equipoise.client.wire.connection import Connection
+from equipoise.client.wire.link import Link
+from equipoise.client.wire.requests import Courtesy, NowaitLosses, NowaitTicket, Question, Request, Ticket
 from equipoise.errors import BackloggedError, DisconnectedError, EquipoiseError, UncertainError, WorldError
 
 _PING = encode_request(b"PING")

@@ -18,12 +18,12 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Self
 
-from equipoise.client.channel import Channel
-from equipoise.client.channels import Channels
-from equipoise.client.codec import decode_name
 from equipoise.client.events import Event, Gap, Message
 from equipoise.client.inbox import Batch, Inbox
+from equipoise.client.routing.channel import Channel
+from equipoise.client.routing.channels import Channels
 from equipoise.client.settings import ClientSettings
+from equipoise.client.wire.codec import decode_name
 from equipoise.errors import ClosedError, DisconnectedError, EquipoiseError, MisuseError
 
 

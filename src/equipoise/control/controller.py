@@ -14,15 +14,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from equipoise.control.knowledge import Knowledge, hub_views
+from equipoise.control.cluster_state import Knowledge, hub_views
 from equipoise.control.leadership import Leadership
+from equipoise.control.planner_state import Remembering
 from equipoise.control.provision import Provisioner
-from equipoise.control.remembering import Remembering
 from equipoise.control.rounds import Known, Outcome, State, absent_since, decide
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import PlanError, PlanRaceError, ProvisionError, StoreError
-from equipoise.plan import Memory, Policy, View
+from equipoise.plan import Memory, Policy
 from equipoise.store import LeaderFacts, PlanStore, Store, Tree
+from equipoise.view import View
 
 __all__ = ["Controller", "Round", "Status", "ViewSource"]
 

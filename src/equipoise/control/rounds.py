@@ -10,13 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from equipoise.control.knowledge import hub_views
+from equipoise.control.cluster_state import hub_views
 from equipoise.control.provision import fresh_names
 from equipoise.control.settings import ControllerSettings
 from equipoise.model import Plan, Specs
-from equipoise.plan import Decision, HubView, Memory, Policy, View
-from equipoise.plan.choosing import when_blind
+from equipoise.plan import Decision, Memory, Policy
+from equipoise.plan.registry import when_blind
 from equipoise.store import HubSeen, Wanted
+from equipoise.view import HubView, View
 
 __all__ = ["Known", "Outcome", "State", "absent_since", "decide"]
 

@@ -4,6 +4,6 @@
 """
 
 from equipoise.doctor.checks import Finding, Status
-from equipoise.doctor.looking import Wanted, examine
+from equipoise.doctor.probes import Wanted, examine
 
 __all__ = ["Finding", "Status", "Wanted", "examine"]

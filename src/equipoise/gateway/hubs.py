@@ -10,13 +10,13 @@ import logging
 import random
 from collections.abc import Callable
 
-from equipoise.client.backoff import Backoff
-from equipoise.client.connection import Connection
-from equipoise.client.greeting import Dialer
-from equipoise.client.measuring import Line
-from equipoise.client.requests import NowaitLosses
 from equipoise.client.url import Endpoint
-from equipoise.client.watching import watch
+from equipoise.client.wire.backoff import Backoff
+from equipoise.client.wire.connection import Connection
+from equipoise.client.wire.handshake import Dialer
+from equipoise.client.wire.requests import NowaitLosses
+from equipoise.client.wire.round_trip import Line
+from equipoise.client.wire.silence import watch
 from equipoise.errors import EquipoiseError, MisuseError
 
 __all__ = ["GatewayHubs"]

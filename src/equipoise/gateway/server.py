@@ -8,10 +8,10 @@ import random
 import ssl
 from typing import cast
 
-from equipoise.client.finding import Finding
-from equipoise.client.greeting import Dialer, make_tls
+from equipoise.client.coordinate_agent import Finding
 from equipoise.client.settings import ClientSettings
 from equipoise.client.url import parse_url
+from equipoise.client.wire.handshake import Dialer, make_tls
 from equipoise.coordinates import Coordinate, Finder, FinderSettings
 from equipoise.errors import SettingsError
 from equipoise.gateway.hubs import GatewayHubs

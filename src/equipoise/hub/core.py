@@ -11,24 +11,25 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action, User, Users
-from equipoise.hub.admission import Admission
-from equipoise.hub.audience import Audience, compile_audience
-from equipoise.hub.backlog import Backlogs
+from equipoise.hub.access.connection_limits import Admission
+from equipoise.hub.access.denials import RESERVED, denial, too_long
+from equipoise.hub.access.reauthorization import certified_user, judge_everybody
 from equipoise.hub.commands import COMMANDS, CommandSpec
+from equipoise.hub.commands.keys import unknown_command
 from equipoise.hub.commands.spec import full_name
-from equipoise.hub.delivering import deliver_mixed, deliver_to_hubs
-from equipoise.hub.denial import RESERVED, denial, too_long, unknown_command
-from equipoise.hub.judging import certified_user, judge_everybody
-from equipoise.hub.metering import Metering
-from equipoise.hub.places.places import Places
-from equipoise.hub.session import LINGER_S, Deferred, Session
+from equipoise.hub.data.audience import Audience, compile_audience
+from equipoise.hub.data.backlog import Backlogs
+from equipoise.hub.data.fanout import deliver_mixed, deliver_to_hubs
+from equipoise.hub.data.session import LINGER_S, Deferred, Session
+from equipoise.hub.data.shell import Shell
+from equipoise.hub.data.subscribe import forget_session, judge_again
+from equipoise.hub.data.topic_gc import Sweeping
+from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicIndex
+from equipoise.hub.data.wire import NO_WIRE, Wire, discard
+from equipoise.hub.locations.locations import Places
 from equipoise.hub.settings import HubSettings
-from equipoise.hub.shell import Shell
-from equipoise.hub.stats import Stats
-from equipoise.hub.subscribing import forget_session, judge_again
-from equipoise.hub.sweeping import Sweeping
-from equipoise.hub.topics import LANE_PREFIX, Topic, TopicIndex
-from equipoise.hub.wire import NO_WIRE, Wire, discard
+from equipoise.hub.telemetry.recorder import Metering
+from equipoise.hub.telemetry.stats import Stats
 from equipoise.resp import Command, RequestLimits
 from equipoise.resp.replies import error, integer
 

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.errors import SettingsError
+from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.membership.settings import MembershipSettings
-from equipoise.hub.metrics_settings import MetricsSettings
-from equipoise.hub.places.settings import CoordinatesSettings
-from equipoise.hub.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.metrics_settings import MetricsSettings
+from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
 from equipoise.resp import RequestLimits
 
 KIB = 1024

@@ -21,11 +21,11 @@ from equipoise.errors import ClosedError, SettingsError, StoreError
 from equipoise.local import children
 from equipoise.local.children import Addresses
 from equipoise.local.layout import HOST, Layout
-from equipoise.local.store_keeping import StoreKeeper
+from equipoise.local.store_process import StoreKeeper
 from equipoise.processes import Change, ChildSpec, HealthSettings, Phase, Supervisor
 from equipoise.store import ServersStore, Store, Tree, Wanted, open_store
-from equipoise.store.embedded import EmbeddedSettings, EmbeddedZooKeeper
-from equipoise.store.java import find_jars, find_java
+from equipoise.store.embedded.java import find_jars, find_java
+from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 
 __all__ = ["System", "SystemSettings"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from equipoise.pipeline.totals import STALE_S
-from equipoise.pipeline.totals_places import written_places
+from equipoise.pipeline.aggregate import STALE_S
+from equipoise.pipeline.aggregate_locations import written_places
+from equipoise.pipeline.client_locations import place_rows
+from equipoise.pipeline.sliding_window import OVER_S, WindowedView
 from equipoise.pipeline.transforms import hub_loads, records_at, topic_rates_by_hub, topic_totals
-from equipoise.pipeline.whereabouts import place_rows
-from equipoise.pipeline.windows import OVER_S, WindowedView
-from equipoise.plan.view_table import ViewTables
+from equipoise.view.arrow_table import ViewTables
 
 __all__ = ["view_at"]
 

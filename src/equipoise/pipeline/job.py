@@ -23,16 +23,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from equipoise.errors import PipelineError
-from equipoise.pipeline.directory import Directory
-from equipoise.pipeline.keeping import keep
-from equipoise.pipeline.lake import Lake
-from equipoise.pipeline.rows import Rejection
+from equipoise.pipeline.batch_task import worked, worked_pieces
+from equipoise.pipeline.lake.compaction import keep
+from equipoise.pipeline.lake.lake import Lake
 from equipoise.pipeline.sender import ViewSender
-from equipoise.pipeline.session import SparkDriver
 from equipoise.pipeline.settings import PipelineSettings
-from equipoise.pipeline.source import FORMAT, TelemetrySource
-from equipoise.pipeline.windows import SlidingWindow
-from equipoise.pipeline.working import worked, worked_pieces
+from equipoise.pipeline.sliding_window import SlidingWindow
+from equipoise.pipeline.source.hub_directory import Directory
+from equipoise.pipeline.source.piece_rows import Rejection
+from equipoise.pipeline.source.source import FORMAT, TelemetrySource
+from equipoise.pipeline.spark.session import SparkDriver
 
 __all__ = ["Pipeline", "Status"]
 

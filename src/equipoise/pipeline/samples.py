@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 
-from equipoise.pipeline.gathering import ROLES
-from equipoise.pipeline.unpacking import Rejected
-from equipoise.pipeline.whereabouts import packed
+from equipoise.pipeline.client_locations import packed
+from equipoise.pipeline.source.unpack import Rejected
+from equipoise.pipeline.topic_latency import ROLES
 from equipoise.telemetry import Kind
 
 __all__ = ["HUB_SAMPLES", "TOPIC_SAMPLES", "Sampled", "sampled"]

@@ -12,8 +12,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from equipoise.pipeline.windows import WindowedView
-from equipoise.plan.view_wire import encode_view, greeting
+from equipoise.pipeline.sliding_window import WindowedView
+from equipoise.view.codec import encode_view, greeting
 
 __all__ = ["ViewSender"]
 

@@ -17,11 +17,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.functions import arrow_udf
 
-from equipoise.pipeline.judging import reasons
-from equipoise.pipeline.rows import Rejection
+from equipoise.pipeline.aggregate import PRESENT_US, SLOPE_POINTS_MIN
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.totals import PRESENT_US, SLOPE_POINTS_MIN
+from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.transforms_places import gathered_column, told_by_hub, told_last
+from equipoise.pipeline.validation import reasons
 from equipoise.telemetry import COLUMNS, Kind, arrow_schema
 
 __all__ = [

@@ -15,9 +15,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.functions import arrow_udf
 
-from equipoise.pipeline.gathering import ROLES, Gathered, Told, gathered
-from equipoise.pipeline.totals_places import written_places
-from equipoise.pipeline.whereabouts import SIDES, WHERE_COLUMNS, place_rows, where_rows
+from equipoise.pipeline.aggregate_locations import written_places
+from equipoise.pipeline.client_locations import SIDES, WHERE_COLUMNS, place_rows, where_rows
+from equipoise.pipeline.topic_latency import ROLES, Gathered, Told, gathered
 
 __all__ = ["gathered_column", "told_by_hub", "told_last"]
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from equipoise.model import Plan, PlanChange, Specs, Why
 from equipoise.plan.memory import Memory
-from equipoise.plan.view import View
+from equipoise.view.view import View
 
 __all__ = ["Decision", "Policy"]
 

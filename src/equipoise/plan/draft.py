@@ -42,10 +42,10 @@ from equipoise.model import (
 from equipoise.plan.latency import CentroidEstimate, Limits, limits_of
 from equipoise.plan.load import capacities, needs
 from equipoise.plan.memory import LONG_AGO_S, Hits, Memory
-from equipoise.plan.placing import Replicas, by_entries, changed, ring_homes, topic_positions
+from equipoise.plan.plan_placement import Replicas, by_entries, changed, ring_homes, topic_positions
 from equipoise.plan.predicted import Predicted, Standing, standing
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.view import View
+from equipoise.view.view import View
 
 __all__ = ["PLANNER", "Draft", "why"]
 

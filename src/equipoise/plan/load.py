@@ -33,7 +33,7 @@ from equipoise.plan.profile import (
     learnt,
 )
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.view import View
+from equipoise.view.view import View
 
 __all__ = ["Capacities", "Needs", "capacities", "learn_all", "needs", "sums"]
 

@@ -16,17 +16,17 @@ from equipoise.plan.decision import Decision
 from equipoise.plan.draft import PLANNER, Draft
 from equipoise.plan.load import capacities, learn_all
 from equipoise.plan.memory import Memory
-from equipoise.plan.policies.high_load import count_hits, listen, relieve
-from equipoise.plan.policies.latency import approach, strays
-from equipoise.plan.policies.low_load import may_stop, release
-from equipoise.plan.policies.membership import keep_members
-from equipoise.plan.policies.obedience import obey
-from equipoise.plan.policies.replication import replicate
-from equipoise.plan.policies.servers import foresee, servers_wanted
-from equipoise.plan.policies.spread import spread
-from equipoise.plan.policies.tidiness import tidy
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.view import View
+from equipoise.plan.steps.autoscale import foresee, servers_wanted
+from equipoise.plan.steps.cleanup import tidy
+from equipoise.plan.steps.constraints import obey
+from equipoise.plan.steps.high_load import count_hits, listen, relieve
+from equipoise.plan.steps.latency import approach, strays
+from equipoise.plan.steps.low_load import may_stop, release
+from equipoise.plan.steps.membership import keep_members
+from equipoise.plan.steps.replication import replicate
+from equipoise.plan.steps.spread import spread
+from equipoise.view.view import View
 
 __all__ = ["Planner"]
 

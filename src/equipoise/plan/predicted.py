@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.plan.latency.room import Room
+from equipoise.plan.latency.headroom import Room
 from equipoise.plan.load import Capacities, Needs, sums
-from equipoise.plan.placing import NOWHERE, Replicas
-from equipoise.plan.view import View
+from equipoise.plan.plan_placement import NOWHERE, Replicas
+from equipoise.view.view import View
 
 __all__ = ["Predicted", "Standing", "standing"]
 

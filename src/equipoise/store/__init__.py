@@ -4,19 +4,19 @@ Start with `contract`. What a region keeps in a store is in `tree`; `plans`, `hu
 it. ZooKeeper itself, `zookeeper` and `embedded`, is imported only by those who use it.
 """
 
+from equipoise.store.backends.memory import MemoryStore
+from equipoise.store.backends.memory_server import MemoryStoreServer
+from equipoise.store.backends.memory_tree import MemoryTree
+from equipoise.store.backends.remote import RemoteMemoryStore
 from equipoise.store.contract import Answer, Node, Read, SessionState, Store, StoreSettings, Watch, WatchKind
-from equipoise.store.hubs import HubAlive, HubFacts, HubSeen, HubsStore
-from equipoise.store.leader import LeaderFacts, LeaderStore
-from equipoise.store.memory import MemoryStore
-from equipoise.store.memory_tree import MemoryTree
-from equipoise.store.opening import open_store
-from equipoise.store.plans import Committed, PlanSettings, PlanStore
-from equipoise.store.remote import RemoteMemoryStore
-from equipoise.store.server import MemoryStoreServer
-from equipoise.store.servers import ServersStore, Wanted
-from equipoise.store.specs import SpecsStore
+from equipoise.store.records.hubs import HubAlive, HubFacts, HubSeen, HubsStore
+from equipoise.store.records.leader import LeaderFacts, LeaderStore
+from equipoise.store.records.plans import Committed, PlanSettings, PlanStore
+from equipoise.store.records.servers import ServersStore, Wanted
+from equipoise.store.records.specs import SpecsStore
+from equipoise.store.records.users import StoredUsers, UsersStore, publish_users
 from equipoise.store.tree import Tree
-from equipoise.store.users import StoredUsers, UsersStore, publish_users
+from equipoise.store.urls import open_store
 
 __all__ = [
     "Answer",

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from equipoise.control import operations
 from equipoise.model import WEIGHT_NORMAL, Mode, quantise_weight
 from equipoise.model.names import from_id
-from equipoise.store import Committed, HubsStore, PlanStore, SpecsStore, Store, Tree, operating
+from equipoise.store import Committed, HubsStore, PlanStore, SpecsStore, Store, Tree
 from equipoise.web.facts import spec_row
 from equipoise.web.history import History
 
@@ -62,7 +63,7 @@ class Actions:
         """Raises PlanError."""
         topic = from_id(wanted.topic)
         if wanted.hubs:
-            plan = await operating.place(
+            plan = await operations.place(
                 self._plans,
                 topic,
                 wanted.hubs,
@@ -72,18 +73,18 @@ class Actions:
                 note=self._note,
             )
         else:
-            plan = await operating.unplace(self._plans, topic, note=self._note)
+            plan = await operations.unplace(self._plans, topic, note=self._note)
         return {"version": plan.version}
 
     async def drain(self, wanted: Drain) -> dict[str, Any]:
         """Raises PlanError."""
-        plan = await operating.drain(self._plans, wanted.hub, alive=await self._living(), note=self._note)
+        plan = await operations.drain(self._plans, wanted.hub, alive=await self._living(), note=self._note)
         return {"version": plan.version}
 
     async def weigh(self, wanted: Weigh) -> dict[str, Any]:
         """Raises PlanError."""
         share = quantise_weight(wanted.weight) if wanted.weight > 0 else 0
-        plan = await operating.weigh(
+        plan = await operations.weigh(
             self._plans, wanted.hub, share, alive=await self._living(), note=self._note
         )
         return {"version": plan.version, "weight": share / WEIGHT_NORMAL}
@@ -95,7 +96,7 @@ class Actions:
             for field in ("latency_ms", "site")
             if (value := getattr(wanted, field)) is not UNSET
         }
-        spec = await operating.change_spec(self._specs, wanted.pattern.encode(), given)
+        spec = await operations.change_spec(self._specs, wanted.pattern.encode(), given)
         return {"pattern": wanted.pattern, "spec": None if spec is None else spec_row(spec)}
 
     async def _living(self) -> set[str]:

@@ -24,8 +24,8 @@ from equipoise.errors import MisuseError, PlanError, StoreError
 from equipoise.model.names import from_id
 from equipoise.web import metrics
 from equipoise.web.actions import Actions, Drain, Limits, Move, Weigh
+from equipoise.web.auth import Verdict, judge
 from equipoise.web.facts import PAGE_MAX, SORTS, TOPICS_NOTED, Facts
-from equipoise.web.guard import Verdict, judge
 from equipoise.web.history import KEPT_MAX
 from equipoise.web.routes import ROUTES, describe
 from equipoise.web.settings import WebSettings

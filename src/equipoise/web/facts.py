@@ -16,11 +16,11 @@ import numpy as np
 from equipoise.control import Controller
 from equipoise.model import Mode, TopicSpec
 from equipoise.model.names import shown, to_id
-from equipoise.plan import View
 from equipoise.store import Committed
+from equipoise.view import View
 from equipoise.web.geography import Projector
+from equipoise.web.latency_status import Standing, noted_topics, standings
 from equipoise.web.series import Series, latency_of, load_of
-from equipoise.web.standing import Standing, noted_topics, standings
 
 __all__ = ["PAGE_MAX", "SORTS", "TOPICS_NOTED", "Facts", "spec_row"]
 

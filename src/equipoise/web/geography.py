@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.plan import View
-from equipoise.plan.places import BESIDE_POINT, Places, is_known
+from equipoise.view import View
+from equipoise.view.coordinate_columns import BESIDE_POINT, Places, is_known
 
 __all__ = ["Picture", "Projector", "clients_at"]
 

@@ -1,7 +1,7 @@
 """The facts as Prometheus metrics: per hub, for the system, and per topic for the busiest few.
 
 Made anew for each scrape from the newest view, so nothing is kept for topics that are gone. What hubs say of themselves
-has other names (hub/metrics.py), so that a sum over either counts nothing twice.
+has other names (hub/telemetry/prometheus.py), so that a sum over either counts nothing twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from equipoise.hub.metrics import label_of
+from equipoise.hub.telemetry.prometheus import label_of
 from equipoise.model.names import from_id
 from equipoise.web.facts import Facts
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from equipoise.plan import View
+from equipoise.view import View
 
 __all__ = ["Latency", "Sample", "Series", "latency_of", "load_of"]
 

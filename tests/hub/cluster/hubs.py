@@ -7,8 +7,8 @@ from typing import Any
 
 from equipoise.access import Users
 from equipoise.hub.cluster import Cluster, LiveHub, Routing
-from equipoise.hub.cluster.frames import GREETING, PROTOCOL
-from equipoise.hub.cluster.links import OutLink
+from equipoise.hub.cluster.link.codec import GREETING, PROTOCOL
+from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.core import HubCore
 from equipoise.hub.settings import HubSettings
 from equipoise.model import Entry, Member, Mode, Plan

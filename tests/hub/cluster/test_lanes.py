@@ -8,8 +8,8 @@ import pytest
 
 from equipoise.access import Users
 from equipoise.errors import ProtocolError
-from equipoise.hub.cluster.lane import lane_key, parse_lane_key
-from equipoise.hub.cluster.tags import Tag, parse_tags, spell_tags
+from equipoise.hub.cluster.dependencies import Tag, parse_tags, spell_tags
+from equipoise.hub.cluster.lane_state import lane_key, parse_lane_key
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient, users

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from equipoise.errors import ProtocolError
-from equipoise.hub.cluster.frames import PAYLOADS_MAX, Verb, decode, egress_encoder, encode, runs
-from equipoise.hub.cluster.links import OutLink
+from equipoise.hub.cluster.link.codec import PAYLOADS_MAX, Verb, decode, egress_encoder, encode, runs
+from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.settings import Limits
 from equipoise.resp import RequestReader
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from equipoise.hub.cluster.frames import PROBING, VERBS
+from equipoise.hub.cluster.link.codec import PROBING, VERBS
 from equipoise.hub.cluster.router import LiveHub, Routing
-from equipoise.store.hubs import HubFacts
+from equipoise.store.records.hubs import HubFacts
 from hub.cluster.hubs import PORT, Hubs
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from equipoise.access import Users
-from equipoise.hub.cluster import receipts
+from equipoise.hub.cluster import publish_acks
 from equipoise.hub.commands import positioned
 from equipoise.model import Mode
 from hub.cluster.hubs import HUB_USER, Hubs
@@ -177,7 +177,7 @@ def test_a_link_to_the_very_hub_can_be_severed() -> None:
 
 def test_questions_and_severed_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positioned, "ASKED_MAX", 3)
-    monkeypatch.setattr(receipts, "SEVERED_MAX", 3)
+    monkeypatch.setattr(publish_acks, "SEVERED_MAX", 3)
     hubs = remote()
     hubs.held.add(("h1", "h2"))
     client = hubs["h2"].client(3)

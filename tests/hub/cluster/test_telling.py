@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from equipoise.hub.cluster import Routing, telling
-from equipoise.hub.cluster.telling import Telling
+from equipoise.hub.cluster import Routing, redirects
+from equipoise.hub.cluster.redirects import Telling
 from equipoise.hub.settings import ClusterSettings
 from equipoise.model import Mode, Plan
 from hub.cluster.hubs import Hubs
@@ -85,7 +85,7 @@ def test_who_comes_back_with_a_topic_after_a_while_is_told_again() -> None:
     hubs = moved()
     client = smart(hubs, "h2")
     client.send("PUBLISH", "t", "x")
-    hubs["h2"].advance(telling.AGAIN_S + 1)
+    hubs["h2"].advance(redirects.AGAIN_S + 1)
     client.send("PUBLISH", "t", "x")
     hubs.settle()
     assert len(homes(client)) == 2
@@ -181,7 +181,7 @@ def test_many_subscribers_are_told_no_faster_than_the_new_home_can_take_them() -
 
 
 def test_what_is_remembered_of_a_session_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "TOLD_MAX", 5)
+    monkeypatch.setattr(redirects, "TOLD_MAX", 5)
     hubs = Hubs("h1", "h2")
     client = smart(hubs, "h1")
     for number in range(100):
@@ -192,7 +192,7 @@ def test_what_is_remembered_of_a_session_is_bounded(monkeypatch: pytest.MonkeyPa
 
 
 def test_topics_without_subscribers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "STEP", 10)
+    monkeypatch.setattr(redirects, "STEP", 10)
     hubs = Hubs("h1", "h2")
     client = smart(hubs, "h1")
     for number in range(200):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from equipoise.hub.membership.glances import Glances
+from equipoise.hub.membership.combined_read import Glances
 from equipoise.model import Plan
 from equipoise.store import MemoryStore
 from equipoise.store.contract import Answer
-from equipoise.store.hub_look import HubFacts
-from equipoise.store.hubs import HubsStore
+from equipoise.store.records.hubs import HubsStore
+from equipoise.store.records.hubs_snapshot import HubFacts
 from store.memory_world import TREE, MemoryWorld, run
 
 OLD, NEW = Plan(1), Plan(2)

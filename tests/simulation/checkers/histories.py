@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.workload.history import Event, History, Live, Outcome, Received, Sent, Track
+from equipoise.lab.workload.history import Event, History, Live, Outcome, Received, Sent, Track
 
 ACK, LOST, FAIL = Outcome.ACKNOWLEDGED, Outcome.UNCERTAIN, Outcome.FAILED
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.simulation.checkers import once
-from equipoise.workload.history import Away, Ended, Event, Live, Missed, Outcome
+from equipoise.lab.simulation.checkers import once
+from equipoise.lab.workload.history import Away, Ended, Event, Live, Missed, Outcome
 from simulation.checkers.histories import ACK, FAIL, LIVE, LOST, got, history
 
 P = ("p", "t")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.scenarios import Grants
-from equipoise.simulation.checkers import authorised, memory, order, progress
-from equipoise.workload.history import History, Marker, Missed, Sent
+from equipoise.lab.scenarios import Grants
+from equipoise.lab.simulation.checkers import authorised, memory, order, progress
+from equipoise.lab.workload.history import History, Marker, Missed, Sent
 from simulation.checkers.histories import ACK, LIVE, got, history
 
 P = ("p", "t")

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import hiredis
 
-from equipoise.client.codec import encode_request
-from equipoise.scenarios import Client
-from equipoise.workload import History, Place, Stage
-from equipoise.workload.history import Away, Live, Missed, Track
+from equipoise.client.wire.codec import encode_request
+from equipoise.lab.scenarios import Client
+from equipoise.lab.workload import History, Place, Stage
+from equipoise.lab.workload.history import Away, Live, Missed, Track
 
 Position = tuple[int, int]
 

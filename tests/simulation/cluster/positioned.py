@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import hiredis
 
-from equipoise.client.codec import encode_request
-from equipoise.scenarios import Client
-from equipoise.workload import History, Place, Stage
-from equipoise.workload.history import Away, Live, Missed, Track
+from equipoise.client.wire.codec import encode_request
+from equipoise.lab.scenarios import Client
+from equipoise.lab.workload import History, Place, Stage
+from equipoise.lab.workload.history import Away, Live, Missed, Track
 
 Position = tuple[int, int]
 # A topic and one of its streams: the hub of a lane, or nothing for the trunk.

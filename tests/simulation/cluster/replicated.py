@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from random import Random
 
+from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
+from equipoise.lab.simulation.link import LinkSpec
+from equipoise.lab.workload import Driven, History, Place, Stage, cast_client
 from equipoise.model import Mode
-from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
-from equipoise.simulation.link import LinkSpec
-from equipoise.workload import Driven, History, Place, Stage, cast_client
 
 from .gathering import Gathering
 from .positioned import Positioned

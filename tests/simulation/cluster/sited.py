@@ -9,11 +9,11 @@ from itertools import combinations
 from equipoise.coordinates import Coordinate
 from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster import LiveHub, Routing
-from equipoise.hub.places.probing import Probing
-from equipoise.hub.places.settings import AsksKernel, CoordinatesSettings
+from equipoise.hub.locations.probes import Probing
+from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.topology import Topology
 from equipoise.model import Member, Plan
-from equipoise.simulation import Simulation
-from equipoise.simulation.topology import Topology
 
 PORT = 6399
 

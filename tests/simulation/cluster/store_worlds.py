@@ -17,13 +17,14 @@ from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster import LiveHub
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.settings import MembershipSettings
+from equipoise.lab.scenarios import Client
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.checkers import CHECKERS, Violation
+from equipoise.lab.simulation.link import LinkSpec
+from equipoise.lab.simulation.topology import Lan
+from equipoise.lab.workload import Driven
 from equipoise.model import Plan, PlanChange, diff
 from equipoise.model.change import ASKED_FOR
-from equipoise.scenarios import Client
-from equipoise.simulation import Simulation
-from equipoise.simulation.checkers import CHECKERS, Violation
-from equipoise.simulation.link import LinkSpec
-from equipoise.simulation.topology import Lan
 from equipoise.store import (
     HubsStore,
     MemoryStore,
@@ -34,7 +35,6 @@ from equipoise.store import (
     StoreSettings,
     Tree,
 )
-from equipoise.workload import Driven
 
 from .worlds import CROWD, PORT, Directory, HubNode, Outcomes, Trouble, World, _gaps
 

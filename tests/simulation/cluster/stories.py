@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import pytest
 
-from equipoise.hub.cluster.frames import Field, Verb
-from equipoise.hub.cluster.hearing import Hearing
-from equipoise.hub.cluster.links import OutLink
+from equipoise.hub.cluster.frame_dispatch import Hearing
+from equipoise.hub.cluster.link.codec import Field, Verb
+from equipoise.hub.cluster.link.link import OutLink
+from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
+from equipoise.lab.simulation.link import LinkSpec
 from equipoise.resp.spelling import bulk
-from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
-from equipoise.simulation.link import LinkSpec
 
 from .worlds import Outcomes, Trouble, World, run
 

@@ -13,8 +13,8 @@ import pytest
 import equipoise
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.gateway import Gateway, GatewaySettings
-from equipoise.simulation import LinkSpec, Simulation
-from equipoise.simulation.topology import Matrix
+from equipoise.lab.simulation import LinkSpec, Simulation
+from equipoise.lab.simulation.topology import Matrix
 from simulation.cluster.sited import PORT, SitedHubs
 
 SITES = 3

@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 import pytest
 
-from equipoise.client.connection import Connection
 from equipoise.client.cursor import IN_ORDER, TopicCursor, Verdict
 from equipoise.client.publishing import Line, Publishing
-from equipoise.hub.cluster.frames import Verb
+from equipoise.client.wire.connection import Connection
 from equipoise.hub.cluster.handover import Handover
-from equipoise.hub.cluster.merging import Merging
+from equipoise.hub.cluster.link.codec import Verb
+from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import Event, Pending, State, Stream
 from equipoise.hub.core import HubCore
 

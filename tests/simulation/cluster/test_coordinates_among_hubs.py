@@ -10,11 +10,11 @@ import pytest
 
 from equipoise.coordinates import Coordinate
 from equipoise.hub.cluster.cluster import Cluster
-from equipoise.hub.cluster.frames import Verb
-from equipoise.hub.places.settings import CoordinatesSettings
-from equipoise.simulation import Simulation
-from equipoise.simulation.link import LinkSpec
-from equipoise.simulation.topology import Cities, Sites, Star, Topology
+from equipoise.hub.cluster.link.codec import Verb
+from equipoise.hub.locations.settings import CoordinatesSettings
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.link import LinkSpec
+from equipoise.lab.simulation.topology import Cities, Sites, Star, Topology
 from simulation.cluster.sited import SitedHubs
 
 MS = 1e-3

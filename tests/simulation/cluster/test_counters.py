@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from equipoise.hub.info import render_info
+from equipoise.hub.telemetry.info import render_info
 
 from .worlds import Trouble, World, run
 

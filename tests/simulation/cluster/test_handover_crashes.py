@@ -11,7 +11,7 @@ import asyncio
 
 import pytest
 
-from equipoise.hub.cluster.frames import Verb
+from equipoise.hub.cluster.link.codec import Verb
 
 from .judging import check_promises
 from .stories import TOPIC, Moment, Wire, tell

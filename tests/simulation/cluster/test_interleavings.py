@@ -10,9 +10,9 @@ import asyncio
 
 import pytest
 
-from equipoise.hub.cluster.frames import Verb
-from equipoise.scenarios import Dialect
-from equipoise.workload.history import Away
+from equipoise.hub.cluster.link.codec import Verb
+from equipoise.lab.scenarios import Dialect
+from equipoise.lab.workload.history import Away
 
 from .judging import check_promises
 from .stories import CROWD, HUBS, TOPIC, Moment, Wire, listener, speaker, tell

@@ -9,9 +9,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from equipoise.hub.cluster import barrier, handover, tidying
+from equipoise.hub.cluster import barrier, handover, stream_gc
 from equipoise.hub.cluster.cluster import Cluster
-from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
+from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
 
 from .judging import check_promises
 from .worlds import SETTINGS, Outcomes, Trouble, World, replace_weight, run
@@ -132,7 +132,7 @@ def test_moves_in_many_turns_are_as_good_as_in_one(monkeypatch: pytest.MonkeyPat
     """Everything that looks at all topics does so in slices; here each slice is one topic."""
     monkeypatch.setattr(barrier, "EVALUATE_SLICE", 1)
     monkeypatch.setattr(handover, "SETTLE_SLICE", 1)
-    monkeypatch.setattr(tidying, "TIDY_SLICE", 1)
+    monkeypatch.setattr(stream_gc, "TIDY_SLICE", 1)
     everything = Trouble(
         moves=(1, 6),
         reweighs=(0, 2),

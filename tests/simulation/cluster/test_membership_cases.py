@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from equipoise.access import parse_users
+from equipoise.control.operations import drain
 from equipoise.errors import SettingsError
 from equipoise.hub.cluster import Cluster, Routing
-from equipoise.hub.membership.rules import Rules, first_rules
+from equipoise.hub.membership.acl_sync import Rules, first_rules
+from equipoise.lab.simulation import Simulation
 from equipoise.model import Member, Plan, PlanChange
 from equipoise.model.change import ASKED_FOR
-from equipoise.simulation import Simulation
 from equipoise.store import (
     LeaderFacts,
     LeaderStore,
@@ -24,7 +25,6 @@ from equipoise.store import (
     UsersStore,
     publish_users,
 )
-from equipoise.store.operating import drain
 
 from .store_worlds import SESSION_S, STORE, TREE, StoreNode, StoreTrouble, StoreWorld
 

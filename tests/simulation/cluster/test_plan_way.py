@@ -9,16 +9,16 @@ from contextlib import suppress
 import pytest
 
 from equipoise.hub.cluster import Cluster, Routing
-from equipoise.hub.membership.glances import Glances
+from equipoise.hub.membership.combined_read import Glances
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.link import LinkSpec
+from equipoise.lab.simulation.topology import Lan
 from equipoise.model import Member, Plan, PlanChange
 from equipoise.model.change import ASKED_FOR
-from equipoise.simulation import Simulation
-from equipoise.simulation.link import LinkSpec
-from equipoise.simulation.topology import Lan
 from equipoise.store import MemoryStore, PlanStore, Read, StoreSettings
+from equipoise.store.backends.watches import FlagWatch
 from equipoise.store.contract import Answer
-from equipoise.store.hub_look import HubLook, HubSeen, seen_in
-from equipoise.store.watching import FlagWatch
+from equipoise.store.records.hubs_snapshot import HubLook, HubSeen, seen_in
 
 from .store_worlds import TREE, StoreNode, StoreTrouble, StoreWorld, run
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from equipoise.hub.cluster.lane import lane_key
+from equipoise.hub.cluster.dependencies import Tags
+from equipoise.hub.cluster.lane_state import lane_key
 from equipoise.hub.cluster.lanes import Lanes
-from equipoise.hub.cluster.tags import Tags
+from equipoise.lab.scenarios import Client
 from equipoise.model import Mode
-from equipoise.scenarios import Client
 
 from .gathering import Gathering
 from .judging import check_promises

@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 
 import equipoise
-from equipoise.client.channel import TopicChannel
-from equipoise.client.connection import Connection
 from equipoise.client.feeds import Stream
 from equipoise.client.merging import MergedTopic, Seat
 from equipoise.client.publishing import Line, Publishing
+from equipoise.client.routing.channel import TopicChannel
+from equipoise.client.wire.connection import Connection
 from equipoise.hub.settings import ClusterSettings
+from equipoise.lab.workload import hurried
 from equipoise.model import Mode
-from equipoise.workload import hurried
 
 from . import replicated
 from .judging import check_promises

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.hub.membership.sight import Sight
-from equipoise.simulation.checkers import Violation
+from equipoise.hub.membership.liveness import Sight
+from equipoise.lab.simulation.checkers import Violation
 
 from .judging import check_promises
 from .store_worlds import StoreTrouble, StoreWorld, run

@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
+from equipoise.lab.scenarios import Dialect
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.link import LinkSpec
+from equipoise.lab.simulation.topology import Lan
+from equipoise.lab.workload.history import Outcome, Received
 from equipoise.model import Mode
-from equipoise.scenarios import Dialect
-from equipoise.simulation import Simulation
-from equipoise.simulation.link import LinkSpec
-from equipoise.simulation.topology import Lan
 from equipoise.telemetry import Kind, Role
 from equipoise.telemetry.arrow import END, batch, schema_message
-from equipoise.workload.history import Outcome, Received
 from simulation.cluster.worlds import CROWD, TOPICS, Trouble, World
 from telemetry.records import read_stream
 

@@ -10,8 +10,8 @@ import pytest
 
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.ingress import Ingress
-from equipoise.hub.cluster.links import OutLink, Send
-from equipoise.hub.cluster.merging import Merging
+from equipoise.hub.cluster.link.link import OutLink, Send
+from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import Held, Pending, Stream
 
 from .judging import check_promises

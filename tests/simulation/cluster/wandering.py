@@ -6,11 +6,11 @@ import asyncio
 
 import hiredis
 
-from equipoise.client.codec import encode_request
-from equipoise.scenarios import Client
-from equipoise.workload import History, Outcome, Place, Stage
-from equipoise.workload.history import Marker
-from equipoise.workload.payload import encode_payload
+from equipoise.client.wire.codec import encode_request
+from equipoise.lab.scenarios import Client
+from equipoise.lab.workload import History, Outcome, Place, Stage
+from equipoise.lab.workload.history import Marker
+from equipoise.lab.workload.payload import encode_payload
 
 
 class Wandering:

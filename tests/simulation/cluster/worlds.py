@@ -15,15 +15,15 @@ from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.settings import ClusterSettings
+from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.checkers import CHECKERS, Violation
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.link import LinkSpec
+from equipoise.lab.simulation.topology import Lan, Topology
+from equipoise.lab.workload import Driven, History, Place, Stage, cast_client, hurried
+from equipoise.lab.workload.history import Marker, Missed, Outcome, Received, Sent
 from equipoise.model import Entry, Member, Mode, Plan
-from equipoise.scenarios import Client, Dialect, Publishing, Subscribing
-from equipoise.simulation import Simulation
-from equipoise.simulation.checkers import CHECKERS, Violation
-from equipoise.simulation.host import Host
-from equipoise.simulation.link import LinkSpec
-from equipoise.simulation.topology import Lan, Topology
-from equipoise.workload import Driven, History, Place, Stage, cast_client, hurried
-from equipoise.workload.history import Marker, Missed, Outcome, Received, Sent
 
 PORT = 6399
 TOPICS = ("a", "b", "c")

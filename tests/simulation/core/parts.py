@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from equipoise.simulation import Host
+from equipoise.lab.simulation import Host
 
 PORT = 7000
 

@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
-from equipoise.simulation import Lan, LinkSpec, Simulation
+from equipoise.lab.simulation import Lan, LinkSpec, Simulation
 
 PORT = 7000
 CLIENTS = 3

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from equipoise.simulation import Lan, LinkSpec, Simulation
+from equipoise.lab.simulation import Lan, LinkSpec, Simulation
 from simulation.core.parts import dial, join
 
 

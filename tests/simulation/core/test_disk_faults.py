@@ -6,7 +6,7 @@ import pytest
 
 from equipoise.disk import write_atomically
 from equipoise.errors import DiskFailedError, DiskFullError
-from equipoise.simulation import Host, Simulation
+from equipoise.lab.simulation import Host, Simulation
 
 SEEDS = range(200)
 

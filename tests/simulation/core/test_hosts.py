@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from equipoise.errors import MisuseError
-from equipoise.simulation import CpuSpec, Simulation
+from equipoise.lab.simulation import CpuSpec, Simulation
 from simulation.core.parts import PORT, Sink, dial, join
 
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from equipoise.simulation import CpuSpec, Host, Lan, LinkSpec, Simulation
-from equipoise.simulation.transport import SimulatedTransport
+from equipoise.lab.simulation import CpuSpec, Host, Lan, LinkSpec, Simulation
+from equipoise.lab.simulation.transport import SimulatedTransport
 from simulation.core.parts import Sink, join
 
 

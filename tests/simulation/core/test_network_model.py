@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from equipoise.simulation import Lan, LinkSpec, Simulation
+from equipoise.lab.simulation import Lan, LinkSpec, Simulation
 from simulation.core.parts import Sink, dial, join
 
 MB = 1_000_000

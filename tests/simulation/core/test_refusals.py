@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from equipoise.errors import SimulationError
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 
 Call = Callable[[asyncio.AbstractEventLoop], Any]
 

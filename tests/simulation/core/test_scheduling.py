@@ -9,7 +9,7 @@ import time
 import pytest
 
 from equipoise.errors import DeadlockError, RunawayError, SimulationError
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 from simulation.core.parts import join
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from equipoise.errors import DiskFailedError
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 from simulation.core.parts import Sink, join
 from simulation.core.programs import run_seed
 

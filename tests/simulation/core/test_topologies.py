@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import SettingsError
-from equipoise.simulation import Cities, Lan, LinkSpec, Simulation, Sites, Star, matrix_from_file
-from equipoise.simulation.cities import CITIES, distance_km
-from equipoise.simulation.topology import TOPOLOGIES, topology_by_name
+from equipoise.lab.simulation import Cities, Lan, LinkSpec, Simulation, Sites, Star, matrix_from_file
+from equipoise.lab.simulation.cities import CITIES, distance_km
+from equipoise.lab.simulation.topology import TOPOLOGIES, topology_by_name
 from simulation.core.parts import join
 
 

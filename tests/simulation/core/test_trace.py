@@ -6,7 +6,7 @@ import asyncio
 import io
 import re
 
-from equipoise.simulation import Simulation
+from equipoise.lab.simulation import Simulation
 from simulation.core.parts import join
 
 LINE = re.compile(r"\d+\.\d{9} [a-z]+ \S+ \S+ (-|\d+)")

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.frames import Verb, encode
+from equipoise.hub.cluster.link.codec import Verb, encode
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
-    from equipoise.hub.cluster.links import OutLink
+    from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.router import Stamp
-    from equipoise.hub.topics import Topic
+    from equipoise.hub.data.topics import Topic
 
 __all__ = ["EVALUATE_SLICE", "Barrier"]
 

@@ -15,32 +15,32 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.errors import ProtocolError
-from equipoise.hub.cluster.asking import Asking
 from equipoise.hub.cluster.barrier import Barrier
-from equipoise.hub.cluster.frames import Field, Verb, decode, encode, spell_path
+from equipoise.hub.cluster.dependencies import Tag, Tags
+from equipoise.hub.cluster.frame_dispatch import Hearing
 from equipoise.hub.cluster.handover import Handover
-from equipoise.hub.cluster.hearing import Hearing
+from equipoise.hub.cluster.handover_throttle import Moves
 from equipoise.hub.cluster.ingress import Ingress, fresh_messages
 from equipoise.hub.cluster.lanes import Lanes
-from equipoise.hub.cluster.links import InLink, LinkId, OutLink
-from equipoise.hub.cluster.listening import Listening
-from equipoise.hub.cluster.merging import Merging
-from equipoise.hub.cluster.moves import Moves
-from equipoise.hub.cluster.news import News
+from equipoise.hub.cluster.link.codec import Field, Verb, decode, encode, spell_path
+from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.patterns import Patterns
-from equipoise.hub.cluster.receipts import Receipts
+from equipoise.hub.cluster.peer_events import News
+from equipoise.hub.cluster.position_query import Asking
+from equipoise.hub.cluster.publish_acks import Receipts
+from equipoise.hub.cluster.publish_route import Ways
+from equipoise.hub.cluster.redirects import Telling
+from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.router import Life, LiveHub, Path, Router, Routing
+from equipoise.hub.cluster.stream_gc import Tidying
 from equipoise.hub.cluster.streams import Held, Stream
-from equipoise.hub.cluster.tags import Tag, Tags
-from equipoise.hub.cluster.telling import Telling
-from equipoise.hub.cluster.tidying import Tidying
-from equipoise.hub.cluster.ways import Ways
+from equipoise.hub.cluster.subscription_barrier import Listening
 from equipoise.resp import Command, RequestReader
 from equipoise.resp.replies import bulk, error, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.topics import Topic
+    from equipoise.hub.data.topics import Topic
 
 __all__ = ["Cluster", "Dials"]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.frames import Verb, encode
+from equipoise.hub.cluster.link.codec import Verb, encode
 from equipoise.hub.cluster.streams import TABLE, Event, State, Stream
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
-    from equipoise.hub.topics import Topic
+    from equipoise.hub.data.topics import Topic
 
 __all__ = ["SETTLE_SLICE", "Handover"]
 

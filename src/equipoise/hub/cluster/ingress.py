@@ -17,15 +17,15 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.frames import Verb, decode, encode, runs, spell_path
+from equipoise.hub.cluster.dependencies import Tag, parse_tags, spell_tags
+from equipoise.hub.cluster.link.codec import Verb, decode, encode, runs, spell_path
 from equipoise.hub.cluster.streams import Doubt, Held, State, Stream
-from equipoise.hub.cluster.tags import Tag, parse_tags, spell_tags
 from equipoise.resp import RequestReader
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.router import Path
-    from equipoise.hub.topics import Topic
+    from equipoise.hub.data.topics import Topic
 
 __all__ = ["GONE", "HOPS_MAX", "NOWHERE", "Fresh", "Ingress", "Where", "fresh_messages"]
 

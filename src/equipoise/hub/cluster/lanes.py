@@ -19,16 +19,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.frames import Verb, encode
-from equipoise.hub.cluster.lane import TRUNK, Beside, Facts, Lane, lane_key, parse_lane_key
+from equipoise.hub.cluster.lane_state import TRUNK, Beside, Facts, Lane, lane_key, parse_lane_key
+from equipoise.hub.cluster.link.codec import Verb, encode
 from equipoise.hub.cluster.streams import State, Stream
-from equipoise.hub.rows import gather_lanes
+from equipoise.hub.telemetry.rows import gather_lanes
 from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
-    from equipoise.hub.cluster.links import OutLink
-    from equipoise.hub.topics import Topic
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.data.topics import Topic
 
 __all__ = ["Lanes", "ended_push", "lane_push"]
 

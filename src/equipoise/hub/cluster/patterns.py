@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.frames import Verb, encode
+from equipoise.hub.cluster.link.codec import Verb, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from equipoise.hub.cluster.cluster import Cluster
-    from equipoise.hub.cluster.links import OutLink
-    from equipoise.hub.cluster.waiting import Wait
+    from equipoise.hub.cluster.latch import Wait
+    from equipoise.hub.cluster.link.link import OutLink
 
 __all__ = ["Patterns"]
 

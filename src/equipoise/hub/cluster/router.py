@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from equipoise.hub.cluster.frames import VERBS
+from equipoise.hub.cluster.link.codec import VERBS
 from equipoise.model import Entry, Mode, Placement, Plan
 
 __all__ = ["Life", "LiveHub", "Path", "Router", "Routing", "Stamp"]

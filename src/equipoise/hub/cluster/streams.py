@@ -18,11 +18,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.links import OutLink
+    from equipoise.hub.cluster.dependencies import Tag
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.publish_route import Way
     from equipoise.hub.cluster.router import Path
-    from equipoise.hub.cluster.tags import Tag
-    from equipoise.hub.cluster.ways import Way
-    from equipoise.hub.topics import Topic
+    from equipoise.hub.data.topics import Topic
 
 __all__ = ["TABLE", "Action", "Doubt", "Event", "Held", "Pending", "State", "Stream"]
 

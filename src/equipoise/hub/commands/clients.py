@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.connection import BAD_NAME, is_client_name
 from equipoise.hub.commands.spec import parse_integer, text_of
-from equipoise.hub.kinds import Kind
-from equipoise.hub.session import Replies
-from equipoise.hub.turns import by_turns
+from equipoise.hub.data.kinds import Kind
+from equipoise.hub.data.session import Replies
+from equipoise.hub.data.turns import by_turns
 from equipoise.resp.replies import OK, bulk, integer, null, verbatim
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Deferred, Session
+    from equipoise.hub.data.session import Deferred, Session
 
 _OPERATORS_ONLY = "NOPERM only a user with operate = [\"*\"] may use '{}'"
 _TYPES = ("normal", "master", "replica", "slave", "pubsub")

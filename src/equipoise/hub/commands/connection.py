@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from equipoise.access import DECOY_SECRET, User
 from equipoise.access.users import DEFAULT_USER
 from equipoise.hub.commands.spec import parse_integer, text_of
-from equipoise.hub.kinds import Kind
-from equipoise.hub.session import DEFERRED, Deferred, Replies
-from equipoise.hub.subscribing import forget_session, renew_forms
+from equipoise.hub.data.kinds import Kind
+from equipoise.hub.data.session import DEFERRED, Deferred, Replies
+from equipoise.hub.data.subscribe import forget_session, renew_forms
 from equipoise.resp.replies import OK, PONG, bulk, error, null, push, simple, value
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
+    from equipoise.hub.data.session import Session
 
 # The Redis whose pub/sub this hub's answers follow; clients choose features by it.
 REDIS_VERSION = "7.2.0"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.spec import CommandSpec, Handler, text_of
-from equipoise.hub.info import COUNTING, SECTIONS, render_info
-from equipoise.hub.subscribing import compile_pattern
-from equipoise.hub.topics import Totals
-from equipoise.hub.turns import by_turns
+from equipoise.hub.data.subscribe import compile_pattern
+from equipoise.hub.data.topics import Totals
+from equipoise.hub.data.turns import by_turns
+from equipoise.hub.telemetry.info import COUNTING, SECTIONS, render_info
 from equipoise.resp.replies import (
     array,
     bulk,
@@ -24,7 +24,7 @@ from equipoise.resp.replies import (
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Deferred, Session
+    from equipoise.hub.data.session import Deferred, Session
 
 _EVERY_SECTION = frozenset(("all", "default", "everything"))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from equipoise.resp import Command
+
 _NAMES = b"""
     append bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax
     bzpopmin copy dbsize decr decrby del discard dump eval eval_ro evalsha evalsha_ro exec exists expire
@@ -21,3 +23,21 @@ _NAMES = b"""
 """
 
 KEY_COMMANDS = frozenset(_NAMES.split())
+
+
+def unknown_command(command: Command) -> str:
+    """Redis's words, with its preview of the arguments; its own commands for keys get an explanation."""
+    name = command[0].decode("utf-8", "surrogateescape")
+    if command[0].lower() in KEY_COMMANDS:
+        return (
+            f"ERR '{name}' works on keys and values, and this is a pub/sub hub that keeps none; "
+            "use SUBSCRIBE, PUBLISH and their kin here, and a Redis server for data"
+        )
+    preview = ""
+    for argument in command[1:]:
+        if len(preview) >= 128:
+            break
+        # Redis prints C strings, which a NUL ends.
+        shown = argument[: 128 - len(preview)].partition(b"\0")[0]
+        preview += f"'{shown.decode('utf-8', 'surrogateescape')}' "
+    return f"ERR unknown command '{name[:128]}', with args beginning with: {preview}"

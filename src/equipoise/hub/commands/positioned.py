@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
-from equipoise.hub.cluster.lane import TRUNK
-from equipoise.hub.cluster.tags import Tag
+from equipoise.hub.access.denials import denial
+from equipoise.hub.cluster.dependencies import Tag
+from equipoise.hub.cluster.lane_state import TRUNK
 from equipoise.hub.commands.connection import LINK_BYTES_MAX, NEEDS_RESP3
-from equipoise.hub.denial import denial
-from equipoise.hub.session import DEFERRED, Deferred
+from equipoise.hub.data.session import DEFERRED, Deferred
 from equipoise.resp.replies import OK, array, bulk, error, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
+    from equipoise.hub.data.session import Session
 
 # A host name and a port.
 ADDRESS_BYTES_MAX = 300

@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
+from equipoise.hub.access.denials import denial, too_long
 from equipoise.hub.commands.connection import NEEDS_RESP3
 from equipoise.hub.commands.spec import Handler, text_of
-from equipoise.hub.denial import denial, too_long
-from equipoise.hub.kinds import Kind
-from equipoise.hub.session import DEFERRED, Deferred
-from equipoise.hub.subscribing import compile_pattern, objection, subscribe, unsubscribe
-from equipoise.hub.turns import by_turns
+from equipoise.hub.data.kinds import Kind
+from equipoise.hub.data.session import DEFERRED, Deferred
+from equipoise.hub.data.subscribe import compile_pattern, objection, subscribe, unsubscribe
+from equipoise.hub.data.turns import by_turns
 from equipoise.resp.replies import array, bulk, error, integer
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster import Cluster
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
-    from equipoise.hub.topics import Topic
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topics import Topic
     from equipoise.model import Glob
 
 # Topics looked at in one step of a listing: a millisecond for a user with many grants.

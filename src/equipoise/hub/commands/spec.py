@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Deferred, Session
+    from equipoise.hub.data.session import Deferred, Session
 
 # The reply's bytes (empty if the handler pushed its own), an error's text, or that the reply comes later.
 Outcome = "bytes | str | Deferred"

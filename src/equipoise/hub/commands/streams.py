@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.connection import NEEDS_RESP3
 from equipoise.hub.commands.spec import parse_integer
-from equipoise.hub.kinds import Kind
-from equipoise.hub.session import DEFERRED, Deferred
-from equipoise.hub.subscribing import objection, subscribe
+from equipoise.hub.data.kinds import Kind
+from equipoise.hub.data.session import DEFERRED, Deferred
+from equipoise.hub.data.subscribe import objection, subscribe
 from equipoise.resp.replies import OK
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster import Cluster
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
-    from equipoise.hub.topics import Topic
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topics import Topic
 
 # Topics that the next messages of one connection may be tagged for: as many as it may well have open.
 TAGGED_MAX = 1_000

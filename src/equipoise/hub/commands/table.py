@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster import greeting
+from equipoise.hub.cluster.link import handshake
 from equipoise.hub.commands import (
     clients,
     connection,
@@ -17,11 +17,11 @@ from equipoise.hub.commands import (
     where,
 )
 from equipoise.hub.commands.spec import CommandSpec, Handler, dispatch
-from equipoise.hub.kinds import Kind
+from equipoise.hub.data.kinds import Kind
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Deferred, Session
+    from equipoise.hub.data.session import Deferred, Session
 
 _STRANGERS = ("noscript", "loading", "stale", "fast", "no_auth", "allow_busy")
 _FAST = ("loading", "stale", "fast")
@@ -88,7 +88,7 @@ def _small_talk() -> list[CommandSpec]:
             positioned.sever,
             "Ends a link of this client to another hub, and tells when it is over.",
         ),
-        of("eq.l.hello", 7, greeting.hello, "Makes this the connection of a link from another hub."),
+        of("eq.l.hello", 7, handshake.hello, "Makes this the connection of a link from another hub."),
     ]
 
 

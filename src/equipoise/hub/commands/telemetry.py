@@ -13,16 +13,16 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
+from equipoise.hub.access.denials import denial, too_long
 from equipoise.hub.commands.spec import parse_integer, text_of
-from equipoise.hub.denial import denial, too_long
-from equipoise.hub.session import DEFERRED, Deferred
+from equipoise.hub.data.session import DEFERRED, Deferred
 from equipoise.resp.replies import OK, integer
 from equipoise.telemetry import Block, Part, Ring
 from equipoise.telemetry.arrow import END, batch, schema_message
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
+    from equipoise.hub.data.session import Session
 
 # Records written in one go: a fifth of a millisecond.
 BATCH = 1_000

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from equipoise.access import Action
 from equipoise.hub.commands.pubsub import LISTED_AT_ONCE, is_visible
 from equipoise.hub.commands.spec import parse_integer
-from equipoise.hub.subscribing import compile_pattern
-from equipoise.hub.turns import by_turns
+from equipoise.hub.data.subscribe import compile_pattern
+from equipoise.hub.data.turns import by_turns
 from equipoise.model import Glob
 from equipoise.resp.replies import array, bulk, integer, null
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Deferred, Session
-    from equipoise.hub.topics import Topic
+    from equipoise.hub.data.session import Deferred, Session
+    from equipoise.hub.data.topics import Topic
 
 # Topics in one page: 100 kB of a reply.
 PAGE_MAX = 1_000

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from equipoise.coordinates import Coordinate
 from equipoise.errors import CoordinateError
-from equipoise.hub.places.place import Place
+from equipoise.hub.locations.client_location import Place
 from equipoise.resp.replies import bulk, null
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.session import Session
+    from equipoise.hub.data.session import Session
 
 __all__ = ["where"]
 

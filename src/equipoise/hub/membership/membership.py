@@ -27,24 +27,24 @@ from typing import TYPE_CHECKING
 from equipoise.access import Users
 from equipoise.errors import ClosedError, StoreError
 from equipoise.hub.cluster.router import Routing
-from equipoise.hub.membership.glances import Glances
-from equipoise.hub.membership.joining import enter
-from equipoise.hub.membership.presence import Presence
-from equipoise.hub.membership.rules import Rules
+from equipoise.hub.membership.acl_sync import Rules
+from equipoise.hub.membership.combined_read import Glances
+from equipoise.hub.membership.join import enter
+from equipoise.hub.membership.liveness import Sight
+from equipoise.hub.membership.registration import Presence
 from equipoise.hub.membership.settings import Join
-from equipoise.hub.membership.sight import Sight
 from equipoise.model import Member, Plan, Specs, quantise_weight
 from equipoise.store.contract import Read, Store
-from equipoise.store.hubs import HubsStore
-from equipoise.store.leader import LeaderStore
-from equipoise.store.offloading import HEAVY_ENTRIES, offload
-from equipoise.store.plans import PlanStore
-from equipoise.store.specs import SpecsStore
+from equipoise.store.executor import HEAVY_ENTRIES, offload
+from equipoise.store.records.hubs import HubsStore
+from equipoise.store.records.leader import LeaderStore
+from equipoise.store.records.plans import PlanStore
+from equipoise.store.records.specs import SpecsStore
 from equipoise.store.tree import Tree
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.dialer import Login
-    from equipoise.hub.server import Hub
+    from equipoise.hub.cluster.link.dialer import Login
+    from equipoise.hub.shell.server import Hub
 
 __all__ = ["Membership"]
 

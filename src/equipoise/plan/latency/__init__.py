@@ -5,11 +5,11 @@ first), `room` (whether one of them can), `assigning` (who gets what), `limits` 
 what may be done to them for other reasons).
 """
 
-from equipoise.plan.latency.assigning import Placement, place_topics
+from equipoise.plan.latency.assignment import Placement, place_topics
 from equipoise.plan.latency.estimate import CentroidEstimate, LatencyEstimate, PairsEstimate
+from equipoise.plan.latency.headroom import Room
 from equipoise.plan.latency.limits import Limits, limits_of
 from equipoise.plan.latency.ranking import Candidates, rank
-from equipoise.plan.latency.room import Room
 
 __all__ = [
     "Candidates",

@@ -19,8 +19,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.plan.places import BESIDE_POINT, Places, is_known
-from equipoise.plan.view import View
+from equipoise.view.coordinate_columns import BESIDE_POINT, Places, is_known
+from equipoise.view.view import View
 
 __all__ = ["CentroidEstimate", "LatencyEstimate", "PairsEstimate", "legs_s"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from equipoise.model import Glob, Specs
 from equipoise.plan.latency.estimate import LatencyEstimate
-from equipoise.plan.view import View
+from equipoise.view.view import View
 
 __all__ = ["Limits", "limits_of"]
 

@@ -14,9 +14,9 @@ from equipoise.plan.decision import Decision
 from equipoise.plan.draft import Draft, why
 from equipoise.plan.load import capacities
 from equipoise.plan.memory import Memory
-from equipoise.plan.policies.membership import keep_members
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.view import View
+from equipoise.plan.steps.membership import keep_members
+from equipoise.view.view import View
 
 __all__ = ["ConsistentHashing"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from equipoise.model import Member, Plan, PlanChange, Reason, Specs, Why
 from equipoise.plan.decision import Decision
 from equipoise.plan.memory import Memory
-from equipoise.plan.view import View
+from equipoise.view.view import View
 
 __all__ = ["Static"]
 

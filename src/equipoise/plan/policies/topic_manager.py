@@ -29,10 +29,10 @@ from equipoise.plan.latency import (
     rank,
 )
 from equipoise.plan.memory import Memory
-from equipoise.plan.places import places_of
-from equipoise.plan.policies.membership import keep_members
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.view import View
+from equipoise.plan.steps.membership import keep_members
+from equipoise.view.coordinate_columns import places_of
+from equipoise.view.view import View
 
 __all__ = ["AllPairs", "TopicManager", "excess_rates", "topics_to_shed"]
 

@@ -1,0 +1,165 @@
+"""What `equipoise controller` runs: the controller, the intake of views and the pages, on one loop.
+
+Apart from the command itself, so that commands that plan nothing load neither Arrow nor a web server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from equipoise.cli.support.controller_file import load
+from equipoise.control import (
+    CommandProvisioner,
+    Controller,
+    ControllerSettings,
+    NoProvisioner,
+    Provisioner,
+    StoreProvisioner,
+)
+from equipoise.control.view_receiver import Intake
+from equipoise.hub.access.connection_limits import is_loopback
+from equipoise.model.address import check_tellable, joined, split_address
+from equipoise.plan import PlannerSettings, policy_named
+from equipoise.store import LeaderFacts, Store, Tree, open_store
+from equipoise.web import Facts, WebSettings
+from equipoise.web import serve as serve_pages
+from equipoise.web.actions import Actions
+from equipoise.web.series import Series
+
+__all__ = ["run"]
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    settings: ControllerSettings
+    store_url: str
+    tree: Tree
+    intake: Address
+    # None: no pages.
+    http: Address | None
+    # The host that others reach this one by; empty: where it listens.
+    advertise: str = ""
+    token: str
+    loopback_looks: bool
+    planner: PlannerSettings = field(default_factory=PlannerSettings)
+    # But for what is said above.
+    pages: WebSettings = field(default_factory=WebSettings)
+    # none, store or a command.
+    provision: str
+
+    def __post_init__(self) -> None:
+        """Before anything listens: raises SettingsError if others could not find it."""
+        for address in (self.intake, self.http):
+            if address is not None:
+                self.told(*address)
+
+    def told(self, host: str, port: int) -> str:
+        """What others are told of a place to listen. Raises SettingsError if it is none that they could dial."""
+        # Nobody elsewhere gets to a port on loopback by any other name.
+        host = host if is_loopback(host) else self.advertise or host
+        check_tellable(host, who="controller", option="--advertise HOST")
+        return joined(host, port)
+
+
+def run(*, settings: dict[str, Any], config: Path | None, **wanted: Any) -> None:
+    """Until it is told to stop; `settings` are those of ControllerSettings. Raises SettingsError and StoreError."""
+    read = load(config, settings)
+    made = Wanted(settings=read.controller, planner=read.planner, pages=read.pages, **wanted)
+    asyncio.run(_serve(made))
+
+
+async def _serve(wanted: Wanted) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    settings, tree = wanted.settings, wanted.tree
+    policy = policy_named(settings.policy, bounded(wanted.planner, settings))
+    async with AsyncExitStack() as stack:
+        store = await open_store(wanted.store_url)
+        stack.push_async_callback(store.close)
+        views = Intake(token=wanted.token)
+        intake = wanted.told(wanted.intake[0], _port(await views.start(*wanted.intake)))
+        stack.push_async_callback(views.stop)
+        controller = Controller(
+            store,
+            tree,
+            settings,
+            policy=policy,
+            views=views,
+            provisioner=await stack.enter_async_context(_provisioner(wanted.provision, store, tree)),
+            facts=LeaderFacts(name=settings.name, site=settings.site, intake=intake),
+        )
+        page = await stack.enter_async_context(_pages(controller, Actions(store, tree), wanted))
+        controller.leadership.facts = msgspec.structs.replace(controller.leadership.facts, http=page)
+        shown = f", dashboard at {page}" if page else ""
+        print(f"equipoise controller {settings.name} ready on {intake}{shown}", flush=True)
+        await _run(controller, stopped)
+
+
+@asynccontextmanager
+async def _pages(controller: Controller, actions: Actions, wanted: Wanted) -> AsyncIterator[str]:
+    """Serve the pages, if there are to be any; where others find them."""
+    if wanted.http is None:
+        yield ""
+        return
+    host, port = wanted.http
+    web = msgspec.structs.replace(
+        wanted.pages, host=host, port=port, token=wanted.token, loopback_is_free=wanted.loopback_looks
+    )
+    facts = Facts(controller, time.time, series=Series(web.series_s))
+    async with serve_pages(facts, actions, web) as page:
+        yield f"http://{wanted.told(host, _port(page))}"
+
+
+def _port(address: str) -> int:
+    """The one that a server of ours got."""
+    found = split_address(address)
+    assert found is not None, "it listens"
+    return found[1]
+
+
+async def _run(controller: Controller, stopped: asyncio.Event) -> None:
+    running = asyncio.create_task(controller.run())
+    stopping = asyncio.create_task(stopped.wait())
+    await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    await controller.leadership.resign()
+    running.cancel()
+    outcome = (await asyncio.gather(running, return_exceptions=True))[0]
+    if isinstance(outcome, Exception):
+        raise outcome
+
+
+def bounded(planner: PlannerSettings, settings: ControllerSettings) -> PlannerSettings:
+    """The planner knows how many hubs can be had: where there will be no more, those at work take more each."""
+    servers_max = min(planner.servers_max, settings.hubs_max or settings.hubs_min)
+    servers_min = min(max(planner.servers_min, settings.hubs_min), servers_max)
+    return msgspec.structs.replace(planner, servers_min=servers_min, servers_max=servers_max)
+
+
+@asynccontextmanager
+async def _provisioner(how: str, store: Store, tree: Tree) -> AsyncIterator[Provisioner]:
+    if how in ("", "none"):
+        yield NoProvisioner()
+    elif how == "store":
+        yield StoreProvisioner(store, tree)
+    else:
+        commands = CommandProvisioner(how, store, tree)
+        try:
+            yield commands
+        finally:
+            await commands.close()

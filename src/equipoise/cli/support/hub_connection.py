@@ -1,0 +1,97 @@
+"""Ask hubs something, one after the other command over one connection each.
+
+A hub that cannot be reached, or refuses, is no reason for the others not to answer: it answers with its error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import hiredis
+import typer
+
+from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError, RefusedError, SettingsError
+from equipoise.resp.spelling import spell
+from equipoise.store.records.hubs import HubSeen
+
+# A hub answers within milliseconds; one that does not is not to keep an operator waiting.
+_PATIENCE_S = 5.0
+_READ_BYTES = 64 * 1024
+T = TypeVar("T")
+
+User = Annotated[
+    str,
+    typer.Option("--user", envvar="EQUIPOISE_USER", help="Who you are at the hubs, where there are users."),
+]
+PasswordFile = Annotated[
+    str, typer.Option("--password-file", envvar="EQUIPOISE_PASSWORD_FILE", help="File with your password.")
+]
+
+
+class HubConnection:
+    """One connection to a hub; made by `asked`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._replies = hiredis.Reader()
+
+    async def ask(self, *words: bytes) -> Any:
+        """The reply. Raises RefusedError, or DisconnectedError."""
+        self._writer.write(spell(words))
+        while (reply := self._replies.gets()) is False:
+            data = await self._reader.read(_READ_BYTES)
+            if not data:
+                raise DisconnectedError("the hub has closed the connection")
+            self._replies.feed(data)
+        if isinstance(reply, hiredis.ReplyError):
+            raise RefusedError(str(reply))
+        return reply
+
+
+async def ask_all(
+    hubs: Mapping[str, HubSeen],
+    login: tuple[bytes, bytes] | None,
+    question: Callable[[HubConnection], Awaitable[T]],
+) -> dict[str, T | EquipoiseError]:
+    """Every hub's answer to the question, or its error."""
+    answers = await asyncio.gather(*(_asked(hub.facts.address, login, question) for hub in hubs.values()))
+    return dict(zip(hubs, answers, strict=True))
+
+
+async def _asked(
+    address: str, login: tuple[bytes, bytes] | None, question: Callable[[HubConnection], Awaitable[T]]
+) -> T | EquipoiseError:
+    host, _, port = address.rpartition(":")
+    writer: asyncio.StreamWriter | None = None
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            hub = HubConnection(reader, writer)
+            if login is not None:
+                await hub.ask(b"AUTH", *login)
+            return await question(hub)
+    except EquipoiseError as problem:
+        return problem
+    except (OSError, TimeoutError) as problem:
+        return DisconnectedError(f"{address} does not answer: {problem or 'no reply in time'}")
+    except hiredis.ProtocolError as problem:
+        return ProtocolError(str(problem))
+    finally:
+        if writer is not None:
+            writer.transport.abort()
+
+
+def read_login(user: str, password_file: str) -> tuple[bytes, bytes] | None:
+    """Raises SettingsError."""
+    if not user:
+        return None
+    if not password_file:
+        raise SettingsError("--user needs --password-file")
+    try:
+        return user.encode(), Path(password_file).read_bytes().rstrip(b"\r\n")
+    except OSError as problem:
+        raise SettingsError(f"cannot read the password file {password_file}: {problem.strerror}") from problem

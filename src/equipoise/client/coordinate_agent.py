@@ -1,0 +1,229 @@
+"""Carry out what the finder says: ask over open connections, visit hubs, ask the gateway. The shell around it.
+
+    step  ──►  requests on open connections, at most one visit, at most one question to the gateway
+      ▲                                      │
+      └── answers, changes, and `next_at` ◄──┘
+
+Always true: at most one visit and one connection to a gateway at a time; after `stop` nothing is asked or told. A turn
+that fails is followed by others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Protocol
+
+from equipoise.client.wire.codec import encode_request
+from equipoise.client.wire.round_trip import LOST, Answered, Line
+from equipoise.coordinates import Coordinate, Finder
+from equipoise.coordinates.finder import WHERE
+from equipoise.errors import EquipoiseError, RefusedError
+
+log = logging.getLogger("equipoise.client")
+
+_WHERE = encode_request(WHERE)
+
+
+class Surroundings(Protocol):
+    """What a client has around it."""
+
+    def lines(self) -> dict[str, tuple[Line, bool]]:
+        """Open connections by the peer's address, and whether the client publishes or subscribes there."""
+
+    def known(self) -> list[str]:
+        """Addresses of hubs heard of, connected to or not."""
+
+    async def dial(self, address: str, *, is_gateway: bool) -> Line:
+        """Connect for a short while, or to a gateway. Raises EquipoiseError or OSError, within a bounded time."""
+
+
+class Finding:
+    """Owned by one client. `wake` whenever connections or topics have changed; `stop` once, in the end."""
+
+    def __init__(self, finder: Finder, surroundings: Surroundings) -> None:
+        self.finder = finder
+        self._surroundings = surroundings
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.Handle | None = None
+        # When it goes off.
+        self._timer_at = 0.0
+        # Connections as they were at the last step: another one is another peer.
+        self._lines: dict[str, Line] = {}
+        self._visiting: asyncio.Task[None] | None = None
+        self._guiding: asyncio.Task[None] | None = None
+        # Kept from question to question, with the address it leads to.
+        self._gateway: tuple[str, Line] | None = None
+        # Who waits for a gateway's first word.
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._is_over = False
+        # Whether a turn has ever broken off: that is written down once.
+        self._has_failed = False
+
+    @property
+    def coordinate(self) -> Coordinate | None:
+        return self.finder.coordinate
+
+    def wake(self) -> None:
+        """Look at once, at the end of this turn, whether there is something to do."""
+        if not self._is_over and (self._timer is None or self._timer_at > self._loop.time()):
+            self._schedule(self._loop.time())
+
+    def stop(self) -> list[asyncio.Task[None]]:
+        """Ask and tell no more; what is still to end by itself."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._hang_up()
+        tasks = [task for task in (self._visiting, self._guiding) if task is not None]
+        for task in tasks:
+            task.cancel()
+        self._let_go()
+        return tasks
+
+    def use_gateway(self, address: str | None) -> None:
+        if address != self.finder.guide.address:
+            self.finder.use_gateway(address, self._loop.time())
+            self._hang_up()
+            if self._guiding is not None:
+                self._guiding.cancel()
+                self._guiding = None
+            self._let_go()
+        self.wake()
+
+    async def wait_guided(self, address: str, timeout_s: float) -> bool:
+        """Whether this gateway has said where it is, within this time; False as soon as another is chosen."""
+        guide = self.finder.guide
+        if not guide.is_heard and guide.address == address and not self._is_over:
+            waiting = self._loop.create_future()
+            self._waiting.add(waiting)
+            await asyncio.wait([waiting], timeout=timeout_s)
+            self._waiting.discard(waiting)
+        return guide.is_heard and guide.address == address
+
+    def _let_go(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for one in waiting:
+            one.set_result(None)
+
+    def _schedule(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if at == float("inf"):
+            return
+        is_now = at <= self._loop.time()
+        self._timer_at = at
+        self._timer = self._loop.call_soon(self._turn) if is_now else self._loop.call_at(at, self._turn)
+
+    def _turn(self) -> None:
+        self._timer = None
+        try:
+            self._act()
+        except Exception:
+            if not self._has_failed:
+                log.exception("failed to find where this client is, and goes on; please report this")
+            self._has_failed = True
+            self._drop()
+            self._schedule(self._loop.time() + self.finder.settings.report_s)
+
+    def _drop(self) -> None:
+        """A turn broke off: what it was about to do is not waited for."""
+        finder = self.finder
+        # Each connection counts as another one at the next turn, which forgets that it was asked.
+        self._lines = {}
+        if self._visiting is None and finder.visiting is not None:
+            finder.visited(finder.visiting, is_answered=False)
+        if self._guiding is None:
+            finder.guide.is_asked = False
+
+    def _act(self) -> None:
+        now, finder = self._loop.time(), self.finder
+        around = self._surroundings.lines()
+        for name, (line, _) in around.items():
+            if self._lines.get(name) is not line:
+                finder.lost(name)
+        self._lines = {name: line for name, (line, _) in around.items()}
+        step = finder.step(
+            now, {name: is_used for name, (_, is_used) in around.items()}, self._surroundings.known()
+        )
+        if step.visit is not None:
+            self._visiting = self._loop.create_task(self._visit(step.visit), name="equipoise-visit")
+        if step.guide and finder.guide.address is not None:
+            coroutine = self._ask_gateway(finder.guide.address)
+            self._guiding = self._loop.create_task(coroutine, name="equipoise-gateway")
+        for peer, words in step.asks:
+            self._lines[peer].measure(encode_request(*words), self._hears(peer))
+        self._schedule(finder.next_at)
+
+    def _hears(self, peer: str) -> Answered:
+        def hear(reply: object, rtt_s: float | None) -> None:
+            if reply is LOST:
+                self.finder.lost(peer)
+            else:
+                self.finder.answered(peer, reply, rtt_s, self._loop.time())
+            self.wake()
+
+        return hear
+
+    async def _visit(self, peer: str) -> None:
+        """Connect to a hub, take some round trips, and leave."""
+        is_answered = False
+        try:
+            line = await self._surroundings.dial(peer, is_gateway=False)
+            try:
+                for _ in range(self.finder.settings.visit_samples):
+                    # The hub hears in turn where this client is: hubs among themselves cannot tell who is near.
+                    reply, rtt_s = await self._measure(line, encode_request(*self.finder.words_to(peer)))
+                    is_answered |= not isinstance(reply, RefusedError)
+                    self.finder.answered(peer, reply, rtt_s, self._loop.time())
+                    if not is_answered:
+                        break
+            finally:
+                line.close()
+        except (EquipoiseError, OSError) as error:
+            log.debug("no visit to %s: %s", peer, error)
+        finally:
+            self._visiting = None
+            self.finder.visited(peer, is_answered=is_answered)
+            self.wake()
+
+    async def _ask_gateway(self, address: str) -> None:
+        reply: object
+        rtt_s: float | None = None
+        try:
+            if self._gateway is None:
+                line = await self._surroundings.dial(address, is_gateway=True)
+                self._gateway = (address, line)
+            reply, rtt_s = await self._measure(self._gateway[1], _WHERE)
+        except (EquipoiseError, OSError) as error:
+            log.info("the gateway at %s does not answer: %s", address, error)
+            self._hang_up()
+            reply = error
+        self._guiding = None
+        self.finder.guide_answered(address, reply, rtt_s, self._loop.time())
+        if self.finder.guide.is_heard:
+            self._let_go()
+        self.wake()
+
+    async def _measure(self, line: Line, frame: bytes) -> tuple[object, float | None]:
+        """One question, answered within the time after which the next would be due. Raises TimeoutError, an OSError."""
+        answer: asyncio.Future[tuple[object, float | None]] = self._loop.create_future()
+
+        def hear(reply: object, rtt_s: float | None) -> None:
+            if not answer.done():
+                answer.set_result((reply, rtt_s))
+
+        line.measure(frame, hear)
+        async with asyncio.timeout(self.finder.settings.report_s):
+            reply, rtt_s = await answer
+        if reply is LOST:
+            raise ConnectionResetError("the connection was lost")
+        return reply, rtt_s
+
+    def _hang_up(self) -> None:
+        if self._gateway is not None:
+            with suppress(OSError):
+                self._gateway[1].close()
+            self._gateway = None

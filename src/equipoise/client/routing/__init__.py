@@ -1,0 +1,1 @@
+"""Which hub serves which topic, and which link serves which subscription."""

@@ -1,0 +1,133 @@
+"""One name subscribed on the wire, shared by all local subscriptions to it. Pure.
+
+A channel is *live* while a hub has confirmed it on a present connection; only then does it pass messages on. A listener
+is *ready* once it has seen the channel live; only then is a gap its business.
+
+A topic may come over several links; merging.py makes one of them. A pattern is subscribed at one hub, which hears all
+others. Which links those are is left to channels.py.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+from equipoise.client.cursor import PatternCursor
+from equipoise.client.events import Gap, GapReason
+from equipoise.client.feeds import Seat
+from equipoise.client.inbox import Batch
+from equipoise.client.merging import MergedTopic
+from equipoise.client.wire.codec import decode_name
+from equipoise.errors import EquipoiseError
+
+
+class Listener(Protocol):
+    """A local subscription, as its channels see it."""
+
+    def on_live(self, channel: Channel) -> None: ...
+
+    def on_batch(self, batch: Batch) -> None: ...
+
+    def on_gap(self, gap: Gap) -> None: ...
+
+    def on_end(self, error: EquipoiseError | None) -> None: ...
+
+
+class Channel:
+    """Owned by the channels of one bus. `listeners` says of each whether it is ready."""
+
+    __slots__ = ("_text", "is_live", "listeners", "name")
+
+    is_pattern = False
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.is_live = False
+        self.listeners: dict[Listener, bool] = {}
+        self._text = decode_name(name)
+
+    def add(self, listener: Listener) -> None:
+        self.listeners[listener] = self.is_live
+        if self.is_live:
+            listener.on_live(self)
+
+    def on_down(self) -> None:
+        self.is_live = False
+
+    def _go_live(self, gap: Gap | None) -> None:
+        self.is_live = True
+        for listener, is_ready in list(self.listeners.items()):
+            if is_ready and gap is not None:
+                listener.on_gap(gap)
+            self.listeners[listener] = True
+            listener.on_live(self)
+
+    def _pass_on(self, batch: Batch, gap: Gap | None) -> None:
+        for listener in self.listeners:
+            if gap is not None:
+                listener.on_gap(gap)
+            if batch.payloads:
+                listener.on_batch(batch)
+
+
+class TopicChannel(Channel):
+    """A topic, subscribed by name."""
+
+    __slots__ = ("merge",)
+
+    def __init__(self, name: bytes, merge_bytes_max: int) -> None:
+        super().__init__(name)
+        self.merge = MergedTopic(self, merge_bytes_max)
+
+    def on_live(self, missed: int | None) -> None:
+        """The stream comes from here on."""
+        self._go_live(self._gap(missed, GapReason.RECONNECTED))
+
+    def on_messages(self, epoch: int, n: int, payloads: list[bytes], missed: int | None) -> None:
+        """Messages in order, the first at n, behind a hole of so many."""
+        gap = None if missed == 0 else self._gap(missed, _reason(missed))
+        self._pass_on(Batch(self._text, None, epoch, n, payloads), gap)
+
+    def confirm_plain(self, seat: Seat) -> None:
+        """A plain Redis does not say where the stream stands."""
+        self.merge.begin_plain(seat)
+        self._go_live(self._gap(None, GapReason.RECONNECTED))
+
+    def receive_plain(self, payload: bytes) -> None:
+        self._pass_on(Batch(self._text, None, 0, 0, [payload]), None)
+
+    def _gap(self, missed: int | None, reason: GapReason) -> Gap | None:
+        return None if missed == 0 else Gap(self._text, missed, reason)
+
+
+class PatternChannel(Channel):
+    """All topics that match a pattern. What was missed while away can never be counted."""
+
+    __slots__ = ("_cursor",)
+
+    is_pattern = True
+
+    def __init__(self, name: bytes, topics_max: int) -> None:
+        super().__init__(name)
+        self._cursor = PatternCursor(topics_max)
+
+    def confirm(self) -> None:
+        self._cursor.forget()
+        self._go_live(Gap(None, None, GapReason.RECONNECTED, self._text))
+
+    def receive(self, topic: bytes, stream: bytes, epoch: int, n: int, payloads: list[bytes]) -> None:
+        skip, missed = self._cursor.accept((topic, stream), epoch, n, len(payloads))
+        if skip:
+            n, payloads = n + skip, payloads[skip:]
+        text = decode_name(topic)
+        gap = None if missed == 0 else Gap(text, missed, _reason(missed), self._text)
+        self._pass_on(Batch(text, self._text, epoch, n, payloads), gap)
+
+    def receive_plain(self, topic: bytes, payload: bytes) -> None:
+        self._pass_on(Batch(decode_name(topic), self._text, 0, 0, [payload]), None)
+
+
+AnyChannel: TypeAlias = TopicChannel | PatternChannel
+
+
+def _reason(missed: int | None) -> GapReason:
+    return GapReason.NEW_EPOCH if missed is None else GapReason.HOLE

@@ -1,0 +1,152 @@
+"""Know what the local subscriptions want, and which link serves each of it.
+
+A topic is subscribed to at its home, as far as that is known and can be reached, else at the base; a pattern always at
+the base, whose hub hears all others. A name that the hub which serves it refuses, or takes away by itself, ends the
+subscriptions that want it.
+
+Always true: a name is in the table exactly while some local subscription wants it, and then some link serves it, or is
+to serve it once it is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from equipoise.client.routing.channel import AnyChannel, Listener, PatternChannel, TopicChannel
+from equipoise.client.routing.home_selection import Place
+from equipoise.client.settings import ClientSettings
+from equipoise.client.wire.codec import decode_name
+from equipoise.client.wire.link import Link
+from equipoise.client.wire.link_subscriptions import NameSeat
+from equipoise.errors import DeniedError, EquipoiseError, RefusedError
+
+
+class Channels:
+    """Owned by one bus. `link_for` says which link is to serve a topic that is wanted for the first time."""
+
+    def __init__(self, settings: ClientSettings, link_for: Callable[[bytes], Link], base: Link) -> None:
+        self._pattern_topics_max = settings.pattern_topics_max
+        self._merge_bytes_max = settings.merge_bytes_max
+        self._link_for = link_for
+        self._base = base
+        self._topics: dict[bytes, TopicChannel] = {}
+        self._patterns: dict[bytes, PatternChannel] = {}
+        # Why no name can be wanted any more, once that is so.
+        self._end: EquipoiseError | None = None
+
+    @property
+    def topics(self) -> dict[bytes, TopicChannel]:
+        return self._topics
+
+    # What the local subscriptions want.
+
+    def want(self, name: bytes, listener: Listener, *, is_pattern: bool) -> None:
+        if self._end is not None:
+            raise self._end.with_traceback(None)
+        channel = self._table(is_pattern).get(name)
+        if channel is not None:
+            channel.add(listener)
+        elif is_pattern:
+            pattern = self._patterns[name] = PatternChannel(name, self._pattern_topics_max)
+            pattern.add(listener)
+            self._base.names.want(pattern)
+        else:
+            topic = self._topics[name] = TopicChannel(name, self._merge_bytes_max)
+            topic.add(listener)
+            self.seat(topic, [Place(self._link_for(name))])
+
+    def leave(self, name: bytes, listener: Listener, *, is_pattern: bool) -> None:
+        """Does nothing if the listener has already left or been ended."""
+        channel = self._table(is_pattern).get(name)
+        if channel is None or channel.listeners.pop(listener, None) is None or channel.listeners:
+            return
+        del self._table(is_pattern)[name]
+        self._give_up(channel)
+
+    def _give_up(self, channel: AnyChannel) -> None:
+        """Nobody wants it any more: end it wherever it is subscribed."""
+        if isinstance(channel, PatternChannel):
+            self._base.names.want(channel).leave()
+            return
+        for seat in list(channel.merge.seats):
+            seat.leave()
+
+    def _table(self, is_pattern: bool) -> dict[bytes, AnyChannel]:
+        return cast("dict[bytes, AnyChannel]", self._patterns if is_pattern else self._topics)
+
+    # What the routing tells.
+
+    def seat(self, channel: TopicChannel, places: Sequence[Place]) -> None:
+        """Take the topic over these links; what it was taken over so far is left once these bring everything."""
+        channel.merge.want(
+            [
+                link.names.want(channel, is_own=is_own, elsewhere=elsewhere)
+                for link, is_own, elsewhere in places
+            ]
+        )
+
+    def is_whole_at(self, channel: TopicChannel, link: Link) -> bool:
+        """Whether all of the topic is taken over this link, or is about to be."""
+        return [(seat.names, seat.is_own) for seat in channel.merge.wanted if isinstance(seat, NameSeat)] == [
+            (link.names, False)
+        ]
+
+    def on_down(self, link: Link) -> None:
+        """The base is down. What it served waits for it, unless it was about to leave it anyway."""
+        for seat in link.names.seats():
+            if not isinstance(seat.channel, TopicChannel):
+                seat.channel.on_down()
+            elif seat in seat.channel.merge.wanted:
+                seat.channel.merge.paused(seat)
+            else:
+                seat.leave()
+                seat.channel.merge.lost(seat)
+
+    def on_over(self, link: Link) -> None:
+        """A home's link is over: the base serves its topics, which other hubs relay."""
+        for seat in link.names.seats():
+            if isinstance(seat.channel, TopicChannel):
+                self._lose(seat, seat.channel)
+
+    def _lose(self, seat: NameSeat, channel: TopicChannel) -> None:
+        was_wanted = seat in channel.merge.wanted
+        channel.merge.lost(seat)
+        if was_wanted:
+            # Whoever brings everything already is as good as the base.
+            rest = [other for other in channel.merge.seats if other.is_live and not other.is_own]
+            if rest:
+                channel.merge.want(rest[:1])
+            else:
+                self.seat(channel, [Place(self._base)])
+
+    def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
+        """A hub does not serve the name, or any more; it may be one of several that were to."""
+        channel = seat.channel
+        if isinstance(channel, TopicChannel) and any(other is not seat for other in channel.merge.seats):
+            self._lose(seat, channel)
+        else:
+            self._end_channel(channel, error or _revoked(channel.name))
+
+    def end(self, error: EquipoiseError, *, is_clean: bool) -> None:
+        """End every subscription, with the error unless this is clean; refuse new ones with it."""
+        self._end = error
+        channels: list[AnyChannel] = [*self._topics.values(), *self._patterns.values()]
+        for channel in channels:
+            self._end_channel(channel, None if is_clean else error)
+
+    def _end_channel(self, channel: AnyChannel, error: EquipoiseError | None) -> None:
+        table = self._table(channel.is_pattern)
+        if table.get(channel.name) is channel:
+            del table[channel.name]
+            self._give_up(channel)
+        listeners, channel.listeners = channel.listeners, {}
+        for listener in listeners:
+            listener.on_end(error)
+
+
+def _revoked(name: bytes) -> DeniedError:
+    return DeniedError(
+        f"NOPERM the hub ended the subscription to {decode_name(name)!r}: the permission was revoked; ask "
+        "whoever runs the hub to allow it in the hub's users file, or log in as another user"
+    )

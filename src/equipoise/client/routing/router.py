@@ -1,0 +1,256 @@
+"""Go where topics live: which link serves what.
+
+Hubs tell where a topic lives (routes.py). For each topic in use the home is connected to, then its subscription changes
+over (merging.py) and its publisher (publishing.py). Until that has come about, and whenever a home cannot be reached,
+the base serves: the hub of the URL relays whatever lives elsewhere. So nothing depends on being told, being told right,
+or getting there.
+
+    told, or a link lost  ──►  restless: tried at once, and every TICK_S  ──►  settled, where it was told to be
+
+What a hub says too often is followed no faster than a topic can move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, cast
+
+from equipoise.client.coordinate_agent import Finding
+from equipoise.client.coordinate_transport import BusSurroundings, finder_settings
+from equipoise.client.publishing import Publishing
+from equipoise.client.routing.channels import Channels
+from equipoise.client.routing.home_selection import Place, is_spread, next_places
+from equipoise.client.routing.routes import Route, Routes
+from equipoise.client.url import Endpoint, parse_address
+from equipoise.client.wire.handshake import Dialer
+from equipoise.client.wire.link import Link
+from equipoise.client.wire.links import Links
+from equipoise.client.wire.requests import NowaitLosses, Request
+from equipoise.coordinates import Finder
+from equipoise.errors import ClosedError, EquipoiseError, RefusedError
+from equipoise.model import Mode
+
+if TYPE_CHECKING:
+    from equipoise.client.routing.channel import TopicChannel
+    from equipoise.client.wire.link_subscriptions import NameSeat
+
+TICK_S = 0.25
+"""Between two attempts to bring topics to where they live."""
+MOVE_S = 0.25
+"""Between two changes of one topic's subscription: a plan does not change as fast."""
+REFUSED_S = 5.0
+"""Before a home is asked again that refused a subscription which another hub serves."""
+
+
+class Routing:
+    """Owned by one bus, which calls `open` and `close` once each, in this order."""
+
+    def __init__(self, dialer: Dialer, rng: random.Random) -> None:
+        settings = dialer.settings
+        self._settings = settings
+        self._rng = rng
+        self.losses = NowaitLosses()
+        self._links = Links(dialer, self, rng)
+        self.base = base = self._links.base
+        # No two clients have links of the same name.
+        self._routes = Routes(settings.routes_max, base.name)
+        self.channels = Channels(settings, self._link_to_subscribe, base)
+        self.publishing = Publishing(settings, self.losses, self._link_to_publish, base)
+        # Topics that are not where they should be.
+        self._restless: dict[bytes, None] = {}
+        # When a topic's subscription may change next.
+        self._rests_until: dict[bytes, float] = {}
+        # Topics that waited for something when last looked at, and what for.
+        self._were_waiting: dict[TopicChannel, object] = {}
+        self._surroundings = BusSurroundings(dialer, self._links, self.publishing, rng)
+        # While the bus is open, unless that is switched off.
+        self.finding: Finding | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        await self.base.open()
+        if self._settings.coordinate_enabled:
+            finder = Finder(self._rng.random, finder_settings(self._settings))
+            self.finding = Finding(finder, self._surroundings)
+            self.finding.use_gateway(self._settings.coordinate_gateway or None)
+        self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
+
+    async def close(self) -> None:
+        """Stop at once, within the close time-out at most."""
+        ending = self._stop_finding()
+        self._end(ClosedError("the bus is closed; connect again for another"), is_clean=True)
+        await self._links.close()
+        if ending:
+            # Cancelled already: they wait for nobody.
+            await asyncio.wait(ending, timeout=self._settings.close_timeout_s)
+
+    async def flush(self, timeout_s: float) -> None:
+        await self.publishing.flush(self._links.all, timeout_s)
+
+    def _end(self, error: EquipoiseError, *, is_clean: bool) -> None:
+        for timer in (self._ticking, self._sweeping):
+            if timer is not None:
+                timer.cancel()
+        self._ticking = self._sweeping = None
+        self._stop_finding()
+        self.channels.end(error, is_clean=is_clean)
+        unsent = [request for link in self._links.all for request in link.outbox.take_unsent()]
+        self.publishing.end(error, unsent)
+
+    def _look_around(self) -> None:
+        """Links, or what is served over them, have changed."""
+        if self.finding is not None:
+            self.finding.wake()
+
+    def _stop_finding(self) -> list[asyncio.Task[None]]:
+        finding, self.finding = self.finding, None
+        return [] if finding is None else finding.stop()
+
+    # Where to go.
+
+    def on_home(self, push: list[object]) -> None:
+        """A hub says where a topic lives. Of topics that nobody here uses nothing is kept."""
+        topic, version, mode = cast(bytes, push[1]), cast(int, push[2]), push[3]
+        homes = [home for home in map(parse_address, push[4:]) if home is not None]
+        if not self._settings.routing or not isinstance(version, int):
+            return
+        if topic not in self.channels.topics and topic not in self.publishing:
+            return
+        if self._routes.tell(topic, version, mode, homes, self._now()):
+            for home in homes:
+                self._links.remember(home)
+            self._place(topic)
+
+    def known_hubs(self) -> list[Endpoint]:
+        return self._links.known()
+
+    def _link_to_subscribe(self, topic: bytes) -> Link:
+        route = self._routes.get(topic)
+        return self._up_link(topic, None if route is None else route.subscribe_at)
+
+    def _link_to_publish(self, topic: bytes) -> Link:
+        route = self._routes.get(topic)
+        return self._up_link(topic, None if route is None else route.publish_at)
+
+    def _up_link(self, topic: bytes, endpoint: Endpoint | None) -> Link:
+        """The link to there if it is up, else the base."""
+        self._look_around()
+        if endpoint is None:
+            return self.base
+        self._rouse(topic)
+        return self._link_at(endpoint) or self.base
+
+    def _link_at(self, endpoint: Endpoint) -> Link | None:
+        return self._links.at(endpoint, self.publishing.links_in_use)
+
+    # Getting there.
+
+    def _place(self, topic: bytes) -> None:
+        """Bring a topic to where it lives, as far as that is possible now."""
+        route = self._routes.get(topic)
+        is_settled = True
+        if route is not None:
+            channel = self.channels.topics.get(topic)
+            if channel is not None:
+                is_settled = self._seat(channel, route)
+            if topic in self.publishing and route.publish_at is not None:
+                link = self._link_at(route.publish_at)
+                is_settled &= link is not None and self.publishing.aim(topic, link)
+        if is_settled:
+            self._restless.pop(topic, None)
+        else:
+            self._rouse(topic)
+
+    def _seat(self, channel: TopicChannel, route: Route) -> bool:
+        """Bring a subscription to where the topic lives; whether it is there."""
+        assert route.subscribe_at is not None, "a route leads somewhere"
+        link = self._link_at(route.subscribe_at)
+        homes = [self._link_at(home) for home in route.homes]
+        if link is None:
+            return False
+        if route.mode is Mode.ALL_SUBSCRIBERS and len(homes) > 1:
+            found = list(dict.fromkeys(home for home in homes if home is not None))
+            places = next_places(channel, link, found) if None not in homes else None
+            if places is None:
+                return None not in homes and is_spread(channel)
+        elif self.channels.is_whole_at(channel, link):
+            return not channel.merge.is_changing
+        else:
+            places = [Place(link)]
+        now = self._now()
+        if now >= self._rests_until.get(channel.name, 0.0):
+            self._rests_until[channel.name] = now + MOVE_S
+            self.channels.seat(channel, places)
+        return False
+
+    def _rouse(self, topic: bytes) -> None:
+        self._restless[topic] = None
+        if self._ticking is None and self._sweeping is not None:
+            self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = None
+        for topic in list(self._restless):
+            self._place(topic)
+        if self._restless and self._ticking is None:
+            self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    # What links tell.
+
+    def on_up(self, link: Link) -> None:
+        self._links.on_up(link)
+        self._look_around()
+        self.publishing.on_up(link)
+        for topic in self._routes if link.endpoint is None else self._routes.topics_at(link.endpoint):
+            self._place(topic)
+
+    def on_down(self, link: Link, unsent: list[Request]) -> None:
+        if link is self.base:
+            self.channels.on_down(link)
+        self.publishing.on_down(link, unsent, is_base=link is self.base)
+
+    def on_over(self, link: Link, error: EquipoiseError | None) -> None:
+        if link.endpoint is None:
+            self._end(error or ClosedError("the bus is closed"), is_clean=False)
+            self._links.leave_homes()
+            return
+        self._links.on_over(link)
+        self.channels.on_over(link)
+        for topic in self._routes.topics_at(link.endpoint):
+            self._rouse(topic)
+
+    def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
+        # A hub that does not know the plan yet by which it is a home will soon.
+        is_early = error is not None and error.code == "NOTHOME"
+        self._rests_until[seat.channel.name] = self._now() + (MOVE_S if is_early else REFUSED_S)
+        self._rouse(seat.channel.name)
+        self.channels.on_refused(seat, error)
+
+    # Housekeeping.
+
+    @property
+    def _sweep_s(self) -> float:
+        return min(self._settings.route_s, self._settings.merge_s) / 2
+
+    def _sweep(self) -> None:
+        """Forget what is not used, close what leads nowhere, and let nothing wait too long."""
+        now = self._now()
+        self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
+        self.publishing.expire(now, now - self._settings.route_s - self._sweep_s)
+        in_use = {*self.channels.topics, *self.publishing.topics}
+        for topic in self._routes.expire(now - self._settings.route_s, in_use):
+            self._restless.pop(topic, None)
+        self._rests_until = {topic: at for topic, at in self._rests_until.items() if at > now}
+        while self._links.close_idle(self.publishing.links_in_use):
+            pass
+        channels = self.channels.topics.values()
+        waiting = {channel: channel.merge.awaits for channel in channels if channel.merge.awaits is not None}
+        for channel, awaited in waiting.items():
+            if self._were_waiting.get(channel) == awaited:
+                channel.merge.hurry()
+        self._were_waiting = waiting
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,1 @@
+"""Connections to hubs: dialing, requests in flight, and the names subscribed on each link."""

@@ -1,0 +1,183 @@
+"""One TCP connection: frames out, replies and pushes in.
+
+What is sent within one turn of the loop leaves in one write, and nothing on the way of a message awaits. The
+connection never reconnects: when it is lost it fails what is owed, tells its owner once, and is thrown away.
+
+What pushes mean is left to names.py, when to connect to link.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, cast
+
+import hiredis
+
+from equipoise.client.url import Endpoint
+from equipoise.client.wire.codec import encode_request
+from equipoise.client.wire.error_replies import make_refusal
+from equipoise.client.wire.pending_replies import IGNORED, Owed
+from equipoise.client.wire.requests import NowaitLosses, Question, Request, Ticket
+from equipoise.client.wire.round_trip import AHEAD_BYTES_MAX, LOST, Answered, Probe
+from equipoise.clock import clock_of
+from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError
+
+TURN_BYTES = 64 * 1024
+"""What is read before others get a turn. uvloop would read megabytes in one go, more than a queue holds, before the
+task that empties the queue can run."""
+
+
+class ConnectionOwner(Protocol):
+    """Whoever made the connection. Called from within the loop, never after `on_lost`."""
+
+    def on_push(self, connection: Connection, push: list[object]) -> None: ...
+
+    def on_read(self, connection: Connection) -> None:
+        """After each chunk of replies: there may be room for more publishes."""
+
+    def on_lost(self, connection: Connection, error: EquipoiseError) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """Owned by one link. `lost` is done from the moment nothing can be sent any more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: ConnectionOwner, losses: NowaitLosses) -> None:
+        self._loop = loop
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._reader = hiredis.Reader(replyError=make_refusal, notEnoughData=...)
+        self._out: list[bytes] = []
+        # Bytes read since others last had a turn.
+        self._turn_bytes = 0
+        # And ever.
+        self._read_bytes = 0
+        # Asked and not yet answered by a push.
+        self._questions: dict[tuple[bytes, bytes], list[Question]] = {}
+        self.owed = Owed(losses)
+        self.lost: asyncio.Future[EquipoiseError] = loop.create_future()
+        # Whether anything came in since the owner last set it to False.
+        self.is_heard = False
+        # False once the peer has shown that it does not know positions: a plain Redis.
+        self.has_positions = True
+        # What the link is called at the peer, and the peer's address: as it was dialled, or as the peer says.
+        self.link = b""
+        self.hub = b""
+        self.dialled: Endpoint | None = None
+        # Whether the peer has said so: then it is one hub among others.
+        self.is_among = False
+        # Whether nothing that was sent here can be published any more, nor is on its way: another hub has said so.
+        self.is_severed = False
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame whose answer is entered in `owed`; it leaves at the end of this turn of the loop."""
+        if not self._out:
+            self._loop.call_soon(self._write_out)
+        self._out.append(frame)
+
+    def submit(self, request: Request) -> None:
+        request.is_sent = True
+        self.owed.add_publish(request)
+        self.send(request.frame)
+
+    def ask(self, *words: bytes) -> asyncio.Future[object]:
+        """Send a request and return the future of its reply."""
+        ticket = Ticket(encode_request(*words), 0, self._loop.create_future())
+        self.submit(ticket)
+        return ticket.future
+
+    def tell(self, *words: bytes) -> None:
+        """Send a request whose answer does not matter."""
+        self.owed.add(IGNORED)
+        self.send(encode_request(*words))
+
+    def measure(self, frame: bytes, answered: Answered) -> None:
+        """Send a request at once, behind all that waits to be sent, and take the time until its reply."""
+        if self.lost.done():
+            # What is owed has been failed already. Not from within the call: whoever measures may not be ready yet.
+            self._loop.call_soon(answered, LOST, None)
+            return
+        transport = self._transport
+        unsent_bytes = 0 if transport is None else transport.get_write_buffer_size()
+        is_clear = not unsent_bytes and not self._out and self.owed.bytes <= AHEAD_BYTES_MAX
+        probe = Probe(answered, clock_of(self._loop))
+        self.owed.add(probe)
+        self.send(frame)
+        probe.begin(lambda: self._read_bytes, is_clear=is_clear)
+        self._write_out()
+
+    def expect(self, question: Question) -> None:
+        """The question is about to be submitted: remember who wants its answer."""
+        self._questions.setdefault(question.key, []).append(question)
+
+    def answer(self, push: list[object]) -> None:
+        """A push that answers a question, perhaps of several who asked the same."""
+        key = (cast(bytes, push[0]), cast(bytes, push[1]))
+        for question in self._questions.pop(key, ()):
+            question.answer(push)
+
+    def _write_out(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(out))
+
+    def abort(self, error: EquipoiseError) -> None:
+        """Give the connection up at once, unsent bytes included."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._lose(error)
+
+    def close(self) -> None:
+        """Send what is queued, then close. `lost` tells when that is done."""
+        self._write_out()
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # A cast, not a check: uvloop's transports do not derive from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.is_heard = True
+        self._read_bytes += len(data)
+        reader = self._reader
+        take, reply, push = reader.gets, self.owed.reply, self._owner.on_push
+        try:
+            reader.feed(data)
+            while (item := take()) is not ...:
+                if type(item) is hiredis.PushNotification:
+                    push(self, item)
+                else:
+                    reply(item)
+        except (hiredis.HiredisError, ProtocolError) as error:
+            self.abort(ProtocolError(f"the server does not speak the protocol of a hub: {error}"))
+            return
+        self._owner.on_read(self)
+        self._turn_bytes += len(data)
+        if (
+            self._turn_bytes >= TURN_BYTES
+            and self._transport is not None
+            and not self._transport.is_closing()
+        ):
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._turn_bytes = 0
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lose(DisconnectedError(str(exc) if exc else "closed by the server"))
+
+    def _lose(self, error: EquipoiseError) -> None:
+        """Whoever comes first says why: when we give up, that says more than what the transport then reports."""
+        if self.lost.done():
+            return
+        self.lost.set_result(error)
+        self._out.clear()
+        self._owner.on_lost(self, error)
+        self.owed.fail(str(error))
+        questions, self._questions = self._questions, {}
+        for asked in questions.values():
+            for question in asked:
+                question.answer(None)

@@ -1,0 +1,107 @@
+"""Open a connection to a hub: TCP, TLS, then the greeting that logs in and names the client.
+
+A connection that is returned speaks RESP3 and is logged in. One that fails on the way is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass
+
+import equipoise
+from equipoise.client.settings import ClientSettings
+from equipoise.client.url import BusUrl, Endpoint
+from equipoise.client.wire.connection import Connection, ConnectionOwner
+from equipoise.client.wire.error_replies import explain_greeting
+from equipoise.client.wire.requests import NowaitLosses
+from equipoise.errors import DisconnectedError, RefusedError, SettingsError, UncertainError
+
+LIBRARY = b"equipoise-py"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialer:
+    """All that is needed to connect, the owner of the connection aside."""
+
+    url: BusUrl
+    settings: ClientSettings
+    tls: ssl.SSLContext | None
+
+    async def dial(
+        self, endpoint: Endpoint, link: bytes, owner: ConnectionOwner, losses: NowaitLosses
+    ) -> Connection:
+        """Raises DisconnectedError if there is nobody, PeerError if whoever is there refuses.
+
+        `link` names all connections of one link, so that a hub can tell that one has taken another's place.
+        """
+        loop = asyncio.get_running_loop()
+        connection = Connection(loop, owner, losses)
+        connection.link, connection.hub, connection.dialled = link, str(endpoint).encode(), endpoint
+        timeout_s = self.settings.connect_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                await loop.create_connection(lambda: connection, endpoint.host, endpoint.port, ssl=self.tls)
+                await self._greet(connection, endpoint)
+        except TimeoutError:
+            connection.abort(DisconnectedError("gave up connecting"))
+            raise DisconnectedError(f"{endpoint} did not answer within {timeout_s:g} s") from None
+        except OSError as error:
+            connection.abort(DisconnectedError("gave up connecting"))
+            raise DisconnectedError(f"{endpoint}: {_explain(error)}") from error
+        except BaseException:
+            connection.abort(DisconnectedError("gave up connecting"))
+            raise
+        return connection
+
+    async def _greet(self, connection: Connection, endpoint: Endpoint) -> None:
+        words = [b"HELLO", b"3"]
+        if self.url.user is not None and self.url.secret is not None:
+            words += [b"AUTH", self.url.user.encode(), self.url.secret.encode()]
+        if self.settings.name:
+            words += [b"SETNAME", self.settings.name.encode()]
+        hello = connection.ask(*words)
+        # Whatever a slow network still brings to the hub over a connection given up must not come after this.
+        linked = connection.ask(b"EQ.LINK", connection.link, *([b"ROUTES"] if self.settings.routing else []))
+        # Redis before 7.2 does not know this and says so; it is a courtesy to whoever reads CLIENT LIST.
+        connection.tell(b"CLIENT", b"SETINFO", b"LIB-NAME", LIBRARY)
+        connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", equipoise.__version__.encode())
+        # Looked at by nobody where the greeting itself fails.
+        linked.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+        try:
+            await hello
+            # With its answer the hub has said which one it is. A plain Redis refuses, and is none.
+            with suppress(RefusedError):
+                await linked
+        except RefusedError as error:
+            raise explain_greeting(error) from None
+        except UncertainError:
+            lost = connection.lost.result()
+            raise type(lost)(f"{endpoint}: {lost}") from None
+
+
+def make_tls(url: BusUrl, settings: ClientSettings) -> ssl.SSLContext | None:
+    """None for a URL in the clear. Raises SettingsError if a file cannot be used."""
+    if not url.is_tls:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.tls_ca_file or None)
+        if settings.tls_cert_file:
+            context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file)
+    except OSError as error:
+        raise SettingsError(f"a TLS file cannot be used: {error}; check the tls_* settings") from error
+    return context
+
+
+def _explain(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not trusted ({error.verify_message}); "
+            "give the authority as tls_ca_file, or --tls-ca"
+        )
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason}); equipoises:// is for TLS ports, equipoise:// for plain ones"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there; start a hub with `equipoise hub`, or check the address"
+    return error.strerror or str(error)

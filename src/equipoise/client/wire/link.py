@@ -1,0 +1,221 @@
+"""Keep one connection to a hub: connect, notice when it is lost; and connect again, if it is the link of the URL.
+
+    open    ──lost──►  away  ──connected──►  open            the link of the URL: the base
+      └───────────────────┴──closed, or refused for good──►  over
+
+    new     ──connected──►  open  ──lost, closed──►  over     a link to a topic's home
+      └──────────not connected─────────────────────►  over
+
+While the base is away, attempts follow one another with growing, jittered delays; each round tries every address in
+turn, starting after the one used last, then hubs that were heard of since. A refusal that waiting does not heal ends
+the base: its error goes to everyone who waits, and to whoever comes later. A home's link that is over is replaced by a
+new one when somebody wants to go there again; its topics fall back to the base meanwhile.
+
+A silent peer is noticed by pings. All time is the running loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import Protocol, cast
+
+from equipoise.client.url import Endpoint
+from equipoise.client.wire.backoff import Backoff
+from equipoise.client.wire.connection import Connection
+from equipoise.client.wire.error_replies import is_permanent
+from equipoise.client.wire.handshake import Dialer
+from equipoise.client.wire.link_subscriptions import Names, NamesOwner
+from equipoise.client.wire.outbox import Outbox
+from equipoise.client.wire.requests import NowaitLosses, Request
+from equipoise.client.wire.silence import watch
+from equipoise.errors import DisconnectedError, EquipoiseError, PeerError
+
+log = logging.getLogger("equipoise.client")
+
+
+class LinkOwner(NamesOwner, Protocol):
+    """Whoever decides what goes over which link."""
+
+    losses: NowaitLosses
+
+    def known_hubs(self) -> list[Endpoint]:
+        """Where to try when no address of the URL answers."""
+
+    def on_up(self, link: Link) -> None: ...
+
+    def on_down(self, link: Link, unsent: list[Request]) -> None:
+        """The connection is lost; the base's will be made again. `unsent` was waiting for room."""
+
+    def on_over(self, link: Link, error: EquipoiseError | None) -> None:
+        """There will be no connection any more. None: its owner has closed it."""
+
+
+class Link:
+    """Owned by one bus. The base is opened, a home's link started; both are hung up once."""
+
+    def __init__(
+        self, dialer: Dialer, owner: LinkOwner, rng: random.Random, endpoint: Endpoint | None = None
+    ) -> None:
+        settings = dialer.settings
+        self._dialer = dialer
+        self._owner = owner
+        self._rng = rng
+        self._settings = settings
+        self._backoff = Backoff(settings.reconnect_first_s, settings.reconnect_max_s, rng)
+        self._endpoints = dialer.url.endpoints if endpoint is None else (endpoint,)
+        self._task: asyncio.Task[None] | None = None
+        # The connection that was hung up.
+        self._left: Connection | None = None
+        # Where this link leads; None for the base, which leads wherever the URL does.
+        self.endpoint = endpoint
+        # Under this name a hub knows which connection has taken another's place.
+        self.name = b""
+        self.rename()
+        self.outbox = Outbox(settings)
+        self.names = Names(owner)
+        # Straight through: this runs once per push.
+        self.on_push = self.names.on_push
+
+    @property
+    def connection(self) -> Connection | None:
+        return self.outbox.connection
+
+    def rename(self) -> None:
+        """A hub has been told that nothing comes under the former name any more."""
+        # Not guessable by default: whoever knows a link's name could end its connection.
+        self.name = self._rng.randbytes(16).hex().encode()
+
+    async def open(self) -> None:
+        """Connect the base for the first time. Raises what went wrong last if patience runs out."""
+        loop = asyncio.get_running_loop()
+        patient_until = loop.time() + self._settings.first_connect_patience_s
+        while True:
+            try:
+                connection = await self._dial_round()
+                break
+            except EquipoiseError as error:
+                delay_s = self._backoff.next_s()
+                if is_permanent(error) or loop.time() + delay_s > patient_until:
+                    raise
+            await asyncio.sleep(delay_s)
+        self._adopt(connection)
+        self._task = loop.create_task(self._keep(connection), name="equipoise-link")
+
+    def start(self) -> None:
+        """Connect to a home, beside what else is going on."""
+        self._task = asyncio.get_running_loop().create_task(self._visit(), name="equipoise-link-home")
+
+    def hang_up(self) -> list[asyncio.Future[object]]:
+        """Stop; what is still to end by itself. Whoever waits has been told by the owner."""
+        self._left = connection = self.outbox.connection
+        self.outbox.detach()
+        self.names.detach()
+        ending: list[asyncio.Future[object]] = []
+        if self._task is not None:
+            self._task.cancel()
+            ending.append(cast("asyncio.Future[object]", self._task))
+        if connection is not None:
+            connection.close()
+            ending.append(cast("asyncio.Future[object]", connection.lost))
+        return ending
+
+    def abort(self) -> None:
+        """Wait no longer for what is still to be sent."""
+        if self._left is not None and not self._left.lost.done():
+            self._left.abort(DisconnectedError("closed by its owner"))
+
+    async def _keep(self, connection: Connection) -> None:
+        """The life of the base."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                began = loop.time()
+                await self._watch(connection)
+                if loop.time() - began >= self._settings.reconnect_max_s:
+                    self._backoff.reset()
+                connection = await self._reconnect()
+                self._adopt(connection)
+        except EquipoiseError as error:
+            log.error("gave up reconnecting: %s", error)
+            self._owner.on_over(self, error)
+        except Exception as error:
+            # A mistake of ours: those who wait must not wait for ever.
+            log.exception("the link to the hub failed")
+            self._owner.on_over(self, EquipoiseError(f"the client failed: {error!r}; please report this"))
+
+    async def _visit(self) -> None:
+        """The life of a home's link."""
+        (endpoint,) = self._endpoints
+        try:
+            connection = await self._dialer.dial(endpoint, self.name, self, self._owner.losses)
+            self._adopt(connection)
+            await self._watch(connection)
+            self._owner.on_over(self, connection.lost.result())
+        except EquipoiseError as error:
+            log.info("cannot reach the hub at %s: %s", endpoint, error)
+            self._owner.on_over(self, error)
+        except Exception as error:
+            log.exception("the link to the hub at %s failed", endpoint)
+            self._owner.on_over(self, EquipoiseError(f"the client failed: {error!r}; please report this"))
+
+    async def _watch(self, connection: Connection) -> None:
+        """Return when the connection is lost, or given up."""
+        settings = self._settings
+        await watch(connection, settings.ping_interval_s, settings.pings_unanswered_max)
+
+    async def _reconnect(self) -> Connection:
+        while True:
+            await asyncio.sleep(self._backoff.next_s())
+            try:
+                return await self._dial_round()
+            except EquipoiseError as error:
+                if is_permanent(error):
+                    raise
+                log.info("still disconnected: %s", error)
+
+    async def _dial_round(self) -> Connection:
+        """Try every address once. Raises a refusal for good at once, else the last failure."""
+        failure: EquipoiseError | None = None
+        own = self._endpoints
+        for endpoint in (*own, *(hub for hub in self._owner.known_hubs() if hub not in own)):
+            try:
+                connection = await self._dialer.dial(endpoint, self.name, self, self._owner.losses)
+            except (DisconnectedError, PeerError) as error:
+                if is_permanent(error) and endpoint in own:
+                    raise
+                failure = error
+            else:
+                self._rotate_past(endpoint)
+                return connection
+        assert failure is not None, "a bus URL has at least one address"
+        raise failure
+
+    def _rotate_past(self, endpoint: Endpoint) -> None:
+        """The address in use comes last, so that the next attempt begins with another one."""
+        if endpoint in self._endpoints:
+            at = self._endpoints.index(endpoint) + 1
+            self._endpoints = self._endpoints[at:] + self._endpoints[:at]
+
+    def _adopt(self, connection: Connection) -> None:
+        if connection.lost.done():
+            return
+        # Subscriptions first: who publishes to itself expects to hear it.
+        self.names.attach(connection)
+        self.outbox.attach(connection)
+        self._owner.on_up(self)
+
+    # What the connection tells.
+
+    def on_read(self, connection: Connection) -> None:
+        if connection is self.outbox.connection:
+            self.outbox.pump()
+
+    def on_lost(self, connection: Connection, error: EquipoiseError) -> None:
+        if connection is not self.outbox.connection:
+            return
+        log.warning("lost the connection to the hub: %s; reconnecting", error)
+        unsent = self.outbox.detach()
+        self.names.detach()
+        self._owner.on_down(self, unsent)

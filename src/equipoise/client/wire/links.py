@@ -1,0 +1,123 @@
+"""The links of one bus: the base, and one to each hub that some topic lives at.
+
+A link to a home is made when somebody wants to go there, and closed when nothing uses it. An address that did not
+answer, or whose link was lost, is not tried again before a while has passed, which grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from equipoise.client.url import Endpoint, parse_address
+from equipoise.client.wire.backoff import Backoff
+from equipoise.client.wire.handshake import Dialer
+from equipoise.client.wire.link import Link, LinkOwner
+
+KNOWN_MAX = 16
+"""Hubs remembered for when none of the URL answers."""
+
+
+class Links:
+    """Owned by the routing of one bus."""
+
+    def __init__(self, dialer: Dialer, owner: LinkOwner, rng: random.Random) -> None:
+        self._dialer = dialer
+        self._owner = owner
+        self._rng = rng
+        self._settings = dialer.settings
+        self.base = Link(dialer, owner, rng)
+        self._homes: dict[Endpoint, Link] = {}
+        # Addresses that did not answer, or were lost: how long to wait, and until when.
+        self._backoffs: dict[Endpoint, tuple[Backoff, float]] = {}
+        # Hubs that were heard of, the latest last.
+        self._known: dict[Endpoint, None] = {}
+        # Links that were hung up and may still have something to send.
+        self._leaving: set[Link] = set()
+
+    @property
+    def all(self) -> list[Link]:
+        return [self.base, *self._homes.values()]
+
+    def known(self) -> list[Endpoint]:
+        return list(self._known)
+
+    def remember(self, hub: Endpoint) -> None:
+        self._known.pop(hub, None)
+        self._known[hub] = None
+        if len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+
+    def at(self, endpoint: Endpoint, in_use: set[Link]) -> Link | None:
+        """The link that leads there, if it is up; else one is made, if it may be."""
+        connection = self.base.connection
+        if connection is not None and connection.hub == str(endpoint).encode():
+            return self.base
+        link = self._homes.get(endpoint)
+        if link is not None:
+            return link if link.connection is not None else None
+        _, until = self._backoffs.get(endpoint, (None, 0.0))
+        if _now() >= until and (len(self._homes) < self._settings.links_max or self.close_idle(in_use)):
+            link = self._homes[endpoint] = Link(self._dialer, self._owner, self._rng, endpoint)
+            link.start()
+        return None
+
+    def on_up(self, link: Link) -> None:
+        connection = link.connection
+        if connection is not None and connection.is_among:
+            hub = parse_address(connection.hub)
+            if hub is not None:
+                self.remember(hub)
+
+    def on_over(self, link: Link) -> None:
+        """A home's link is over: do not go there for a while."""
+        endpoint = link.endpoint
+        if endpoint is None or self._homes.get(endpoint) is not link:
+            return
+        del self._homes[endpoint]
+        settings, now = self._settings, _now()
+        backoff, until = self._backoffs.pop(endpoint, (None, 0.0))
+        if backoff is None or now - until > settings.reconnect_max_s:
+            backoff = Backoff(settings.reconnect_first_s, settings.reconnect_max_s, self._rng)
+        self._backoffs[endpoint] = (backoff, now + backoff.next_s())
+        if len(self._backoffs) > settings.links_max:
+            del self._backoffs[next(iter(self._backoffs))]
+
+    def close_idle(self, in_use: set[Link]) -> bool:
+        """Close one link that nothing uses; whether there was one. `in_use` has those that something is aimed at."""
+        for endpoint, link in self._homes.items():
+            # Receipts may still be owed on a link that nothing is aimed at any more.
+            is_idle = not len(link.names) and link not in in_use and not link.outbox.is_busy
+            if is_idle and link.connection is not None:
+                del self._homes[endpoint]
+                self._leave(link)
+                return True
+        return False
+
+    def leave_homes(self) -> None:
+        for link in self._homes.values():
+            self._leave(link)
+        self._homes.clear()
+
+    async def close(self) -> None:
+        """End all, within the close time-out at most."""
+        ending = [one for link in self.all for one in link.hang_up()]
+        try:
+            if ending:
+                await asyncio.wait(ending, timeout=self._settings.close_timeout_s)
+        finally:
+            for link in (*self.all, *self._leaving):
+                link.abort()
+
+    def _leave(self, link: Link) -> None:
+        link.hang_up()
+        self._leaving.add(link)
+        asyncio.get_running_loop().call_later(self._settings.close_timeout_s, self._forget_left, link)
+
+    def _forget_left(self, link: Link) -> None:
+        link.abort()
+        self._leaving.discard(link)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

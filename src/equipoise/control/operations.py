@@ -1,0 +1,210 @@
+"""What an operator does to plan and specs: move, replicate, drain, forget, limit; by command or on the dashboard.
+
+Each is one commit, made again on what is newer if somebody else commits first. Always true: nothing is placed on a hub
+that is no member, is dead or is drained; some hub that lives keeps a share of the ring; of a spec nothing changes but
+what was named; and what is asked for and already so makes no new version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from equipoise.errors import NotEmptyError, PlanError, PlanRaceError, SettingsError
+from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, TopicSpec, Why, ring_over
+from equipoise.store.records.hubs import HubsStore
+from equipoise.store.records.plans import PlanStore
+from equipoise.store.records.specs import SpecsStore
+
+__all__ = ["change_plan", "change_spec", "drain", "forget", "place", "unplace", "weigh"]
+
+# Plans come every few seconds at most; whoever loses this often is up against something else.
+_RACES_MAX = 20
+
+
+async def change_plan(plans: PlanStore, make: Callable[[Plan], PlanChange | None]) -> Plan:
+    """Commit what `make` makes of the latest plan; None leaves it. The plan as it is then."""
+    for attempt in range(_RACES_MAX):
+        plan = await plans.load()
+        change = make(plan)
+        if change is None or change.is_empty:
+            return plan
+        try:
+            return await plans.commit(change)
+        except PlanRaceError:
+            if attempt == _RACES_MAX - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def place(
+    plans: PlanStore,
+    topic: bytes,
+    homes: Iterable[str],
+    mode: Mode,
+    *,
+    alive: Collection[str],
+    is_pinned: bool = True,
+    note: str = "",
+) -> Plan:
+    """Have a topic live at these hubs; if it is pinned, until somebody says otherwise or one of them is taken out.
+
+    Raises PlanError if one is no member, dead, or drained.
+    """
+    entry = Entry(topic, tuple(homes), mode, is_pinned)
+
+    def make(plan: Plan) -> PlanChange | None:
+        for hub in entry.homes:
+            member = _require(plan, hub)
+            if hub not in alive:
+                raise PlanError(f"hub {hub} is dead: start it first, or choose one of {_names(plan, alive)}")
+            if member.weight == 0:
+                raise PlanError(
+                    f"hub {hub} is drained: give it a share first (`equipoise hubs weigh {hub} 1`), or choose one "
+                    f"of {_names(plan, alive)}"
+                )
+        if plan.entries.get(topic) == entry:
+            return None
+        return PlanChange.on(plan, Why(Reason.OPERATOR, note=note), set_entries=[entry])
+
+    return await change_plan(plans, make)
+
+
+async def unplace(plans: PlanStore, topic: bytes, *, note: str = "") -> Plan:
+    """Have a topic follow the ring again."""
+
+    def make(plan: Plan) -> PlanChange | None:
+        if topic not in plan.entries:
+            return None
+        return PlanChange.on(plan, Why(Reason.OPERATOR, note=note), remove_entries=[topic])
+
+    return await change_plan(plans, make)
+
+
+async def drain(plans: PlanStore, hub: str, *, alive: Collection[str] | None = None, note: str = "") -> Plan:
+    """Give a hub no topics any more: no share of the ring, and no entry. It stays a member.
+
+    `alive` as for `Plan.home_of`. Raises PlanError if no other hub that lives takes topics.
+    """
+
+    def make(plan: Plan) -> PlanChange | None:
+        member = _require(plan, hub)
+        entries = _without(plan, hub, alive)
+        if member.weight == 0 and not entries:
+            return None
+        return PlanChange.on(
+            plan,
+            Why(Reason.DRAINED, note=note),
+            set_entries=entries,
+            set_members=[Member(hub, 0, member.site)],
+        )
+
+    return await change_plan(plans, make)
+
+
+async def weigh(
+    plans: PlanStore, hub: str, weight: int, *, alive: Collection[str] | None = None, note: str = ""
+) -> Plan:
+    """Give a hub another share of the ring; one that was drained takes topics again. Raises as `drain` does."""
+
+    def make(plan: Plan) -> PlanChange | None:
+        member = _require(plan, hub)
+        if member.weight == weight:
+            return None
+        if weight == 0:
+            _takers(plan, hub, alive)
+        why = Why(Reason.OPERATOR, note=note)
+        return PlanChange.on(plan, why, set_members=[Member(hub, weight, member.site)])
+
+    return await change_plan(plans, make)
+
+
+async def forget(plans: PlanStore, hubs: HubsStore, hub: str, *, note: str = "") -> Plan:
+    """Take a dead hub out of the plan and forget its facts. Raises PlanError if it is alive, or unknown."""
+    seen = await hubs.look(hub)
+    if seen is not None and seen.alive is not None:
+        raise PlanError(f"hub {hub} is alive: drain it and stop it first")
+
+    def make(plan: Plan) -> PlanChange | None:
+        if hub not in plan.by_hub:
+            if seen is None:
+                raise PlanError(f"there is no hub {hub}: `equipoise hubs ls` lists them")
+            return None
+        return PlanChange.on(
+            plan,
+            Why(Reason.LEFT, note=note),
+            set_entries=_without(plan, hub) if len(plan.members) > 1 else (),
+            remove_entries=() if len(plan.members) > 1 else plan.entries,
+            remove_members=[hub],
+        )
+
+    plan = await change_plan(plans, make)
+    try:
+        await hubs.forget(hub)
+    except NotEmptyError as problem:
+        raise PlanError(f"hub {hub} has come back: drain it and stop it first") from problem
+    return plan
+
+
+async def change_spec(specs: SpecsStore, pattern: bytes, given: Mapping[str, Any]) -> TopicSpec | None:
+    """Change these fields of a pattern's spec and no others; None takes one back, and a rate takes its burst along.
+
+    What is said of the pattern then: None, and no spec, once nothing is left. Raises SettingsError.
+    """
+    if not given:
+        raise SettingsError("say what to change, such as the latency or the site")
+
+    def make(old: TopicSpec | None) -> TopicSpec | None:
+        changes = dict(given)
+        if "rate_per_s" in changes and changes["rate_per_s"] is None:
+            changes.setdefault("burst_messages", None)
+        if "quantile" in changes and changes["quantile"] is None:
+            changes["quantile"] = TopicSpec(pattern=pattern).quantile
+        made = msgspec.structs.replace(old or TopicSpec(pattern=pattern), **changes)
+        # A quantile says nothing without a latency.
+        return None if made == TopicSpec(pattern=pattern, quantile=made.quantile) else made
+
+    return await specs.change(pattern, make)
+
+
+def _takers(plan: Plan, hub: str, alive: Collection[str] | None) -> list[Member]:
+    """The other hubs that live and have a share of the ring, of which there must be one."""
+    others = [
+        member
+        for member in plan.members
+        if member.hub != hub and member.weight > 0 and (alive is None or member.hub in alive)
+    ]
+    if not others:
+        raise PlanError(f"hub {hub} is the only one that takes topics: start another hub first")
+    return others
+
+
+def _without(plan: Plan, hub: str, alive: Collection[str] | None = None) -> list[Entry]:
+    """The entries that name the hub, with others in its place: those of its own site first."""
+    named = [entry for entry in plan.entries.values() if hub in entry.homes]
+    others = _takers(plan, hub, alive)
+    site = plan.by_hub[hub].site
+    near = [member for member in others if member.site == site] or others
+    ring = ring_over(tuple((member.hub, member.weight) for member in near))
+    changed: list[Entry] = []
+    for entry in named:
+        left = tuple(home for home in entry.homes if home != hub)
+        homes = left or (ring.owner(entry.topic) or "",)
+        # Nobody asked for it to be where it goes now.
+        is_pinned = entry.is_pinned and bool(left)
+        changed.append(Entry(entry.topic, homes, entry.mode if len(homes) > 1 else Mode.SINGLE, is_pinned))
+    return changed
+
+
+def _require(plan: Plan, hub: str) -> Member:
+    member = plan.by_hub.get(hub)
+    if member is None:
+        known = ", ".join(member.hub for member in plan.members) or "none"
+        raise PlanError(f"hub {hub} is no member of the plan; members are: {known}")
+    return member
+
+
+def _names(plan: Plan, alive: Collection[str]) -> str:
+    return ", ".join(one.hub for one in plan.members if one.hub in alive and one.weight > 0) or "no other"

@@ -1,0 +1,120 @@
+"""Take views from the pipeline: the newest one wins, what makes no sense is refused and counted.
+
+Always true: `latest` never goes back in time; one connection holds at most one view's bytes; whoever does not know the
+token is not read any further.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Callable
+
+from equipoise.errors import ProtocolError, SettingsError, ViewError
+from equipoise.model.address import joined
+from equipoise.view import View
+from equipoise.view.codec import GREETING, HEADER_BYTES, Header, decode_header, decode_view
+
+__all__ = ["Intake"]
+
+log = logging.getLogger("equipoise.control")
+
+# A pipeline, and the one that follows it; more are somebody's mistake.
+CONNECTIONS_MAX = 8
+GREETING_BYTES_MAX = 1_024
+# A view comes each second; a sender that is silent for so long is gone.
+SILENCE_S = 60.0
+# Clocks differ; a view from further in the future is a forgery or a broken clock, and would outlive all honest ones.
+FUTURE_S_MAX = 5.0
+
+
+class Intake:
+    """Owned by one controller. `views` counts those taken; `refused` the others."""
+
+    def __init__(self, *, token: str = "", clock: Callable[[], float] = time.time) -> None:
+        self._token = token
+        self._clock = clock
+        self._server: asyncio.Server | None = None
+        # The task of each connection, and its sending end.
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._latest: View | None = None
+        self.views = 0
+        self.refused = 0
+        # Set with every view that is taken.
+        self.news = asyncio.Event()
+
+    @property
+    def latest(self) -> View | None:
+        return self._latest
+
+    @property
+    def age_s(self) -> float | None:
+        """Of the newest view; None before the first."""
+        return None if self._latest is None else self._clock() - self._latest.time_s
+
+    async def start(self, host: str, port: int) -> str:
+        """Listen; the address, as it was given. Raises SettingsError if it cannot be had."""
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port, limit=GREETING_BYTES_MAX)
+        except OSError as problem:
+            raise SettingsError(f"cannot take views on {host}:{port}: {problem.strerror}") from problem
+        return joined(host, self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """End all connections with it."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in self._serving.values():
+            writer.transport.abort()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def take(self, view: View) -> None:
+        """Raises ViewError if it is no newer than the present one, or of a time to come."""
+        if view.time_s > self._clock() + FUTURE_S_MAX:
+            raise ViewError(f"it is {view.time_s - self._clock():.0f} s ahead of this clock")
+        if self._latest is not None and view.time_s <= self._latest.time_s:
+            raise ViewError("it is no newer than the last one")
+        self._latest = view
+        self.views += 1
+        self.news.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "called as a task"
+        self._serving[task] = writer
+        try:
+            if len(self._serving) > CONNECTIONS_MAX:
+                return
+            async with asyncio.timeout(SILENCE_S):
+                is_known = self._knows(await reader.readline())
+            if not is_known:
+                log.warning("a sender of views without the token was turned away")
+                return
+            while True:
+                async with asyncio.timeout(SILENCE_S):
+                    header = decode_header(await reader.readexactly(HEADER_BYTES))
+                    data = await reader.readexactly(header.total_bytes)
+                writer.write(await self._answer(header, data))
+                await writer.drain()
+        except (ProtocolError, TimeoutError, OSError, ValueError, asyncio.IncompleteReadError) as problem:
+            log.debug("a sender of views is gone: %r", problem)
+        finally:
+            self._serving.pop(task, None)
+            writer.transport.abort()
+
+    async def _answer(self, header: Header, data: bytes) -> bytes:
+        try:
+            # Half a second for 100,000 topics: beside the loop.
+            self.take(await asyncio.to_thread(decode_view, header, data))
+        except ViewError as problem:
+            self.refused += 1
+            log.warning("a view was refused: %s", problem)
+            return b"-" + str(problem).replace("\n", " ").encode()[:500] + b"\n"
+        return b"+\n"
+
+    def _knows(self, line: bytes) -> bool:
+        word, _, token = line.rstrip(b"\r\n").partition(b" ")
+        return word == GREETING and hmac.compare_digest(token, self._token.encode())

@@ -1,0 +1,134 @@
+"""Find out what the checks judge: look at this machine, and ask the store if one is named."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import shutil
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from equipoise.doctor import checks
+from equipoise.doctor.checks import Finding
+from equipoise.errors import EquipoiseError
+from equipoise.hub.settings import Limits
+from equipoise.store.contract import StoreSettings
+from equipoise.store.embedded.java import java_version, locate_java
+from equipoise.store.urls import open_store, zookeeper_hosts
+
+__all__ = ["PORTS", "Wanted", "examine"]
+
+# What listens where unless told otherwise.
+PORTS = {6399: "a hub", 6398: "the dashboard", 2181: "ZooKeeper"}
+_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the machine is to be examined for."""
+
+    # Port and what it is for.
+    ports: dict[int, str] = field(default_factory=lambda: dict(PORTS))
+    directory: Path = Path()
+    # Empty: none is to be asked.
+    store_url: str = ""
+
+
+async def examine(wanted: Wanted) -> AsyncIterator[Finding]:
+    """One finding after the other, as they are made."""
+    yield checks.check_python((sys.version_info.major, sys.version_info.minor))
+    java = locate_java()
+    yield checks.check_java(java, None if java is None else await asyncio.to_thread(java_version, java))
+    yield checks.check_spark(spark_version())
+    for port, purpose in wanted.ports.items():
+        yield checks.check_port(port, purpose, is_free=is_free(port))
+    yield checks.check_open_files(hard_limit(), Limits().connections_max)
+    yield checks.check_memory(available_bytes())
+    yield checks.check_processors(os.cpu_count() or 1)
+    yield look_at(wanted.directory)
+    if wanted.store_url:
+        found = await ask_store(wanted.store_url)
+        yield found
+        if found.status is not checks.Status.FAILURE and (clock := await ask_clock(wanted.store_url)):
+            yield clock
+
+
+def spark_version() -> str | None:
+    if find_spec("pyspark") is None:
+        return None
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return None
+
+
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError:
+        return False
+    return True
+
+
+def hard_limit() -> int | None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if hard == resource.RLIM_INFINITY else hard
+
+
+def available_bytes(path: Path = Path("/proc/meminfo")) -> int | None:
+    """As the kernel estimates it; None where there is no such file."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return None
+    found = [line.split() for line in lines if line.startswith("MemAvailable:")]
+    return int(found[0][1]) * 1024 if found else None
+
+
+def look_at(directory: Path) -> Finding:
+    """The directory, or the nearest one above that is there."""
+    there = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
+    is_writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    return checks.check_directory(
+        str(directory.absolute()), is_writable=is_writable, free_bytes=shutil.disk_usage(there).free
+    )
+
+
+async def ask_store(url: str) -> Finding:
+    settings = StoreSettings(session_timeout_s=_PATIENCE_S, request_timeout_s=_PATIENCE_S)
+    try:
+        store = await open_store(url, settings)
+    except EquipoiseError as problem:
+        return checks.check_store(url, answer_s=None, problem=str(problem))
+    try:
+        began_at = time.perf_counter()
+        await store.find("/")
+        return checks.check_store(url, answer_s=time.perf_counter() - began_at)
+    except EquipoiseError as problem:
+        return checks.check_store(url, answer_s=None, problem=str(problem))
+    finally:
+        await store.close()
+
+
+async def ask_clock(url: str) -> Finding | None:
+    """None where the store has no clock of its own."""
+    hosts = zookeeper_hosts(url)
+    if hosts is None:
+        return None
+    # Here, so that only those who use ZooKeeper load its client.
+    from equipoise.store.clock import read_clock
+
+    try:
+        reading = await asyncio.to_thread(read_clock, hosts, _PATIENCE_S)
+    except EquipoiseError as problem:
+        return checks.check_store(url, answer_s=None, problem=str(problem))
+    return checks.check_clock(reading.offset_s, reading.uncertainty_s)

@@ -1,0 +1,1 @@
+"""Who may connect to a hub, log in and keep its subscriptions."""

@@ -1,0 +1,41 @@
+"""Who a session is, by its certificate or by new rules, and what it may keep when rules change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.access import User, Users
+from equipoise.hub.data.subscribe import judge_again
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.session import Session
+
+__all__ = ["certified_user", "judge_everybody"]
+
+
+def certified_user(core: HubCore, session: Session) -> User | None:
+    """Whom the client's certificate names, if it showed one."""
+    found = filter(None, map(core.users.by_certificate, session.certificate))
+    return next(found, None)
+
+
+def judge_everybody(core: HubCore, users: Users) -> None:
+    """Judge everybody who is connected by the new rules, at once."""
+    if users.version == core.users.version:
+        return
+    core.users = users
+    for session in list(core.sessions.values()):
+        _judge(core, session)
+
+
+def _judge(core: HubCore, session: Session) -> None:
+    former = session.user
+    if former is None:
+        return
+    user = certified_user(core, session) if session.is_certified else core.users.successor_of(former)
+    if user is None or user.name != former.name:
+        core.cut(session, f"user {former.name!r} is gone or is proved otherwise now")
+        return
+    session.user = user
+    core.stats.revoked += judge_again(core, session)

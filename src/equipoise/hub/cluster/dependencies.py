@@ -1,0 +1,179 @@
+"""Order between the streams of one topic: what comes in one after a position of another.
+
+A publisher, that is a hub for its clients or a smart client, that goes from one stream of a topic to another sends
+along the positions it has reached in those before: tags. The hub that numbers the new stream puts them into it as
+marks, in their place, and every hub that has listeners for both streams holds what is behind a mark until it has passed
+the position that the mark names. The hub that numbers waits itself, before it gives the message a position, so
+that nothing of its own has to be held back from its listeners.
+
+Waiting never goes in a circle: a mark names only positions that were given before the mark was. It ends, too, when the
+other stream has ended here or its hub is dead.
+
+Always true: `_blocked` holds every stream in which something waits for another stream of its topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.lane_state import Beside
+from equipoise.hub.cluster.link.codec import Verb, encode
+from equipoise.hub.cluster.streams import State
+from equipoise.resp.replies import bulk, integer, push
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.streams import Stream
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["Tag", "Tags", "parse_tags", "spell_tags"]
+
+
+class Tag(NamedTuple):
+    """A position in a stream of a topic: a lane's hub, or nothing for the trunk; epoch and n."""
+
+    stream: bytes
+    epoch: int
+    n: int
+
+
+def spell_tags(tags: Iterable[Tag]) -> bytes:
+    """The names of hubs have neither spaces nor colons."""
+    return b" ".join([b"%b:%d:%d" % tag for tag in tags])
+
+
+def parse_tags(spelled: bytes) -> tuple[Tag, ...]:
+    """Raises ProtocolError for anything that `spell_tags` does not make."""
+    tags = []
+    for word in spelled.split(b" ") if spelled else ():
+        stream, *numbers = word.split(b":")
+        if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
+            raise ProtocolError(f"no tag: {word[:64]!r}")
+        tags.append(Tag(stream, int(numbers[0]), int(numbers[1])))
+    return tuple(tags)
+
+
+class Tags:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._blocked: dict[Stream, None] = {}
+        # Topics with a stream that has moved on, while those who wait for that are being looked after.
+        self._moved: dict[Topic, None] = {}
+        self._is_waking = False
+
+    # Waiting.
+
+    def must_wait(self, stream: Stream, tags: Iterable[Tag]) -> bool:
+        """Whether what comes after these positions has to wait here."""
+        if all(self.is_passed(stream.topic.trunk, tag) for tag in tags):
+            return False
+        self._blocked[stream] = None
+        return True
+
+    def is_passed(self, trunk: Topic, tag: Tag) -> bool:
+        """Whether nobody here can get anything up to that position any more."""
+        other = self.find(trunk, tag.stream)
+        if other is None or (other.epoch, other.n) >= tag[1:]:
+            return True
+        stream = other.stream
+        if stream is None or stream.state.is_home:
+            return True
+        if not (stream.is_wanted or self._cluster.listening.is_claimed(trunk, tag.stream)):
+            return True
+        # The trunk is about to be opened here, after an end that nobody here could see.
+        ending = stream.ending
+        is_fed = stream.source is None and not any(item.payloads for item in stream.pending)
+        return stream.state is State.OPENING and ending is not None and is_fed and ending[1:] >= tag[1:]
+
+    def moved(self, topic: Topic) -> None:
+        """One of a topic's streams has come further here, or has ended: whoever waits for that goes on."""
+        if not self._blocked:
+            return
+        self._moved[topic.trunk] = None
+        if self._is_waking:
+            return
+        self._is_waking = True
+        while self._moved:
+            trunk, _ = self._moved.popitem()
+            for stream in [stream for stream in self._blocked if stream.topic.trunk is trunk]:
+                del self._blocked[stream]
+                self._cluster.merging.wake(stream)
+        self._is_waking = False
+        # A lane of ours may have waited with its end for what was held in it.
+        self._cluster.lanes.settle()
+
+    def forget(self, stream: Stream) -> None:
+        self._blocked.pop(stream, None)
+
+    def skip(self, stream: Stream) -> bool:
+        """There is no more room for what waits in the stream: whether that was for a mark, which is passed now.
+
+        What the other stream still brings of what comes before is left out here, so the order stays; whoever listens
+        learns of it by the positions.
+        """
+        waiting = [item.mark for item in stream.pending if item.mark is not None]
+        tags = [tag for tag in waiting if not self.is_passed(stream.topic.trunk, tag)]
+        for tag in tags:
+            other = self.find(stream.topic.trunk, tag.stream)
+            if other is not None and other.stream is not None:
+                self._cluster.merging.jump(other.stream, tag.epoch, tag.n)
+        return bool(tags)
+
+    # Marking.
+
+    def mark(self, topic: Topic, tags: Iterable[Tag]) -> None:
+        """What the stream brings from here on comes after these: tell everybody who gets it."""
+        for tag in tags:
+            if tag.stream == topic.lane:
+                continue
+            beside = topic.beside = topic.beside or Beside()
+            if beside.after.get(tag.stream, (0, 0)) >= tag[1:]:
+                continue
+            beside.after[tag.stream] = tag[1:]
+            frame = encode(Verb.AFTER, topic.key, topic.epoch, *tag)
+            links = dict(topic.relays or {})
+            if not topic.lane and (topic.stream is None or topic.stream.state.is_home):
+                links.update(dict.fromkeys(self._cluster.pattern_links(topic)))
+            for link in links:
+                link.write(frame)
+            self._cluster.listening.push(topic, _after_push(topic, tag))
+
+    def marks_of(self, topic: Topic) -> list[Tag]:
+        after = {} if topic.beside is None else topic.beside.after
+        return [Tag(stream, *at) for stream, at in after.items()]
+
+    def greet(self, topic: Topic, link: OutLink) -> None:
+        """A hub begins to follow the stream, or is to number it: it has not heard the marks of before."""
+        for tag in self.marks_of(topic):
+            link.write(encode(Verb.AFTER, topic.key, topic.epoch, *tag))
+
+    def greet_session(self, topic: Topic, session: Session) -> None:
+        for tag in self.marks_of(topic):
+            session.push(_after_push(topic, tag))
+
+    def tidy(self, trunk: Topic, known: Iterable[bytes]) -> None:
+        """Forget the marks of lanes that are over, and were so the last time: others may hear of that later."""
+        lanes = () if trunk.beside is None else trunk.beside.lanes.values()
+        for topic in (trunk, *lanes):
+            if topic.beside is not None:
+                over = set(topic.beside.after).difference(known)
+                for stream in over & topic.beside.over:
+                    del topic.beside.after[stream]
+                topic.beside.over = over
+
+    def find(self, trunk: Topic, stream: bytes) -> Topic | None:
+        """One of the topic's streams as it is here; None if it is over."""
+        if not stream:
+            return trunk
+        return None if trunk.beside is None else trunk.beside.lanes.get(stream.decode("utf-8", "replace"))
+
+
+def _after_push(topic: Topic, tag: Tag) -> bytes:
+    words = (b"eq.after", topic.name, topic.lane, tag.stream)
+    return push((*map(bulk, words), integer(tag.epoch), integer(tag.n)), 3)

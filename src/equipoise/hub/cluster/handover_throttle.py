@@ -1,0 +1,122 @@
+"""The moves that this hub makes as the one who gives: how many at once, and those that take too long.
+
+All streams that leave are announced at once (PREPARE), for the barrier needs that. Of those whose new homes have
+answered, only so many are closed at a time: each takes a slot until its new home has opened it, or for a moment. The
+others go on here meanwhile, and what reaches their new homes is sent back. So a hub that is given ten thousand topics
+is not given them in one breath.
+
+Always true: a stream is in `_asked` while it is closing; it is in at most one of `_answered` and `_closed`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.hub.cluster.streams import Event, State
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.streams import Stream
+    from equipoise.hub.data.backlog import Timer
+
+__all__ = ["Moves"]
+
+# A slot is kept no longer than this: the new home may wait for others, or nobody may hear that it has opened.
+SLOT_S = 1.0
+# How often those that take long are looked at.
+TURN_S = 0.25
+
+
+class Moves:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster, *, moves_max: int, handover_s: float) -> None:
+        self._cluster = cluster
+        self._moves_max = moves_max
+        self._handover_s = handover_s
+        # Streams that are closing, and when their new homes were asked; the longest ago first.
+        self._asked: dict[Stream, float] = {}
+        # Those whose new homes have answered, in that order: the home and the version it was asked under.
+        self._answered: dict[Stream, tuple[str, int]] = {}
+        # Those that have been closed and, as far as is known here, not opened: since when.
+        self._closed: dict[Stream, float] = {}
+        self._timer: Timer | None = None
+        self.begun = 0
+        self.finished = 0
+        self.retried = 0
+
+    @property
+    def under_way(self) -> int:
+        return len(self._asked) + len(self._closed)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # What happens to streams.
+
+    def asked(self, stream: Stream) -> None:
+        """The new home has been asked, for the first time or again."""
+        self.begun += stream not in self._asked
+        self._asked.pop(stream, None)
+        self._asked[stream] = self._cluster.core.now()
+        self._answered.pop(stream, None)
+        self._schedule()
+
+    def answered(self, stream: Stream, peer: str, version: int) -> None:
+        """The new home takes it."""
+        self._answered[stream] = (peer, version)
+        self._pump()
+
+    def kept(self, stream: Stream) -> None:
+        """It stays here after all, or goes away without ceremony."""
+        self._asked.pop(stream, None)
+        self._answered.pop(stream, None)
+
+    def opened(self, stream: Stream) -> None:
+        """The new home numbers it."""
+        if self._closed.pop(stream, None) is not None:
+            self.finished += 1
+            self._pump()
+
+    # Inside.
+
+    def _pump(self) -> None:
+        while self._answered and len(self._closed) < self._moves_max:
+            stream = next(iter(self._answered))
+            peer, version = self._answered.pop(stream)
+            self._cluster.news.tell(stream.topic)
+            if stream.state is State.CLOSING and (stream.peer, stream.asked_version) == (peer, version):
+                self._asked.pop(stream, None)
+                self._closed[stream] = self._cluster.core.now()
+                self._schedule()
+                self._cluster.handover.happen(stream, Event.PREPARED, peer)
+                self._cluster.handover.settle(stream)
+
+    def _schedule(self) -> None:
+        if self._timer is None:
+            self._timer = self._cluster.core.shell.call_later(TURN_S, self._turn)
+
+    def _turn(self) -> None:
+        self._timer = None
+        now = self._cluster.core.now()
+        for stream in [stream for stream, at in self._closed.items() if now - at >= SLOT_S]:
+            self.opened(stream)
+        for stream, at in list(self._asked.items()):
+            if now - at < self._handover_s:
+                break
+            self._ask_again(stream)
+        if self._asked or self._closed:
+            self._schedule()
+
+    def _ask_again(self, stream: Stream) -> None:
+        """Its new home has not answered, though it is alive. The stream goes on here, and is offered once more."""
+        self._cluster.news.tell(stream.topic)
+        if stream in self._answered:
+            # It is our own turn that it waits for.
+            self._asked[stream] = self._asked.pop(stream) + self._handover_s
+        elif stream.state is State.CLOSING:
+            self.retried += 1
+            self._cluster.handover.happen(stream, Event.HOME_SAME, stream.peer)
+        else:
+            self.kept(stream)

@@ -1,0 +1,1 @@
+"""Links between hubs: frames, their numbering and resending, connections, the handshake."""

@@ -1,0 +1,52 @@
+"""What has become of other hubs, told to each topic before anything else happens to it.
+
+A hub that dies, or a link that begins anew, concerns all topics, and there may be a hundred thousand. None of them has
+to hear of it at once: only before it is touched next. So news are noted here, a topic that is touched is told first
+what it has missed, and the others are told in slices, when they are asked about anew (`barrier`). A topic and its lanes
+are told together.
+
+Always true: nothing is noted that every topic has been told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["News", "Tell"]
+
+# Does to one topic, or lane, what follows.
+Tell = Callable[["Topic"], None]
+
+
+class News:
+    """Part of one cluster."""
+
+    def __init__(self) -> None:
+        # Counts the news there were; the last of them are those that some topic has yet to be told.
+        self.latest = 0
+        self._untold: list[Tell] = []
+
+    def add(self, tell: Tell) -> None:
+        self.latest += 1
+        self._untold.append(tell)
+
+    def tell(self, topic: Topic) -> None:
+        """Call this before a topic's stream, or one of its lanes', is looked at or changed."""
+        trunk = topic.trunk
+        if trunk.news == self.latest:
+            return
+        first = trunk.news - (self.latest - len(self._untold))
+        # First: what follows may come back here.
+        trunk.news = self.latest
+        for tell in list(islice(self._untold, max(0, first), None)):
+            tell(trunk)
+            for lane in () if trunk.beside is None else list(trunk.beside.lanes.values()):
+                tell(lane)
+
+    def told_all(self) -> None:
+        self._untold.clear()

@@ -1,0 +1,199 @@
+"""Tell smart clients where their topics live, so that they go there by themselves.
+
+A client that has asked for it (EQ.LINK name ROUTES) is pushed
+
+    eq.home topic :version mode address [address …]
+
+when it publishes or subscribes where that is not, and when the place of a topic that it subscribes to has changed: then
+at once (`telling = "eager"`, ePulsar), or once the topic has been used again (`"lazy"`, Dynamoth). Many subscribers are
+told one after another, `told_per_s` of them in a second: each of them comes to the new home and subscribes there.
+
+Nobody has to obey: a hub goes on relaying for as long as anybody stays, however long ago the topic has moved. Clients
+that come back with a topic after a while are told anew, since they forget, too.
+
+Always true: what is remembered of a session is bounded; forgetting it only means that it is told once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.model import Mode, Placement
+from equipoise.resp.replies import bulk, integer, push
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.data.backlog import Timer
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.settings import ClusterSettings
+
+__all__ = ["Telling", "Told"]
+
+# Topics remembered for one session, at some 200 B each; the first told is forgotten first.
+TOLD_MAX = 1_000
+# A client that publishes here though it was told better has it told again after this: it forgot, or could not go.
+AGAIN_S = 10.0
+# How often those who are to be told get their next part, and how often a topic is looked at for its next message.
+TURN_S = 0.05
+# Topics that are remembered without need.
+STEP = 1_000
+
+
+class Told(NamedTuple):
+    """What a session was told of a topic, and when."""
+
+    placement: Placement
+    at: float
+
+
+class Telling:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster, settings: ClusterSettings) -> None:
+        self._cluster = cluster
+        self._is_lazy = settings.telling == "lazy"
+        self._turn_max = max(1, round(settings.told_per_s * TURN_S))
+        # Topics with smart subscribers, and where their subscribers were last to be sent.
+        self._heard: dict[Topic, Placement | None] = {}
+        # How many there were when those without subscribers were last left out.
+        self._heard_before = 0
+        # Topics whose place has changed: those that wait for their next message, with the number of those delivered so
+        # far; and those whose subscribers are being told.
+        self._quiet: dict[Topic, int] = {}
+        self._due: dict[Topic, None] = {}
+        self._telling: Iterator[Session] = iter(())
+        self._of: Topic | None = None
+        self._timer: Timer | None = None
+        # Pushes so far.
+        self.count = 0
+
+    # What clients do.
+
+    def published(self, session: Session, topic: Topic) -> None:
+        """A smart client publishes here: tell it if it should do so elsewhere."""
+        if topic.stream is None:
+            entry = self._cluster.router.routing.plan.entries.get(topic.name)
+            if entry is None or entry.mode is Mode.SINGLE:
+                return
+        self._tell(session, topic, is_asked=True)
+
+    def subscribed(self, session: Session, names: list[bytes]) -> None:
+        """A smart client has subscribed here to these topics by name."""
+        topics = self._cluster.core.index.topics
+        for name in names:
+            topic = topics.get(name)
+            if topic is not None and session in topic.members:
+                self._heard.setdefault(topic, self._better(topic))
+                self._tell(session, topic, is_asked=True)
+        if len(self._heard) > 2 * self._heard_before + STEP:
+            self._tidy()
+
+    # What changes.
+
+    def look(self, topic: Topic) -> None:
+        """The view has changed, or the topic's state here: tell its subscribers if they should be elsewhere now."""
+        if topic not in self._heard:
+            return
+        placement = self._better(topic)
+        if placement == self._heard[topic]:
+            return
+        self._heard[topic] = placement
+        if self._is_lazy:
+            self._quiet[topic] = _delivered(topic)
+        else:
+            self._due[topic] = None
+        if self._timer is None:
+            self._timer = self._cluster.core.shell.call_later(0, self._turn)
+
+    def _tidy(self) -> None:
+        """Forget topics without subscribers."""
+        for topic in [topic for topic in self._heard if not topic.members]:
+            del self._heard[topic]
+            self._quiet.pop(topic, None)
+        self._heard_before = len(self._heard)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # Inside.
+
+    def _better(self, topic: Topic) -> Placement | None:
+        """Where a smart client finds the topic; None if that is here, or will be elsewhere only after a handover."""
+        placement = self._cluster.router.placement(topic.name)
+        if len(placement.homes) > 1:
+            return placement
+        is_here = topic.stream is None or topic.stream.state.is_home
+        if is_here or not placement.homes or placement.homes[0] == self._cluster.name:
+            return None
+        return placement
+
+    def _tell(self, session: Session, topic: Topic, *, is_asked: bool) -> bool:
+        """Whether there was anything to tell."""
+        told = session.told
+        if told is None or session.proto != 3 or session.is_closing:
+            return False
+        known = told.get(topic.name)
+        placement = self._better(topic)
+        if placement is None:
+            if known is None:
+                return False
+            # It was sent away, or over several hubs: now it is right here.
+            placement = Placement((self._cluster.name,))
+        now = self._cluster.core.now()
+        if known is not None and known.placement == placement and not (is_asked and now - known.at > AGAIN_S):
+            return False
+        frame = self._frame(topic, placement)
+        if frame is None:
+            return False
+        told.pop(topic.name, None)
+        if len(told) >= TOLD_MAX:
+            del told[next(iter(told))]
+        told[topic.name] = Told(placement, now)
+        self.count += 1
+        session.write(frame)
+        return True
+
+    def _frame(self, topic: Topic, placement: Placement) -> bytes | None:
+        router = self._cluster.router
+        addresses = [router.address(hub) for hub in placement.homes]
+        if None in addresses:
+            return None
+        facts = [bulk(b"eq.home"), bulk(topic.name), integer(router.version), bulk(placement.mode.encode())]
+        return push([*facts, *(bulk(address) for address in addresses if address is not None)], 3)
+
+    def _turn(self) -> None:
+        """Tell the next few; and look which topics have been used again."""
+        self._timer = None
+        for topic, delivered in list(self._quiet.items()):
+            if _delivered(topic) != delivered:
+                del self._quiet[topic]
+                self._due[topic] = None
+        left = self._turn_max
+        while left and (session := self._next()) is not None:
+            assert self._of is not None, "a session is told of a topic"
+            left -= self._tell(session, self._of, is_asked=False)
+        if self._of is not None or self._due or self._quiet:
+            self._timer = self._cluster.core.shell.call_later(TURN_S, self._turn)
+
+    def _next(self) -> Session | None:
+        """The next subscriber of a topic whose place has changed."""
+        while True:
+            for session in self._telling:
+                return session
+            if not self._due:
+                self._of = None
+                return None
+            self._of = next(iter(self._due))
+            del self._due[self._of]
+            members = self._of.members.items()
+            by_name = [session for session, kinds in members if any(kind.is_by_name for kind in kinds)]
+            self._telling = iter(by_name)
+
+
+def _delivered(topic: Topic) -> int:
+    """Messages written to subscribers here, whichever stream they came in."""
+    lanes = () if topic.beside is None else topic.beside.lanes.values()
+    return topic.delivered + sum(lane.delivered for lane in lanes)

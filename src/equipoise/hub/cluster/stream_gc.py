@@ -1,0 +1,65 @@
+"""Leave, now and then, what nobody here wants any more: streams that are followed, patterns, lanes that are over.
+
+In slices: a hub may know a hundred thousand topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from equipoise.hub.cluster.streams import State
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.data.backlog import Timer
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["TIDY_SLICE", "Tidying"]
+
+# Topics looked at in one go: one or two milliseconds.
+TIDY_SLICE = 1_000
+
+
+class Tidying:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster, interval_s: float) -> None:
+        self._cluster = cluster
+        self._interval_s = interval_s
+        self._timer: Timer = cluster.core.shell.call_later(interval_s, self._begin)
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+    def _begin(self) -> None:
+        index = self._cluster.core.index
+        self._some(iter([*index.topics.values(), *index.lanes.values()]))
+
+    def _some(self, topics: Iterator[Topic]) -> None:
+        part = list(islice(topics, TIDY_SLICE))
+        claimed, patterns = self._cluster.listening.claimed()
+        for topic in part:
+            self._look(topic, is_claimed=topic.name in claimed)
+        if len(part) == TIDY_SLICE:
+            self._timer = self._cluster.core.shell.call_later(0, self._some, topics)
+            return
+        self._cluster.lanes.settle()
+        self._cluster.patterns.tidy(patterns)
+        self._timer = self._cluster.core.shell.call_later(self._interval_s, self._begin)
+
+    def _look(self, topic: Topic, *, is_claimed: bool) -> None:
+        if topic.stream is None and topic.beside is None:
+            return
+        cluster, index = self._cluster, self._cluster.core.index
+        if (index.lanes if topic.lane else index.topics).get(topic.key) is not topic:
+            return
+        cluster.news.tell(topic)
+        stream = topic.stream
+        if stream is not None and stream.state is State.REMOTE and not is_claimed:
+            stream.is_kept = cluster.listening.is_kept(topic)
+            if not stream.is_wanted:
+                cluster.merging.unfollow(stream)
+        if not topic.lane:
+            cluster.lanes.tidy(topic)

@@ -1,0 +1,214 @@
+"""That whoever subscribes misses nothing: the hub follows all streams of a topic before it says so.
+
+A subscription by name waits until the trunk and all lanes of the topic stand at this hub; one by pattern until every
+live hub knows the pattern, and until the streams stand of those topics with lanes that it matches, which are followed
+as if by name. A hub that has just joined waits until all others have told it their lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from equipoise.hub.cluster.lane_state import TRUNK, Beside, Lane
+from equipoise.hub.cluster.lanes import lane_push
+from equipoise.hub.cluster.latch import Wait
+from equipoise.hub.cluster.streams import State
+from equipoise.hub.data.kinds import Kind
+from equipoise.model import Glob
+from equipoise.resp.replies import bulk, integer, push
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["LeftOut", "Listening"]
+
+# The streams of a topic that a client does not want here; None: it is going to be refused.
+LeftOut: TypeAlias = "Callable[[Topic], Container[bytes] | None]"
+
+
+class Listening:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # What clients wait to be subscribed to, but for which streams; a client that waits sends nothing more.
+        self._claims: dict[Session, tuple[Kind, Sequence[bytes], LeftOut]] = {}
+        # Whether every hub that was there when we came has introduced itself; and who waits for that.
+        self._is_acquainted = False
+        self._strangers: list[Callable[[], None]] = []
+
+    def prepare(
+        self,
+        session: Session,
+        kind: Kind,
+        names: Sequence[bytes],
+        proceed: Callable[[], None],
+        left_out: LeftOut = lambda topic: (),
+    ) -> bool:
+        """See that whoever subscribes to these now misses nothing from now on, but for the streams that are left out.
+
+        False if that takes a while; then `proceed` is called when it is so.
+        """
+
+        def again() -> None:
+            # What was so first may not be so any more.
+            if session.is_closing:
+                self._claims.pop(session, None)
+            elif self.prepare(session, kind, names, proceed, left_out):
+                proceed()
+
+        # In a turn of its own: the client's next commands must not run in the middle of what made it so.
+        wait = Wait(lambda: self._cluster.core.shell.call_later(0, again))
+        if not self._is_acquainted:
+            self._strangers.append(wait.add())
+        elif kind.is_pattern:
+            for pattern in names:
+                self._cluster.patterns.want(pattern, wait)
+            for topic in self._topics_with_lanes(names):
+                self._stand(topic, wait)
+        else:
+            core = self._cluster.core
+            for name in names:
+                found = core.index.topics.get(name) or core.new_topic(session, name)
+                # What may not be, the subscription itself is refused for.
+                absent = None if isinstance(found, str) else left_out(found)
+                if not isinstance(found, str) and absent is not None:
+                    self._stand(found, wait, absent)
+        is_over = wait.is_over_at_once()
+        if is_over:
+            self._claims.pop(session, None)
+        else:
+            self._claims[session] = (kind, names, left_out)
+        return is_over
+
+    def _stand(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
+        """Follow the streams of the topic, and wait for those that do not stand here yet."""
+        self._cluster.news.tell(topic)
+        stream = topic.stream
+        if TRUNK not in left_out and stream is not None and not stream.is_ready:
+            stream.waiters.append(wait.add())
+            self._cluster.merging.follow(stream)
+        for lane in self._cluster.lanes.of(topic):
+            if lane.lane not in left_out and lane.stream is not None and not lane.stream.is_ready:
+                lane.stream.waiters.append(wait.add())
+                self._cluster.lanes.follow(lane)
+
+    def _topics_with_lanes(self, patterns: Sequence[bytes]) -> list[Topic]:
+        names = self._cluster.lanes.known
+        globs = [Glob(pattern) for pattern in patterns] if names else []
+        matched = [name for name in list(names) if any(glob.matches(name) for glob in globs)]
+        made = [self._cluster.core.make_topic(name) for name in matched]
+        return [topic for topic in made if topic is not None]
+
+    def heard_by(self, patterns: Sequence[bytes]) -> None:
+        """Clients hear these from now on: the streams of topics with lanes that they match are kept."""
+        for topic in self._topics_with_lanes(patterns):
+            for stream in (topic.stream, *(lane.stream for lane in self._cluster.lanes.of(topic))):
+                if stream is not None:
+                    stream.is_kept = self.is_kept(stream.topic)
+
+    def introduced(self) -> None:
+        """Every live hub has introduced itself."""
+        self._is_acquainted = True
+        waiters, self._strangers = self._strangers, []
+        for proceed in waiters:
+            proceed()
+
+    def claimed(self) -> tuple[set[bytes], set[bytes]]:
+        """The topics and the patterns that clients wait to be subscribed to."""
+        self._claims = {session: claim for session, claim in self._claims.items() if not session.is_closing}
+        claims = list(self._claims.values())
+        patterns = {name for kind, names, _ in claims if kind.is_pattern for name in names}
+        topics = {name for kind, names, _ in claims if not kind.is_pattern for name in names}
+        topics.update(topic.name for topic in self._topics_with_lanes(list(patterns)))
+        return topics, patterns
+
+    def is_claimed(self, topic: Topic, stream: bytes) -> bool:
+        """Whether a client waits to be subscribed to this stream of the topic, or is about to be."""
+        for kind, names, left_out in self._claims.values():
+            if kind.is_pattern:
+                if any(Glob(pattern).matches(topic.name) for pattern in names):
+                    return True
+            elif topic.name in names:
+                # Who gets it elsewhere sees to the order itself; to wait for it here would be for ever.
+                absent = left_out(topic)
+                if absent is not None and stream not in absent:
+                    return True
+        return False
+
+    # Who listens.
+
+    def hears(self, name: bytes) -> bool:
+        """Whether a client here has a pattern that matches the topic."""
+        return next(self._cluster.core.index.patterns.matching(name), None) is not None
+
+    def is_kept(self, topic: Topic) -> bool:
+        """Whether the stream is followed though nobody may listen here by name.
+
+        So is a trunk at the homes that subscribers are sent to; and so are all streams of a topic with lanes where it
+        is heard by a pattern.
+        """
+        name = topic.name
+        if not topic.lane and self._cluster.router.is_follower(name):
+            return True
+        return bool(topic.lane or name in self._cluster.lanes.known) and self.hears(name)
+
+    # Subscribers that get some of a topic's streams elsewhere.
+
+    def own(self, topic: Topic) -> list[Topic]:
+        """The streams of the topic that this hub numbers, or is to."""
+        lanes = [lane for lane in self._cluster.lanes.of(topic) if lane.hub == self._cluster.name]
+        is_home = topic.stream is None or topic.stream.state is not State.REMOTE
+        return [topic, *lanes] if is_home else [*lanes]
+
+    def not_own(self, topic: Topic) -> list[bytes] | None:
+        """The others; None if there are no others than others."""
+        own = self.own(topic)
+        streams = (topic, *self._cluster.lanes.of(topic))
+        return [stream.lane for stream in streams if stream not in own] if own else None
+
+    def leave_out(self, session: Session, topic: Topic, names: Collection[bytes]) -> None:
+        """From now on the session gets these streams elsewhere, and no others."""
+        for stream in (topic, *self._cluster.lanes.of(topic)):
+            beside = stream.beside = stream.beside or Beside()
+            if stream.lane in names:
+                beside.absent.add(session)
+            else:
+                beside.absent.discard(session)
+            stream.audience = None
+
+    def left_out(self, session: Session, topic: Topic) -> list[bytes]:
+        """The streams that the session gets elsewhere."""
+        streams = (topic, *self._cluster.lanes.of(topic))
+        return [s.lane for s in streams if s.beside is not None and session in s.beside.absent]
+
+    # What subscribers with positions are told of streams.
+
+    def greet(self, session: Session, topic: Topic, kind: Kind) -> None:
+        """Behind the answer to a subscription by name: the other streams, and what each of them comes after."""
+        own = self.own(topic)[:1] if kind is Kind.OWN else [topic]
+        for stream in (topic, *self._cluster.lanes.of(topic)):
+            if kind is Kind.OWN and stream.beside is not None and session in stream.beside.absent:
+                continue
+            if stream not in own:
+                if isinstance(stream, Lane):
+                    if stream.epoch:
+                        session.push(lane_push(stream))
+                else:
+                    words = (bulk(b"eq.trunk"), bulk(stream.name))
+                    session.push(push((*words, integer(stream.epoch), integer(stream.n)), 3))
+            elif kind is Kind.OWN and stream.beside is not None and stream.beside.opened is not None:
+                session.push(
+                    push((bulk(b"eq.opened"), bulk(topic.name), *map(integer, stream.beside.opened)), 3)
+                )
+            self._cluster.tags.greet_session(stream, session)
+
+    def push(self, topic: Topic, frame: bytes) -> None:
+        """Tell those who get this stream of the topic by name."""
+        absent = () if topic.beside is None else topic.beside.absent
+        for session, kinds in topic.members.items():
+            if Kind.POSITIONED_NAME in kinds or (Kind.OWN in kinds and session not in absent):
+                session.write(frame)

@@ -1,0 +1,85 @@
+"""Patterns, who subscribes to them, and which of them match a name.
+
+Always true: adding and removing a pattern takes time that does not grow with the number of patterns. Looking for
+those that match a name takes time for each pattern whose literal beginning the name has.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from equipoise.model import Glob
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.data.kinds import Kind
+    from equipoise.hub.data.session import Session
+
+
+class Pattern:
+    """A glob and its subscribers, each with the kinds it subscribed by; or the hubs that have such subscribers."""
+
+    __slots__ = ("glob", "members", "relays")
+
+    def __init__(self, glob: Glob) -> None:
+        self.glob = glob
+        self.members: dict[Session, tuple[Kind, ...]] = {}
+        self.relays: dict[OutLink, None] = {}
+
+
+class Patterns:
+    """All patterns that have subscribers, of a hub or of the others. Changed by TopicIndex alone."""
+
+    def __init__(self) -> None:
+        self._all: dict[bytes, Pattern] = {}
+        # By the literal bytes that matching names begin with, so that a name looks at few of them.
+        self._by_prefix: dict[bytes, dict[bytes, Pattern]] = {}
+        # How many prefixes have a length; and those lengths in order.
+        self._prefixes: dict[int, int] = {}
+        self._lengths: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Pattern]:
+        return iter(self._all.values())
+
+    def get(self, pattern: bytes) -> Pattern | None:
+        return self._all.get(pattern)
+
+    def add(self, glob: Glob) -> Pattern:
+        pattern = self._all[glob.pattern] = Pattern(glob)
+        alike = self._by_prefix.get(glob.prefix)
+        if alike is None:
+            alike = self._by_prefix[glob.prefix] = {}
+            length = len(glob.prefix)
+            if length not in self._prefixes:
+                insort(self._lengths, length)
+            self._prefixes[length] = self._prefixes.get(length, 0) + 1
+        alike[glob.pattern] = pattern
+        return pattern
+
+    def remove(self, pattern: Pattern) -> None:
+        glob = pattern.glob
+        del self._all[glob.pattern]
+        alike = self._by_prefix[glob.prefix]
+        del alike[glob.pattern]
+        if alike:
+            return
+        del self._by_prefix[glob.prefix]
+        length = len(glob.prefix)
+        self._prefixes[length] -= 1
+        if not self._prefixes[length]:
+            del self._prefixes[length]
+            self._lengths.remove(length)
+
+    def matching(self, name: bytes) -> Iterator[Pattern]:
+        """The patterns that match a name, in the order of their prefixes' lengths."""
+        for length in self._lengths:
+            if length > len(name):
+                return
+            for pattern in self._by_prefix.get(name[:length], {}).values():
+                if pattern.glob.matches(name):
+                    yield pattern

@@ -1,0 +1,273 @@
+"""Look again and again at where the clients of topics in use are, within bounds.
+
+Once per window, ahead of its records. A topic has its turn when somebody has come or gone, when a client of it has
+moved, and some seconds after its last; how long that is depends on its size. So a window costs what has changed and a
+part of the rest, not all there is. What does not fit into a window has its turn in the next, those first that waited
+longest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import islice
+from math import ceil
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from equipoise.hub.data.patterns import Pattern
+from equipoise.hub.data.topics import Topic
+from equipoise.hub.locations.centroids import STEP, places_of, side_of
+from equipoise.hub.locations.location_columns import Columns
+from equipoise.hub.locations.topic_locations import (
+    NEVER,
+    PER_CLIENT_S,
+    PLAIN_REFRESH_S,
+    REFRESH_S,
+    Whereabouts,
+    subscribed_by,
+)
+
+if TYPE_CHECKING:
+    from equipoise.coordinates import Coordinate
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.locations.client_location import Place, Side
+    from equipoise.hub.locations.locations import Places
+    from equipoise.hub.locations.topic_locations import Few
+    from equipoise.hub.telemetry.meter import TopicMeter
+    from equipoise.telemetry import Values
+
+__all__ = ["Renewing"]
+
+# Topics gone through in one go to find those of which something is noted: some 0.1 ms.
+SLICE = 1_000
+# Clients looked at in a window, each topic counting as two more: some 10 ms, a hundredth of the window.
+CLIENTS_MAX = 8_000
+_TOPIC_COST = 2
+# The places of so many are remembered to see whether they are still the same: nothing is made anew then.
+FEW = 8
+# Of a client that moves so many topics are looked at ahead of their turn; a drone or a player has a handful.
+MOVED_MAX = 64
+# Names held against the patterns of clients that have moved, in a window: some 5 ms. What is not, is seen at its turn.
+MATCHES_MAX = 10_000
+
+_meter: Callable[[Topic], TopicMeter] = attrgetter("meter")
+
+
+class Renewing:
+    """Owned by Places."""
+
+    def __init__(self, core: HubCore, places: Places) -> None:
+        self._core = core
+        self._places = places
+        self._columns = Columns()
+        # By the second in which they are due. Each topic is awaited once, where its `second` says; other entries are
+        # void.
+        self._later: dict[int, deque[Topic]] = {}
+        # What the windows so far have left to be spent; below 0 where a large topic took more.
+        self._left = 0
+        # Clients that have moved since the last window, by number, all of them connected; and patterns that some of
+        # them subscribe to.
+        self._moved: set[int] = set()
+        self._moved_patterns: dict[Pattern, None] = {}
+        # How many names the present window may still hold against those.
+        self._matches_left = MATCHES_MAX
+        # Whether topics may have places: those of clients that are known, or that nobody knows of any more.
+        self._is_stale = False
+
+    def clear(self) -> None:
+        """All topics are gone."""
+        self._later.clear()
+        self._moved_patterns.clear()
+
+    def forget(self, session: Session) -> None:
+        self._moved.discard(session.id)
+
+    def moved(self, session: Session) -> None:
+        """A client is elsewhere than before: its topics have a turn in the next window.
+
+        Those that it subscribes to by name are known. Those that it publishes to or subscribes to by pattern are found
+        when the window ends.
+        """
+        now = self._core.now()
+        self._moved.add(session.id)
+        for targets in (session.subscriptions or {}).values():
+            for target in islice(targets.values(), MOVED_MAX):
+                if isinstance(target, Pattern):
+                    if len(self._moved_patterns) < MOVED_MAX:
+                        self._moved_patterns[target] = None
+                elif target.where is not None:
+                    target.where.is_changed = True
+                    self._see_to(target, target.where, now)
+
+    def columns_of(self, topics: Sequence[Topic]) -> dict[str, Values]:
+        """What records of these topics say of where their clients are; nothing while nobody's place is known."""
+        return self._columns.of(topics) if self._is_stale else {}
+
+    def renew(self, topics: Iterable[Topic]) -> Iterator[None]:
+        """Look at these, the topics in use, where it is time; in steps that each take a moment."""
+        self._columns.begin()
+        moved, patterns = self._moved, list(self._moved_patterns)
+        self._moved, self._moved_patterns, self._matches_left = set(), {}, MATCHES_MAX
+        hub = self._places.own
+        is_known = self._places.is_known_of_some
+        if hub is None or not (is_known or self._is_stale):
+            return
+        now = self._core.now()
+        if not is_known:
+            self._forget_all()
+            return
+        self._is_stale = True
+        rest = iter(topics)
+        while some := list(islice(rest, SLICE)):
+            self._note(some, now)
+            if moved:
+                self._find_moved(some, moved, patterns, now)
+            yield
+        self._left = min(CLIENTS_MAX, self._left + CLIENTS_MAX)
+        done = 0
+        for topic in self._due(now):
+            where = topic.where
+            assert where is not None, "what is due has been noted"
+            cost = self._renew_few(topic, where, hub, now) or (yield from self._renew(topic, hub))
+            self._left -= cost
+            done += cost
+            if done >= STEP:
+                done = 0
+                yield
+
+    def _forget_all(self) -> None:
+        """Nobody tells any more."""
+        for topic in self._core.index.topics.values():
+            topic.where = None
+        self._later.clear()
+        self._is_stale = False
+
+    def _note(self, topics: Sequence[Topic], now: float) -> None:
+        """See to those of which there is anything to note."""
+        for topic, meter in zip(topics, map(_meter, topics), strict=True):
+            if meter.is_noted or topic.where is None:
+                where = topic.where
+                if where is None:
+                    where = topic.where = Whereabouts()
+                where.note(topic, now)
+                self._see_to(topic, where, now)
+
+    def _find_moved(
+        self, topics: Sequence[Topic], moved: set[int], patterns: Sequence[Pattern], now: float
+    ) -> None:
+        """Let those have a turn to which somebody publishes that has moved, or subscribes by a pattern."""
+        patterns = patterns[: self._matches_left // len(topics)]
+        self._matches_left -= len(topics) * len(patterns)
+        for topic in topics:
+            where = topic.where
+            if where is None or where.is_changed:
+                continue
+            if where.is_published_by(moved) or (patterns and _is_matched(topic.name, patterns)):
+                where.is_changed = True
+                self._see_to(topic, where, now)
+
+    def _see_to(self, topic: Topic, where: Whereabouts, now: float) -> None:
+        """Let the topic have its turn when it is due, if not earlier."""
+        due_at = where.due_at
+        second = ceil(due_at) if due_at > now else int(now)
+        if second < where.second:
+            where.second = second
+            self._later.setdefault(second, deque()).append(topic)
+
+    def _due(self, now: float) -> Iterator[Topic]:
+        """Those that are due, the earliest first, as long as anything is left to be spent."""
+        for second in sorted(second for second in self._later if second <= now):
+            waiting = self._later[second]
+            while waiting:
+                if self._left <= 0:
+                    return
+                topic = waiting.popleft()
+                where = topic.where
+                if where is None or where.second != second:
+                    # It has been given an earlier turn since.
+                    continue
+                where.second = NEVER
+                if topic.meter is None:
+                    # In use no longer. When it is again, that is noted.
+                    continue
+                where.note(topic, now)
+                if where.due_at <= now:
+                    yield topic
+                else:
+                    self._see_to(topic, where, now)
+            del self._later[second]
+
+    def _renew(self, topic: Topic, hub: Coordinate) -> Generator[None, None, int]:
+        """Make both sides of a topic with many clients anew; what it cost."""
+        core, where = self._core, topic.where
+        assert where is not None, "what is due has been noted"
+        audience = topic.audience or core.audience_of(topic)
+        publishers, subscribers = where.published_by(core.sessions), subscribed_by(topic, audience)
+        size = len(publishers) + len(subscribers)
+        asks = self._places.asks_of(topic.name)
+
+        def some_of(sessions: Sequence[Session]) -> list[Place]:
+            return self._known(sessions, hub, core.now(), asks)
+
+        where.publishers = yield from side_of((yield from places_of(publishers, some_of)), hub)
+        where.subscribers = yield from side_of((yield from places_of(subscribers, some_of)), hub)
+        where.inward = where.outward = None
+        where.audience, where.hub = audience, hub
+        now = core.now()
+        where.renewed(size, now, max(REFRESH_S, PER_CLIENT_S * size))
+        self._see_to(topic, where, now)
+        return size + _TOPIC_COST
+
+    def _renew_few(self, topic: Topic, where: Whereabouts, hub: Coordinate, now: float) -> int:
+        """The same at once, and only as far as anything has changed; 0 if the topic has many clients."""
+        core = self._core
+        audience = topic.audience or core.audience_of(topic)
+        publishers, subscribers = where.published_by(core.sessions), subscribed_by(topic, audience)
+        size = len(publishers) + len(subscribers)
+        if size > FEW:
+            return 0
+        asks = self._places.asks_of(topic.name)
+        inward, outward = self._few(publishers, hub, now, asks), self._few(subscribers, hub, now, asks)
+        is_moved = where.hub is not hub
+        if is_moved or inward != where.inward:
+            where.inward, where.publishers = inward, _side(inward, hub)
+        if is_moved or outward != where.outward:
+            where.outward, where.subscribers = outward, _side(outward, hub)
+        where.audience, where.hub = audience, hub
+        refresh_s = REFRESH_S if _is_told(inward) or _is_told(outward) else PLAIN_REFRESH_S
+        where.renewed(size, now, refresh_s)
+        self._see_to(topic, where, now)
+        return size + _TOPIC_COST
+
+    def _few(self, sessions: Sequence[Session], hub: Coordinate, now: float, asks: bool) -> Few:
+        if len(sessions) == 1:
+            return self._places.of(sessions[0], hub, now, asks=asks)
+        found = self._known(sessions, hub, now, asks)
+        return tuple(found) if len(found) > 1 else found[0] if found else None
+
+    def _known(self, sessions: Sequence[Session], hub: Coordinate, now: float, asks: bool) -> list[Place]:
+        of = self._places.of
+        return [place for session in sessions if (place := of(session, hub, now, asks=asks)) is not None]
+
+
+def _is_matched(name: bytes, patterns: Sequence[Pattern]) -> bool:
+    return any(pattern.glob.matches(name) for pattern in patterns)
+
+
+def _is_told(few: Few) -> bool:
+    if isinstance(few, tuple):
+        return any([place.is_told for place in few])  # noqa: C419  # faster for a few
+    return few is not None and few.is_told
+
+
+def _side(few: Few, hub: Coordinate) -> Side | None:
+    if not isinstance(few, tuple):
+        return None if few is None else few.alone(hub)
+    steps = side_of(few, hub)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what the steps return

@@ -1,0 +1,164 @@
+"""Where this hub is, and where its clients are.
+
+Clients tell their places with EQ.WHERE; the kernel is asked about those that do not, when somebody wants to know. One
+that says it is much farther than the kernel finds is taken as one that does not say: it would break any limit at will.
+
+Always true: a place that is kept belongs to a session that is connected, so there are no more than connections.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from equipoise.coordinates import Coordinate, CoordinateSettings
+from equipoise.hub.locations.client_location import Place, Reading, behind
+from equipoise.hub.locations.location_tracker import Renewing
+from equipoise.hub.locations.probes import Probing
+from equipoise.hub.locations.settings import AsksKernel
+from equipoise.hub.locations.topic_locations import REFRESH_S
+from equipoise.model import Specs
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.session import Session
+
+__all__ = ["Places"]
+
+
+class Places:
+    """Owned by HubCore."""
+
+    def __init__(self, core: HubCore) -> None:
+        self._core = core
+        self.settings = CoordinateSettings()
+        self.probing = Probing(core, self.settings)
+        # By session, where its client says it is.
+        self._told: dict[Session, Place] = {}
+        # Those of them that cannot be where they say; what is kept of them is how far they are.
+        self._doubted: set[Session] = set()
+        self._doubt_s = core.settings.coordinates.doubt_s
+        # Of those that do not say, what the kernel said of their connections.
+        self._readings: dict[Session, Reading] = {}
+        self._asks_kernel = core.settings.coordinates.asks_kernel
+        # Those with a latency limit; none where there is no store to say so.
+        self._limited = Specs()
+        self.renewing = Renewing(core, self)
+        self._origin = replace(Coordinate.unknown(self.settings), error=0.0)
+
+    # --- the hub
+
+    @property
+    def own(self) -> Coordinate | None:
+        """Where this hub is, as others are to know it; None until it has found out.
+
+        One on its own is at the origin, and sure of it: there is nothing else to be placed by.
+        """
+        return self.probing.told or (self._origin if self._is_alone else None)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether there is nobody to measure. One of several that hears of no other yet does not know that."""
+        cluster = self._core.cluster
+        if cluster is None:
+            return True
+        router = cluster.router
+        # Without any hub, this one included, nothing has been heard of the cluster so far.
+        has_heard = bool(router.routing.hubs)
+        others = any(member.hub != router.name for member in router.routing.plan.members[:2])
+        return has_heard and not router.peers and not others
+
+    def own_bytes(self) -> bytes | None:
+        own = self.own
+        return None if own is None else own.to_bytes()
+
+    # --- clients
+
+    def tell(self, session: Session, place: Place) -> None:
+        """The session's client says where it is."""
+        told_s = None if place.leg_s is None else 2 * place.leg_s
+        rtt_s = self._core.shell.round_trip_s(session.wire)
+        if rtt_s is None:
+            # Where the kernel knows it, that counts: a client may say anything.
+            rtt_s = told_s
+            self._client_at(told_s)
+        elif self._asks_kernel is AsksKernel.NEVER:
+            rtt_s = told_s
+        else:
+            self._client_at(rtt_s)
+        own = self.own
+        if own is None or rtt_s is None or place.is_plausible(own, rtt_s, self._doubt_s):
+            self._doubted.discard(session)
+        else:
+            self._doubted.add(session)
+            place = behind(own, rtt_s, self.settings)
+        now, former = self._core.now(), self._told.get(session)
+        if former is not None and now < former.until and place.is_as(former):
+            place = former
+        else:
+            self._told[session] = place
+            self.renewing.moved(session)
+        place.said(now, former)
+        self._readings.pop(session, None)
+
+    def asked(self, session: Session) -> None:
+        """A client measures this hub, and so does the kernel its client."""
+        if self._asks_kernel is not AsksKernel.NEVER and not self.probing.is_flat:
+            self._client_at(self._core.shell.round_trip_s(session.wire))
+
+    def _client_at(self, rtt_s: float | None) -> None:
+        if rtt_s is not None:
+            self.probing.client_at(rtt_s)
+
+    def forget(self, session: Session) -> None:
+        self._told.pop(session, None)
+        self._doubted.discard(session)
+        self._readings.pop(session, None)
+        self.renewing.forget(session)
+
+    def follow(self, specs: Specs) -> None:
+        """What topics need has changed. A pattern with a limit counts where a nearer one has none; no harm is done."""
+        self._limited = Specs(spec for spec in specs if spec.latency_ms is not None)
+
+    def asks_of(self, topic: bytes) -> bool:
+        """Whether the kernel is asked about clients of the topic."""
+        if self._asks_kernel is AsksKernel.LIMITED:
+            return len(self._limited) > 0 and self._limited.of(topic) is not None
+        return self._asks_kernel is AsksKernel.ALWAYS
+
+    def of(self, session: Session, hub: Coordinate, now: float, *, asks: bool = True) -> Place | None:
+        """Where the session's client is, if anybody knows; this hub is at `hub`. `asks`: the kernel, if need be."""
+        place = self._told.get(session)
+        if place is not None and now >= place.until:
+            # It reports no more, so it does not know itself, as one that has left its gateway.
+            place = None
+        if place is not None or not asks or session.is_closing:
+            return place
+        reading = self._readings.get(session)
+        if reading is None:
+            reading = self._readings[session] = Reading()
+        if now >= reading.until:
+            reading.take(self._core.shell.round_trip_s(session.wire), now + REFRESH_S)
+        return reading.place(hub, self.settings)
+
+    @property
+    def is_known_of_some(self) -> bool:
+        """Whether it may be known of any client at all."""
+        if self._told or self._asks_kernel is AsksKernel.ALWAYS:
+            return True
+        return self._asks_kernel is AsksKernel.LIMITED and len(self._limited) > 0
+
+    @property
+    def told(self) -> int:
+        """Clients that have said where they are."""
+        return len(self._told)
+
+    @property
+    def doubted(self) -> int:
+        """Those of them that are not believed."""
+        return len(self._doubted)
+
+    @property
+    def read(self) -> int:
+        """Clients of which the kernel has told how far they are."""
+        return sum(reading.rtt_s is not None for reading in self._readings.values())

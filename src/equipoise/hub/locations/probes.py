@@ -1,0 +1,226 @@
+"""Find out where this hub is: probe a few other hubs at a time over the links there are, and take in what they answer.
+
+A round trip is to be the network's and nothing else's. So a probe is sent only where it goes out at once and its answer
+can come back, and whoever is asked answers only where the answer goes at once. A sample that crossed a reconnection of
+either link waited for that, and is left out; one that waited for a busy loop is what the estimator's median is for.
+A peer has one question at a time, however short rounds are: an answer that is on its way is worth more than another.
+
+Others hear two things. Hubs that probe are told the coordinate as it is at the moment, which the algorithm needs;
+everybody else is told one that changes only when there is news (`coordinates.Stability`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
+from equipoise.errors import CoordinateError
+from equipoise.hub.cluster.link.codec import PROBING, Verb
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.backlog import Timer
+
+__all__ = ["Probing"]
+
+# With more on its way on a link, a probe would rather measure that: some 10 ms of a line of 1 Gbit/s.
+QUIET_BYTES_MAX = 1024 * 1024
+# As long as the own error is above this, rounds come so many times as often: whoever is new finds its place sooner.
+UNSURE_ERROR = 0.25
+HURRY_FACTOR = 4.0
+# The near one is drawn among so many, so that not only the nearest is ever asked.
+NEAREST = 4
+
+
+class _Probe(NamedTuple):
+    """A question under way, and which connections of which links it relies on."""
+
+    token: int
+    sent_at: float
+    out: OutLink
+    out_connections: int
+    incoming: InLink
+    in_connections: int
+
+
+class Probing:
+    """Owned by Places. Probes from `start` to `stop`."""
+
+    def __init__(self, core: HubCore, settings: CoordinateSettings) -> None:
+        self._core = core
+        self._settings = settings
+        self._draw: Callable[[], float] = float
+        self.estimator = Estimator(settings, self._drawn)
+        # Whether clients have shown that this hub is behind no access line.
+        self.is_flat = False
+        self._stability = Stability()
+        self._timer: Timer | None = None
+        self._under_way: dict[str, _Probe] = {}
+        self._last_token = 0
+        # Where each peer said it was when it was last asked. Exactly those that are alive and have answered.
+        self._peers: dict[str, Coordinate] = {}
+        # Whether there is anything to consider since the last round.
+        self._has_moved = False
+        # Probes sent; answers taken in; answers that were late, lies or no coordinates.
+        self.sent = self.answered = self.discarded = 0
+
+    @property
+    def told(self) -> Coordinate | None:
+        """What everybody but the hubs that probe is told; None before the first answer."""
+        return self._stability.told
+
+    @property
+    def peers(self) -> int:
+        """Hubs that have answered, and are alive."""
+        return len(self._peers)
+
+    def start(self, draw: Callable[[], float]) -> None:
+        """`draw` gives random numbers between 0 and 1."""
+        self._draw = draw
+        self._under_way.clear()
+        if self._timer is None:
+            self._set_timer()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._under_way.clear()
+
+    def peer_gone(self, peer: str) -> None:
+        """The peer is dead, or has begun another life."""
+        self._under_way.pop(peer, None)
+        self._peers.pop(peer, None)
+        self.estimator.forget(peer)
+
+    def client_at(self, rtt_s: float) -> None:
+        """A client is so far away: shorter than the access line that this hub has placed itself behind?
+
+        Equal distances between sites are explained as well by long access lines, and among themselves hubs cannot tell.
+        A height stands for a line that everybody's packets pass; a client that is nearer shows that there is none. So
+        the hub begins anew without a height. What it has told holds until that has led somewhere.
+        """
+        own = self.estimator.coordinate
+        if not self.is_flat and rtt_s < own.height_s + own.adjustment_s:
+            self.is_flat = True
+            flat = replace(self._settings, adjustment_samples=0, height_s_max=self._settings.height_s_min)
+            self.estimator = Estimator(flat, self._drawn)
+
+    # --- rounds
+
+    def _set_timer(self) -> None:
+        delay_s = self._core.settings.coordinates.probe_s
+        if self.estimator.coordinate.error > UNSURE_ERROR:
+            delay_s /= HURRY_FACTOR
+        # Not all hubs at the same moment.
+        self._timer = self._core.shell.call_later(delay_s * (0.75 + 0.5 * self._draw()), self._round)
+
+    def _round(self) -> None:
+        self._set_timer()
+        if self._has_moved:
+            self._has_moved = False
+            self._stability.consider(self.estimator.coordinate)
+        cluster = self._core.cluster
+        if cluster is not None:
+            for peer in self._choose([name for name in cluster.out if self._may_ask(cluster, name)]):
+                self._probe(cluster, peer)
+
+    def _may_ask(self, cluster: Cluster, peer: str) -> bool:
+        """Whether it can answer, and no answer of it is on its way that would count."""
+        if not _can_answer(cluster, peer):
+            return False
+        probe = self._under_way.get(peer)
+        if probe is None or not _is_unbroken(probe, cluster, peer):
+            return True
+        return self._core.shell.fine_now() - probe.sent_at > self._settings.rtt_s_max
+
+    def _choose(self, peers: list[str]) -> Iterable[str]:
+        """The peers of one round, each once."""
+        settings = self._core.settings.coordinates
+        chosen: dict[str, None] = {}
+        self._take([peer for peer in settings.seeds if peer in peers], chosen)
+        if settings.probes_per_round > len(chosen) + 1:
+            self._take(self._nearest(peers), chosen)
+        while len(chosen) < min(settings.probes_per_round, len(peers)):
+            self._take([peer for peer in peers if peer not in chosen], chosen)
+        return chosen
+
+    def _take(self, among: list[str], chosen: dict[str, None]) -> None:
+        if among:
+            chosen[among[int(self._draw() * len(among))]] = None
+
+    def _nearest(self, peers: list[str]) -> list[str]:
+        own, known = self.estimator.coordinate, self._peers
+        heard = [peer for peer in peers if peer in known]
+        return sorted(heard, key=lambda peer: own.distance_s(known[peer]))[:NEAREST]
+
+    def _drawn(self) -> float:
+        return self._draw()
+
+    # --- questions and answers
+
+    def _probe(self, cluster: Cluster, peer: str) -> None:
+        out, incoming = cluster.out[peer], cluster.incoming[peer]
+        if not _is_quiet(out):
+            return
+        self._last_token += 1
+        sent_at = self._core.shell.fine_now()
+        self._under_way[peer] = _Probe(
+            self._last_token, sent_at, out, out.connections, incoming, incoming.connections
+        )
+        self.sent += 1
+        cluster.tell(peer, Verb.PROBE, self._last_token)
+
+    def asked(self, cluster: Cluster, peer: str, token: int) -> None:
+        """A peer probes this hub."""
+        out = cluster.out.get(peer)
+        if out is not None and _is_quiet(out):
+            cluster.tell(peer, Verb.ECHO, token, self.estimator.coordinate.to_bytes())
+
+    def heard(self, cluster: Cluster, peer: str, token: int, data: bytes) -> None:
+        """A peer answers, and says where it is."""
+        probe = self._under_way.get(peer)
+        if probe is None or probe.token != token:
+            return
+        del self._under_way[peer]
+        rtt_s = self._core.shell.fine_now() - probe.sent_at
+        try:
+            if not _is_unbroken(probe, cluster, peer):
+                raise CoordinateError("what waited for a connection is no round trip")
+            coordinate = Coordinate.from_bytes(data, self._settings)
+            self.estimator.observe(peer, coordinate, rtt_s)
+        except CoordinateError:
+            self.discarded += 1
+            return
+        self.answered += 1
+        self._peers[peer] = coordinate
+        self._has_moved = True
+        if self._stability.told is None:
+            # The first is told at once: anything is better than nothing.
+            self._has_moved = False
+            self._stability.consider(self.estimator.coordinate)
+
+
+def _can_answer(cluster: Cluster, peer: str) -> bool:
+    """Whether there is a way back, and the peer knows the question: an older one would end the link over it."""
+    facts = cluster.router.peers.get(peer)
+    return peer in cluster.incoming and facts is not None and facts.verbs >= PROBING
+
+
+def _is_quiet(link: OutLink) -> bool:
+    """Whether what is written to the link goes out at once."""
+    return link.is_connected and not link.is_paused and link.kept_bytes <= QUIET_BYTES_MAX
+
+
+def _is_unbroken(probe: _Probe, cluster: Cluster, peer: str) -> bool:
+    out, incoming = cluster.out.get(peer), cluster.incoming.get(peer)
+    return (
+        out is probe.out
+        and incoming is probe.incoming
+        and out.connections == probe.out_connections
+        and incoming.connections == probe.in_connections
+    )

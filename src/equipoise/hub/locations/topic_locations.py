@@ -1,0 +1,146 @@
+"""Where the clients of one topic are, and who has published to it lately.
+
+A publisher counts for a while after its last message: one that publishes every few seconds would come and go with every
+record otherwise, and the topic's place with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
+
+from equipoise.hub.telemetry.meter import PUBLISHERS_MAX
+
+if TYPE_CHECKING:
+    from equipoise.coordinates import Coordinate
+    from equipoise.hub.data.audience import Audience
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.locations.client_location import Place, Side
+
+__all__ = [
+    "LATELY_S",
+    "NEVER",
+    "PER_CLIENT_S",
+    "PLAIN_REFRESH_S",
+    "REFRESH_S",
+    "Few",
+    "Whereabouts",
+    "subscribed_by",
+]
+
+# The place of one client, those of a few, or nothing: of nobody, or of many. One is not in a tuple, since the garbage
+# collector would have to look at all of these.
+Few: TypeAlias = "Place | tuple[Place, ...] | None"
+
+# Clients tell where they are every 5 s (ePulsar 3.2); looking more often finds little that is new.
+REFRESH_S = 5.0
+# Those of which only the kernel knows stay where they are, by and large.
+PLAIN_REFRESH_S = 10.0
+# Who published within this time is a publisher: longer than that, since a lone publisher is noted only at a refresh.
+LATELY_S = 15.0
+# Nobody is looked at more often than this allows, whatever changes: at most 2,000 clients of a topic in a second.
+PER_CLIENT_S = 0.0005
+NEVER = float("inf")
+
+
+class Whereabouts:
+    """Owned by Renewing; lives as long as its topic, once the topic was used while somebody's place could be known."""
+
+    __slots__ = (
+        "_published",
+        "_publishers",
+        "audience",
+        "hub",
+        "inward",
+        "is_changed",
+        "outward",
+        "publishers",
+        "renewed_at",
+        "second",
+        "size",
+        "subscribers",
+        "until",
+    )
+
+    def __init__(self) -> None:
+        # By the session's number, when it was last seen to have published.
+        self._publishers: dict[int, float] = {}
+        # The topic's count of messages when that was noted.
+        self._published = -1
+        # What the two sides were made from: the audience; the hub's own place; those of publishers and subscribers,
+        # where they are few.
+        self.audience: Audience | None = None
+        self.hub: Coordinate | None = None
+        self.inward: Few = None
+        self.outward: Few = None
+        self.publishers: Side | None = None
+        self.subscribers: Side | None = None
+        # When they were made, when they are due again, and of how many clients.
+        self.renewed_at = self.until = float("-inf")
+        self.size = 0
+        # Whether somebody has come, gone or moved since.
+        self.is_changed = True
+        # The second in which it has its next turn.
+        self.second = NEVER
+
+    def note(self, topic: Topic, now: float) -> None:
+        """Take in who has published in the present window, and forget who has not for long."""
+        publishers, meter = self._publishers, topic.meter
+        has_published = self._has_published(topic)
+        if meter is not None and meter.seen is None and topic.publisher in publishers and has_published:
+            # So it is with most topics most of the time.
+            publishers[topic.publisher] = now
+            self.is_changed |= self.audience is not topic.audience
+            if len(publishers) == 1:
+                return
+        before = len(publishers)
+        if meter is not None and meter.seen is not None:
+            publishers.update(dict.fromkeys(meter.seen, now))
+        elif topic.publisher is not None and has_published:
+            publishers[topic.publisher] = now
+        self.is_changed |= len(publishers) != before or self.audience is not topic.audience
+        oldest = min(publishers.values(), default=now)
+        if len(publishers) > PUBLISHERS_MAX or oldest <= now - LATELY_S:
+            recent = sorted(publishers.items(), key=lambda item: -item[1])[:PUBLISHERS_MAX]
+            self._publishers = {publisher: at for publisher, at in recent if at > now - LATELY_S}
+            self.is_changed |= len(self._publishers) != len(publishers)
+
+    def _has_published(self, topic: Topic) -> bool:
+        """Whether the topic's publisher has, since that was asked last; in the present window at first."""
+        meter, before = topic.meter, self._published
+        self._published = topic.published
+        if meter is None:
+            return False
+        began = meter.published_before if before < 0 else min(before, meter.published_before)
+        return topic.published != began or meter.ingress_messages > 0
+
+    @property
+    def due_at(self) -> float:
+        return self.renewed_at + PER_CLIENT_S * self.size if self.is_changed else self.until
+
+    def published_by(self, sessions: Mapping[int, Session]) -> list[Session]:
+        """The publishers that are still connected."""
+        return [session for number in self._publishers if (session := sessions.get(number)) is not None]
+
+    def is_published_by(self, sessions: AbstractSet[int]) -> bool:
+        """Whether one of these sessions, by their numbers, is among the publishers; takes as long as the fewer."""
+        return not self._publishers.keys().isdisjoint(sessions)
+
+    def renewed(self, size: int, now: float, refresh_s: float) -> None:
+        self.size, self.is_changed = size, False
+        self.renewed_at, self.until = now, now + refresh_s
+
+
+def subscribed_by(topic: Topic, audience: Audience) -> list[Session]:
+    """The clients that get the topic here, or one of its lanes."""
+    if topic.beside is None and len(audience.groups) == 1 and not audience.mixed:
+        return audience.groups[0][1]
+    audiences = [audience]
+    if topic.beside is not None:
+        audiences += [lane.audience for lane in topic.beside.lanes.values() if lane.audience is not None]
+    groups = chain.from_iterable((*one.groups, *one.mixed) for one in audiences)
+    sessions = list(chain.from_iterable(members for _, members in groups))
+    return sessions if len(audiences) == 1 else list(dict.fromkeys(sessions))

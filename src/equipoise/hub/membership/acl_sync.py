@@ -1,0 +1,64 @@
+"""Keep a hub's access rules at least as new as the plan it serves under.
+
+The users in the store are the truth; a users file only seeds them. New rules take effect on everybody who is connected
+as soon as they are here, like those of a file that is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from equipoise.access import Users
+from equipoise.errors import StoreUnavailableError
+from equipoise.store.contract import Store
+from equipoise.store.records.users import StoredUsers, UsersStore
+from equipoise.store.tree import Tree
+
+__all__ = ["Rules", "first_rules"]
+
+log = logging.getLogger("equipoise.hub")
+
+
+async def first_rules(store: Store, tree: Tree, seed: Users) -> StoredUsers:
+    """The rules to start a hub with. `seed` is stored if there are none yet; open access is no rule."""
+    found = await UsersStore(store, tree).seed(seed)
+    if not seed.is_open and found.users.version != seed.version:
+        log.warning(
+            "the users file is not used: the store has users of access version %d; change them with "
+            "`equipoise users --store`",
+            found.access_version,
+        )
+    return found
+
+
+class Rules:
+    """Owned by one membership. `apply` puts users in force."""
+
+    def __init__(
+        self, store: Store, tree: Tree, apply: Callable[[Users], None], *, access_version: int
+    ) -> None:
+        self._users = UsersStore(store, tree)
+        self._apply = apply
+        self.access_version = access_version
+
+    async def follow(self) -> None:
+        """Apply every change, for ever."""
+        async for stored in self._users.watch():
+            self._take(stored)
+
+    async def reach(self, access_version: int) -> None:
+        """Have rules of this version or later. Raises StoreUnavailableError if they cannot be had yet."""
+        if self.access_version < access_version:
+            self._take(await self._users.load())
+        if self.access_version < access_version:
+            raise StoreUnavailableError(f"access rules of version {access_version} are not there yet")
+
+    def _take(self, stored: StoredUsers) -> None:
+        if stored.access_version <= self.access_version:
+            return
+        self.access_version = stored.access_version
+        self._apply(stored.users)
+        log.info(
+            "users of access version %d are in force: %d users", stored.access_version, len(stored.users)
+        )

@@ -1,0 +1,131 @@
+"""Run a hub that is one among others, from its settings: open the store, get the rules, listen, take part.
+
+In this order: a hub listens only once it knows who may use it, and takes part only once it listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from equipoise.access import Users
+from equipoise.access.hub_logins import check_links
+from equipoise.errors import SettingsError, StoreUnavailableError
+from equipoise.hub.membership.acl_sync import first_rules
+from equipoise.hub.membership.load import CpuLoad
+from equipoise.hub.membership.membership import Membership
+from equipoise.hub.shell.server import Hub
+from equipoise.model.address import check_tellable, split_address
+from equipoise.store.contract import Store, StoreSettings
+from equipoise.store.records.hubs import HubsStore
+from equipoise.store.records.users import UsersStore
+from equipoise.store.tree import Tree
+from equipoise.store.urls import open_store
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.dialer import Login
+    from equipoise.hub.membership.settings import MembershipSettings
+    from equipoise.hub.settings import HubSettings
+
+__all__ = ["RunningMember", "member"]
+
+_PASSWORD_BYTES_MAX = 4 * 1024
+
+
+class RunningMember:
+    """A hub that takes part."""
+
+    def __init__(self, hub: Hub, membership: Membership, work: asyncio.Task[None]) -> None:
+        self.hub = hub
+        self.membership = membership
+        self._work = work
+
+    async def wait_ready(self) -> None:
+        """Return once the hub has its place among the others. Raises what keeps it from it."""
+        ready = asyncio.create_task(self.membership.ready.wait())
+        try:
+            await asyncio.wait([self._work, ready], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if self._work.done():
+            self._work.result()
+
+    async def wait_over(self) -> None:
+        """Return, or raise, when the hub takes part no more."""
+        await asyncio.shield(self._work)
+
+
+@asynccontextmanager
+async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMember]:
+    """A hub among others, for as long as the block lasts. `seed`: users to begin with, if the store has none."""
+    own = settings.membership
+    check_reachable(settings)
+    timeouts = StoreSettings(session_timeout_s=own.session_timeout_s, request_timeout_s=own.session_timeout_s)
+    try:
+        store = await open_store(own.store, timeouts)
+    except StoreUnavailableError as problem:
+        raise StoreUnavailableError(
+            f"no store answers at {own.store}: start one with `equipoise store`, or check the address"
+        ) from problem
+    try:
+        await check_seed(store, Tree(own.region), seed, settings.name)
+        rules = await first_rules(store, Tree(own.region), seed)
+        login = read_login(own)
+        if login is None and not rules.users.is_open:
+            raise SettingsError(
+                "this region has users, and hubs log in at each other: give --cluster-user and "
+                "--cluster-password-file of a user with operate = [\"*\"] (`equipoise users add hubs --operate '*'`)"
+            )
+        hub = Hub(settings, rules.users)
+        await hub.start()
+        membership = Membership(hub, store, access_version=rules.access_version, login=login, load=CpuLoad())
+        work = asyncio.create_task(membership.run())
+        try:
+            yield RunningMember(hub, membership, work)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            # The others are to know before the clients are sent away.
+            await store.close()
+            await hub.stop()
+    finally:
+        await store.close()
+
+
+async def check_seed(store: Store, tree: Tree, seed: Users, name: str) -> None:
+    """Raise SettingsError if the hub called `name` would bring the first users, and part hubs that run without."""
+    known = (await UsersStore(store, tree).load()).users
+    if known.is_open and not seed.is_open:
+        seen = await HubsStore(store, tree).load()
+        others = {hub: seen[hub].facts.login for hub in seen.keys() - {name} if seen[hub].alive is not None}
+        check_links(others, known, seed)
+
+
+def check_reachable(settings: HubSettings) -> None:
+    """Raise SettingsError unless the others can find the hub."""
+    host, advertise = settings.host, settings.membership.advertise
+    if advertise:
+        host, port = split_address(advertise) or ("", 0)
+        if not port:
+            raise SettingsError(f"--advertise {advertise}: give HOST:PORT, such as hub-1.example:6399")
+    check_tellable(host, who="hub", option="--advertise HOST:PORT")
+
+
+def read_login(settings: MembershipSettings) -> Login:
+    """Who this hub is at the others; None if it is nobody in particular."""
+    if not settings.cluster_user:
+        return None
+    if not settings.cluster_password_file:
+        raise SettingsError("--cluster-user needs --cluster-password-file")
+    path = Path(settings.cluster_password_file)
+    try:
+        with path.open("rb") as file:
+            text = file.read(_PASSWORD_BYTES_MAX).decode()
+    except OSError as problem:
+        raise SettingsError(f"cannot read the password file {path}: {problem.strerror}") from problem
+    except UnicodeDecodeError as problem:
+        raise SettingsError(f"the password file {path} is not UTF-8 text: {problem}") from problem
+    return settings.cluster_user, text.rstrip("\r\n")

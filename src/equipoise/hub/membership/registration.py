@@ -1,0 +1,147 @@
+"""Hold a hub's `alive` in the store: in every session anew, and in every life of the hub.
+
+A session that has ended is no end of the hub's life: the store was away, or the hub was. It takes its place again, and
+buries nobody for a while. But if its node was gone and another hub has been there all the while, then that one has seen
+it, and this life is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from equipoise.errors import NodeExistsError, NoNodeError, SettingsError
+from equipoise.hub.cluster.link.codec import VERBS
+from equipoise.store.contract import SessionState, Store
+from equipoise.store.records.hubs import HubFacts, HubsStore
+
+if TYPE_CHECKING:
+    from equipoise.hub.membership.liveness import Sight
+    from equipoise.hub.shell.server import Hub
+
+__all__ = ["Presence"]
+
+# Sessions for which nobody is buried after this hub has lost its own: one in which the nodes of the others may still
+# go, and one in which they make them again.
+_DOUBT_SESSIONS = 2
+# Sessions to wait for a process of the same name to end; after kill −9 it is one, and a tick of the store.
+_PATIENCE_SESSIONS = 3
+# A load that has changed by less is not worth a write.
+_LOAD_STEP = 0.01
+
+
+class Presence:
+    """Owned by one membership. `on_held` is called whenever the hub has come alive in the store."""
+
+    def __init__(
+        self, hub: Hub, store: Store, hubs: HubsStore, sight: Sight, *, on_held: Callable[[], None]
+    ) -> None:
+        self._hub = hub
+        self._store = store
+        self._hubs = hubs
+        self._sight = sight
+        self._on_held = on_held
+        self._settings = settings = hub.settings.membership
+        self._name = hub.settings.name
+        self._address = settings.advertise or f"{hub.settings.host}:{hub.port}"
+        # The session and the life that the hub is announced in; None if it is in none.
+        self._held: tuple[int, int] | None = None
+        # The life that was announced last, and the creation id of its first node; 0 before it.
+        self.life = 0
+        self._since_id = 0
+        self._told_load = 0.0
+        self._must_look = asyncio.Event()
+
+    def is_held(self) -> bool:
+        """Whether the hub is alive in the store, in the session and the life it has just now."""
+        return self._held == self._present
+
+    @property
+    def _present(self) -> tuple[int, int]:
+        return self._store.session, self._hub.core.incarnation
+
+    def look_again(self, state: SessionState | None = None) -> None:
+        """The session or the hub's life may be another: announce the hub if it is."""
+        self._must_look.set()
+
+    def give_up(self) -> None:
+        """The node is not there, though nobody has said that the session has ended."""
+        self._held = None
+        self._must_look.set()
+
+    async def begin(self) -> None:
+        """Announce the hub for the first time. Raises SettingsError if its name is another's, and StoreError."""
+        try:
+            await self._announce()
+        except NodeExistsError as problem:
+            other = await self._hubs.look(self._name)
+            where = f" at {other.facts.address}" if other is not None else ""
+            raise SettingsError(
+                f"another hub called {self._name} is alive{where}: give this one another --name, or stop that one"
+            ) from problem
+
+    async def stay(self) -> None:
+        """Announce it again whenever need be, for ever."""
+        while True:
+            self._must_look.clear()
+            if self._store.session and not self.is_held():
+                await self._announce()
+            await self._must_look.wait()
+
+    async def report(self, load: Callable[[], float]) -> None:
+        """Tell the hub's load now and then, for ever."""
+        while True:
+            await asyncio.sleep(self._settings.load_report_s)
+            load_ratio = load()
+            if not self.is_held() or abs(load_ratio - self._told_load) < _LOAD_STEP:
+                continue
+            try:
+                await self._hubs.report(self._facts, load_ratio=load_ratio, since_id=self._since_id)
+            except NoNodeError:
+                self.give_up()
+            else:
+                self._told_load = load_ratio
+
+    async def _announce(self) -> None:
+        """Hold `alive` in the present session and life."""
+        session_s = self._settings.session_timeout_s
+        if self.life == self._hub.core.incarnation:
+            self._sight.doubt(asyncio.get_running_loop().time() + _DOUBT_SESSIONS * session_s)
+            if await self._is_missed():
+                self._hub.renew()
+        present = self._present
+        if self.life != present[1]:
+            self.life, self._since_id = present[1], 0
+        node = await self._hubs.announce(
+            self._facts,
+            load_ratio=self._told_load,
+            since_id=self._since_id,
+            patience_s=_PATIENCE_SESSIONS * session_s,
+        )
+        self._since_id = self._since_id or node.created_id
+        self._held = present
+        # Either may have changed meanwhile; whoever looks finds out.
+        self._must_look.set()
+        self._on_held()
+
+    async def _is_missed(self) -> bool:
+        """Whether the last session had ended before this one could take its place, and another hub has seen that."""
+        seen = await self._hubs.load()
+        own = seen.get(self._name)
+        if own is not None and own.alive is not None and own.facts.incarnation == self.life:
+            return False
+        return self._sight.has_witness(seen)
+
+    @property
+    def _facts(self) -> HubFacts:
+        settings = self._settings
+        return HubFacts(
+            hub=self._name,
+            address=self._address,
+            incarnation=self.life,
+            site=settings.site,
+            rack=settings.rack,
+            verbs=VERBS,
+            login=settings.cluster_user,
+        )

@@ -1,0 +1,1 @@
+"""Where the hub meets the event loop and the kernel."""

@@ -1,0 +1,316 @@
+"""The hub's shell: sockets, clocks, certificates. The only file of the hub that meets the event loop.
+
+Runs on uvloop, on asyncio's own loop and on the simulated one alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from equipoise.access import Users
+from equipoise.clock import clock_of
+from equipoise.errors import SettingsError
+from equipoise.hub.access.connection_limits import is_loopback
+from equipoise.hub.access.login import Logins
+from equipoise.hub.cluster import Cluster
+from equipoise.hub.cluster.link.dialer import Dialer, Login
+from equipoise.hub.core import HubCore
+from equipoise.hub.data.backlog import Timer
+from equipoise.hub.data.session import LINGER_S
+from equipoise.hub.settings import HubSettings, Tls
+from equipoise.hub.shell.tcp_info import round_trip_s
+from equipoise.hub.telemetry.gauges import Process
+from equipoise.resp.replies import error
+
+log = logging.getLogger("equipoise.hub")
+
+# Connections waiting in the kernel to be accepted; as Redis asks for.
+ACCEPT_BACKLOG = 511
+# How long a hub that stops lets its clients read what they are owed, in seconds.
+STOP_S = 1.0
+
+
+class Hub:
+    """One hub. `start`, then `port` says where it listens; `stop` ends it."""
+
+    def __init__(
+        self,
+        settings: HubSettings,
+        users: Users | None = None,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+        executor: Executor | None = None,
+        process: Process | None = None,
+    ) -> None:
+        """`process`: what telemetry says of the hub's own use, where this is not a process of its own."""
+        self.settings = settings
+        self.port = 0
+        self.tls_port: int | None = None
+        self._users = Users.open() if users is None else users
+        self._wall_clock = wall_clock
+        self._rng = rng or random.SystemRandom()
+        self._executor = executor
+        self._process = process or OwnProcess()
+        self._owned_executor: ThreadPoolExecutor | None = None
+        self._servers: list[asyncio.AbstractServer] = []
+        self._core: HubCore | None = None
+        self._login: Login = None
+        # Called when the hub has begun another life, to be made known by whoever looks after membership.
+        self.on_renewed: Callable[[], None] | None = None
+
+    @property
+    def core(self) -> HubCore:
+        assert self._core is not None, "the hub has not been started"
+        return self._core
+
+    async def start(self) -> None:
+        """Listen. Raises SettingsError if the settings would expose an unprotected hub, or a port is taken."""
+        settings = self.settings
+        check_exposure(settings, self._users)
+        context = tls_context(settings.tls) if settings.tls.port is not None else None
+        loop = asyncio.get_running_loop()
+        at_once = settings.limits.authentications_max
+        if self._executor is None and not self._users.is_open:
+            self._executor = self._owned_executor = ThreadPoolExecutor(at_once)
+        logins = Logins(self._executor, self._rng.randbytes(32), at_once=at_once)
+        self._core = HubCore(settings, self._users, LoopShell(loop, self._wall_clock, logins, self._process))
+        self.core.metering.start(self._process, self._rng.randbytes)
+        try:
+            self.port = self.core.port = await self._listen(settings.port, {})
+            if settings.tls.port is not None:
+                # Whoever does not shake hands in time, or does not say goodbye, is not counted anywhere else.
+                tls = {
+                    "ssl": context,
+                    "ssl_handshake_timeout": settings.limits.unauthenticated_s,
+                    "ssl_shutdown_timeout": LINGER_S,
+                }
+                self.tls_port = await self._listen(settings.tls.port, tls)
+        except SettingsError:
+            await self.stop()
+            raise
+
+    def join_cluster(self, login: Login = None) -> Cluster:
+        """Become one hub among others; who they are is for the caller to tell, by views.
+
+        `login`: who this hub is at the others, where they have users.
+        """
+        core = self.core
+        core.cluster = Cluster(core, Dialer(core, login, self._rng, self.renew))
+        core.places.probing.start(self._rng.random)
+        self._login = login
+        return core.cluster
+
+    def renew(self) -> None:
+        """The others have buried this hub while it was out of reach: end this life and begin another."""
+        log.warning("hub %s was taken for dead: it begins anew, without its clients", self.settings.name)
+        self.core.begin_anew()
+        self.join_cluster(self._login)
+        if self.on_renewed is not None:
+            self.on_renewed()
+
+    async def _listen(self, port: int, options: dict[str, Any]) -> int:
+        """Accept connections; the port, which is another one if `port` is 0."""
+        core, host = self.core, self.settings.host
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                lambda: Connection(core), host, port, backlog=ACCEPT_BACKLOG, **options
+            )
+        except OSError as problem:
+            raise SettingsError(
+                f"cannot listen on {host}:{port}: {problem.strerror}. Choose another port, or 0 for a free one"
+            ) from problem
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    def reload_users(self, users: Users) -> None:
+        """Apply new access rules to everybody, connected or not."""
+        self._users = users
+        self.core.reload_users(users)
+
+    async def stop(self) -> None:
+        """Stop listening, then end every connection once its replies are sent, or after a moment.
+
+        Nothing is left when it returns: no connection, no timer, no task.
+        """
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        core = self._core
+        if core is not None:
+            shell = core.shell
+            assert isinstance(shell, LoopShell)
+            shell.logins.close()
+            await _end_connections(core)
+        if self._owned_executor is not None:
+            self._owned_executor.shutdown(wait=False, cancel_futures=True)
+
+
+async def _end_connections(core: HubCore) -> None:
+    empty = asyncio.Event()
+    core.when_empty = empty.set
+    for end in (core.close, core.abort_leaving):
+        end()
+        if core.admission.count:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(empty.wait(), STOP_S)
+
+
+class LoopShell:
+    """The world, as the running loop and the operating system present it."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        wall_clock: Callable[[], float],
+        logins: Logins,
+        process: Process,
+    ) -> None:
+        self.now = loop.time
+        self.fine_now = clock_of(loop)
+        self.wall_time = wall_clock
+        self.call_later: Callable[..., Timer] = loop.call_later
+        self.logins = logins
+        self.verify_secret = logins.check
+        self.resident_bytes = process.resident_bytes
+        self.round_trip_s = round_trip_s
+
+    def memory_bytes(self) -> int:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class OwnProcess:
+    """The process that this code runs in."""
+
+    def cpu_s(self) -> float:
+        return time.process_time()
+
+    def resident_bytes(self) -> int:
+        try:
+            return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return 0
+
+
+class Connection(asyncio.Protocol):
+    """Glue between a transport and its session. The transport calls the session's `receive` directly."""
+
+    __slots__ = ("_address", "_core", "_session", "data_received")
+
+    def __init__(self, core: HubCore) -> None:
+        self._core = core
+        self._session = core.open_session()
+        self._address: str | None = None
+        # An attribute instead of a method saves a call per chunk; transports look it up by name.
+        self.data_received = self._session.receive  # type: ignore[method-assign]  # meant, see above
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # streams only
+        core = self._core
+        address, session = _host_of(transport.get_extra_info("peername")), self._session
+        refusal = core.admission.refusal(address)
+        if refusal is not None:
+            core.stats.connections_refused += 1
+            session.is_closing = True
+            transport.write(error(refusal))
+            transport.close()
+            return
+        self._address = address
+        wait_s = core.admission.admit(address, core.now())
+        session.address = _format_address(transport.get_extra_info("peername"))
+        session.local_address = _format_address(transport.get_extra_info("sockname"))
+        _tune(transport.get_extra_info("socket"), core.limits.keepalive_s)
+        core.join(session, transport, _common_names(transport), wait_s=wait_s)
+        if wait_s > 0:
+            core.stats.connections_paced += 1
+            session.wait(wait_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._core.lost(self._session)
+        if self._address is not None:
+            self._core.release(self._address)
+            self._address = None
+
+    def eof_received(self) -> bool:
+        """A client that closes its side is served no longer: it may be gone, and would be sent messages for ever.
+
+        It gets what it is owed, as far as it takes it within a moment.
+        """
+        self._core.leave(self._session)
+        return False
+
+    def pause_writing(self) -> None:
+        self._core.backlogs.pause(self._session)
+
+    def resume_writing(self) -> None:
+        self._core.backlogs.resume(self._session)
+
+
+def check_exposure(settings: HubSettings, users: Users) -> None:
+    if users.is_open and not settings.insecure and not is_loopback(settings.host):
+        raise SettingsError(
+            f"refusing to listen on {settings.host} without users: anybody there could read and publish "
+            "everything. Give --users FILE (see `equipoise users add --help`), listen on 127.0.0.1, or accept "
+            "the risk with --insecure"
+        )
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """Raises SettingsError that names the file at fault."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ssl.SSLError) as problem:
+        raise SettingsError(
+            f"tls.certificate {tls.certificate} and tls.key {tls.key} do not work: {problem}"
+        ) from problem
+    if tls.client_ca:
+        try:
+            context.load_verify_locations(tls.client_ca)
+        except (OSError, ssl.SSLError) as problem:
+            raise SettingsError(f"tls.client_ca {tls.client_ca} does not work: {problem}") from problem
+        context.verify_mode = ssl.CERT_REQUIRED if tls.client_certificate_is_required else ssl.CERT_OPTIONAL
+    return context
+
+
+def _common_names(transport: asyncio.Transport) -> list[str]:
+    certificate = transport.get_extra_info("peercert") or {}
+    subject = certificate.get("subject", ())
+    return [value for group in subject for key, value in group if key == "commonName"]
+
+
+def _tune(sock: socket.socket | None, keepalive_s: int) -> None:
+    """Find dead peers: probe silent ones, and give up on unacknowledged data after as long."""
+    if sock is None:
+        return
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, keepalive_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 2 * keepalive_s * 1_000)
+    except OSError as problem:
+        log.debug("keepalive not set: %s", problem)
+
+
+def _host_of(peername: Any) -> str:
+    return str(peername[0]) if isinstance(peername, tuple) and peername else ""
+
+
+def _format_address(name: Any) -> str:
+    if not isinstance(name, tuple) or len(name) < 2:
+        return ""
+    host = f"[{name[0]}]" if ":" in str(name[0]) else name[0]
+    return f"{host}:{name[1]}"

@@ -1,0 +1,212 @@
+"""Record, every second, what each active topic and the hub itself have done.
+
+The hot path counts on the topic as it does anyway; a window's numbers are how much the counters have grown. A topic is
+looked at while it is active: it becomes so when its audience is asked for after a rest, when somebody publishes or
+subscribes, and ceases to be after a window in which nothing happened. So what a window costs depends on the topics in
+use, not on those known, and nothing is done per delivery.
+
+Rows are made in slices, each in a turn of its own. What a topic does between the end of the window and its slice
+counts for that window; nothing is counted twice or left out.
+
+Windows of all hubs end at the same moments of the clock on the wall, somewhat before whole seconds: the pipeline reads
+at whole seconds, so that no record waits for it, and a view is of one second and not of two halves.
+
+The ring holds the records; commands/telemetry.py gives them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from equipoise.hub.telemetry.arrivals import Arrivals
+from equipoise.hub.telemetry.gauges import PROBE_S, Gauges, Process
+from equipoise.hub.telemetry.meter import TopicMeter
+from equipoise.hub.telemetry.rows import Sums, add_hidden
+from equipoise.hub.telemetry.window import SLICE, Slice, joined
+from equipoise.telemetry import Block, Kind, Ring
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.backlog import Timer
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["Metering"]
+
+# When in a window's length, counted from a whole one by the clock, it ends. 10,000 topics take 10 ms to record and a
+# busy loop as long again; more time would be waited for nothing.
+_PHASE = 0.8
+_SYSTEM = b"$"
+
+
+class Metering:
+    """Owned by HubCore. Records from `start` to `stop`; before and after, what is noted has no effect."""
+
+    def __init__(self, core: HubCore) -> None:
+        self._core = core
+        self._settings = core.settings.telemetry
+        self.ring = self._new_ring()
+        self.arrivals = Arrivals(core)
+        self._gauges: Gauges | None = None
+        self.randbytes: Callable[[int], bytes] | None = None
+        # Exactly the topics that have a meter: those that have been recorded before, and those that have come since;
+        # while a window is recorded they may be in `_work` instead. Apart, those that have no records of their own and
+        # only count for the hub.
+        self._slices: list[Slice] = []
+        self._fresh: list[Topic] = []
+        self._hidden: list[Topic] = []
+        self._work: Iterator[None] | None = None
+        self._timer: Timer | None = None
+        self._turn: Timer | None = None
+        self._began_at = 0.0
+        self._end_at = 0.0
+        self._probe_at = 0.0
+        # Of the last window: topics recorded, and slices it took.
+        self.topics_active = 0
+        self.slices = 0
+
+    @property
+    def is_on(self) -> bool:
+        return self._gauges is not None
+
+    def start(self, process: Process, randbytes: Callable[[int], bytes]) -> None:
+        """Begin to record, if the settings want it."""
+        if not self._settings.is_recorded or self.is_on:
+            return
+        self._gauges = Gauges(self._core, process)
+        self.randbytes = randbytes
+        self._begin_window(self._core.now())
+        self._probe_at = self._began_at + PROBE_S
+        self._timer = self._core.shell.call_later(PROBE_S, self._probe)
+
+    def stop(self) -> None:
+        for timer in (self._timer, self._turn):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._turn = self._gauges = self._work = None
+        self._forget_topics()
+
+    def begin_anew(self) -> None:
+        """Another life of the hub: its records begin at 0, and all it knew is gone."""
+        self.ring = self._new_ring()
+        self.arrivals.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+        self._turn = self._work = None
+        self._forget_topics()
+
+    # --- what the hub notes
+
+    def touch(self, topic: Topic) -> TopicMeter | None:
+        """Something is about to happen to the topic: from now on its window is looked at. None while off."""
+        meter = topic.trunk.meter
+        if meter is None and self._gauges is not None:
+            # A lane has no record of its own: what it does counts for its topic.
+            topic = topic.trunk
+            meter = topic.meter = TopicMeter(topic)
+            is_hidden = topic.is_shard or topic.name.startswith(_SYSTEM)
+            (self._hidden if is_hidden else self._fresh).append(topic)
+        return meter
+
+    def published_by(self, topic: Topic, session: Session) -> None:
+        """Another client than the last is about to publish to the topic."""
+        meter = topic.meter
+        if meter is None or meter.seen is None:
+            meter = self.touch(topic)
+            self.arrivals.adopt(topic)
+        if meter is not None:
+            meter.note_publisher(topic, session.id)
+        topic.publisher = session.id
+
+    def published_elsewhere(self, topic: Topic) -> None:
+        """A client of another hub is about to; it is counted there."""
+        meter = self.touch(topic)
+        if meter is not None and topic.publisher is not None:
+            meter.note_publisher(topic, None)
+        topic.publisher = None
+
+    def subscribed(self, topic: Topic) -> None:
+        """Somebody subscribes to the topic, or no longer does."""
+        meter = self.touch(topic)
+        if meter is not None:
+            meter.is_noted = True
+
+    # --- windows
+
+    def _probe(self) -> None:
+        now = self._core.now()
+        assert self._gauges is not None, "the timer runs only while it is on"
+        self._gauges.note_lag(now - self._probe_at)
+        self._probe_at = max(self._probe_at + PROBE_S, now)
+        self._timer = self._core.shell.call_later(max(0.0, self._probe_at - now), self._probe)
+        # Half a probe early rather than late, or windows would end one probe late on average.
+        if self._work is None and now > self._end_at - PROBE_S / 2:
+            window_s = now - self._began_at
+            self._begin_window(now)
+            self._work = self._record(window_s, int(self._core.shell.wall_time() * 1_000_000))
+            self._go_on()
+
+    def _begin_window(self, now: float) -> None:
+        length_s = self._settings.window_s
+        past = self._core.shell.wall_time() / length_s
+        ahead = (_PHASE - past) % 1.0
+        # One shorter than half would say little; the clock may also have been set.
+        self._began_at, self._end_at = now, now + length_s * (ahead if ahead > 0.5 else ahead + 1.0)
+
+    def _go_on(self) -> None:
+        """One slice; the next in a turn of its own."""
+        self._turn = None
+        if self._work is None:
+            return
+        if next(self._work, self) is self:
+            self._work = None
+        else:
+            self._turn = self._core.shell.call_later(0, self._go_on)
+
+    def _record(self, window_s: float, time_us: int) -> Iterator[None]:
+        """All records of a window, in steps that each take a moment."""
+        core, window_us = self._core, int(window_s * 1_000_000)
+        slices, self._slices = self._slices, []
+        fresh, self._fresh = self._fresh, []
+        sums = Sums()
+        topics_active = steps = 0
+        known = chain.from_iterable(each.topics for each in slices)
+        yield from core.places.renewing.renew(chain(known, fresh))
+        new = (Slice(fresh[start : start + SLICE]) for start in range(0, len(fresh), SLICE))
+        for each in joined(chain(slices, new)):
+            values = each.record(core, sums)
+            count = len(each.topics)
+            if count:
+                self._slices.append(each)
+                block = Block.of(Kind.TOPIC, count, values, time_us=time_us, window_us=window_us)
+                self.ring.append(block)
+            topics_active += count
+            steps += 1
+            yield
+        hidden, self._hidden = self._hidden, []
+        for start in range(0, len(hidden), SLICE):
+            self._hidden += add_hidden(hidden[start : start + SLICE], sums)
+            steps += 1
+            yield
+        for block in self.arrivals.take(core.now()):
+            self.ring.append(block)
+            yield
+        assert self._gauges is not None, "stopping ends this as well"
+        facts = self._gauges.read(window_s, sums)
+        facts["topics_active"] = topics_active
+        self.ring.append(Block.of(Kind.HUB, 1, facts, time_us=time_us, window_us=window_us))
+        self.topics_active, self.slices = topics_active, steps + 1
+
+    # --- inside
+
+    def _new_ring(self) -> Ring:
+        settings = self._settings
+        return Ring(self._core.incarnation, keep_s=settings.keep_s, bytes_max=settings.ring_bytes_max)
+
+    def _forget_topics(self) -> None:
+        for topics in (self._core.index.topics, self._core.index.shards):
+            for topic in topics.values():
+                topic.meter = topic.publisher = None
+        self._slices, self._fresh, self._hidden = [], [], []

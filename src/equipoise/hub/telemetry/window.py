@@ -1,0 +1,243 @@
+"""Make records of topics, slice by slice: what each did since its window began.
+
+A slice keeps its topics from window to window while they are active, and with them what seldom changes: their names,
+how many are in their audiences, the counters of the last window packed into long integers. A window reads the rest,
+column by column, which is done in C: a topic takes some 0.5 µs.
+
+Always true: a slice's topics have meters, each of which knows its row in the slice.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from itertools import compress
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from equipoise.hub.telemetry.rows import (
+    COUNTED,
+    PUBLISHED,
+    counted_notes,
+    gather_lanes,
+    greatest,
+    let_rest,
+    meter_of,
+    one_or_each,
+    roles,
+)
+from equipoise.telemetry import Names, Role, Values
+from equipoise.telemetry.packing import grown, packed
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.audience import Audience
+    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.telemetry.meter import TopicMeter
+    from equipoise.hub.telemetry.rows import Sums
+
+__all__ = ["SLICE", "Slice", "joined"]
+
+# Topics recorded in one go: 0.2 ms, and up to a millisecond where half of them come and go.
+SLICE = 500
+
+# By how much each of the counters has grown, for each topic; None: not at all.
+Growth: TypeAlias = "list[array[int] | None]"
+
+
+class _Counter:
+    """One counter of all topics of a slice."""
+
+    __slots__ = ("_packed", "_sum", "before")
+
+    def __init__(self, before: list[int]) -> None:
+        # What it was for each topic when the window began. Stays the same list, for meters look into it.
+        self.before = before
+        self._sum = sum(before)
+        # None until it is needed.
+        self._packed: int | None = None
+
+    def drop(self, rows: Sequence[int]) -> None:
+        _remove(self.before, rows)
+        self._sum = sum(self.before)
+        self._packed = None
+
+    def go_on(self, now: list[int]) -> tuple[array[int] | None, int]:
+        """A new window begins. By how much it has grown for each topic, None for `not at all`; and for all together."""
+        if now == self.before:
+            # So are half of the counters at hubs that pass a topic on.
+            return None, 0
+        before = packed(self.before) if self._packed is None else self._packed
+        self._packed = packed(now)
+        self.before[:] = now
+        former, self._sum = self._sum, sum(now)
+        return grown(self._packed, before, len(now)), self._sum - former
+
+
+class Slice:
+    """Owned by Metering, which calls `record` at the end of each window."""
+
+    __slots__ = ("_audiences", "_counters", "_heard", "_meters", "_names", "topics")
+    # None until they are needed.
+    _names: Names | None
+    # Those of the last window, and the columns made from them.
+    _audiences: list[Audience | None]
+    _heard: dict[str, Values]
+
+    def __init__(self, topics: list[Topic]) -> None:
+        """Of topics that are in no slice yet."""
+        meters = list(map(meter_of, topics))
+        before = zip(*[meter.counted for meter in meters], strict=True)
+        self._take(topics, meters, list(map(list, before)))
+
+    def merged(self, other: Slice) -> Slice:
+        """A slice to be used instead of the two."""
+        both = Slice.__new__(Slice)
+        pairs = zip(self._counters, other._counters, strict=True)
+        before = [own.before + others.before for own, others in pairs]
+        both._take(self.topics + other.topics, self._meters + other._meters, before)
+        return both
+
+    def record(self, core: HubCore, sums: Sums) -> dict[str, Values]:
+        """The columns of the topics that did something. The others have no meter any more and have left the slice."""
+        is_alone = core.cluster is None
+        if not is_alone and any([topic.beside for topic in self.topics]):  # noqa: C419  # faster than a generator
+            for topic in self.topics:
+                gather_lanes(topic)
+        growth = self._grow(sums)
+        idle = self._idle(growth)
+        if idle:
+            self._drop(idle, growth)
+        if not self.topics:
+            return {}
+        topics, meters = self.topics, self._meters
+        is_noted = [meter.is_noted for meter in meters]
+        noted = list(compress(range(len(meters)), is_noted)) if True in is_noted else []
+        if self._names is None:
+            self._names = Names.of([topic.name for topic in topics])
+        values: dict[str, Values] = {
+            "topic": self._names,
+            "role": Role.HOME.value if is_alone else roles(topics),
+            **{name: 0 if one is None else one for name, one in zip(COUNTED, growth, strict=True)},
+            **counted_notes(sums, meters, noted),
+            "publishers": self._publishers(growth[PUBLISHED], noted),
+            **self._audience_columns(core),
+            **greatest(sums, meters, noted, core.now()),
+            **core.places.renewing.columns_of(topics),
+        }
+        for row in noted:
+            meters[row].forget_notes()
+        return values
+
+    # --- inside
+
+    def _take(self, topics: list[Topic], meters: list[TopicMeter], before: Iterable[list[int]]) -> None:
+        self.topics = topics
+        self._meters = meters
+        self._counters = list(map(_Counter, before))
+        self._names = None
+        self._audiences = [None] * len(topics)
+        self._heard = {}
+        self._number(0)
+
+    def _number(self, first: int) -> None:
+        """Tell meters their rows, from the first of which these have changed."""
+        published = self._counters[PUBLISHED].before
+        for row, meter in enumerate(self._meters[first:], first):
+            meter.counted, meter.row = published, row
+
+    def _grow(self, sums: Sums) -> Growth:
+        """By how much the topics' counters have grown; their next window begins."""
+        topics = self.topics
+        columns = (
+            [topic.published for topic in topics],
+            [topic.delivered for topic in topics],
+            [topic.bytes_in for topic in topics],
+            [topic.bytes_out for topic in topics],
+        )
+        growth: Growth = []
+        for name, counter, column in zip(COUNTED, self._counters, columns, strict=True):
+            each, together = counter.go_on(column)
+            growth.append(each)
+            sums[name] += together
+        return growth
+
+    def _drop(self, rows: Sequence[int], growth: Growth) -> None:
+        """Let the topics of these rows rest, and take them out of everything there is."""
+        for row in rows:
+            let_rest(self.topics[row])
+        # Blocks hold these columns as well.
+        heard = {
+            name: column[:] if isinstance(column, array) else column for name, column in self._heard.items()
+        }
+        for column in (self.topics, self._meters, self._audiences, *growth, *heard.values()):
+            if isinstance(column, list | array):
+                _remove(column, rows)
+        for counter in self._counters:
+            counter.drop(rows)
+        self._heard, self._names = heard, None
+        self._number(rows[0])
+
+    def _idle(self, growth: Growth) -> list[int]:
+        """The rows of topics that did nothing."""
+        rows: Iterable[int] = range(len(self.topics))
+        for column in growth:
+            if column is not None:
+                if _is_everywhere(column):
+                    return []
+                rows = [row for row in rows if not column[row]]
+        return [row for row in rows if not self._meters[row].is_noted]
+
+    def _publishers(self, published: array[int] | None, noted: Sequence[int]) -> Values:
+        """One where the last publisher has published and no other did; where others did, they are noted."""
+        topics, meters = self.topics, self._meters
+        last = [topic.publisher for topic in topics]
+        others = {row: len(seen) for row in noted if (seen := meters[row].seen) is not None}
+        passed_on = [row for row in noted if meters[row].ingress_messages and last[row] is not None]
+        if published is not None and not others and _is_everywhere(published) and all(last):
+            return 1
+        counts = [0] * len(topics)
+        if published is not None:
+            counts = [int(count > 0 and who is not None) for count, who in zip(published, last, strict=True)]
+        for row in passed_on:
+            counts[row] = 1
+        for row, count in others.items():
+            counts[row] = count
+        return one_or_each(counts)
+
+    def _audience_columns(self, core: HubCore) -> dict[str, Values]:
+        """Audiences are compiled anew when anything about them changes, so the same ones say the same."""
+        audiences = [topic.audience for topic in self.topics]
+        if audiences != self._audiences or not self._heard:
+            # Without one somebody has come or gone since the last message; compiling it now costs nothing more.
+            present = [topic.audience or core.audience_of(topic) for topic in self.topics]
+            self._audiences = [*present]
+            self._heard = {
+                "subscribers": one_or_each([audience.clients for audience in present]),
+                "relays": 0 if core.cluster is None else one_or_each([len(each.hubs) for each in present]),
+            }
+        return self._heard
+
+
+def joined(slices: Iterable[Slice]) -> Iterator[Slice]:
+    """The same topics in as few slices as may be had cheaply: neighbours that fit into one become one."""
+    last: Slice | None = None
+    for each in slices:
+        if last is None:
+            last = each
+        elif len(last.topics) + len(each.topics) <= SLICE:
+            last = last.merged(each)
+        else:
+            yield last
+            last = each
+    if last is not None:
+        yield last
+
+
+def _is_everywhere(growth: array[int]) -> bool:
+    """Whether none of the numbers is 0. A byte of 0 is looked for first, in a hundredth of the time."""
+    return 0 not in growth.tobytes() or all(growth)
+
+
+def _remove(column: MutableSequence[Any], rows: Sequence[int]) -> None:
+    for row in reversed(rows):
+        del column[row]

@@ -1,0 +1,36 @@
+"""A story to watch: players on a real system, a crowd, hubs that come and go, a swarm that crosses sites; a report."""
+
+from equipoise.lab.demo.acts import FAVOURITE, GAME, MOVES_ONLY, SHORT, STORY, Act
+from equipoise.lab.demo.mover import Mover
+from equipoise.lab.demo.pace import CONTROLLER_TOML, CONTROLLER_WORDS, HUB_TOML
+from equipoise.lab.demo.poller import Watcher
+from equipoise.lab.demo.report import report_page, summary_lines
+from equipoise.lab.demo.scene import Scene, Told
+from equipoise.lab.demo.screen import LineShow, ScreenShow
+from equipoise.lab.demo.sites import Region
+from equipoise.lab.demo.story import Show
+from equipoise.lab.demo.swarm import LIMIT_MS, Swarm
+
+__all__ = [
+    "CONTROLLER_TOML",
+    "CONTROLLER_WORDS",
+    "FAVOURITE",
+    "GAME",
+    "HUB_TOML",
+    "LIMIT_MS",
+    "MOVES_ONLY",
+    "SHORT",
+    "STORY",
+    "Act",
+    "LineShow",
+    "Mover",
+    "Region",
+    "Scene",
+    "ScreenShow",
+    "Show",
+    "Swarm",
+    "Told",
+    "Watcher",
+    "report_page",
+    "summary_lines",
+]

@@ -1,0 +1,159 @@
+"""The report: one HTML file with figures, the changes of the plan and the verdict. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from equipoise.lab.demo.acts import Act
+from equipoise.lab.demo.charts import Band, line_chart
+from equipoise.lab.demo.scene import Scene, Told
+from equipoise.lab.demo.swarm import LIMIT_MS
+from equipoise.lab.demo.swarm_tracker import Following
+
+__all__ = ["report_page", "summary_lines"]
+
+_STYLE = """\
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1d2b2b;background:#fff}
+h1{margin-bottom:.2rem}figure{margin:1.2rem 0}svg{width:100%;height:auto}svg .title{font:600 14px system-ui}
+svg .tick{font:11px system-ui;fill:#566}svg .grid{stroke:#0001}svg .band0{fill:#0f71730d}svg .band1{fill:#d1603d12}
+table{border-collapse:collapse;width:100%;font-size:13px}td,th{padding:.25rem .5rem;text-align:left;vertical-align:top;
+border-bottom:1px solid #0001}.good{color:#0f7173}.bad{color:#b3261e}.dim{color:#566}
+"""
+
+
+def summary_lines(
+    verdict: Mapping[str, int],
+    *,
+    published: int,
+    delivered: int,
+    moves: int,
+    hubs_max: int,
+    homes_max: int,
+    following: Following | None = None,
+    missed: Sequence[Act] = (),
+) -> list[str]:
+    """What there is to say in the end."""
+    found = {"lost": "lost", "duplicated": "duplicated", "out_of_order": "out of order"}
+    wrong = [f"{verdict[name]:,} {words}" for name, words in found.items() if verdict[name]]
+    lines = [
+        f"{published:,} updates were published and heard {delivered:,} times: "
+        + ("; ".join(wrong) if wrong else "0 lost, 0 duplicated, 0 out of order")
+        + ".",
+        f"The busy topic was moved {moves} times by hand while players talked.",
+    ]
+    if homes_max > 1:
+        lines.append(
+            f"At most {hubs_max} hubs were at work, and the crowd's tile lived at {homes_max} of them."
+        )
+    if following is not None and following.crossings:
+        lines.append(_followed(following))
+    lines += [
+        f'In "{act.title}" something did not happen within {act.seconds_max:g} s: {act.until.value}.'
+        for act in missed
+    ]
+    return lines
+
+
+def _followed(following: Following) -> str:
+    if following.back_s is None:
+        most = following.latency_ms_max
+        return f"The swarm's topic did not follow it in time{'' if most is None else f' ({most:.0f} ms at worst)'}."
+    return (
+        f"The swarm's updates took {following.latency_ms_max:.0f} ms at worst after it had crossed, and were back "
+        f"under {LIMIT_MS:.0f} ms after {following.back_s:.0f} s: its topic had followed it."
+    )
+
+
+def report_page(
+    scenes: Sequence[Scene], told: Sequence[Told], summary: Sequence[str], *, is_good: bool
+) -> str:
+    """The whole file. `scenes` in the order of time, one a second."""
+    bands = _bands(scenes)
+    acts = "".join(
+        f"<tr><td>{since:.0f}–{until:.0f} s</td><th>{escape(name)}</th><td>{escape(words)}</td></tr>"
+        for (since, until, name), words in zip(bands, _words(scenes), strict=True)
+    )
+    figures = "".join(f"<figure>{figure}</figure>" for figure in _figures(scenes, bands))
+    changes = "".join(
+        f"<tr><td>{one.version}</td><td>{escape(one.what)}</td><td>{escape(one.reason)}</td>"
+        f'<td class="dim">{escape(one.numbers)}</td></tr>'
+        for one in told
+    )
+    verdict = "".join(f"<p>{escape(line)}</p>" for line in summary)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Equipoise: the demo</title><style>{_STYLE}</style><body><h1>Equipoise: the demo</h1>"
+        f'<div class="{"good" if is_good else "bad"}">{verdict}</div>'
+        f"<h2>The story</h2><table>{acts}</table><h2>Figures</h2>{figures}"
+        "<h2>Every change of the plan, and why</h2>"
+        f"<table><tr><th>plan</th><th>what</th><th>why</th><th>numbers</th></tr>{changes}</table></body></html>\n"
+    )
+
+
+def _figures(scenes: Sequence[Scene], bands: Sequence[Band]) -> list[str]:
+    times = [scene.at_s for scene in scenes]
+    loads = [{hub.name: hub.load for hub in scene.hubs} for scene in scenes]
+    names = sorted({name for seen in loads for name in seen})
+    percent = {
+        name: [None if (load := seen.get(name)) is None else 100 * load for seen in loads] for name in names
+    }
+    return [
+        line_chart("Load of each hub", times, percent, unit=" %", bands=bands),
+        line_chart(
+            "Players, and hubs",
+            times,
+            {"players": [scene.players for scene in scenes], "hubs": [len(scene.hubs) for scene in scenes]},
+            bands=bands,
+        ),
+        line_chart(
+            "Messages per second",
+            times,
+            {
+                "published": [scene.published_per_s for scene in scenes],
+                "heard": [scene.delivered_per_s for scene in scenes],
+            },
+            bands=bands,
+        ),
+        line_chart(
+            "Latency from player to player",
+            times,
+            {
+                "p50": [scene.latency_ms_p50 for scene in scenes],
+                "p99": [scene.latency_ms_p99 for scene in scenes],
+            },
+            unit=" ms",
+            bands=bands,
+        ),
+        *_swarm_figure(scenes, bands, times),
+    ]
+
+
+def _swarm_figure(scenes: Sequence[Scene], bands: Sequence[Band], times: Sequence[float]) -> list[str]:
+    """None where no swarm flew."""
+    swarms = [scene.swarm for scene in scenes]
+    if not any(swarms):
+        return []
+    curves = {
+        "95 of 100": [None if swarm is None else swarm.latency_ms for swarm in swarms],
+        "limit": [None if swarm is None else swarm.limit_ms for swarm in swarms],
+    }
+    return [line_chart("Latency from drone to drone, and its limit", times, curves, unit=" ms", bands=bands)]
+
+
+def _bands(scenes: Sequence[Scene]) -> list[Band]:
+    """Where each act begins and ends."""
+    bands: list[Band] = []
+    for scene in scenes:
+        if not bands or bands[-1][2] != scene.act:
+            if bands:
+                bands[-1] = (bands[-1][0], scene.at_s, bands[-1][2])
+            bands.append((scene.at_s, scene.at_s, scene.act))
+    if bands:
+        bands[-1] = (bands[-1][0], scenes[-1].at_s, bands[-1][2])
+    return bands
+
+
+def _words(scenes: Sequence[Scene]) -> list[str]:
+    return list({scene.act: scene.words for scene in scenes}.values())

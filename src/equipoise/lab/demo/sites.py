@@ -1,0 +1,73 @@
+"""Two sites on one machine: a door in front of every hub, and a gateway at each site for whoever comes by air.
+
+Hubs tell others the address of their door, so all that hubs and drones send each other takes the way between sites.
+Players are everywhere, and delayed by nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from equipoise.client import ClientSettings
+from equipoise.gateway import Gateway, GatewaySettings
+from equipoise.lab.demo.acts import SITES
+from equipoise.lab.demo.wan import HOST, Address, Wan, Ways
+
+__all__ = ["Region", "site_of"]
+
+# ePulsar's 30 ms between sites, one way; and what the last hop by air adds.
+BETWEEN_S = 0.030
+ACCESS_S = 0.002
+
+
+class Region:
+    """Owned by one demo. `open` before hubs are started, `start_gateways` once they serve, `close` in the end."""
+
+    def __init__(self, hubs: Sequence[str], address_of: Callable[[str], Address]) -> None:
+        """`hubs`: all that there may ever be; `address_of` one that runs, KeyError of one that does not."""
+        self.ways = Ways(BETWEEN_S, ACCESS_S, {name: site_of(at) for at, name in enumerate(hubs)})
+        self._hubs = hubs
+        self._address_of = address_of
+        self._wan = Wan(self.ways)
+        self._doors: dict[str, int] = {}
+        self._running: list[Gateway] = []
+        # Where drones find each site's gateway.
+        self.gateways: dict[str, str] = {}
+
+    async def open(self) -> None:
+        for name in self._hubs:
+            self._doors[name] = await self._wan.open(name, lambda name=name: self._address_of(name))  # type: ignore[misc]  # A lambda's default.
+
+    @property
+    def words(self) -> Mapping[str, tuple[str, ...]]:
+        """What to tell each hub when it starts."""
+        return {
+            name: ("--site", self.ways.places[name], "--advertise", f"{HOST}:{port}")
+            for name, port in self._doors.items()
+        }
+
+    def url(self, hub: str) -> str:
+        """Of the hub's door."""
+        return f"equipoise://{HOST}:{self._doors[hub]}"
+
+    async def start_gateways(self, hubs: Sequence[str]) -> None:
+        """One at each site, which finds its place by these hubs."""
+        url = "equipoise://" + ",".join(f"{HOST}:{self._doors[hub]}" for hub in hubs)
+        for site in SITES:
+            name = f"gateway-{site}"
+            self.ways.places[name] = site
+            gateway = Gateway(url, GatewaySettings(port=0), client=ClientSettings(name=name))
+            await gateway.start()
+            self._running.append(gateway)
+            port = await self._wan.open(name, lambda gateway=gateway: (HOST, gateway.port))  # type: ignore[misc]  # As above.
+            self.gateways[site] = f"{HOST}:{port}"
+
+    async def close(self) -> None:
+        for gateway in self._running:
+            await gateway.stop()
+        await self._wan.close()
+
+
+def site_of(turn: int) -> str:
+    """Of the hub that is so many behind the first one."""
+    return SITES[turn % len(SITES)]

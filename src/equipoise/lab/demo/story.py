@@ -1,0 +1,122 @@
+"""Play the acts on a system that runs: let players come and go, move the busy topic, look once a second.
+
+The players are smart clients on the loop of this process; the system's processes are somebody else's to start and stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from equipoise.lab.demo.acts import FAVOURITE, GAME, Act, Until
+from equipoise.lab.demo.mover import Mover
+from equipoise.lab.demo.poller import Watcher
+from equipoise.lab.demo.scene import Scene
+from equipoise.lab.demo.swarm import Swarm
+from equipoise.lab.demo.swarm_tracker import Following
+from equipoise.lab.workload.game import GameLoad
+
+__all__ = ["Show"]
+
+LOOK_S = 1.0
+# For what is under way when the last player has gone.
+SETTLE_S = 3.0
+
+
+class Show:
+    """One telling. `play` it once; then `verdict`, and `watcher` for what was to be seen."""
+
+    def __init__(
+        self, load: GameLoad, watcher: Watcher, mover: Mover, hubs: Sequence[str], swarm: Swarm
+    ) -> None:
+        """`hubs`: those that are there from the beginning to the end."""
+        self.watcher = watcher
+        self.following = Following()
+        self._load = load
+        self._swarm = swarm
+        self._mover = mover
+        self._hubs = hubs
+        self._began_at = 0.0
+        # The most there were.
+        self.hubs_max = 0
+        self.homes_max = 0
+        # Acts that waited for something that did not come in time.
+        self.missed: list[Act] = []
+
+    @property
+    def moves(self) -> int:
+        """Made by hand."""
+        return self._mover.moves
+
+    def verdict(self) -> dict[str, int]:
+        """Lost, duplicated, out_of_order and gaps, of all that was sent."""
+        return self._load.tally.verdict()
+
+    async def play(self, acts: Sequence[Act], look: Callable[[Scene], None]) -> None:
+        """Returns when the story is over and everything that was under way has arrived."""
+        await self._load.start()
+        try:
+            self._began_at = asyncio.get_running_loop().time()
+            for act in acts:
+                await self._play(act, look)
+            self._swarm.hush()
+            await self._load.settle(SETTLE_S)
+        finally:
+            await self._swarm.stop()
+            await self._load.stop()
+
+    async def _play(self, act: Act, look: Callable[[Scene], None]) -> None:
+        self._load.favourite = FAVOURITE if act.crowd_of_ten else None
+        self._load.crowd_of_ten = act.crowd_of_ten
+        if act.swarm_at and act.swarm_at != self._swarm.site:
+            self.following.leave(act.swarm_at, self._passed_s())
+            await self._swarm.fly_to(act.swarm_at)
+        moving = asyncio.create_task(self._mover.run(self._hubs)) if act.is_moving else None
+        try:
+            await self._go_on(act, look)
+        finally:
+            if moving is not None:
+                moving.cancel()
+                with suppress(asyncio.CancelledError):
+                    await moving
+
+    async def _go_on(self, act: Act, look: Callable[[Scene], None]) -> None:
+        loop = asyncio.get_running_loop()
+        began_at, players = loop.time(), self._load.players
+        while (passed_s := loop.time() - began_at) < act.seconds_max:
+            if passed_s >= act.seconds_min and self._has_come(act.until):
+                return
+            part = min(1.0, passed_s / act.ramp_s)
+            self._load.set_players(round(players + part * (act.players - players)))
+            scene = await self.watcher.look(act, self._passed_s())
+            self.following.see(scene)
+            self.hubs_max = max(self.hubs_max, self.watcher.hubs)
+            self.homes_max = max(self.homes_max, self._favourite_homes())
+            look(scene)
+            await asyncio.sleep(max(0.0, LOOK_S - (loop.time() - began_at - passed_s)))
+        if not self._has_come(act.until):
+            self.missed.append(act)
+
+    def _has_come(self, until: Until) -> bool:
+        watcher = self.watcher
+        match until:
+            case Until.NOTHING:
+                return True
+            case Until.SEEN:
+                return watcher.is_seen
+            case Until.GROWN:
+                return watcher.hubs > len(self._hubs) and self._favourite_homes() > 1
+            case Until.SHRUNK:
+                return watcher.hubs <= len(self._hubs)
+            case Until.SETTLED:
+                return self.following.is_near
+            case Until.FOLLOWED:
+                # A topic may be quicker than a look: then nobody saw the limit broken.
+                return self.following.crossings > 0 and self.following.is_near
+
+    def _passed_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._began_at
+
+    def _favourite_homes(self) -> int:
+        return self.watcher.homes_of(GAME.topic_at(*FAVOURITE).decode())

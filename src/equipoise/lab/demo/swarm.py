@@ -1,0 +1,140 @@
+"""A swarm of drones that talks all the time and flies from site to site; and what each of them heard.
+
+A drone is a smart client on the air. When the swarm crosses, its way to every hub is another one at that moment, its
+connections stay, and it says through which gateway it reaches the network from now on. Everything else is the
+system's to notice.
+
+Every drone hears every other one, and all of it goes into the tally of the game: so what was lost, doubled or out of
+order is known exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import equipoise.client as client
+from equipoise.errors import EquipoiseError
+from equipoise.lab.demo.wan import Ways
+from equipoise.lab.workload.game import Tally
+
+__all__ = ["LIMIT_MS", "TOPIC", "Swarm"]
+
+TOPIC = b"swarm/1"
+# ePulsar's limit for swarms (5.6).
+LIMIT_MS = 40.0
+DRONES = 4
+UPDATES_PER_S = 8.0
+PAYLOAD_BYTES = 200
+# What latency is taken over, and the part of messages that takes no longer.
+_KEPT_S = 2.0
+_QUANTILE = 0.95
+# For a gateway's word; without it the drone finds its place by itself, later.
+_GATEWAY_S = 5.0
+
+
+class Swarm:
+    """Owned by one task. `start`, `cross` as often as wanted, `hush` and `stop`."""
+
+    def __init__(
+        self, urls: Sequence[str], ways: Ways, gateways: Mapping[str, str], tally: Tally, *, seed: int = 0
+    ) -> None:
+        """`urls`: doors of hubs; `gateways`: the address of each site's, as drones reach it."""
+        self.tally = tally
+        self._url = "equipoise://" + ",".join(url.removeprefix("equipoise://") for url in urls)
+        self._ways = ways
+        self._gateways = gateways
+        self._rng = random.Random(seed)
+        self._flying: list[asyncio.Task[None]] = []
+        self._buses: dict[str, client.Bus] = {}
+        # (when, how long), of deliveries, the latest last.
+        self._latencies_s: deque[tuple[float, float]] = deque()
+        self._listening = 0
+        self._is_silent = False
+        # Where it is; empty while it is not flying.
+        self.site = ""
+
+    def latency_ms(self) -> float | None:
+        """What nearly all updates of the last two seconds took; None if there were none."""
+        now = asyncio.get_running_loop().time()
+        while self._latencies_s and self._latencies_s[0][0] < now - _KEPT_S:
+            self._latencies_s.popleft()
+        taken = sorted(took for _, took in self._latencies_s)
+        return 1_000 * taken[int(_QUANTILE * len(taken))] if taken else None
+
+    async def fly_to(self, site: str) -> None:
+        """Take off there, or cross to it."""
+        is_new, self.site = not self._flying, site
+        names = [f"drone-{number}" for number in range(DRONES)]
+        for name in names:
+            self._ways.movers.add(name)
+            self._ways.places[name] = site
+        if is_new:
+            self._flying = [asyncio.create_task(self._fly(name, at)) for at, name in enumerate(names)]
+        elif (gateway := self._gateways.get(site)) is not None:
+            words = [bus.use_gateway(gateway, timeout_s=_GATEWAY_S) for bus in self._buses.values()]
+            await asyncio.gather(*words, return_exceptions=True)
+
+    def hush(self) -> None:
+        """Say nothing more; what is under way arrives."""
+        self._is_silent = True
+
+    async def stop(self) -> None:
+        for task in self._flying:
+            task.cancel()
+        await asyncio.gather(*self._flying, return_exceptions=True)
+        self._flying.clear()
+
+    async def _fly(self, name: str, number: int) -> None:
+        gateway = self._gateways.get(self.site, "")
+        async with client.connect(self._url, name=name, coordinate_gateway=gateway) as bus:
+            self._buses[name] = bus
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._listen(bus, number))
+                    group.create_task(self._talk(bus, number))
+            finally:
+                del self._buses[name]
+
+    async def _listen(self, bus: client.Bus, number: int) -> None:
+        loop, tally = asyncio.get_running_loop(), self.tally
+        async with bus.subscribe(TOPIC) as messages:
+            self._listening += 1
+            async for event in messages:
+                if isinstance(event, client.Gap):
+                    tally.gaps += 1
+                    continue
+                tally.observe(_ear(number), event.payload)
+                tally.delivered += 1
+                at = float(event.payload.split(b" ", 3)[2])
+                self._latencies_s.append((loop.time(), loop.time() - at))
+
+    async def _talk(self, bus: client.Bus, number: int) -> None:
+        """Once everybody listens."""
+        loop, tally = asyncio.get_running_loop(), self.tally
+        while self._listening < DRONES:  # noqa: ASYNC110  a handful of tasks of one loop
+            await asyncio.sleep(0.05)
+        sequence = 0
+        while True:
+            await asyncio.sleep((0.8 + 0.4 * self._rng.random()) / UPDATES_PER_S)
+            if self._is_silent:
+                continue
+            keys = [(_ear(listener), number) for listener in range(DRONES)]
+            tally.sent.update(dict.fromkeys(keys, sequence + 1))
+            # In doubt until there is a receipt.
+            doubtful = {(*key, sequence) for key in keys}
+            tally.doubtful |= doubtful
+            payload = b"%d %d %.6f " % (number, sequence, loop.time())
+            with suppress(EquipoiseError):
+                await bus.publish(TOPIC, payload.ljust(PAYLOAD_BYTES, b"."))
+                tally.doubtful -= doubtful
+                tally.published += 1
+            sequence += 1
+
+
+def _ear(number: int) -> bytes:
+    """What one drone hears, as if it were a tile of its own."""
+    return b"%b>%d" % (TOPIC, number)

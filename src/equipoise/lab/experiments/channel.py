@@ -1,0 +1,184 @@
+"""One busy channel on one server or on several: what it carries, and how soon.
+
+Publishers send at fixed intervals, each at a phase of its own; every subscriber is to get every message. Response is
+from publishing to each receipt. The load is raised by the number of clients alone, and a server's limit is its
+processor: all servers of a run have equal ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from equipoise.lab.experiments.fleet import Fleet, Machine
+from equipoise.lab.experiments.light import LightClient
+from equipoise.lab.experiments.meter import Meter, percentile
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.costs import measured_cpu
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.legs import Legs
+from equipoise.model import Entry, Member, Mode, Plan
+
+__all__ = ["Channel", "Point", "capacity", "measure"]
+
+TOPIC = b"channel"
+# For everybody to connect and subscribe, each at a moment of its own within the first half.
+OPENING_S = 10.0
+# What is late by more than this has not arrived.
+DRAIN_S = 10.0
+_STAMP = struct.Struct("<d")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """One run."""
+
+    publishers: int
+    subscribers: int
+    servers: int = 1
+    mode: Mode = Mode.SINGLE
+    # Of each publisher.
+    messages_per_s: float = 10.0
+    payload_bytes: int = 300
+    # Times as fast as the processor that hubs were measured on.
+    cpu_speed: float = 1.0
+    duration_s: float = 10.0
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """What one run came to."""
+
+    clients: int
+    response_s_mean: float
+    response_s_p99: float
+    expected: int
+    delivered: int
+    # The busiest server's processor while messages were sent, 0 to 1.
+    cpu_ratio_max: float
+    missed: int
+
+    def is_within(self, response_s_p99_max: float) -> bool:
+        """Whether everything came, in time."""
+        return self.delivered == self.expected and self.response_s_p99 <= response_s_p99_max
+
+
+def measure(channel: Channel) -> Point:
+    """Run it in a simulation of its own."""
+    topology = Legs(seed=channel.seed)
+    with Simulation(seed=channel.seed, topology=topology, steps_max=10**10) as sim:
+        return sim.run(_Run(sim, channel).play())
+
+
+def capacity(
+    point_at: Callable[[int], Point], low: int, high: int, response_s_p99_max: float, step: int
+) -> int:
+    """The most clients, to within `step`, that are served in time; `low` is known to be, `high` not to be."""
+    while high - low > step:
+        middle = (low + high) // 2
+        if point_at(middle).is_within(response_s_p99_max):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+class _Run:
+    """The parts of one run."""
+
+    def __init__(self, sim: Simulation, channel: Channel) -> None:
+        self._sim = sim
+        self._channel = channel
+        self._meter = Meter()
+        names = [f"hub-{number}" for number in range(1, channel.servers + 1)]
+        self._fleet = Fleet(sim, Machine(cpu=measured_cpu(channel.cpu_speed)), names)
+        self._clients: list[LightClient] = []
+        self._sent = 0
+
+    async def play(self) -> Point:
+        channel, fleet, sim = self._channel, self._fleet, self._sim
+        homes = tuple(fleet.servers)
+        await fleet.begin(*homes)
+        entry = Entry(TOPIC, homes, channel.mode)
+        fleet.commit(Plan.of(members=[Member(name) for name in homes], entries=[entry]))
+        subscribers = [sim.host(f"subscriber-{number}") for number in range(channel.subscribers)]
+        publishers = [sim.host(f"publisher-{number}") for number in range(channel.publishers)]
+        for host in subscribers:
+            host.spawn(self._subscribe(host), name="subscribe")
+        talking = [host.spawn(self._prepare(host), name="prepare") for host in publishers]
+        await asyncio.sleep(OPENING_S)
+        await fleet.until(self._is_everybody_live, OPENING_S)
+        talkers = [await task for task in talking]
+        began, busy_before = sim.now, self._busy_s()
+        self._meter.began_at = began
+        for host, client in zip(publishers, talkers, strict=True):
+            host.spawn(self._talk(host, client, began), name="talk")
+        await asyncio.sleep(channel.duration_s)
+        busy_s = [after - before for after, before in zip(self._busy_s(), busy_before, strict=True)]
+        await fleet.until(lambda: self._meter.responses >= self._expected, DRAIN_S)
+        return self._point(busy_s)
+
+    @property
+    def _expected(self) -> int:
+        return self._sent * self._channel.subscribers
+
+    def _point(self, busy_s: list[float]) -> Point:
+        channel, meter = self._channel, self._meter
+        responses = meter.between(0.0, float("inf"))
+        return Point(
+            clients=max(channel.subscribers, channel.publishers),
+            response_s_mean=float(responses.mean()) if len(responses) else float("nan"),
+            response_s_p99=percentile(responses, 99),
+            expected=self._expected,
+            delivered=len(responses),
+            cpu_ratio_max=max(busy_s) / channel.duration_s,
+            missed=meter.lost,
+        )
+
+    def _busy_s(self) -> list[float]:
+        return [
+            server.host.cpu.busy_s for server in self._fleet.servers.values() if server.host.cpu is not None
+        ]
+
+    def _is_everybody_live(self) -> bool:
+        return len(self._clients) == self._channel.subscribers and all(
+            client.is_live(TOPIC) for client in self._clients
+        )
+
+    async def _subscribe(self, host: Host) -> None:
+        await asyncio.sleep(host.random.random() * OPENING_S / 2)
+        loop, meter, unpack = asyncio.get_running_loop(), self._meter, _STAMP.unpack_from
+
+        def receive(topic: bytes, payload: bytes) -> None:
+            now, (sent_at,) = loop.time(), unpack(payload)
+            # What publishers find their way by has no stamp.
+            if sent_at:
+                meter.respond(now, now - sent_at)
+
+        client = LightClient(self._fleet.endpoints, meter, receive, host.random)
+        client.subscribe(TOPIC)
+        self._clients.append(client)
+
+    async def _prepare(self, host: Host) -> LightClient:
+        """Connect and learn where the channel lives, by asking."""
+        await asyncio.sleep(host.random.random() * OPENING_S / 2)
+        client = LightClient(self._fleet.endpoints, self._meter, _ignore, host.random)
+        client.publish(TOPIC, _STAMP.pack(0.0))
+        return client
+
+    async def _talk(self, host: Host, client: LightClient, began: float) -> None:
+        channel, loop = self._channel, asyncio.get_running_loop()
+        interval_s = 1.0 / channel.messages_per_s
+        padding = b"." * max(0, channel.payload_bytes - _STAMP.size)
+        await asyncio.sleep(host.random.random() * interval_s)
+        while loop.time() < began + channel.duration_s:
+            client.publish(TOPIC, _STAMP.pack(loop.time()) + padding)
+            self._sent += 1
+            await asyncio.sleep(interval_s)
+
+
+def _ignore(topic: bytes, payload: bytes) -> None:
+    """A publisher hears nothing."""

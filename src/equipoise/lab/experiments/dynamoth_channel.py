@@ -1,0 +1,219 @@
+"""Dynamoth, experiment 1: one busy channel, replicated over three servers (Gascon-Samson et al., ICDCS 2015, V-C).
+
+1a: one publisher, ten messages a second, ever more subscribers; `all-publishers` spreads the subscribers.
+1b: one subscriber, ever more publishers of ten messages a second; `all-subscribers` spreads the publishers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from equipoise.lab.experiments.channel import Channel, Point, capacity, measure
+from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
+from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
+from equipoise.lab.simulation.legs import Legs
+from equipoise.model import Mode
+
+__all__ = ["EXPERIMENT_1A", "EXPERIMENT_1B"]
+
+SERVERS = 3
+# What is asked of three servers, in terms of one. Perfect would be 3.
+RATIO_MIN = 2.5
+# Both ways together take 0.2 s at this percentile before any server has done anything.
+RESPONSE_S_P99_MAX = 0.300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """One of the two."""
+
+    name: str
+    mode: Mode
+    # What is varied: "subscribers" or "publishers".
+    varied: str
+    # Processor of a server, in terms of the one that hubs were measured on: such that one server is full where the
+    # paper's was.
+    cpu_speed: float
+    # Where one server of the paper was full.
+    paper_one: int
+    counts: tuple[int, ...]
+    quick_counts: tuple[int, ...]
+    claims: tuple[str, str]
+
+
+def _run(setup: Setup, size: Size, seed: int, progress: Progress) -> Findings:
+    counts = setup.counts if size is Size.FULL else setup.quick_counts
+    base = Channel(
+        publishers=1,
+        subscribers=1,
+        cpu_speed=setup.cpu_speed,
+        duration_s=10.0 if size is Size.FULL else 5.0,
+        seed=seed,
+    )
+    step = 10 if size is Size.FULL else 20
+    curves, carried = [], []
+    for turn, servers in enumerate((1, SERVERS)):
+        curve = _Curve(setup, base, servers)
+        for index, count in enumerate(counts):
+            progress(f"{servers} servers, {count} {setup.varied}", (turn + 0.7 * index / len(counts)) / 2)
+            curve.at(count)
+        progress(f"{servers} servers, looking for the limit", (turn + 0.7) / 2)
+        curves.append(curve)
+        carried.append(curve.capacity(step))
+    return Findings(
+        claims=_claims(setup, carried, curves),
+        figures=(_figure(setup, curves),),
+        parameters=_parameters(setup, base),
+        notes=_notes(setup, curves),
+    )
+
+
+class _Curve:
+    """Points of one number of servers, each measured once."""
+
+    def __init__(self, setup: Setup, base: Channel, servers: int) -> None:
+        self.setup = setup
+        self.servers = servers
+        self.points: dict[int, Point] = {}
+        mode = setup.mode if servers > 1 else Mode.SINGLE
+        self._base = replace(base, servers=servers, mode=mode)
+
+    def at(self, count: int) -> Point:
+        if count not in self.points:
+            # mypy cannot see that the name is a field; the two set-ups below are tested.
+            changed = replace(self._base, **{self.setup.varied: count})  # type: ignore[arg-type]
+            self.points[count] = measure(changed)
+        return self.points[count]
+
+    def capacity(self, step: int) -> int:
+        """The most clients served in time, to within `step`, looked for between two points that are known."""
+        served = [count for count, point in self.points.items() if point.is_within(RESPONSE_S_P99_MAX)]
+        low = max(served, default=0)
+        above = [count for count in self.points if count > low]
+        if not above:
+            return low
+        return capacity(self.at, low, min(above), RESPONSE_S_P99_MAX, step)
+
+    def sorted(self) -> list[Point]:
+        return [self.points[count] for count in sorted(self.points)]
+
+
+def _claims(setup: Setup, carried: Sequence[int], curves: Sequence[_Curve]) -> tuple[Claim, ...]:
+    one, three = carried
+    ratio = three / one if one else float("nan")
+    lost = sum(point.missed for curve in curves for point in curve.sorted())
+    return (
+        Claim(
+            claim=f"one server carries {setup.claims[0]}",
+            paper=f"about {setup.paper_one}",
+            ours=f"{one}",
+            holds=0.75 * setup.paper_one <= one <= 1.25 * setup.paper_one,
+        ),
+        Claim(
+            claim=f"{SERVERS} servers carry, at the same 99th percentile, {setup.claims[1]}",
+            paper=f"×3 in theory; at least ×{RATIO_MIN} asked",
+            ours=f"{three}, ×{ratio:.2f}",
+            holds=ratio >= RATIO_MIN,
+        ),
+        Claim(
+            claim="no message is lost, overloaded or not",
+            paper="delivery fails where a server is overloaded",
+            ours=f"{lost} lost",
+            holds=lost == 0,
+        ),
+    )
+
+
+def _figure(setup: Setup, curves: Sequence[_Curve]) -> Figure:
+    def lines(what: str) -> tuple[Line, ...]:
+        return tuple(
+            Line(
+                label=f"{curve.servers} server{'s' if curve.servers > 1 else ''}",
+                x=tuple(float(point.clients) for point in curve.sorted()),
+                y=tuple(1e3 * getattr(point, what) for point in curve.sorted()),
+            )
+            for curve in curves
+        )
+
+    return Figure(
+        name=setup.name,
+        title=f"Dynamoth experiment 1: {setup.mode.value} over {SERVERS} servers",
+        x_label=setup.varied,
+        panels=(
+            Panel(title="mean", y_label="response, ms", lines=lines("response_s_mean"), is_log=True),
+            Panel(
+                title="99th percentile",
+                y_label="response, ms",
+                lines=lines("response_s_p99"),
+                level=1e3 * RESPONSE_S_P99_MAX,
+                level_label="limit",
+                is_log=True,
+            ),
+        ),
+    )
+
+
+def _parameters(setup: Setup, base: Channel) -> tuple[tuple[str, str], ...]:
+    legs = Legs()
+    return (
+        ("messages", f"{base.messages_per_s:g}/s of each publisher, {base.payload_bytes} B"),
+        ("client legs", f"log-normal, median {1e3 * legs.median_s:g} ms, σ {legs.sigma:g}, drawn per client"),
+        ("processor", f"{setup.cpu_speed:g} of the measured one; all servers alike"),
+        ("measured over", f"{base.duration_s:g} s of virtual time at each point"),
+        (
+            "in time",
+            f"99th percentile of responses within {1e3 * RESPONSE_S_P99_MAX:g} ms, everything delivered",
+        ),
+    )
+
+
+def _notes(setup: Setup, curves: Sequence[_Curve]) -> tuple[str, ...]:
+    busiest = max(point.cpu_ratio_max for curve in curves for point in curve.sorted())
+    return (
+        f"The server's limit is its processor (busiest: {100 * busiest:.0f} %). Its speed is chosen, its costs are "
+        "measured; the ratio between three servers and one does not depend on the speed.",
+    )
+
+
+SETUP_1A = Setup(
+    name="dynamoth-1a",
+    mode=Mode.ALL_PUBLISHERS,
+    varied="subscribers",
+    cpu_speed=0.0235,
+    paper_one=500,
+    counts=(100, 200, 300, 400, 500, 600, 700, 800, 1000, 1200, 1400, 1600),
+    quick_counts=(100, 400, 600, 800, 1200, 1600),
+    claims=("so many subscribers of a channel", "so many subscribers"),
+)
+SETUP_1B = Setup(
+    name="dynamoth-1b",
+    mode=Mode.ALL_SUBSCRIBERS,
+    varied="publishers",
+    cpu_speed=0.0475,
+    paper_one=200,
+    counts=(50, 100, 150, 200, 250, 300, 400, 500, 600, 700, 800),
+    quick_counts=(50, 150, 250, 500, 700),
+    claims=("so many publishers to a channel", "so many publishers"),
+)
+
+
+def _experiment(setup: Setup, source: str, summary: str, takes: tuple[str, str]) -> Experiment:
+    def run(size: Size, seed: int, progress: Progress) -> Findings:
+        return _run(setup, size, seed, progress)
+
+    return Experiment(name=setup.name, source=source, summary=summary, run=run, takes=takes)
+
+
+EXPERIMENT_1A = _experiment(
+    SETUP_1A,
+    "Dynamoth, V-C1",
+    "All-publishers replication: one publisher, ever more subscribers, one server against three.",
+    ("half a minute", "3 minutes"),
+)
+EXPERIMENT_1B = _experiment(
+    SETUP_1B,
+    "Dynamoth, V-C2",
+    "All-subscribers replication: ever more publishers, one subscriber, one server against three.",
+    ("half a minute", "3 minutes"),
+)

@@ -1,0 +1,244 @@
+"""Run many independent placements, as a Spark job where Spark can be had.
+
+A placement is decided by its number and the seed alone, so it does not matter who runs it, or in which order. A worker
+builds each world once, from its kind, its size and the coordinates that its nodes have found.
+
+A placement takes milliseconds, a task's way through Spark tens of them: so a task is a batch of placements that takes
+seconds, and there are only a few tasks for each core. Every worker computes on one thread, as does what the job's pace
+is held against: a share of the same placements in this process, one after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from equipoise.coordinates import Coordinate
+from equipoise.errors import PipelineError
+from equipoise.lab.experiments.embedding import Noise, embed
+from equipoise.lab.experiments.epulsar_selection import POLICIES, evaluate, select
+from equipoise.lab.experiments.epulsar_worlds import World, game_world, swarm_world
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["Found", "InProcess", "OnSpark", "Pace", "Row", "Runner", "Task", "running", "settle", "simulate"]
+
+log = logging.getLogger("equipoise.lab.experiments")
+
+# The share of all placements that is run here as well, to know what they take one after the other; and at least so many
+# of each world.
+_SAMPLED = 0.1
+_SAMPLES_MIN = 6
+# Batches for each core: few, so that each is worth its way, and more than one, so that nobody waits long for the last.
+_BATCHES = 3
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One world with settled coordinates."""
+
+    kind: str
+    size: int
+    seed: int
+    coordinates: tuple[Coordinate, ...]
+
+    def world(self) -> World:
+        return _world(self.kind, self.size, self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One policy in one world, over all placements."""
+
+    worst_ms_mean: float
+    worst_ms_max: float
+    pairs: int
+    violated: int
+
+    @property
+    def ratio(self) -> float:
+        return self.violated / self.pairs if self.pairs else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long it took, and would have taken one after the other; `cores` 0: it was run one after the other."""
+
+    simulations: int
+    took_s: float
+    alone_s: float
+    cores: int
+    why_not: str = ""
+    # How long workers took to be there, which is not in `took_s`.
+    start_s: float = 0.0
+
+    @property
+    def told(self) -> str:
+        if not self.cores:
+            return f"{self.simulations:,} in {self.took_s:.1f} s, one after the other: {self.why_not}"
+        return (
+            f"{self.simulations:,} in {self.took_s:.1f} s as a Spark job on {self.cores} cores, whose workers took "
+            f"{self.start_s:.1f} s to start; one after the other, by a tenth of them, {self.alone_s:.1f} s: "
+            f"×{self.alone_s / max(self.took_s, 1e-9):.2f}"
+        )
+
+
+# World, policy, worst_ms, pairs, violated.
+Row = tuple[int, str, float, int, int]
+
+
+class Runner(Protocol):
+    """Runs placements by number: n is placement n // worlds of world n % worlds."""
+
+    # On how many cores; 0: one after the other, in this process, for the reason given.
+    cores: int
+    why_not: str
+
+    def ready(self, tasks: tuple[Task, ...]) -> None:
+        """Let everybody who will work be there, and know the worlds."""
+
+    def run(self, tasks: tuple[Task, ...], total: int) -> list[Row]: ...
+
+
+class InProcess:
+    """One after the other."""
+
+    cores = 0
+
+    def __init__(self, why_not: str) -> None:
+        self.why_not = why_not
+
+    def ready(self, tasks: tuple[Task, ...]) -> None:
+        """Everybody is here."""
+
+    def run(self, tasks: tuple[Task, ...], total: int) -> list[Row]:
+        return list(_rows(tasks, range(total)))
+
+
+class OnSpark:
+    """As a job of a few batches for each core."""
+
+    why_not = ""
+
+    def __init__(self, context: SparkContext, cores: int) -> None:
+        self._context = context
+        self.cores = cores
+
+    def ready(self, tasks: tuple[Task, ...]) -> None:
+        self._collect(tasks, self.cores * len(tasks), self.cores)
+
+    def run(self, tasks: tuple[Task, ...], total: int) -> list[Row]:
+        return self._collect(tasks, total, min(total, _BATCHES * self.cores))
+
+    def _collect(self, tasks: tuple[Task, ...], total: int, batches: int) -> list[Row]:
+        # Numbers go round the worlds, so all batches have the same share of each.
+        numbers = self._context.parallelize(range(total), batches)
+        return numbers.mapPartitions(partial(_listed, tasks)).collect()
+
+
+def settle(kind: str, size: int, seed: int, *, seconds: int = 600, noise: Noise | None = None) -> Task:
+    """Let the nodes of a world find their coordinates, once, as the paper does."""
+    coordinates = embed(_world(kind, size, seed).rtt_s, seconds, seed, noise or Noise())
+    return Task(kind, size, seed, tuple(coordinates))
+
+
+def simulate(
+    tasks: Sequence[Task], placements: int, runner: Runner
+) -> tuple[dict[tuple[int, str], Found], Pace]:
+    """What each policy does in each world, by (size of the world, policy)."""
+    every, total = tuple(tasks), placements * len(tasks)
+    started = time.perf_counter()
+    runner.ready(every)
+    start_s = time.perf_counter() - started
+    alone_s = _alone_s(every, total) if runner.cores else 0.0
+    started = time.perf_counter()
+    rows = runner.run(every, total)
+    pace = Pace(total, time.perf_counter() - started, alone_s, runner.cores, runner.why_not, start_s)
+    found = {}
+    for at, task in enumerate(tasks):
+        for policy in POLICIES:
+            mine = [row for row in rows if row[0] == at and row[1] == policy]
+            worst_ms = [row[2] for row in mine]
+            found[task.size, policy] = Found(
+                sum(worst_ms) / len(worst_ms),
+                max(worst_ms),
+                sum(row[3] for row in mine),
+                sum(row[4] for row in mine),
+            )
+    return found, pace
+
+
+def _alone_s(tasks: tuple[Task, ...], total: int) -> float:
+    """What all placements would take one after the other, from a share of them."""
+    worlds = len(tasks)
+    _listed(tasks, range(worlds))
+    sampled = min(total, max(_SAMPLES_MIN, int(_SAMPLED * total / worlds)) * worlds)
+    started = time.perf_counter()
+    _listed(tasks, range(sampled))
+    return (time.perf_counter() - started) / sampled * total
+
+
+@contextmanager
+def running() -> Iterator[Runner]:
+    """Who runs placements: Spark, if it can be started."""
+    cores = os.cpu_count() or 1
+    try:
+        from equipoise.pipeline.settings import SessionSettings
+        from equipoise.pipeline.spark.session import SparkDriver
+
+        # Workers inherit it; where they are as many as cores, more threads only get into each other's way.
+        with one_thread():
+            driver = SparkDriver.start(SessionSettings(master=f"local[{cores}]"))
+    except (PipelineError, ImportError) as problem:
+        log.warning("without Spark: %s", problem)
+        yield InProcess(f"Spark could not be started ({problem})")
+        return
+    try:
+        yield OnSpark(driver.session.sparkContext, cores)
+    finally:
+        driver.stop()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let numpy's libraries use one thread, in processes that begin meanwhile."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _listed(tasks: tuple[Task, ...], numbers: Iterable[int]) -> list[Row]:
+    return list(_rows(tasks, numbers))
+
+
+def _rows(tasks: tuple[Task, ...], numbers: Iterable[int]) -> Iterator[Row]:
+    for number in numbers:
+        turn, at = divmod(number, len(tasks))
+        task = tasks[at]
+        world = task.world()
+        placement = world.draw(np.random.default_rng([task.seed, task.size, turn]))
+        for policy, hubs in select(world, task.coordinates, placement).items():
+            outcome = evaluate(world, placement, hubs)
+            yield at, policy, outcome.worst_ms, outcome.pairs, outcome.violated
+
+
+@lru_cache(maxsize=32)
+def _world(kind: str, size: int, seed: int) -> World:
+    return game_world(size) if kind == "game" else swarm_world(size, seed)

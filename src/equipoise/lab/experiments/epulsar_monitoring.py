@@ -1,0 +1,262 @@
+"""ePulsar, figure 6 (5.6): what a hub reports of its topics each second, however many clients they have.
+
+A real hub; its clients tell where they are (EQ.WHERE), and its records are read over the wire as the pipeline reads
+them. What every client's own coordinate would take besides, as AllPairs needs, is encoded in the same way and added.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
+
+from equipoise.client.wire.codec import encode_publish, encode_request
+from equipoise.coordinates import Coordinate, CoordinateSettings
+from equipoise.hub import Hub, HubSettings, Limits
+from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
+from equipoise.lab.experiments.fleet import PORT
+from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
+from equipoise.lab.experiments.telemetry_reader import TelemetryReader
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.process import HostProcess
+
+__all__ = ["EXPERIMENT_6", "Scale", "Traffic", "listen", "run_scale"]
+
+HUB, READER = "hub", "reader"
+DIFFERENCE_MAX = 0.05
+# Seconds before any topic is used, and in which topics are recorded; the hub looks at so many clients in a second.
+IDLE_S, BUSY_S = 3, 5
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    topics: tuple[int, ...] = (1, 10, 50, 100)
+    clients: tuple[int, ...] = (1, 10, 100, 1_000)
+
+
+FULL = Scale()
+QUICK = Scale((1, 16), (1, 100, 1_000))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What one hub reports in a second."""
+
+    topics: int
+    # Of each topic.
+    clients: int
+    # With and without the topics.
+    bytes_per_s: float
+    idle_bytes_per_s: float
+    # What the clients' own coordinates would take besides.
+    coordinates_bytes: int
+    # Of how many clients of a topic it was said where they are, at least.
+    located: int
+
+    @property
+    def topic_bytes(self) -> float:
+        """Of one topic."""
+        return (self.bytes_per_s - self.idle_bytes_per_s) / self.topics
+
+    @property
+    def pairs_bytes_per_s(self) -> float:
+        """If every client's coordinate was reported."""
+        return self.bytes_per_s + self.coordinates_bytes
+
+
+class Client(asyncio.Protocol):
+    """Subscribes, says where it is, and takes what comes."""
+
+    def __init__(self, topics: Sequence[bytes], at: Coordinate) -> None:
+        self._topics = topics
+        self._at = at
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(encode_request(b"HELLO", b"3"))
+        transport.write(encode_request(b"EQ.WHERE", b"20000", self._at.to_bytes()))
+        transport.write(encode_request(b"SUBSCRIBE", *self._topics))
+
+    def publish(self) -> None:
+        assert self._transport is not None, "connected before"
+        self._transport.write(b"".join(encode_publish(topic, b"news") for topic in self._topics))
+
+    def data_received(self, data: bytes) -> None:
+        """Nobody looks at it."""
+
+
+def listen(topics: int, clients: int, seed: int) -> Traffic:
+    """In a simulation of its own: every client uses every topic, and one of them publishes."""
+    with Simulation(seed=seed, steps_max=10**10) as sim:
+        return sim.run(_listen(sim, topics, clients))
+
+
+async def _listen(sim: Simulation, topics: int, clients: int) -> Traffic:
+    host, reading = sim.host(HUB), sim.host(READER)
+    await host.spawn(_serve(host), name="hub")
+    names = [b"topic-%d" % number for number in range(topics)]
+    rng, settings = Random(f"where {sim.seed}"), CoordinateSettings()
+    places = [_anywhere(rng, settings) for _ in range(clients)]
+    return await reading.spawn(_read(sim, names, places), name="read")
+
+
+async def _serve(host: Host) -> None:
+    limits = Limits(accepts_per_s=1_000_000, connections_per_address_max=10_000)
+    settings = HubSettings(name=HUB, host="0.0.0.0", port=PORT, insecure=True, limits=limits)
+    hub = Hub(settings, wall_clock=host.clock.time, rng=host.random, process=HostProcess(host))
+    await hub.start()
+
+
+async def _read(sim: Simulation, names: list[bytes], places: list[Coordinate]) -> Traffic:
+    loop, reader = asyncio.get_running_loop(), TelemetryReader()
+    await reader.read([HUB])
+
+    async def second() -> tuple[int, list[pa.RecordBatch]]:
+        await asyncio.sleep(1.0)
+        before = reader.stream_bytes
+        batches = await reader.read([HUB])
+        return reader.stream_bytes - before, batches
+
+    idle = [(await second())[0] for _ in range(IDLE_S)]
+    clients = [(await loop.create_connection(partial(Client, names, at), HUB, PORT))[1] for at in places]
+    taken: list[int] = []
+    located = 0
+    for _ in range(PATIENCE_S):
+        clients[0].publish()
+        size, batches = await second()
+        located = _located(batches, len(names))
+        if located == len(places):
+            taken.append(size)
+        if len(taken) == BUSY_S:
+            break
+    return Traffic(
+        topics=len(names),
+        clients=len(places),
+        bytes_per_s=sum(taken) / len(taken) if taken else float("nan"),
+        idle_bytes_per_s=sum(idle) / len(idle),
+        coordinates_bytes=_coordinates_bytes(names, places),
+        located=located,
+    )
+
+
+def _located(batches: Sequence[pa.RecordBatch], topics: int) -> int:
+    """The fewest subscribers of a topic that are placed; 0 while not all topics are there."""
+    rows = [row for batch in batches for row in batch.to_pylist() if row["kind"] == "topic"]
+    found = [row["subscribers_located"] or 0 for row in rows]
+    return min(found) if len(found) >= topics else 0
+
+
+def _coordinates_bytes(names: list[bytes], places: list[Coordinate]) -> int:
+    """Of each client of each topic its coordinate, as a batch of Arrow's."""
+    every = [(topic, at.to_bytes()) for topic in range(len(names)) for at in places]
+    columns = {
+        "topic": pa.array([topic for topic, _ in every], pa.int32()),
+        "at": pa.array([at for _, at in every], pa.binary()),
+    }
+    batch = pa.record_batch(columns)
+    return int(batch.serialize().size)
+
+
+def _anywhere(rng: Random, settings: CoordinateSettings) -> Coordinate:
+    """Within some 50 ms of the middle."""
+    point = tuple(rng.gauss(0.0, 0.025) for _ in range(settings.dimensions))
+    return Coordinate(point, 0.1, 0.002 + 0.01 * rng.random())
+
+
+def run_scale(scale: Scale, seed: int, progress: Progress) -> Findings:
+    found: dict[tuple[int, int], Traffic] = {}
+    cells = [(topics, clients) for clients in scale.clients for topics in scale.topics]
+    for at, (topics, clients) in enumerate(cells):
+        progress(f"{topics} topics with {clients} clients", at / len(cells))
+        found[topics, clients] = listen(topics, clients, seed)
+    return Findings(
+        claims=_claims(scale, found),
+        figures=(_figure(scale, found),),
+        parameters=(
+            ("topics", ", ".join(map(str, scale.topics))),
+            ("clients of each topic", ", ".join(map(str, scale.clients))),
+            ("hub", "one, all defaults; its records are read each second as the pipeline reads them"),
+        ),
+        notes=(
+            "Bytes are those of the Arrow stream of a reading: one record for each topic, with two centroids, two "
+            "deviations and two longest legs beside load and rates, and one for the hub. A topic's are what the stream "
+            "grows by with all topics, divided by their number.",
+            "All clients of a topic subscribe and say where they are, one of them publishes. With every client's "
+            "coordinate (AllPairs) the stream would have 88 bytes more for each, encoded in the same way here.",
+        ),
+    )
+
+
+def _claims(scale: Scale, found: dict[tuple[int, int], Traffic]) -> tuple[Claim, ...]:
+    topics, few, many = scale.topics[-1], scale.clients[0], scale.clients[-1]
+    one, thousand = found[topics, few], found[topics, many]
+    ratios = [
+        abs(found[count, many].topic_bytes / found[count, few].topic_bytes - 1) for count in scale.topics
+    ]
+    saved = thousand.pairs_bytes_per_s / thousand.bytes_per_s
+    grown = found[topics, few].topic_bytes / found[scale.topics[0], few].topic_bytes
+    return (
+        Claim(
+            claim=f"bytes reported of a topic, {many:,} clients against {few}",
+            paper=f"independent of the number of clients; ± {DIFFERENCE_MAX:.0%} asked",
+            ours=f"{thousand.topic_bytes:.0f} B/s against {one.topic_bytes:.0f} B/s; at most {max(ratios):.1%} apart "
+            "for any number of topics",
+            holds=max(ratios) <= DIFFERENCE_MAX
+            and all(seen.located == seen.clients for seen in found.values()),
+        ),
+        Claim(
+            claim="more topics, more bytes, and never more than their number says",
+            paper="grows with the number of topics",
+            ours=f"a topic takes {grown:.2f} of what a single one does when there are {topics}",
+            holds=grown <= 1.1 and one.bytes_per_s > found[scale.topics[0], few].bytes_per_s,
+        ),
+        Claim(
+            claim=f"against every client's coordinate, {topics} topics with {many:,} clients",
+            paper="considerable savings",
+            ours=f"{_amount(thousand.bytes_per_s)}/s against {_amount(thousand.pairs_bytes_per_s)}/s: ×{saved:.0f}",
+            holds=saved > 10,
+        ),
+    )
+
+
+def _amount(count: float) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
+
+
+def _figure(scale: Scale, found: dict[tuple[int, int], Traffic]) -> Figure:
+    x = tuple(map(float, scale.topics))
+    lines = []
+    for clients in scale.clients:
+        row = [found[topics, clients] for topics in scale.topics]
+        every = tuple(seen.pairs_bytes_per_s / 1e3 for seen in row)
+        lines.append(Line(label=f"every coordinate, {clients:,} clients", x=x, y=every))
+    for clients in (scale.clients[0], scale.clients[-1]):
+        ours = tuple(found[topics, clients].bytes_per_s / 1e3 for topics in scale.topics)
+        lines.append(Line(label=f"centroids, {clients:,} clients", x=x, y=ours))
+    return Figure(
+        name="epulsar-6",
+        title="What a hub reports (figure 6)",
+        x_label="topics",
+        panels=(Panel(title="monitoring traffic", y_label="kB/s", lines=tuple(lines), is_log=True),),
+    )
+
+
+def _run(size: Size, seed: int, progress: Progress) -> Findings:
+    return run_scale(FULL if size is Size.FULL else QUICK, seed, progress)
+
+
+EXPERIMENT_6 = Experiment(
+    name="epulsar-6",
+    source="ePulsar, 5.6, figure 6",
+    summary="Monitoring traffic of a hub with ever more topics and clients: centroids against every coordinate.",
+    run=_run,
+    takes=("a few seconds", "half a minute"),
+)

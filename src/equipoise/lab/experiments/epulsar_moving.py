@@ -1,0 +1,194 @@
+"""Move all topics of a region between two hubs and back, and look at it from their clients (ePulsar 5.7).
+
+Hubs, store and handovers are real; the plan is committed in the cloud, a stated way off, and reaches the hubs through
+the store. Every topic has one client, which publishes to it and hears it. A client is down while no subscription of its
+stands. A topic has moved when its new home numbers its messages; a way back to the cloud is added to that, since the
+paper's load manager waits for the word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from equipoise.client.url import Endpoint
+from equipoise.hub.settings import ClusterSettings
+from equipoise.lab.experiments.epulsar_workflows import Places
+from equipoise.lab.experiments.fleet import PORT
+from equipoise.lab.experiments.light import LightClient
+from equipoise.lab.experiments.meter import Meter
+from equipoise.lab.experiments.sites import Command, Region
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.topology import Matrix
+
+__all__ = ["PLACES", "Moved", "move_all", "wan"]
+
+PLACES = Places(cloud="cloud", brokers=("edge-a", "edge-b"), clients="clients")
+HUBS = ("hub-a", "hub-b")
+# One way, as in the paper's city (5.1.1): half of 30 ms between sites, half of 5 ms from a client to its site's hub.
+BETWEEN_S, ACCESS_S = 0.015, 0.0025
+LAN_S = 0.000_25
+INTERVAL_S = 0.050
+PAYLOAD = bytes(100)
+# How often clients and hubs are looked at.
+LOOK_S = 0.002
+# Time to begin, and between the end of a move and what is done next.
+BEGIN_S, REST_S = 3.0, 2.0
+PATIENCE_S = 120.0
+
+
+def wan(one_way_s: float) -> Matrix:
+    """Two edge sites, clients beside the first, and a cloud that is so far away."""
+    edge_a, edge_b = PLACES.brokers
+    ways = {
+        (edge_a, edge_b): BETWEEN_S,
+        (PLACES.clients, edge_a): ACCESS_S,
+        (PLACES.clients, edge_b): BETWEEN_S + ACCESS_S,
+        (PLACES.cloud, edge_a): one_way_s + LAN_S,
+        (PLACES.cloud, edge_b): one_way_s + LAN_S,
+        (PLACES.cloud, PLACES.clients): one_way_s + ACCESS_S + LAN_S,
+    }
+    return Matrix({**ways, **{(other, one): way for (one, other), way in ways.items()}})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """One move of all topics."""
+
+    # Of each client, the time without a subscription that stands.
+    down_s: tuple[float, ...]
+    # The longest time between two messages of a topic, and from publishing a message to hearing it.
+    gap_s: float
+    response_s: float
+    # From the commit until each topic has moved and the cloud may know it.
+    until_s: tuple[float, ...]
+    # Over the whole run.
+    lost: int
+    deliveries: int
+
+    @property
+    def each_s(self) -> float:
+        """What a topic takes, of all the time."""
+        return max(self.until_s) / len(self.until_s)
+
+
+class Talker:
+    """One topic's client."""
+
+    def __init__(self, host: Host, topic: bytes, meter: Meter) -> None:
+        self.host, self.topic = host, topic
+        self._meter = meter
+        self._heard_at = 0.0
+        self._sent: dict[int, float] = {}
+        self._sequence = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.down_s = self.gap_s = self.response_s = 0.0
+
+    async def begin(self, entry: Endpoint) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._client = LightClient([entry], self._meter, self._hear, self.host.random)
+        self._loop.call_later(self.host.random.random() * INTERVAL_S, self._talk)
+        self._client.subscribe(self.topic)
+
+    @property
+    def is_live(self) -> bool:
+        return self._client.is_live(self.topic)
+
+    def look(self) -> None:
+        """Called every `LOOK_S`."""
+        if not self.is_live:
+            self.down_s += LOOK_S
+
+    def watch(self) -> None:
+        """Measure from now on."""
+        self.down_s = self.gap_s = self.response_s = 0.0
+
+    async def fall_silent(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def unanswered(self) -> int:
+        return len(self._sent)
+
+    def _talk(self) -> None:
+        self._sequence += 1
+        self._sent[self._sequence] = self._loop.time()
+        self._client.publish(self.topic, b"%08d" % self._sequence + PAYLOAD)
+        self._timer = self._loop.call_later(INTERVAL_S, self._talk)
+
+    def _hear(self, topic: bytes, payload: bytes) -> None:
+        now = self._loop.time()
+        sent_at = self._sent.pop(int(payload[:8]), now)
+        self.response_s = max(self.response_s, now - sent_at)
+        if self._heard_at:
+            self.gap_s = max(self.gap_s, now - self._heard_at)
+        self._heard_at = now
+
+
+def move_all(*, topics: int, executors: int, one_way_s: float, seed: int, rounds: int = 2) -> list[Moved]:
+    """In a simulation of its own."""
+    with Simulation(seed=seed, topology=wan(one_way_s), steps_max=10**11) as sim:
+        return sim.run(_move_all(sim, topics, executors, one_way_s, rounds))
+
+
+async def _move_all(
+    sim: Simulation, topics: int, executors: int, one_way_s: float, rounds: int
+) -> list[Moved]:
+    cluster = ClusterSettings(unwanted_s=2.0, moves_max=executors, telling="eager")
+    hubs = dict(zip(HUBS, PLACES.brokers, strict=True))
+    region = Region(sim, Command(hubs=hubs, cloud=PLACES.cloud, cluster=cluster))
+    names = [b"topic-%d" % number for number in range(topics)]
+    await region.begin(dict.fromkeys(names, HUBS[0]))
+    meter = Meter()
+    talkers = [
+        Talker(sim.host(f"client-{at}", place=PLACES.clients), name, meter) for at, name in enumerate(names)
+    ]
+    for talker in talkers:
+        talker.host.spawn(talker.begin(Endpoint(HUBS[0], PORT)), name="talk")
+    await asyncio.sleep(BEGIN_S)
+    assert all(talker.is_live for talker in talkers), "everybody is served before anything moves"
+    found = []
+    for turn in range(rounds):
+        until_s = await _move(sim, region, talkers, HUBS[(turn + 1) % 2])
+        found.append((until_s, [(one.down_s, one.gap_s, one.response_s) for one in talkers]))
+    for talker in talkers:
+        talker.host.spawn(talker.fall_silent(), name="hush")
+    await asyncio.sleep(REST_S)
+    meter.unanswered = sum(talker.unanswered for talker in talkers)
+    return [
+        Moved(
+            down_s=tuple(down for down, _, _ in seen),
+            gap_s=max(gap for _, gap, _ in seen),
+            response_s=max(response for _, _, response in seen),
+            until_s=tuple(until + one_way_s for until in until_s),
+            lost=meter.lost,
+            deliveries=meter.deliveries,
+        )
+        for until_s, seen in found
+    ]
+
+
+async def _move(sim: Simulation, region: Region, talkers: Sequence[Talker], target: str) -> list[float]:
+    """Until all clients have come to rest after it; when each topic was at home at the target, since the commit."""
+    for talker in talkers:
+        talker.watch()
+    began, moved = sim.now, dict[bytes, float]()
+    committing = sim.loop.create_task(region.move({talker.topic: target for talker in talkers}))
+    while len(moved) < len(talkers) or sim.now < began + max(moved.values()) + REST_S:
+        await asyncio.sleep(LOOK_S)
+        for talker in talkers:
+            talker.look()
+            if talker.topic not in moved and _is_home(region, target, talker.topic):
+                moved[talker.topic] = sim.now - began
+        assert sim.now - began < PATIENCE_S, f"{len(talkers) - len(moved)} topics have not moved"
+    await committing
+    return list(moved.values())
+
+
+def _is_home(region: Region, hub: str, name: bytes) -> bool:
+    """Whether the hub numbers the topic's messages."""
+    topic = region.hub(hub).core.index.topics.get(name)
+    return topic is not None and (topic.stream is None or topic.stream.state.is_home)

@@ -1,0 +1,165 @@
+"""Select hubs for one placement by three policies, and look at what messages really take then (ePulsar 5.5).
+
+    epulsar    W(t, b) from the centroids of a view, ranked and placed by the planner's own code
+    all-pairs  the same with E(t, b) from every client's coordinate
+    hashing    the space of hashes divided evenly among the hubs, which is what Pulsar does
+
+Policies know coordinates; what is judged are the true round trips. Nobody is full here: the paper looks at latency
+alone in this experiment.
+
+The paper adds up distances of coordinates, which are round trips, on both legs of a message, and holds its limits
+against that. The planner counts one way on each leg. So that limits mean what they do in the paper, they are halved on
+the way in, and what is found is doubled on the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
+
+from equipoise.coordinates import Coordinate, Crowd
+from equipoise.lab.experiments.epulsar_worlds import Placement, World
+from equipoise.plan.latency import CentroidEstimate, LatencyEstimate, Room, place_topics, rank
+from equipoise.plan.latency.estimate import legs_s
+from equipoise.plan.load import Capacities
+from equipoise.view import HubView, View
+from equipoise.view.columns import Carried, TopicColumns
+from equipoise.view.coordinate_columns import places_of
+
+__all__ = ["POLICIES", "NodesEstimate", "Outcome", "evaluate", "select"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+POLICIES = ("epulsar", "all-pairs", "hashing")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One policy on one placement: over all pairs of a publisher and a subscriber of a topic."""
+
+    worst_ms: float
+    pairs: int
+    violated: int
+
+
+class NodesEstimate:
+    """E(t, b) from every client, where all clients of a node share its coordinate."""
+
+    def __init__(self, placement: Placement, legs: Floats) -> None:
+        self._placement, self._legs = placement, legs
+
+    @property
+    def is_located(self) -> Flags:
+        return np.ones(len(self._placement.topics), np.bool_)
+
+    def worst_s(self, topics: Indices) -> Floats:
+        found = _worst(self._legs, self._placement.publishers[topics])
+        found += _worst(self._legs, self._placement.subscribers[topics])
+        return found
+
+
+def select(world: World, coordinates: Sequence[Coordinate], placement: Placement) -> dict[str, Indices]:
+    """The hub of each topic by each policy."""
+    hubs = len(world.hubs)
+    view = _view(world, coordinates, placement)
+    legs = legs_s(places_of(coordinates), view.hubs.coordinate)
+    hashes = [xxh3_64_intdigest(topic) for topic in placement.topics]
+    return {
+        "epulsar": _placed(world, placement, CentroidEstimate(view)),
+        "all-pairs": _placed(world, placement, NodesEstimate(placement, legs)),
+        "hashing": np.array([(value * hubs) >> 64 for value in hashes], np.int64),
+    }
+
+
+def evaluate(world: World, placement: Placement, hub: Indices) -> Outcome:
+    """By the true round trips."""
+    node = world.hubs[hub]
+    inward = world.rtt_s[placement.publishers, node[:, None]]
+    outward = world.rtt_s[placement.subscribers, node[:, None]]
+    is_pair = (placement.publishers >= 0)[:, :, None] & (placement.subscribers >= 0)[:, None, :]
+    latency_ms = 1_000 * (inward[:, :, None] + outward[:, None, :])[is_pair]
+    violated = int((latency_ms > world.limit_ms + 1e-6).sum())
+    return Outcome(float(latency_ms.max()), int(is_pair.sum()), violated)
+
+
+def _placed(world: World, placement: Placement, estimate: LatencyEstimate) -> Indices:
+    count, hubs = len(placement.topics), len(world.hubs)
+    limit_s = np.full(count, world.limit_ms / 1_000 / 2)
+    candidates = rank(estimate, np.arange(count), limit_s, np.ones(hubs, np.bool_))
+    return place_topics(candidates, _endless(count, hubs), [-1] * count).hub
+
+
+def _endless(topics: int, hubs: int) -> Room:
+    """Hubs that nothing fills."""
+    zeros = np.zeros(hubs)
+    capacities = Capacities(
+        bytes_full=np.full(hubs, np.inf),
+        price=zeros,
+        base_bytes=zeros,
+        base_cpu=zeros,
+        lag_ratio=zeros,
+        measured=zeros,
+        rise=zeros,
+        is_rising=np.zeros(hubs, np.bool_),
+        cpu_full=1.0,
+    )
+    return Room(
+        capacities,
+        bytes_per_s=np.zeros(topics),
+        work=np.zeros(topics),
+        on_hubs=(zeros, zeros),
+        flow_measured=zeros,
+        ratio_max=1.0,
+    )
+
+
+def _view(world: World, coordinates: Sequence[Coordinate], placement: Placement) -> View:
+    """What hubs would have reported: of each topic two centroids and one deviation."""
+    known: dict[bytes, tuple[tuple[float, ...], float]] = {}
+
+    def crowd(nodes: Indices) -> tuple[tuple[float, ...], float]:
+        ordered = np.sort(nodes[nodes >= 0])
+        key = ordered.tobytes()
+        if key not in known:
+            found = Crowd.of([coordinates[node] for node in ordered.tolist()])
+            assert found is not None
+            known[key] = (found.centroid.numbers, found.deviation_s)
+        return known[key]
+
+    inward = [crowd(row) for row in placement.publishers]
+    outward = [crowd(row) for row in placement.subscribers]
+    count = len(placement.topics)
+    hubs = [HubView(name=f"hub-{at}", coordinate=coordinates[node]) for at, node in enumerate(world.hubs)]
+    none = np.zeros(0, np.int64)
+    unused = dict.fromkeys(_RATES, np.zeros(count))
+    topics = TopicColumns(
+        names=placement.topics,
+        **unused,
+        latency_s_worst=np.full(count, np.nan),
+        deviation_s=np.array([one[1] + other[1] for one, other in zip(inward, outward, strict=True)]),
+        publishers_at=np.array([numbers for numbers, _ in inward]),
+        subscribers_at=np.array([numbers for numbers, _ in outward]),
+    )
+    return View(0.0, topics, View.of(0.0, hubs=hubs).hubs, Carried(topic=none, hub=none, share=np.zeros(0)))
+
+
+# Rates play no part here.
+_RATES = (
+    *("publications_per_s", "deliveries_per_s", "in_bytes_per_s", "out_bytes_per_s", "publishers"),
+    *("subscribers", "publications_per_s_max", "out_bytes_per_s_max", "backlog_bytes_max"),
+    *("throttle_delay_s", "queue_delay_s", "out_bytes_trend"),
+)
+
+
+def _worst(legs: Floats, nodes: Indices) -> Floats:
+    """The longest way from one of the nodes of each row to each hub; -1 is nobody."""
+    ways = legs[nodes]
+    ways[nodes < 0] = 0.0
+    worst: Floats = ways.max(axis=1)
+    return worst

@@ -1,0 +1,252 @@
+"""Let players in five cities play for a while, with everything real but the network and the players (ePulsar 5.8.2).
+
+Every player's avatar has a topic of its own, which the others of its group hear. Now and then a player leaves its group
+for another one, and who hears whom changes. Players find their own places by asking hubs, and report them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.client.url import Endpoint
+from equipoise.coordinates import FinderSettings
+from equipoise.lab.experiments.epulsar_swarms import STAMP, STAMP_BYTES, TIME_BYTES, planner_of, unheard
+from equipoise.lab.experiments.epulsar_worlds import GAME_LIMIT_MS, US_CITIES, game_world
+from equipoise.lab.experiments.experiment import Progress, silent
+from equipoise.lab.experiments.latencies import Latencies
+from equipoise.lab.experiments.light import LightClient
+from equipoise.lab.experiments.meter import Meter
+from equipoise.lab.experiments.sites import Command, Region
+from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.link import LinkSpec
+from equipoise.model import TopicSpec
+
+__all__ = ["Evening", "Session", "limit_s", "play", "topic_of"]
+
+# What players send while everything settles.
+SETTLING_PER_S = 5.0
+LAN_S = 0.000_25
+DRAIN_S = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One run."""
+
+    cities: int = 5
+    players: int = 64
+    # As many players to a group as in figure 4: eight.
+    groups: int = 8
+    # Of each player.
+    updates_per_s: float = 300.0
+    payload_bytes: int = 998
+    # How long a player stays in a group, between the two.
+    stay_s: tuple[float, float] = (30.0, 60.0)
+    seconds: int = 600
+    # For hubs to find where they are, and then for players and topics.
+    settle_s: float = 120.0
+    begin_s: float = 90.0
+    is_planned: bool = True
+    seed: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return US_CITIES[: self.cities]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evening:
+    """What came of a session."""
+
+    session: Session
+    latencies: Latencies
+    # As the first player hears the others.
+    heard: Latencies
+    meter: Meter
+    # Times that somebody changed groups.
+    changes: int
+    moves: tuple[tuple[float, int], ...]
+
+
+def limit_s() -> float:
+    """One way: the paper's limits are of sums of round trips."""
+    return GAME_LIMIT_MS / 2_000
+
+
+def topic_of(player: int) -> bytes:
+    return b"avatar/%d" % player
+
+
+def edge(city: str) -> str:
+    """Where the players of a city are."""
+    return f"{city}/edge"
+
+
+class Country:
+    """A topology: cities and their edges, half of the round trips of figure 4's world apart."""
+
+    def __init__(self, session: Session) -> None:
+        rtt_s: NDArray[np.float64] = game_world(session.cities).rtt_s
+        places = [*session.names, *map(edge, session.names)]
+        self._latency_s = {
+            (one, other): LAN_S + float(rtt_s[at, to]) / 2
+            for at, one in enumerate(places)
+            for to, other in enumerate(places)
+        }
+
+    def link(self, source: str, target: str) -> LinkSpec:
+        return LinkSpec(latency_s=self._latency_s[source, target])
+
+
+class Player:
+    """One light client."""
+
+    def __init__(self, number: int, host: Host, table: Table) -> None:
+        self.number, self.host = number, host
+        self.group, self.joined_at = -1, 0.0
+        self._table = table
+        self._topic = topic_of(number)
+        self._padding = bytes(table.session.payload_bytes - STAMP_BYTES)
+        self._timer: asyncio.TimerHandle | None = None
+        # The head of its last update, and of the last that it has heard of each other.
+        self.said = b""
+        self.heard: dict[bytes, bytes] = {}
+
+    async def begin(self, entries: Sequence[Endpoint]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._client = LightClient(entries, self._table.meter, self._hear, self.host.random, FinderSettings())
+        self._loop.call_later(self.host.random.random() / SETTLING_PER_S, self._talk)
+
+    async def hear(self, others: Sequence[int]) -> None:
+        for other in others:
+            self._client.subscribe(topic_of(other))
+
+    async def ignore(self, others: Sequence[int]) -> None:
+        for other in others:
+            self._client.unsubscribe(topic_of(other))
+
+    async def fall_silent(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _talk(self) -> None:
+        self.said = STAMP % (self._loop.time(), self.number)
+        self._client.publish(self._topic, self.said + self._padding)
+        self._timer = self._loop.call_later(self._table.interval_s, self._talk)
+
+    def _hear(self, topic: bytes, payload: bytes) -> None:
+        table, now = self._table, self._loop.time()
+        self.heard[payload[TIME_BYTES:STAMP_BYTES]] = payload[:STAMP_BYTES]
+        if table.latencies is not None and table.heard is not None:
+            latency_s = now - float(payload[:TIME_BYTES])
+            table.latencies.note(topic, now, latency_s)
+            if self.number == 0:
+                table.heard.note(topic, now, latency_s)
+
+
+class Table:
+    """All who play, their groups, and what is written down of them."""
+
+    def __init__(self, sim: Simulation, session: Session) -> None:
+        self._sim, self.session = sim, session
+        self.meter = Meter()
+        self.latencies: Latencies | None = None
+        self.heard: Latencies | None = None
+        self.interval_s = 1 / SETTLING_PER_S
+        self.changes = 0
+        self.players = [
+            Player(number, sim.host(f"player-{number}", place=edge(self._city(number))), self)
+            for number in range(session.players)
+        ]
+
+    def _city(self, number: int) -> str:
+        return self.session.names[number % self.session.cities]
+
+    def begin(self, entries: Sequence[Endpoint]) -> None:
+        for player in self.players:
+            player.host.spawn(player.begin(entries), name="play")
+            self._join(player)
+            self._sim.loop.call_later(self._stay_s(), self._change, player)
+
+    def count(self, began: float) -> None:
+        """Play in earnest, and write down what happens."""
+        self.latencies, self.heard = (Latencies(self.session.seconds, began) for _ in range(2))
+        self.interval_s = 1 / self.session.updates_per_s
+
+    def end(self) -> None:
+        for player in self.players:
+            player.host.spawn(player.fall_silent(), name="end")
+
+    @property
+    def unheard(self) -> int:
+        """Last updates of players that have not come to everybody who has been in their groups for a while."""
+        settled = [player for player in self.players if self._sim.now - player.joined_at > 2 * DRAIN_S]
+        return sum(unheard(one, [o for o in settled if o in self._mates(one)]) for one in settled)
+
+    def _stay_s(self) -> float:
+        low, high = self.session.stay_s
+        return low + (high - low) * self._sim.random.random()
+
+    def _change(self, player: Player) -> None:
+        self.changes += self.latencies is not None
+        mates = self._mates(player)
+        for mate in mates:
+            mate.host.spawn(mate.ignore([player.number]), name="ignore")
+        player.host.spawn(player.ignore([mate.number for mate in mates]), name="ignore")
+        self._join(player)
+        self._sim.loop.call_later(self._stay_s(), self._change, player)
+
+    def _join(self, player: Player) -> None:
+        """Any group but the present one, with equal chances."""
+        others = [group for group in range(self.session.groups) if group != player.group]
+        player.group = others[int(self._sim.random.random() * len(others))]
+        player.joined_at = self._sim.now
+        mates = self._mates(player)
+        for mate in mates:
+            mate.host.spawn(mate.hear([player.number]), name="hear")
+        player.host.spawn(player.hear([mate.number for mate in mates]), name="hear")
+
+    def _mates(self, player: Player) -> list[Player]:
+        return [other for other in self.players if other.group == player.group and other is not player]
+
+
+def play(session: Session, progress: Progress = silent) -> Evening:
+    """In a simulation of its own."""
+    with Simulation(seed=session.seed, topology=Country(session), steps_max=10**11) as sim:
+        return sim.run(_play(sim, session, progress))
+
+
+async def _play(sim: Simulation, session: Session, progress: Progress) -> Evening:
+    hubs = {f"hub-{city}": city for city in session.names}
+    # Controller and store are in New York, which is the first.
+    region = Region(sim, Command(hubs=hubs, cloud=session.names[0]))
+    await region.begin(specs=[TopicSpec(pattern=b"avatar/*", latency_ms=1e3 * limit_s())])
+    await asyncio.sleep(session.settle_s)
+    table = Table(sim, session)
+    table.begin(region.endpoints)
+    if session.is_planned:
+        region.control(planner_of(len(hubs)))
+    await asyncio.sleep(session.begin_s)
+    began = sim.now
+    table.count(began)
+    for second in range(session.seconds):
+        await asyncio.sleep(began + second + 1 - sim.now)
+        progress(f"{second + 1} s, {table.changes} changes of groups", (second + 1) / session.seconds)
+    table.end()
+    await asyncio.sleep(DRAIN_S)
+    table.meter.unanswered = table.unheard
+    assert table.latencies is not None and table.heard is not None, "it was counted"
+    return Evening(
+        session=session,
+        latencies=table.latencies,
+        heard=table.heard,
+        meter=table.meter,
+        changes=table.changes,
+        moves=tuple((at - began, count) for at, count in region.moves if count and at >= began),
+    )

@@ -1,0 +1,165 @@
+"""The two worlds of ePulsar's evaluation (5.1): game servers in cities, and drones over a city with edge sites.
+
+A world has nodes with true round trips between them; some are hubs, each client is at one of the others. A placement
+is one draw of who is where and who listens to whom.
+
+The paper's data are not at hand. Cities are as far apart as the great circle says, times a stated factor; a city's
+cell towers are drawn, dense in the middle, and zones are their k-means, as in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.lab.simulation.cities import distance_km
+
+__all__ = ["Placement", "World", "game_world", "k_means", "swarm_world", "zone_centres"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+# The largest first, from coast to coast; the controller is in the first one.
+US_CITIES = (
+    *("new-york", "los-angeles", "chicago", "dallas", "seattle", "miami", "atlanta", "san-francisco"),
+    *(
+        "denver",
+        "washington",
+        "boston",
+        "phoenix",
+        "houston",
+        "minneapolis",
+        "philadelphia",
+        "salt-lake-city",
+    ),
+)
+# Light in fibre, and by how much cables and routers are longer than the great circle: New York to Los Angeles and back
+# takes 69 ms then.
+FIBRE_KM_PER_MS = 200.0
+STRETCH = 1.75
+LOCAL_MS = 5.0
+
+PLAYERS, GROUPS, GAME_LIMIT_MS = 1_024, 128, 100.0
+SWARMS, DRONES, SWARM_LIMIT_MS = 16, 8, 40.0
+SITES_MS, CLOUD_MS = 30.0, 80.0
+TOWERS = 600
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One draw. Publishers and subscribers are nodes, with a row for each topic, padded with -1."""
+
+    topics: tuple[bytes, ...]
+    publishers: Indices
+    subscribers: Indices
+
+
+@dataclass(frozen=True)
+class World:
+    """A network, and how clients are placed in it."""
+
+    name: str
+    # What was varied: cities or zones.
+    size: int
+    # Round trips of all nodes.
+    rtt_s: Floats
+    # The nodes that are hubs.
+    hubs: Indices
+    limit_ms: float
+    draw: Callable[[np.random.Generator], Placement]
+
+
+def game_world(cities: int) -> World:
+    """In each city a hub and a game server 5 ms away from it."""
+    names = US_CITIES[:cities]
+    between = np.array([[distance_km(one, other) for other in names] for one in names])
+    between_ms = 2 * between * STRETCH / FIBRE_KM_PER_MS
+    access_ms = np.repeat([0.0, LOCAL_MS], cities)
+    rtt_ms = np.tile(between_ms, (2, 2)) + access_ms[:, None] + access_ms[None, :]
+    np.fill_diagonal(rtt_ms, 0.0)
+    servers = np.arange(cities, 2 * cities)
+
+    def draw(random: np.random.Generator) -> Placement:
+        return _play(random, servers)
+
+    return World("game", cities, rtt_ms / 1_000, np.arange(cities), GAME_LIMIT_MS, draw)
+
+
+def _play(random: np.random.Generator, servers: Indices) -> Placement:
+    """Players in cities and groups with equal chances. A player's topic goes to the servers of its group's others."""
+    at = servers[random.integers(0, len(servers), PLAYERS)]
+    group = random.integers(0, GROUPS, PLAYERS)
+    members = [np.flatnonzero(group == one) for one in range(GROUPS)]
+    rows = [(player, mates[mates != player]) for mates in members for player in mates.tolist()]
+    rows = [(player, mates) for player, mates in rows if len(mates)]
+    widest = max(len(mates) for _, mates in rows)
+    subscribers = np.full((len(rows), widest), -1, np.int64)
+    for row, (_, mates) in enumerate(rows):
+        subscribers[row, : len(mates)] = at[mates]
+    publishers = np.array([[at[player]] for player, _ in rows], np.int64)
+    return Placement(tuple(b"avatar/%d" % player for player, _ in rows), publishers, subscribers)
+
+
+def swarm_world(zones: int, seed: int) -> World:
+    """In each zone a hub and a gateway 5 ms away from it; all zones 30 ms apart; a hub in the cloud."""
+    nodes = 2 * zones + 1
+    cloud = nodes - 1
+    zone = np.concatenate([np.arange(zones), np.arange(zones), [-1]])
+    access_ms = np.concatenate([np.zeros(zones), np.full(zones, LOCAL_MS), [0.0]])
+    rtt_ms = np.where(zone[:, None] == zone[None, :], 0.0, SITES_MS) + access_ms[:, None] + access_ms[None, :]
+    rtt_ms[cloud, :] = rtt_ms[:, cloud] = CLOUD_MS + access_ms
+    np.fill_diagonal(rtt_ms, 0.0)
+    centres = zone_centres(zones, seed)
+
+    def draw(random: np.random.Generator) -> Placement:
+        return _fly(random, centres)
+
+    return World(
+        "swarm", zones, rtt_ms / 1_000, np.concatenate([np.arange(zones), [cloud]]), SWARM_LIMIT_MS, draw
+    )
+
+
+def zone_centres(zones: int, seed: int) -> Floats:
+    """In a city of 1 by 1, where its edge sites are."""
+    towers = _towers(np.random.default_rng(seed))
+    return k_means(towers, zones, np.random.default_rng(seed))
+
+
+def _fly(random: np.random.Generator, centres: Floats) -> Placement:
+    """Swarms anywhere in the city, each of them in one zone, whose gateway all its drones use."""
+    at = random.random((SWARMS, 2))
+    zone = ((at[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
+    gateway = len(centres) + zone
+    names, publishers, subscribers = [], [], []
+    for swarm, node in enumerate(gateway.tolist()):
+        one, others = [node] + [-1] * (DRONES - 2), [node] * (DRONES - 1)
+        names += [b"swarm/%d/follow_leader" % swarm, b"swarm/%d/sensor_data" % swarm]
+        publishers += [one, others]
+        subscribers += [others, one]
+    return Placement(tuple(names), np.array(publishers, np.int64), np.array(subscribers, np.int64))
+
+
+def _towers(random: np.random.Generator) -> Floats:
+    """In a city of 1 by 1: half of them in the middle, the rest anywhere."""
+    middle = np.clip(random.normal(0.5, 0.12, (TOWERS // 2, 2)), 0, 1)
+    return np.concatenate([middle, random.random((TOWERS - TOWERS // 2, 2))])
+
+
+def k_means(points: Floats, count: int, random: np.random.Generator, rounds: int = 50) -> Floats:
+    """Lloyd's algorithm from points drawn at random."""
+    centres = points[random.choice(len(points), count, replace=False)]
+    for _ in range(rounds):
+        nearest = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
+        moved = np.array(
+            [
+                points[nearest == one].mean(axis=0) if (nearest == one).any() else centres[one]
+                for one in range(count)
+            ]
+        )
+        if np.allclose(moved, centres):
+            break
+        centres = moved
+    return centres

@@ -1,0 +1,175 @@
+"""A light client's connection to one hub: requests out, pushes and replies in.
+
+Requests written before it stands are kept. What has a reply, and what is answered by a push, is remembered in order: so
+a reply is known by its place, and an answer to a subscription belongs to the latest one only if nothing was asked after
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import hiredis
+
+from equipoise.client.url import Endpoint
+from equipoise.client.wire.codec import encode_request
+from equipoise.client.wire.round_trip import BEHIND_BYTES_MAX, Answered
+from equipoise.errors import RefusedError
+
+__all__ = ["LightLink", "LightSeat", "Owner"]
+
+# What is called with the reply to a request; None: nobody cares.
+Reply = Callable[[object], None] | None
+
+_ASK = (b"EQ.SUBSCRIBE", b"EQ.OWN")
+_LEAVE = (b"EQ.UNSUBSCRIBE", b"EQ.NOTOWN")
+
+
+class Owner(Protocol):
+    """Whose connection it is."""
+
+    def on_push(self, link: LightLink, push: list[Any]) -> None: ...
+
+    def on_up(self, link: LightLink) -> None: ...
+
+    def on_refused(self, seat: LightSeat) -> None: ...
+
+    def on_lost(self, link: LightLink) -> None: ...
+
+
+class LightSeat:
+    """A subscription to one topic over one link: to all of its streams, or to those that the hub numbers itself."""
+
+    __slots__ = ("is_live", "is_own", "left_out", "link", "topic")
+
+    def __init__(self, link: LightLink, topic: bytes, *, is_own: bool) -> None:
+        self.link = link
+        self.topic = topic
+        self.is_own = is_own
+        self.is_live = False
+        # Streams that the hub does not bring.
+        self.left_out: set[bytes] = set()
+
+    def leave(self) -> None:
+        self.is_live = False
+        table = self.link.seats[self.is_own]
+        if table.get(self.topic) is self:
+            del table[self.topic]
+            self.link.tell(encode_request(_LEAVE[self.is_own], self.topic))
+
+
+class LightLink(asyncio.Protocol):
+    """One connection. Over once `on_lost` was called or `close` was."""
+
+    def __init__(self, owner: Owner, hub: Endpoint, name: bytes) -> None:
+        self.hub = hub
+        self.used_at = 0.0
+        # By topic: all streams; the hub's own.
+        self.seats: tuple[dict[bytes, LightSeat], dict[bytes, LightSeat]] = ({}, {})
+        self._owner = owner
+        self._reader = hiredis.Reader()
+        self._transport: asyncio.Transport | None = None
+        self._is_closed = False
+        # What has come in, ever.
+        self._read_bytes = 0
+        self._owed: deque[Reply | LightSeat] = deque((None, None))
+        self._early = [encode_request(b"HELLO", b"3"), encode_request(b"EQ.LINK", name, b"ROUTES")]
+
+    async def dial(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(lambda: self, self.hub.host, self.hub.port)
+        except OSError:
+            self._end()
+
+    def tell(self, request: bytes) -> None:
+        """Send a request that is answered by pushes alone."""
+        if self._transport is None:
+            self._early.append(request)
+        else:
+            self._transport.write(request)
+
+    def ask(self, request: bytes, reply: Reply = None) -> None:
+        """Send a request that has one reply."""
+        self._owed.append(reply)
+        self.tell(request)
+
+    @property
+    def is_up(self) -> bool:
+        return self._transport is not None and not self._is_closed
+
+    def measure(self, frame: bytes, answered: Answered) -> None:
+        """Ask, and take the time until the reply; as the real client's connection does."""
+        assert self._transport is not None, "only a link that is up is measured"
+        clock, before = asyncio.get_running_loop().time, self._read_bytes
+        is_clear = not self._transport.get_write_buffer_size()
+        began_at = clock()
+
+        def reply(answer: object) -> None:
+            is_free = is_clear and self._read_bytes - before <= BEHIND_BYTES_MAX
+            refusal = RefusedError(str(answer)) if isinstance(answer, hiredis.ReplyError) else None
+            answered(refusal or answer, clock() - began_at if is_free else None)
+
+        self.ask(frame, reply)
+
+    def seat(self, topic: bytes, *, is_own: bool) -> LightSeat:
+        """Subscribe, unless that was done."""
+        table = self.seats[is_own]
+        seat = table.get(topic)
+        if seat is None:
+            seat = table[topic] = LightSeat(self, topic, is_own=is_own)
+            self._owed.append(seat)
+            self.tell(encode_request(_ASK[is_own], topic))
+        return seat
+
+    def confirmed(self, topic: bytes, *, is_own: bool) -> LightSeat | None:
+        """A subscription to the topic stands: the seat, if it is the one that is wanted."""
+        for owed in self._owed:
+            if isinstance(owed, LightSeat) and owed.topic == topic and owed.is_own is is_own:
+                self._owed.remove(owed)
+                if self.seats[is_own].get(topic) is owed:
+                    owed.is_live = True
+                    return owed
+                return None
+        return None
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self._is_closed:
+            transport.close()
+            return
+        transport.write(b"".join(self._early))
+        self._early.clear()
+        self._owner.on_up(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._read_bytes += len(data)
+        reader = self._reader
+        reader.feed(data)
+        while (reply := reader.gets()) is not False:
+            if type(reply) is hiredis.PushNotification:
+                self._owner.on_push(self, reply)
+                continue
+            owed = self._owed.popleft()
+            if isinstance(owed, LightSeat):
+                # An answer that is no push is a refusal.
+                self._owner.on_refused(owed)
+            elif owed is not None:
+                owed(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._owner.on_lost(self)

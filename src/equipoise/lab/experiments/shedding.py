@@ -1,0 +1,80 @@
+"""Consistent hashing as the authors of Dynamoth ran it, to be compared with.
+
+The paper says of it that servers shed 1/N of their load to a new one, whatever they carry, and that a server is added
+whenever one is overloaded (V-D). Their released program does that by lists and not by a ring: when one of n servers is
+above 0.80 and another can be had, each of the n gives it 1/(n·(n + 1)) of its channels, picked at even distances. The
+new one so begins with far less than an equal share, and the first two keep a third of all channels each when there are
+eight. A ring with many points, `equipoise.plan.policies.ConsistentHashing`, gives equal numbers; both are run.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from equipoise.model import Entry, Member, Plan, PlanChange, Reason, Specs, Why
+from equipoise.plan import Decision, Memory
+from equipoise.view import View
+
+__all__ = ["Shedding"]
+
+# As released.
+HIGH_RATIO = 0.80
+WAIT_S = 20.0
+
+
+class Shedding:
+    """A policy. Topics never move but to a server that joins; none is ever replicated, no server released."""
+
+    name = "shedding"
+
+    def __init__(self, servers_max: int) -> None:
+        self._servers_max = servers_max
+
+    def decide(self, view: View, plan: Plan, specs: Specs, now: float, memory: Memory) -> Decision:
+        members = [member.hub for member in plan.members]
+        living = [hub.name for hub in view.hub_rows() if hub.is_alive]
+        joining = [name for name in living if name not in members]
+        if joining:
+            why = Why(Reason.JOINED, {"servers": float(len(members))})
+            given = _given(view, plan, members, joining[0])
+            change = PlanChange.on(plan, why, set_members=[Member(joining[0], weight=0)], set_entries=given)
+            return _decision(view, change, msgspec.structs.replace(memory, plan_s=now), len(living))
+        ratio = _ratios(view, members)
+        is_due = len(ratio) and ratio.max() > HIGH_RATIO and now - memory.plan_s >= WAIT_S
+        wanted = max(memory.servers_wanted, len(members))
+        if is_due and wanted == len(members) < self._servers_max:
+            wanted += 1
+        memory = msgspec.structs.replace(memory, servers_wanted=wanted)
+        return _decision(view, PlanChange.on(plan, Why(Reason.JOINED)), memory, wanted)
+
+    def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
+        ratio = _ratios(view, list(view.hubs.names))
+        return bool(len(ratio)) and bool(ratio.max() > HIGH_RATIO)
+
+
+def _given(view: View, plan: Plan, members: list[str], to: str) -> list[Entry]:
+    """The channels that each member gives to a new one."""
+    at: dict[str, list[bytes]] = {name: [] for name in members}
+    for topic in view.topics.names:
+        at[plan.home_of(topic).homes[0]].append(topic)
+    count = len(members)
+    given: list[Entry] = []
+    for name in members:
+        # In no order of their own, as in a table of hashes.
+        channels = sorted(at[name], key=xxh3_64_intdigest)
+        share = round(len(channels) / (count * (count + 1)))
+        step = len(channels) // share if share else 0
+        given += [Entry(topic, (to,)) for topic in channels[::step][:share]] if share else []
+    return given
+
+
+def _ratios(view: View, members: list[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    hubs = [view.hub(name) for name in members if name in view.hub_index]
+    full = [hub for hub in hubs if hub.out_bytes_per_s_max > 0]
+    return np.array([hub.out_bytes_per_s / hub.out_bytes_per_s_max for hub in full])
+
+
+def _decision(view: View, change: PlanChange, memory: Memory, wanted: int) -> Decision:
+    return Decision(change=change, memory=memory, servers_wanted=wanted)

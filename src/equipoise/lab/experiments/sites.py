@@ -1,0 +1,254 @@
+"""Real hubs at sites, with the real store and the real controller between them, all over the simulated network.
+
+Every hub has its own session with the store and follows plan, specs and the other hubs through it; the controller leads
+by the store, reads what hubs have recorded over the network, and commits plans there. Nothing is told to anybody
+beside the wire: what is far away takes its time. `fleet` stands in for the store where distances do not matter.
+
+Always true: what is looked at from outside (`plan`, `hub`) is only looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from equipoise.client.url import Endpoint
+from equipoise.control import Controller, ControllerSettings, NoProvisioner
+from equipoise.errors import StoreError
+from equipoise.hub import Hub, HubSettings, Limits
+from equipoise.hub.membership.membership import Membership
+from equipoise.hub.membership.settings import Join, MembershipSettings
+from equipoise.hub.settings import ClusterSettings
+from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.lab.experiments.fleet import LOOK_S, PORT
+from equipoise.lab.experiments.telemetry_reader import TelemetryReader
+from equipoise.lab.experiments.views import LiveViews
+from equipoise.lab.simulation import CpuSpec, Simulation
+from equipoise.lab.simulation.process import HostProcess
+from equipoise.model import Entry, EntryChange, Member, MemberChange, Plan, PlanChange, Reason, TopicSpec, Why
+from equipoise.plan import Policy
+from equipoise.store import (
+    HubsStore,
+    LeaderFacts,
+    MemoryStore,
+    MemoryStoreServer,
+    MemoryTree,
+    PlanStore,
+    RemoteMemoryStore,
+    SpecsStore,
+    StoreSettings,
+    Tree,
+)
+from equipoise.view import View
+
+__all__ = ["CONTROLLER", "STORE", "Command", "Region", "SiteHub", "TelemetryViews"]
+
+STORE, STORE_PORT = "store", 2181
+CONTROLLER = "controller"
+TREE = Tree()
+WANTED = Why(Reason.OPERATOR)
+# Between two attempts to reach the store.
+RETRY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What a region is like."""
+
+    # Where each hub stands; a place of the topology, and the hub's site.
+    hubs: Mapping[str, str]
+    # Where store and controller are.
+    cloud: str
+    cpu: CpuSpec | None = None
+    out_bytes_per_s: float | None = None
+    cluster: ClusterSettings = field(default_factory=lambda: ClusterSettings(unwanted_s=2.0))
+
+
+class SiteHub:
+    """One hub on a machine of its own. `hub` is None until it serves."""
+
+    def __init__(self, region: Region, name: str, site: str) -> None:
+        command = region.command
+        self.name, self.site = name, site
+        self.host = region.sim.host(
+            name, place=site, cpu=command.cpu, nic_out_bytes_per_s=command.out_bytes_per_s
+        )
+        self.hub: Hub | None = None
+        self.membership: Membership | None = None
+        self._settings = HubSettings(
+            name=name,
+            host="0.0.0.0",
+            port=PORT,
+            insecure=True,
+            limits=Limits(accepts_per_s=10_000),
+            cluster=command.cluster,
+            telemetry=TelemetrySettings(out_bytes_per_s_max=command.out_bytes_per_s),
+            # The first plan names the members: whoever starts is not to enter itself.
+            membership=MembershipSettings(
+                store=f"eqs://{STORE}:{STORE_PORT}", advertise=f"{name}:{PORT}", site=site, join=Join.WAIT
+            ),
+        )
+
+    def start(self) -> None:
+        self.host.spawn(self._serve(), name="hub")
+
+    async def _serve(self) -> None:
+        host = self.host
+        store = await open_patiently()
+        hub = Hub(self._settings, wall_clock=host.clock.time, rng=host.random, process=HostProcess(host))
+        await hub.start()
+        self.hub = hub
+        self.membership = Membership(hub, store, wall_clock=host.clock.time)
+        await self.membership.run()
+
+
+class TelemetryViews:
+    """The controller's source of views: what hubs recorded, read once a second over the network."""
+
+    def __init__(self, hubs: Iterable[str], clock: Callable[[], float]) -> None:
+        self.latest: View | None = None
+        self.news = asyncio.Event()
+        self._hubs = list(hubs)
+        self._clock = clock
+        self._views = LiveViews()
+
+    async def run(self) -> None:
+        reader, loop = TelemetryReader(), asyncio.get_running_loop()
+        at = loop.time()
+        while True:
+            at += 1.0
+            await asyncio.sleep(max(0.0, at - loop.time()))
+            view = self._views.view(await reader.read(self._hubs), self._clock())
+            if view is not None:
+                self.latest = view
+                self.news.set()
+
+
+class Region:
+    """All of it. `begin` first; then `commit` as an operator in the cloud, or let a `control` run."""
+
+    def __init__(self, sim: Simulation, command: Command) -> None:
+        self.sim, self.command = sim, command
+        self.hubs = {name: SiteHub(self, name, site) for name, site in command.hubs.items()}
+        self.plan = Plan()
+        # When a plan was committed, and how many topics it put elsewhere.
+        self.moves: list[tuple[float, int]] = []
+        self._tree = MemoryTree(sim.loop.time)
+        self._store_host = sim.host(STORE, place=command.cloud)
+        self._operator = sim.host("operator", place=command.cloud)
+        self._plans: PlanStore | None = None
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        return [Endpoint(name, PORT) for name in self.hubs]
+
+    def hub(self, name: str) -> Hub:
+        hub = self.hubs[name].hub
+        assert hub is not None, "looked at once it serves"
+        return hub
+
+    async def begin(
+        self, entries: Mapping[bytes, str] | None = None, specs: Iterable[TopicSpec] = ()
+    ) -> None:
+        """Start everything, with these topics at these hubs, and wait until all serve under that plan."""
+        server = MemoryStoreServer(self._tree, host="0.0.0.0", port=STORE_PORT)
+        self._store_host.spawn(server.start(), name="store")
+        self.sim.loop.create_task(self._follow(), name="follow plans")
+        for hub in self.hubs.values():
+            hub.start()
+        await self._operator.spawn(self._first(entries or {}, list(specs)), name="operator")
+        version = self.plan.version
+        await self.until(lambda: all(self._serves(hub, version) for hub in self.hubs.values()), 60.0)
+
+    async def move(self, entries: Mapping[bytes, str]) -> None:
+        """Commit, from the cloud, that these topics live at these hubs."""
+        await self._operator.spawn(self._commit(entries), name="commit")
+
+    def control(self, policy: Policy, name: str = CONTROLLER) -> None:
+        """Let a controller of this name run on a host of its own in the cloud."""
+        host = self.sim.host(name, place=self.command.cloud)
+        if not host.is_up:
+            host.restart()
+        host.spawn(self._control(policy, name, host.clock.time), name="control")
+
+    async def until(self, is_so: Callable[[], bool], patience_s: float) -> bool:
+        """Wait for a condition, no longer than this; whether it came."""
+        for _ in range(int(patience_s / LOOK_S) + 1):
+            if is_so():
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
+
+    # On the operator's host.
+
+    async def _first(self, entries: Mapping[bytes, str], specs: list[TopicSpec]) -> None:
+        store = await open_patiently()
+        self._plans = PlanStore(store, TREE, writer="operator", clock=self._operator.clock.time)
+        for spec in specs:
+            await SpecsStore(store, TREE).put(spec)
+        # A hub serves under plans that were committed after it had come.
+        async with aclosing(HubsStore(store, TREE).watch()) as changes:
+            async for seen in changes:
+                if all(name in seen and seen[name].alive is not None for name in self.hubs):
+                    break
+        members = tuple(MemberChange(name, Member(name), WANTED) for name in sorted(self.hubs))
+        await self._plans.commit(PlanChange(1, _changes(entries), members))
+        self.plan = await self._plans.load()
+
+    async def _commit(self, entries: Mapping[bytes, str]) -> None:
+        assert self._plans is not None, "begun before"
+        base = await self._plans.load()
+        await self._plans.commit(PlanChange(base.version + 1, _changes(entries)))
+
+    # On the controller's.
+
+    async def _control(self, policy: Policy, name: str, clock: Callable[[], float]) -> None:
+        store = await open_patiently()
+        views = TelemetryViews(self.hubs, clock)
+        settings = ControllerSettings(name=name, site=self.command.cloud)
+        controller = Controller(
+            store,
+            TREE,
+            settings,
+            policy=policy,
+            views=views,
+            provisioner=NoProvisioner(),
+            facts=LeaderFacts(name=name, site=settings.site),
+            clock=clock,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(views.run())
+            group.create_task(controller.run())
+
+    # From outside.
+
+    async def _follow(self) -> None:
+        store = await MemoryStore(self._tree, StoreSettings(session_timeout_s=1e6)).open()
+        async for plan in PlanStore(store, TREE, writer="observer", clock=lambda: 0.0).watch():
+            before, self.plan = self.plan.entries, plan
+            changed = [topic for topic, entry in plan.entries.items() if before.get(topic) != entry]
+            gone = before.keys() - plan.entries.keys()
+            self.moves.append((self.sim.now, len(changed) + len(gone)))
+
+    def _serves(self, hub: SiteHub, version: int) -> bool:
+        if hub.membership is None or not hub.membership.ready.is_set():
+            return False
+        cluster = self.hub(hub.name).core.cluster
+        assert cluster is not None, "a membership joins it"
+        sees_all = self.hubs.keys() <= cluster.router.routing.hubs.keys()
+        return sees_all and cluster.router.version >= version and cluster.is_barrier_passed
+
+
+async def open_patiently() -> RemoteMemoryStore:
+    """A session with the store, as soon as there is one to be had."""
+    while True:
+        try:
+            return await RemoteMemoryStore(STORE, STORE_PORT).open()
+        except StoreError:
+            await asyncio.sleep(RETRY_S)
+
+
+def _changes(entries: Mapping[bytes, str]) -> tuple[EntryChange, ...]:
+    return tuple(EntryChange(topic, Entry(topic, (hub,)), WANTED) for topic, hub in entries.items())

@@ -1,0 +1,65 @@
+"""A Spark session for as long as an experiment runs, where there is one to be had."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from equipoise.errors import PipelineError
+from equipoise.lab.experiments.views import LiveViews, SparkViews
+
+__all__ = ["ViewMaking", "view_making"]
+
+log = logging.getLogger("equipoise.lab.experiments")
+
+
+class ViewMaking:
+    """Makes the views of each run, and remembers how often Spark did, and whether it agreed."""
+
+    def __init__(self, make: Callable[[], LiveViews], why_not: str = "") -> None:
+        self._make = make
+        self._made: list[LiveViews] = []
+        # Why Spark has no part in it; empty if it has.
+        self.why_not = why_not
+
+    def __call__(self) -> LiveViews:
+        views = self._make()
+        self._made.append(views)
+        return views
+
+    @property
+    def note(self) -> str:
+        """What a reader should know of how views were made."""
+        if self.why_not:
+            return f"Views were made by the live pipeline's window alone: {self.why_not}."
+        by_spark = [views for views in self._made if isinstance(views, SparkViews)]
+        made = sum(views.made for views in by_spark)
+        worst = max((views.difference_max for views in by_spark), default=0.0)
+        return (
+            f"Views were made by the live pipeline's own window; {made} of them, at even distances, by its batch "
+            f"transforms on Spark, planned on, and held against the other: the largest difference was {worst:.1g} of a "
+            "number."
+        )
+
+    @property
+    def agrees(self) -> bool:
+        return all(views.agrees for views in self._made if isinstance(views, SparkViews))
+
+
+@contextmanager
+def view_making(every: int) -> Iterator[ViewMaking]:
+    """Have every n-th view of each run made by Spark, if it can be started."""
+    try:
+        from equipoise.pipeline.settings import SessionSettings
+        from equipoise.pipeline.spark.session import SparkDriver
+
+        driver = SparkDriver.start(SessionSettings(master="local[1]"))
+    except (PipelineError, ImportError) as problem:
+        log.warning("without Spark: %s", problem)
+        yield ViewMaking(LiveViews, f"Spark could not be started ({problem})")
+        return
+    try:
+        yield ViewMaking(lambda: SparkViews(driver.session, every))
+    finally:
+        driver.stop()

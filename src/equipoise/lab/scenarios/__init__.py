@@ -1,0 +1,25 @@
+"""Named worlds: topology, workload, faults, duration, expectation. Values only, read by simulation and demo alike."""
+
+from equipoise.lab.scenarios.access import Access, Grants, Rules
+from equipoise.lab.scenarios.faults import Fault, FaultKind
+from equipoise.lab.scenarios.registry import SCENARIOS, scenario_by_name
+from equipoise.lab.scenarios.scenario import Expectation, Scenario, Topology
+from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
+
+__all__ = [
+    "SCENARIOS",
+    "Access",
+    "Client",
+    "Dialect",
+    "Expectation",
+    "Fault",
+    "FaultKind",
+    "Grants",
+    "Publishing",
+    "Rules",
+    "Scenario",
+    "Subscribing",
+    "Topology",
+    "Workload",
+    "scenario_by_name",
+]

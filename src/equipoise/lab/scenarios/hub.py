@@ -1,0 +1,272 @@
+"""The worlds of one hub and its clients.
+
+Each case but the first and the last two turns one kind of trouble up, so that it happens often; `hub-everything`
+holds all of it at once and grows with whatever a hub learns to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from equipoise.lab.scenarios.access import Access, Grants
+from equipoise.lab.scenarios.faults import Fault, FaultKind
+from equipoise.lab.scenarios.scenario import Scenario, Topology
+from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
+
+__all__ = ["HUB_SCENARIOS"]
+
+KIB = 1024
+
+# A network as it is: a little uneven, and pieces arrive as they like.
+UNEVEN = Topology(latency_s=(0.000_2, 0.02), jitter_s=(-0.005, 0.005), split=(-0.3, 0.3))
+
+
+def _talk(*topics: str, count: int | None, **changes: object) -> tuple[Publishing, ...]:
+    """A stream in small bursts, some of them with receipts."""
+    stream = Publishing(topics=topics, count=count, burst=(1, 20), interval_s=0.3, receipts=0.05)
+    return (replace(stream, **changes),)  # type: ignore[arg-type]  # fields by name
+
+
+def _hear(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
+    return (Subscribing(names=names, is_pattern=is_pattern),)
+
+
+# Three programs, 200 messages: one publishes, one smart and one plain client listen.
+SMALL = Workload(
+    clients=(
+        Client(
+            name="ann", publishes=_talk("a", "b", count=200, burst=(1, 40), interval_s=0.12, receipts=0.03)
+        ),
+        Client(name="bob", subscribes=_hear("a", "b")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("[bc]", is_pattern=True)),
+    )
+)
+
+# Two that publish and listen to each other, and listeners of every kind that never publish, so that nothing but
+# their own care wakes them.
+CROWD = Workload(
+    clients=(
+        Client(name="ann", publishes=_talk("a", "b", count=100), subscribes=_hear("b")),
+        Client(name="bob", publishes=_talk("b", "c", count=100), subscribes=_hear("[ac]", is_pattern=True)),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("b", "c")),
+        Client(name="dan", subscribes=_hear("a", "c")),
+        Client(
+            name="eve",
+            subscribes=(
+                *_hear("*", is_pattern=True),
+                *_hear("b"),
+                Subscribing(names=("b", "c"), stays_s=0.4),
+                Subscribing(names=("[ab]",), is_pattern=True, stays_s=0.4),
+            ),
+        ),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=_hear("a", "b", "c")),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("?", is_pattern=True)),
+    )
+)
+
+# Listeners of all kinds to everything, one of whom takes his time.
+HEAVY_LISTENERS = (
+    Client(name="hal", dialect=Dialect.RESP3, subscribes=_hear("a", "b", "c")),
+    Client(name="ida", dialect=Dialect.RESP2, subscribes=_hear("*", is_pattern=True)),
+    Client(name="joe", subscribes=_hear("a", "b", "c")),
+    Client(name="kim", subscribes=(Subscribing(names=("*",), is_pattern=True, taking_s=0.02),)),
+)
+
+# Two talk in big messages; the others have to keep up or be cut.
+HEAVY = Workload(
+    clients=(
+        Client(
+            name="ann",
+            publishes=_talk("a", "b", count=150, interval_s=0.25, payload_bytes=(1 * KIB, 6 * KIB)),
+            subscribes=_hear("b"),
+        ),
+        Client(
+            name="bob",
+            publishes=_talk("b", "c", count=150, interval_s=0.25, payload_bytes=(1 * KIB, 6 * KIB)),
+        ),
+        *HEAVY_LISTENERS,
+    )
+)
+
+# Little more than a transport holds, so that hundreds of kilobytes reach every limit.
+TIGHT_OUTPUT = {"output_bytes_max": 256 * KIB, "output_soft_bytes": 128 * KIB, "output_soft_s": 0.5}
+# A queue that a client which stalls for half a second fills, and a window smaller than most bursts.
+TIGHT_QUEUES = {"queue_messages_max": 20, "window_messages_max": 12}
+# So little that a hostile client meets every bound within a run.
+TIGHT_INPUT = {
+    "payload_bytes_max": 8 * KIB,
+    "input_slack_bytes": 1 * KIB,
+    "connections_max": 24,
+    "unauthenticated_s": 0.5,
+}
+
+SMALL_FAULTS = (
+    Fault(kind=FaultKind.RESET, times=(0, 2)),
+    Fault(kind=FaultKind.CUT, times=(0, 1), lasts_s=(0.1, 2.5)),
+    Fault(kind=FaultKind.HUB_PAUSE, times=(0, 1)),
+    Fault(kind=FaultKind.CLIENT_PAUSE, times=(0, 1)),
+    Fault(kind=FaultKind.HUB_CRASH, times=(0, 1)),
+)
+
+# Three users and what they may do; then worlds in which some of it is taken away, or one of them is gone.
+ANN = Grants(user="ann", publish=("a", "b"), subscribe=("b",))
+BOB = Grants(user="bob", publish=("b", "c"), subscribe=("[ac]", "a", "c"))
+CAT = Grants(user="cat", subscribe=("*",))
+ACCESS = Access(
+    rules=(ANN, BOB, CAT),
+    alternatives=(
+        (replace(ANN, publish=("a",)), BOB, CAT),
+        (replace(ANN, subscribe=()), BOB, replace(CAT, subscribe=("a", "b"))),
+        (ANN, replace(BOB, publish=("b",), subscribe=("a",)), replace(CAT, subscribe=("c",))),
+        (ANN, BOB),
+        (BOB, CAT),
+    ),
+)
+
+
+def _logged_in(workload: Workload, **users: str) -> Workload:
+    """The same clients, each as its namesake among the users or as the one named."""
+    known = {grants.user for grants in ACCESS.rules}
+    return Workload(
+        clients=tuple(
+            replace(client, user=users.get(client.name, client.name if client.name in known else "cat"))
+            for client in workload.clients
+        )
+    )
+
+
+def _with_receipts(workload: Workload) -> Workload:
+    """The same, but most publishes wait for their receipts."""
+    return Workload(
+        clients=tuple(
+            replace(client, publishes=tuple(replace(stream, receipts=0.7) for stream in client.publishes))
+            for client in workload.clients
+        )
+    )
+
+
+HUB_SCENARIOS = (
+    Scenario(
+        name="hub-small",
+        summary="one hub, three clients, 200 messages, a bit of every common fault",
+        workload=SMALL,
+        topology=UNEVEN,
+        faults=SMALL_FAULTS,
+        duration_s=2.0,
+    ),
+    Scenario(
+        name="hub-slow-readers",
+        summary="big messages to clients that read slowly, stop reading, or sit behind a thin line",
+        workload=HEAVY,
+        topology=replace(UNEVEN, window_bytes=16 * KIB),
+        faults=(
+            Fault(kind=FaultKind.STALL, times=(1, 4), lasts_s=(0.2, 3.0)),
+            Fault(kind=FaultKind.SLOW_LINK, times=(0, 3), lasts_s=(0.2, 3.0)),
+            Fault(kind=FaultKind.CLIENT_PAUSE, times=(0, 2), lasts_s=(0.1, 1.0)),
+            Fault(kind=FaultKind.HUB_PAUSE, times=(0, 1), lasts_s=(0.1, 1.0)),
+            Fault(kind=FaultKind.RESET, times=(0, 1)),
+        ),
+        hub_limits=TIGHT_OUTPUT,
+        client_settings=TIGHT_QUEUES,
+    ),
+    Scenario(
+        name="hub-resets",
+        summary="connections break in the middle of frames, again and again",
+        workload=_with_receipts(CROWD),
+        topology=UNEVEN,
+        faults=(Fault(kind=FaultKind.RESET, times=(3, 12)),),
+    ),
+    Scenario(
+        name="hub-pauses",
+        summary="hub and clients stand still for a while, longer than anybody's patience now and then",
+        workload=CROWD,
+        topology=UNEVEN,
+        faults=(
+            Fault(kind=FaultKind.HUB_PAUSE, times=(1, 3), lasts_s=(0.05, 2.5)),
+            Fault(kind=FaultKind.CLIENT_PAUSE, times=(1, 5), lasts_s=(0.05, 2.5)),
+        ),
+    ),
+    Scenario(
+        name="hub-restarts",
+        summary="the hub dies, loudly or silently, and comes back with a clock that may have jumped",
+        workload=CROWD,
+        topology=UNEVEN,
+        faults=(
+            Fault(kind=FaultKind.HUB_CRASH, times=(0, 2), lasts_s=(0.01, 1.0)),
+            Fault(kind=FaultKind.HUB_POWER_CUT, times=(0, 2), lasts_s=(0.01, 1.0)),
+            Fault(kind=FaultKind.CLOCK_STEP, times=(0, 2)),
+            Fault(kind=FaultKind.CLIENT_PAUSE, times=(0, 3), lasts_s=(0.5, 2.5)),
+        ),
+    ),
+    Scenario(
+        name="hub-cuts",
+        summary="links are cut one way or both, flap and lose packets",
+        workload=CROWD,
+        topology=replace(UNEVEN, loss=(-0.02, 0.02)),
+        faults=(
+            Fault(kind=FaultKind.CUT, times=(0, 3), lasts_s=(0.1, 3.0)),
+            Fault(kind=FaultKind.CUT_ONE_WAY, times=(0, 3), lasts_s=(0.1, 3.0)),
+            Fault(kind=FaultKind.FLAP, times=(0, 2), lasts_s=(0.5, 3.0)),
+        ),
+    ),
+    Scenario(
+        name="hub-revocation",
+        summary="permissions are taken away and given back while messages flow",
+        workload=_logged_in(CROWD),
+        topology=UNEVEN,
+        faults=(
+            Fault(kind=FaultKind.RULES, times=(1, 4), lasts_s=(0.1, 1.5)),
+            Fault(kind=FaultKind.RESET, times=(0, 2)),
+            Fault(kind=FaultKind.HUB_PAUSE, times=(0, 1)),
+        ),
+        access=ACCESS,
+    ),
+    Scenario(
+        name="hub-hostile",
+        summary="strangers send garbage, announce gigabytes, come in crowds",
+        workload=SMALL,
+        topology=UNEVEN,
+        faults=(
+            Fault(kind=FaultKind.HOSTILE, times=(3, 10), lasts_s=(0.1, 2.0)),
+            Fault(kind=FaultKind.RESET, times=(0, 1)),
+        ),
+        hub_limits=TIGHT_INPUT,
+    ),
+    Scenario(
+        name="hub-everything",
+        summary="all of the above at once",
+        workload=_logged_in(Workload(clients=(*CROWD.clients, *HEAVY_LISTENERS))),
+        topology=replace(UNEVEN, loss=(-0.02, 0.01), window_bytes=16 * KIB),
+        faults=(
+            *SMALL_FAULTS,
+            Fault(kind=FaultKind.CUT_ONE_WAY, times=(0, 2), lasts_s=(0.1, 2.0)),
+            Fault(kind=FaultKind.FLAP, times=(0, 1), lasts_s=(0.5, 2.0)),
+            Fault(kind=FaultKind.SLOW_LINK, times=(0, 2), lasts_s=(0.2, 2.0)),
+            Fault(kind=FaultKind.STALL, times=(0, 2), lasts_s=(0.2, 2.0)),
+            Fault(kind=FaultKind.HUB_POWER_CUT, times=(0, 1)),
+            Fault(kind=FaultKind.CLOCK_STEP, times=(0, 1)),
+            Fault(kind=FaultKind.RULES, times=(0, 2)),
+            Fault(kind=FaultKind.HOSTILE, times=(0, 4), lasts_s=(0.1, 1.0)),
+        ),
+        access=ACCESS,
+        hub_limits={**TIGHT_OUTPUT, **TIGHT_INPUT, "connections_max": 48},
+        client_settings=TIGHT_QUEUES,
+    ),
+    Scenario(
+        name="hub-large",
+        summary="no faults, 1,000 subscribers: how fast a large world runs",
+        workload=Workload(
+            clients=(
+                Client(name="ann", publishes=_talk("a", count=None, burst=(10, 10), interval_s=0.1)),
+                Client(name="bob", publishes=_talk("b", count=None, burst=(10, 10), interval_s=0.1)),
+                Client(name="smart", subscribes=_hear("a"), copies=500),
+                Client(name="plain", dialect=Dialect.RESP2, subscribes=_hear("b"), copies=500),
+            )
+        ),
+        duration_s=3.0,
+        hub_limits={"accepts_per_s": 1_000_000},
+        # Pings would be a good part of what happens: keep to what a real client does.
+        client_settings={"ping_interval_s": 30.0},
+        is_large=True,
+    ),
+)

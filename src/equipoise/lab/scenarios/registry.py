@@ -1,0 +1,19 @@
+"""Find a scenario by its name."""
+
+from __future__ import annotations
+
+from equipoise.errors import SettingsError
+from equipoise.lab.scenarios.demo import DEMO
+from equipoise.lab.scenarios.hub import HUB_SCENARIOS
+from equipoise.lab.scenarios.scenario import Scenario
+
+__all__ = ["SCENARIOS", "scenario_by_name"]
+
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (*HUB_SCENARIOS, DEMO)}
+
+
+def scenario_by_name(name: str) -> Scenario:
+    """Raises SettingsError that lists what there is."""
+    if name not in SCENARIOS:
+        raise SettingsError(f"there is no case {name!r}; there are: {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]

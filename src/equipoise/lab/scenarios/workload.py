@@ -1,0 +1,84 @@
+"""Say what the clients of a world do: who publishes what, who subscribes to what, in which dialect.
+
+Values only. `equipoise.lab.workload` drives real clients by them, on whatever loop is running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+__all__ = ["Client", "Dialect", "Publishing", "Subscribing", "Workload"]
+
+
+class Dialect(StrEnum):
+    """How a client talks to a hub."""
+
+    SMART = "smart"
+    """The Equipoise client: knows positions, tells gaps, mends its connection."""
+    RESP2 = "resp2"
+    RESP3 = "resp3"
+    """A plain Redis subscriber that connects anew when its connection is lost, and knows nothing more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publishing:
+    """A stream of messages from one client. Each topic gets them in turn, numbered from 0."""
+
+    topics: tuple[str, ...]
+    # Messages in all, over all topics; None goes on until the world ends.
+    count: int | None
+    # Messages sent in one go: drawn between the two for each burst.
+    burst: tuple[int, int] = (1, 1)
+    # Between two bursts: drawn between half and one and a half of this.
+    interval_s: float = 0.1
+    payload_bytes: tuple[int, int] = (32, 64)
+    # The share of bursts in which each message waits for the receipt of the one before it. The others are sent
+    # without receipt and then flushed together.
+    receipts: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribing:
+    """One subscription of one client."""
+
+    names: tuple[str, ...]
+    is_pattern: bool = False
+    # What the program does with each message, in seconds; 0 takes them as they come.
+    taking_s: float = 0.0
+    # A smart client leaves after so long and subscribes again: drawn between half and one and a half of this. None
+    # stays. After healing everybody stays.
+    stays_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One program on one machine with one connection. Only smart clients publish."""
+
+    name: str
+    dialect: Dialect = Dialect.SMART
+    publishes: tuple[Publishing, ...] = ()
+    subscribes: tuple[Subscribing, ...] = ()
+    # Who it logs in as; the password is the name. Empty: nobody.
+    user: str = ""
+    # Where the topology puts it; empty: a place of its own.
+    place: str = ""
+    # So many of the same kind, each on a machine of its own.
+    copies: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """All clients of a world."""
+
+    clients: tuple[Client, ...]
+
+    def each(self) -> Iterator[Client]:
+        """Every single client, copies numbered from 1."""
+        for client in self.clients:
+            if client.copies == 1:
+                yield client
+            else:
+                for number in range(1, client.copies + 1):
+                    yield replace(client, name=f"{client.name}-{number}", copies=1)

@@ -1,0 +1,30 @@
+"""Run hub, client, store and controller unchanged, in virtual time, on a network that misbehaves.
+
+`Simulation` is the entry. What is named here imports nothing but the standard library, `equipoise.errors` and
+`equipoise.disk`, so that a bare interpreter of any supported version can replay a seed of its own tests. `runner` and
+what it uses, which put hubs and clients into such a world and judge them, are imported by name.
+"""
+
+from equipoise.lab.simulation.cpu import CpuSpec
+from equipoise.lab.simulation.disk import SimulatedDisk
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.link import LinkSpec
+from equipoise.lab.simulation.loop import SimulatedLoop
+from equipoise.lab.simulation.topology import Cities, Lan, Matrix, Sites, Star, Topology, matrix_from_file
+from equipoise.lab.simulation.world import Simulation
+
+__all__ = [
+    "Cities",
+    "CpuSpec",
+    "Host",
+    "Lan",
+    "LinkSpec",
+    "Matrix",
+    "SimulatedDisk",
+    "SimulatedLoop",
+    "Simulation",
+    "Sites",
+    "Star",
+    "Topology",
+    "matrix_from_file",
+]

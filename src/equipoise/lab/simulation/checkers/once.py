@@ -1,0 +1,193 @@
+"""Once: a subscriber receives every acknowledged message exactly once, or is told that it is missing.
+
+For each subscription and topic this holds three things against each other: what was sent, what was received, and
+the gaps told in between.
+
+- Nothing is received twice, and nothing that its publisher was told has failed.
+- An acknowledged message that was sent while the subscription stood and was not received belongs to a gap that was
+  told after the message received before it and not later than the one received after it.
+- A gap with a count is exactly that large: messages can be assigned to the gaps they may belong to so that every
+  acknowledged one has a place and every place has a message, uncertain ones being used where needed.
+
+The last is a matching of messages, each with an interval of gaps, to places. By the theorem of Mendelsohn and
+Dulmage both halves may be tried apart: if all messages can be placed, and all places can be filled, then both can
+be at once. For intervals the one that ends first goes first.
+
+A plain subscriber is told nothing: the loss of its connection is a gap of unknown size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from equipoise.lab.simulation.checkers.violation import Violation
+from equipoise.lab.workload.history import History, Live, Missed, Outcome, Received, Sent, Track
+
+__all__ = ["NAME", "check"]
+
+NAME = "once"
+
+
+@dataclass(slots=True)
+class _Gap:
+    at: float
+    # None: any number, none included.
+    count: int | None
+
+
+@dataclass(slots=True)
+class _Lack:
+    """A message not received, and the gaps it may belong to: from `first` up to, not including, `end`."""
+
+    first: int
+    end: int
+    # Acknowledged, and sent while the subscription stood.
+    is_owed: bool
+    # Not known to have failed.
+    is_possible: bool
+
+
+@dataclass(slots=True)
+class _Story:
+    """One topic as one subscription saw it."""
+
+    gaps: list[_Gap] = field(default_factory=list)
+    # By publisher and sequence.
+    lacks: dict[tuple[str, int], _Lack] = field(default_factory=dict)
+    # By publisher: the highest sequence received, and how many gaps had been told by then.
+    latest: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def check(history: History) -> list[Violation]:
+    by_topic: dict[str, dict[str, list[Sent]]] = {}
+    for (publisher, topic), sent in history.sent.items():
+        by_topic.setdefault(topic, {})[publisher] = sent
+    violations: list[Violation] = []
+    for track in history.tracks:
+        wanted = {topic: senders for topic, senders in by_topic.items() if track.wants(topic)}
+        violations += _check_track(track, wanted)
+    return violations
+
+
+def _check_track(track: Track, wanted: dict[str, dict[str, list[Sent]]]) -> list[Violation]:
+    stories = {topic: _Story() for topic in wanted}
+    violations: list[Violation] = []
+    live_at: float | None = None
+    for event in track.events:
+        if isinstance(event, Received):
+            problem = _receive(stories, wanted, event, live_at)
+            if problem is not None:
+                violations.append(Violation(NAME, f"{track.name} at {event.at:.6f}: {problem}"))
+        elif isinstance(event, Live):
+            live_at = event.at if live_at is None else live_at
+        elif isinstance(event, Missed) and event.topic is not None:
+            if event.topic in stories:
+                stories[event.topic].gaps.append(_Gap(event.at, event.missed))
+        else:
+            # A gap of any topic, a lost connection, an ended subscription.
+            for story in stories.values():
+                story.gaps.append(_Gap(event.at, None))
+    for topic, story in stories.items():
+        if story.gaps or story.lacks:
+            _close(story, wanted[topic], live_at)
+            violations += [Violation(NAME, f"{track.name} on {topic}: {text}") for text in _match(story)]
+    return violations
+
+
+def _receive(
+    stories: dict[str, _Story],
+    wanted: dict[str, dict[str, list[Sent]]],
+    event: Received,
+    live_at: float | None,
+) -> str | None:
+    """Note a message and what is lacking before it; say what is wrong with the message itself."""
+    _, topic, publisher, sequence = event
+    sent = wanted.get(topic, {}).get(publisher, ())
+    if sequence >= len(sent):
+        return f"received {topic} {publisher} {sequence}, which nobody sent to it"
+    story = stories[topic]
+    before, gaps_before = story.latest.get(publisher, (-1, 0))
+    gaps_now = len(story.gaps)
+    if sequence <= before:
+        # Late, which is order's business, unless it has been here before.
+        if story.lacks.pop((publisher, sequence), None) is None:
+            return f"received {topic} {publisher} {sequence} twice"
+    else:
+        if sequence > before + 1:
+            _lack(story, sent, publisher, (before + 1, sequence), (gaps_before, gaps_now), live_at)
+        story.latest[publisher] = (sequence, gaps_now)
+    if sent[sequence].outcome is Outcome.FAILED:
+        return f"received {topic} {publisher} {sequence}, which its publisher was told had failed"
+    return None
+
+
+def _lack(
+    story: _Story,
+    sent: list[Sent] | tuple[Sent, ...],
+    publisher: str,
+    sequences: tuple[int, int],
+    gaps: tuple[int, int],
+    live_at: float | None,
+) -> None:
+    for sequence in range(*sequences):
+        message = sent[sequence]
+        is_owed = (
+            message.outcome is Outcome.ACKNOWLEDGED and live_at is not None and message.began_at >= live_at
+        )
+        is_possible = message.outcome is not Outcome.FAILED
+        story.lacks[publisher, sequence] = _Lack(*gaps, is_owed, is_possible)
+
+
+def _close(story: _Story, senders: dict[str, list[Sent]], live_at: float | None) -> None:
+    """What comes after the last message received may still be on its way: that is progress's business."""
+    last = len(story.gaps)
+    story.gaps.append(_Gap(float("inf"), None))
+    for publisher, sent in senders.items():
+        sequence, gaps_before = story.latest.get(publisher, (-1, 0))
+        _lack(story, sent, publisher, (sequence + 1, len(sent)), (gaps_before, last + 1), live_at)
+
+
+def _match(story: _Story) -> list[str]:
+    """Try to place every owed message, and to fill every counted gap."""
+    problems = []
+    names = {id(lack): f"{publisher} {sequence}" for (publisher, sequence), lack in story.lacks.items()}
+    owed = [lack for lack in story.lacks.values() if lack.is_owed]
+    capacities = [float("inf") if gap.count is None else gap.count for gap in story.gaps]
+    unplaced, _ = _assign(owed, capacities)
+    for lack in unplaced:
+        gaps = story.gaps[lack.first : lack.end]
+        told = f"gaps told in between are of {[gap.count for gap in gaps]}" if gaps else "no gap was told"
+        problems.append(f"acknowledged {names[id(lack)]} was not received and {told}")
+    places = [0 if gap.count is None else gap.count for gap in story.gaps]
+    _, unfilled = _assign([lack for lack in story.lacks.values() if lack.is_possible], places)
+    for number, count in unfilled.items():
+        gap = story.gaps[number]
+        problems.append(f"a gap of {gap.count} was told at {gap.at:.6f}, {count:g} more than can be missing")
+    return problems
+
+
+def _assign(lacks: list[_Lack], capacities: list[float] | list[int]) -> tuple[list[_Lack], dict[int, float]]:
+    """Assign messages to gaps, the one whose interval ends first going first.
+
+    Returns the messages that found no place, and by number the gaps that were not filled with what is missing.
+    """
+    waiting = sorted(range(len(lacks)), key=lambda i: lacks[i].first, reverse=True)
+    open_: list[tuple[int, int]] = []
+    unplaced: list[_Lack] = []
+    unfilled: dict[int, float] = {}
+    for number, capacity in enumerate(capacities):
+        while waiting and lacks[waiting[-1]].first <= number:
+            index = waiting.pop()
+            heappush(open_, (lacks[index].end, index))
+        left = capacity
+        while open_ and (left or open_[0][0] <= number):
+            end, index = heappop(open_)
+            if end <= number:
+                unplaced.append(lacks[index])
+            else:
+                left -= 1
+        if left and left != float("inf"):
+            unfilled[number] = left
+    unplaced += [lacks[index] for _, index in open_]
+    return unplaced, unfilled

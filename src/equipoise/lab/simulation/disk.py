@@ -1,0 +1,250 @@
+"""A disk that obeys the contract of `equipoise.disk` to the letter, and no further.
+
+It keeps, beside what programs see, what a crash would leave. A crash keeps a random prefix of the
+unsynced bytes of each file and a random prefix of the unsynced directory changes. On request it is
+full, fails operations, or rots. A failed sync loses what it should have made durable though later
+syncs succeed, which is how Linux behaves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from random import Random
+from typing import TYPE_CHECKING
+
+from equipoise.disk.contract import File, check_name
+from equipoise.errors import DiskFailedError, DiskFullError, MisuseError
+from equipoise.lab.simulation.trace import Kind
+
+if TYPE_CHECKING:
+    from equipoise.lab.simulation.host import Host
+    from equipoise.lab.simulation.loop import SimulatedLoop
+
+__all__ = ["SimulatedDisk"]
+
+
+class _Content:
+    """A file's bytes, as seen and as durable."""
+
+    __slots__ = ("durable", "has_lost_sync", "seen")
+
+    def __init__(self) -> None:
+        self.seen = bytearray()
+        self.durable = bytearray()
+        # True once a sync has failed: what was unsynced then will not survive, whatever is synced later.
+        self.has_lost_sync = False
+
+    def sync(self) -> None:
+        if self.has_lost_sync:
+            return
+        if len(self.seen) >= len(self.durable) and self.seen.startswith(self.durable):
+            self.durable += self.seen[len(self.durable) :]
+        else:
+            self.durable = bytearray(self.seen)
+
+
+class SimulatedDisk:
+    """Owned by a host, and survives its crashes. The faults below are for tests and scenarios."""
+
+    def __init__(self, host: Host, loop: SimulatedLoop, seed: int) -> None:
+        # Bytes that fit; None means without limit. May be changed at any time.
+        self.capacity_bytes: int | None = None
+        # What a sync costs the host's processor, if it has one, in seconds at speed 1.
+        self.sync_cost_s = 0.0
+        self._host = host
+        self._loop = loop
+        self._seed = seed
+        self._seen: dict[str, _Content] = {}
+        self._durable: dict[str, _Content] = {}
+        # Directory changes since the last sync_directory: the names as they were after each.
+        self._changes: list[dict[str, _Content]] = []
+        self._to_fail: Counter[tuple[str, str | None]] = Counter()
+        # Counts crashes: a handle from before one is stale.
+        self.generation = 0
+
+    @cached_property
+    def _random(self) -> Random:
+        # Made on the first fault: most hosts in a large world never have one on their disks.
+        return Random(f"disk {self._host.name} {self._seed}")
+
+    # The contract.
+
+    def open(self, name: str) -> File:
+        self.check("open", check_name(name))
+        content = self._seen.get(name)
+        if content is None:
+            content = _Content()
+            self._change({**self._seen, name: content})
+        return _SimulatedFile(self, name, content)
+
+    def read(self, name: str) -> bytes:
+        self.check("read", check_name(name))
+        return bytes(self._get(name).seen)
+
+    def names(self) -> list[str]:
+        self.check("names", "")
+        return sorted(self._seen)
+
+    def rename(self, old: str, new: str) -> None:
+        self.check("rename", check_name(old))
+        check_name(new)
+        after = {name: content for name, content in self._seen.items() if name != old}
+        after[new] = self._get(old)
+        self._change(after)
+
+    def remove(self, name: str) -> None:
+        self.check("remove", check_name(name))
+        self._get(name)
+        self._change({other: content for other, content in self._seen.items() if other != name})
+
+    def sync_directory(self) -> None:
+        self.check("sync_directory", "")
+        self.charge_sync()
+        self._durable = self._seen
+        self._changes.clear()
+
+    # Faults.
+
+    def fail(self, operation: str, name: str | None = None, *, times: int = 1) -> None:
+        """Let the next `times` calls of an operation fail with EIO, on one file or on any."""
+        self._to_fail[operation, name] += times
+
+    def rot(self, name: str, offset: int | None = None) -> int:
+        """Flip one bit of a file, at a byte or at a random one, and return where."""
+        content = self._get(name)
+        if not content.seen:
+            raise MisuseError(f"{name!r} is empty: there is nothing to rot")
+        if offset is None:
+            offset = int(self._random.random() * len(content.seen))
+        bit = 1 << int(self._random.random() * 8)
+        content.seen[offset] ^= bit
+        if offset < len(content.durable):
+            content.durable[offset] ^= bit
+        self._count("bit rot", f"{name}@{offset}")
+        return offset
+
+    def crash(self) -> None:
+        """Keep what was synced, and of the rest what chance keeps. The host calls this."""
+        self.generation += 1
+        states = [self._durable, *self._changes]
+        survivor = states[int(self._random.random() * len(states))]
+        if survivor is not self._seen and self._changes:
+            self._count("lost directory change", "-")
+        for name in sorted(survivor):
+            self._crash_file(name, survivor[name])
+        self._seen = self._durable = dict(survivor)
+        self._changes.clear()
+
+    # What files call.
+
+    def check(self, operation: str, name: str) -> None:
+        """Raise if this call is one of those that are to fail."""
+        for key in ((operation, name), (operation, None)):
+            if self._to_fail[key] > 0:
+                self._to_fail[key] -= 1
+                self._count("disk failure", f"{operation}:{name}")
+                raise DiskFailedError(operation, name, "Input/output error")
+
+    def reserve(self, size: int) -> None:
+        """Raise if `size` more bytes do not fit."""
+        if self.capacity_bytes is None:
+            return
+        used = sum(len(content.seen) for content in self._seen.values())
+        if used + size > self.capacity_bytes:
+            self._count("disk full", str(size))
+            raise DiskFullError(
+                f"no room left on {self._host.name}: {used} of {self.capacity_bytes} bytes used"
+            )
+
+    def charge_sync(self) -> None:
+        if self.sync_cost_s and self._host.cpu is not None:
+            self._host.cpu.charge(self.sync_cost_s)
+
+    def record_sync(self, name: str, size: int) -> None:
+        self._loop.record(Kind.SYNC, self._host.number, text=name, amount=size)
+
+    def _get(self, name: str) -> _Content:
+        if name not in self._seen:
+            raise FileNotFoundError(f"no file {name!r} on the disk of {self._host.name}")
+        return self._seen[name]
+
+    def _change(self, after: dict[str, _Content]) -> None:
+        self._seen = after
+        self._changes.append(after)
+
+    def _crash_file(self, name: str, content: _Content) -> None:
+        seen, durable = content.seen, content.durable
+        content.has_lost_sync, lost_sync = False, content.has_lost_sync
+        if seen == durable:
+            return
+        kept = len(durable)
+        if seen.startswith(durable):
+            if not lost_sync:
+                kept += int(self._random.random() * (len(seen) - len(durable) + 1))
+            self._count("torn tail" if kept > len(durable) else "lost unsynced", f"{name}@{kept}")
+            content.durable = seen[:kept]
+        elif self._random.random() < 0.5:
+            # A truncation without a sync: it may have reached the medium or not.
+            content.durable = bytearray(seen)
+            self._count("unsynced truncation kept", name)
+        else:
+            self._count("unsynced truncation lost", name)
+        content.seen = bytearray(content.durable)
+
+    def _count(self, fault: str, text: str) -> None:
+        self._loop.faults[fault] += 1
+        self._loop.record(Kind.DISK, self._host.number, text=f"{fault.replace(' ', '-')}:{text}")
+
+
+class _SimulatedFile:
+    """An open handle. Stale after a crash, so that no dead program writes on."""
+
+    def __init__(self, disk: SimulatedDisk, name: str, content: _Content) -> None:
+        self._disk = disk
+        self._name = name
+        self._content = content
+        self._generation = disk.generation
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def append(self, data: bytes) -> int:
+        self._check("append")
+        self._disk.reserve(len(data))
+        start = len(self._content.seen)
+        self._content.seen += data
+        return start
+
+    def read(self, offset: int, size: int) -> bytes:
+        self._check("read")
+        return bytes(self._content.seen[offset : offset + size])
+
+    def size(self) -> int:
+        self._check("size")
+        return len(self._content.seen)
+
+    def sync(self) -> None:
+        try:
+            self._check("sync")
+        except DiskFailedError:
+            self._content.has_lost_sync = True
+            raise
+        self._disk.charge_sync()
+        self._content.sync()
+        self._disk.record_sync(self._name, len(self._content.seen))
+
+    def truncate(self, size: int) -> None:
+        self._check("truncate")
+        if size > len(self._content.seen):
+            raise MisuseError(f"cannot truncate {self._name!r} to {size} bytes: it is shorter")
+        del self._content.seen[size:]
+
+    def close(self) -> None:
+        """Nothing is held that would have to be given back."""
+
+    def _check(self, operation: str) -> None:
+        if self._generation != self._disk.generation:
+            raise DiskFailedError(operation, self._name, "the handle is from before a crash")
+        self._disk.check(operation, self._name)

@@ -1,0 +1,193 @@
+"""Model a machine that runs one program: clocks, processor, network interface, disk, and its lives.
+
+A host crashes, restarts, pauses and thaws. A crash runs no `finally`: the program simply never goes
+on. A paused host loses nothing: its callbacks, timers and data wait and run when it thaws, with
+all sockets as they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import cached_property
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from equipoise.errors import MisuseError
+from equipoise.lab.simulation.clock import WallClock
+from equipoise.lab.simulation.cpu import Cpu, CpuSpec
+from equipoise.lab.simulation.disk import SimulatedDisk
+from equipoise.lab.simulation.incarnation import Incarnation
+from equipoise.lab.simulation.link import Pipe
+from equipoise.lab.simulation.outflow import Control
+from equipoise.lab.simulation.trace import Kind
+
+if TYPE_CHECKING:
+    from equipoise.lab.simulation.loop import SimulatedLoop
+    from equipoise.lab.simulation.server import SimulatedServer
+
+__all__ = ["Host"]
+
+T = TypeVar("T")
+
+FIRST_EPHEMERAL_PORT = 49152
+# What may wait in front of a network interface: Linux's txqueuelen of 1,000 full packets.
+NIC_QUEUE_BYTES_MAX = 1_500_000
+
+
+class Host:
+    """Made by `Simulation.host`. All faults go through its methods, which count and trace them."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        name: str,
+        *,
+        address: str,
+        place: str,
+        seed: int,
+        cpu: CpuSpec | None = None,
+        nic_in_bytes_per_s: float | None = None,
+        nic_out_bytes_per_s: float | None = None,
+        clock_offset_s: float = 0.0,
+        clock_drift: float = 0.0,
+    ) -> None:
+        self.loop = loop
+        self.name = name
+        self.address = address
+        # Where the topology believes this host to be: a site, a city, or its own name.
+        self.place = place
+        self.number = loop.trace.register_host(name)
+        self._seed = seed
+        self.clock = WallClock(loop, offset_s=clock_offset_s, drift=clock_drift)
+        self.cpu = None if cpu is None else Cpu(cpu, loop)
+        self.nic_in = self._pipe(nic_in_bytes_per_s)
+        self.nic_out = self._pipe(nic_out_bytes_per_s)
+        self.disk = SimulatedDisk(self, loop, seed)
+        # False between a crash and the restart.
+        self.is_up = True
+        # True if the host is down and does not even answer with a reset.
+        self.is_silent = False
+        self.incarnation = Incarnation(self, 1)
+        self._ports = FIRST_EPHEMERAL_PORT
+
+    def __repr__(self) -> str:
+        return f"<Host {self.name} {self.address} #{self.incarnation.number}>"
+
+    @cached_property
+    def random(self) -> Random:
+        """For programs on this host that take a source of randomness. It outlives crashes."""
+        return Random(f"host {self.name} {self._seed}")
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """Run a coroutine on this host, in its present incarnation.
+
+        After a crash the task stays pending for ever: do not wait for it. An exception nobody
+        retrieves makes `Simulation.run` fail.
+        """
+        if not self.is_up:
+            coroutine.close()
+            raise MisuseError(f"host {self.name!r} is down; restart it before spawning on it")
+        task = self.loop.create_task(coroutine, name=name, context=self.incarnation.new_context())
+        self.loop.spawned.append(task)
+        return task
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a plain function as code of this host, at once."""
+        return self.incarnation.new_context().run(function, *args)
+
+    # Faults.
+
+    def crash(self, *, silent: bool = False) -> None:
+        """Drop the program where it stands, without `finally`, and lose unsynced disk data.
+
+        Peers see a reset. A silent crash is a power cut: peers hear nothing until the host is up
+        again and they send something.
+        """
+        if not self.is_up:
+            return
+        dead = self.incarnation
+        self.is_up = False
+        self.is_silent = silent
+        dead.is_dead = True
+        dead.ready.clear()
+        self.loop.bury(dead)
+        for end in dead.transports:
+            end.drop()
+            # What was still held up by a cut was in this machine's memory, and is gone with it.
+            for _ in range(min(end.peer.undelivered, len(end.peer.arriving))):
+                end.peer.arriving.pop()
+            end.peer.undelivered = 0
+            if not silent and not end.peer.is_finished:
+                end.transmit(Control.RESET, 0)
+        dead.servers.clear()
+        self.disk.crash()
+        if self.cpu is not None:
+            self.cpu.free_at = 0.0
+        self.loop.faults["crash"] += 1
+        self.loop.record(Kind.CRASH, self.number)
+
+    def restart(self) -> None:
+        """Boot again: a new incarnation with nothing running. The disk holds what was synced."""
+        if self.is_up:
+            raise MisuseError(f"host {self.name!r} is up; crash it before restarting it")
+        dead, was_silent = self.incarnation, self.is_silent
+        self.is_up = True
+        self.is_silent = False
+        self.incarnation = Incarnation(self, dead.number + 1)
+        if was_silent:
+            for end in dead.transports:
+                if end.peer.in_flight or end.peer.get_write_buffer_size():
+                    end.answer_dead()
+        self.loop.faults["restart"] += 1
+        self.loop.record(Kind.RESTART, self.number)
+
+    def pause(self) -> None:
+        """Stop the program as a collector or hypervisor does. Nothing is lost."""
+        if not self.is_up or self.incarnation.is_paused:
+            return
+        self.incarnation.is_paused = True
+        self.loop.faults["pause"] += 1
+        self.loop.record(Kind.PAUSE, self.number)
+
+    def thaw(self) -> None:
+        """Let a paused program go on: what waited runs now, in order."""
+        incarnation = self.incarnation
+        if not incarnation.is_paused:
+            return
+        incarnation.is_paused = False
+        self.loop.activate(incarnation)
+        self.loop.record(Kind.THAW, self.number)
+
+    def step_clock(self, seconds: float) -> None:
+        """Set the wall clock forward or back."""
+        self.clock.step(seconds)
+        self.loop.faults["clock step"] += 1
+        self.loop.record(Kind.CLOCK, self.number, text=f"{seconds:+.6f}s")
+
+    def retire(self) -> None:
+        """End the present incarnation for good, without a word to anybody: the simulation is closing."""
+        self.incarnation.is_dead = True
+        self.incarnation.ready.clear()
+        for end in self.incarnation.transports:
+            end.drop()
+        self.incarnation.transports.clear()
+        self.incarnation.servers.clear()
+        self.disk.generation += 1
+
+    # What the network asks.
+
+    def server_at(self, address: tuple[str, int]) -> SimulatedServer | None:
+        """The server that accepts connections to this address, if one does."""
+        servers = self.incarnation.servers
+        server = servers.get(address) or servers.get(("0.0.0.0", address[1]))
+        return server if server is not None and server.is_serving() else None
+
+    def next_port(self) -> int:
+        """A local port that is free: each is given out once, then they go round."""
+        port = self._ports
+        self._ports = port + 1 if port < 65535 else FIRST_EPHEMERAL_PORT
+        return port
+
+    def _pipe(self, rate: float | None) -> Pipe | None:
+        return None if rate is None else Pipe(rate, NIC_QUEUE_BYTES_MAX, self.loop.timeline.add)

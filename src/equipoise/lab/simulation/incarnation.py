@@ -1,0 +1,81 @@
+"""Tie running code to one life of one host.
+
+Every callback carries a context, every context names an incarnation through `HERE`, and the loop
+queues the callback there. A crash ends an incarnation: whatever names it afterwards is dropped. A
+restart begins the next one, so that nothing of the old life can run in the new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from equipoise.lab.simulation.host import Host
+    from equipoise.lab.simulation.server import SimulatedServer
+    from equipoise.lab.simulation.transport import SimulatedTransport
+
+__all__ = ["HERE", "Incarnation", "Runnable", "Timer"]
+
+
+class Runnable(Protocol):
+    """What a ready queue holds: an asyncio handle, a transport with data, or a wake-up."""
+
+    _cancelled: bool
+
+    def _run(self) -> None: ...
+
+
+class Incarnation:
+    """One life of a host. The loop owns `ready` and `is_active`, the host owns the other flags."""
+
+    __slots__ = (
+        "cpu",
+        "host",
+        "is_active",
+        "is_dead",
+        "is_paused",
+        "number",
+        "ready",
+        "servers",
+        "transports",
+    )
+
+    def __init__(self, host: Host, number: int) -> None:
+        self.host = host
+        self.cpu = host.cpu
+        self.number = number
+        self.ready: deque[Runnable] = deque()
+        # True while the loop has this incarnation on its list, or has a wake-up coming for it.
+        self.is_active = False
+        self.is_paused = False
+        self.is_dead = False
+        # Exactly the ends that this life opened and that the network may still have a use for.
+        self.transports: dict[SimulatedTransport, None] = {}
+        # By bound address and port; "0.0.0.0" stands for every address of the host.
+        self.servers: dict[tuple[str, int], SimulatedServer] = {}
+
+    def wake(self) -> None:
+        """The processor is free again."""
+        if self.is_active and not self.is_dead:
+            self.is_active = False
+            self.host.loop.activate(self)
+
+    def new_context(self) -> Context:
+        """A copy of the current context in which code belongs to this incarnation."""
+        context = copy_context()
+        context.run(HERE.set, self)
+        return context
+
+
+class Timer(asyncio.TimerHandle):
+    """A timer that knows whose it is."""
+
+    __slots__ = ("incarnation",)
+
+    incarnation: Incarnation
+
+
+HERE: ContextVar[Incarnation] = ContextVar("equipoise_incarnation")

@@ -1,0 +1,245 @@
+"""Model one direction of the network between two hosts.
+
+A link delays what it carries by its latency, a random jitter, its bandwidth, and now and then a
+retransmission: loss shows as delay, because TCP hides it. Order within a connection is kept by the
+transports. While a link is cut nothing arrives and nothing is lost: segments wait, as they would be
+sent again, and come through after the link heals.
+
+The bandwidth of a link and of a network interface are both a `Pipe`: a queue with a rate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, inf
+from random import Random
+from typing import TYPE_CHECKING
+
+from equipoise.lab.simulation.timeline import Timeline
+
+if TYPE_CHECKING:
+    from equipoise.lab.simulation.host import Host
+    from equipoise.lab.simulation.outflow import Outflow
+
+__all__ = ["Link", "LinkSpec", "Pipe"]
+
+# What one event may carry. 64 KiB is what the kernel hands a network card at once (GSO).
+SEGMENT_BYTES_MAX = 64 * 1024
+# Over a pipe a segment lasts at most this long, so that connections share it evenly.
+SEGMENT_S_MAX = 0.005
+PACKET_BYTES = 1460
+# Linux: the least retransmission timeout. The greatest is 120 s there; 2 s keeps the silence after
+# a heal short enough for a scenario to demand progress soon after.
+RETRANSMIT_S_MIN = 0.2
+RETRANSMIT_S_MAX = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """What a direction between two hosts is like."""
+
+    latency_s: float = 0.000_25
+    # Added to the latency of each segment, uniformly between zero and this.
+    jitter_s: float = 0.0
+    # None means without limit.
+    bandwidth_bytes_per_s: float | None = None
+    # What may wait in front of the bandwidth; beyond it senders wait with the rest in their buffers.
+    queue_bytes_max: int = 1024 * 1024
+    # The chance that a packet is lost and comes late by a retransmission timeout.
+    loss: float = 0.0
+    # What a connection may have sent without the receiving program having taken it: what both
+    # kernels buffer. Grows with bandwidth × round trip, as receive windows do.
+    window_bytes: int = 256 * 1024
+    # The receiving machine looks at what has come this often and takes it in one piece, as a game does once per frame;
+    # 0 means at once. Fewer events for many small messages.
+    gather_s: float = 0.0
+    # Where senders wait for a pipe, this one need not, up to twice what may else wait in front of it: TCP over a short
+    # way takes what it needs before connections over long ways have noticed that there is room.
+    goes_first: bool = False
+
+
+class Pipe:
+    """A queue served at a fixed rate; senders that find it full take turns."""
+
+    __slots__ = ("_is_waking", "_queue_s_max", "_schedule", "free_at", "rate", "waiting")
+
+    def __init__(self, rate: float, queue_bytes_max: int, schedule: Callable[[float, object], None]) -> None:
+        self.rate = rate
+        self.free_at = 0.0
+        self.waiting: dict[Outflow, None] = {}
+        self._queue_s_max = queue_bytes_max / rate
+        self._schedule = schedule
+        self._is_waking = False
+
+    def is_full(self, now: float) -> bool:
+        return self.free_at - now >= self._queue_s_max
+
+    def must_wait(self, now: float, *, has_turn: bool, goes_first: bool) -> bool:
+        """Whether a sender has to wait for its turn."""
+        if goes_first:
+            return self.free_at - now >= 2 * self._queue_s_max
+        return self.is_full(now) or (bool(self.waiting) and not has_turn)
+
+    def carry(self, first_byte_at: float, last_byte_at: float, size: int) -> float:
+        """When the last byte is through, if the first and the last reach the pipe at these times.
+
+        Cut-through: bytes leave while later ones still arrive, so that two pipes in a row delay a
+        segment by the slower of them and not by both.
+        """
+        begin = first_byte_at if first_byte_at > self.free_at else self.free_at
+        if not size:
+            # It takes no time; and one that is sent later, as the end of a handshake is, holds up nothing before it.
+            return begin if begin > last_byte_at else last_byte_at
+        through_at = begin + size / self.rate
+        self.free_at = through_at if through_at > last_byte_at else last_byte_at
+        return self.free_at
+
+    def ensure_wake(self, now: float) -> None:
+        """If senders wait, see to it that the next of them is called when there is room."""
+        if self.waiting and not self._is_waking:
+            self._is_waking = True
+            self._schedule(max(now, self.free_at - self._queue_s_max / 2), self._wake)
+
+    def release(self) -> None:
+        """Call everybody who waits: the pipe is taken away."""
+        waiting, self.waiting = self.waiting, {}
+        for sender in waiting:
+            sender.wake()
+
+    def _wake(self) -> None:
+        self._is_waking = False
+        room = self._queue_s_max * self.rate / 2
+        while self.waiting and room > 0:
+            sender = next(iter(self.waiting))
+            del self.waiting[sender]
+            room -= min(sender.get_write_buffer_size(), SEGMENT_BYTES_MAX)
+            sender.wake(has_turn=True)
+
+
+class Link:
+    """One direction between two hosts. Changed by the network only."""
+
+    __slots__ = (
+        "_draw",
+        "_faults",
+        "_jitter_s",
+        "_loss",
+        "_rate_min",
+        "_timeline",
+        "cut_at",
+        "gather_s",
+        "is_open",
+        "is_plain",
+        "latency_s",
+        "pipe",
+        "pipes",
+        "segment_bytes_max",
+        "senders",
+        "source",
+        "spec",
+        "target",
+    )
+
+    def __init__(
+        self, source: Host, target: Host, *, timeline: Timeline, random: Random, faults: Counter[str]
+    ) -> None:
+        self.source = source
+        self.target = target
+        self._timeline = timeline
+        self._draw = random.random
+        self._faults = faults
+        # When the link was cut, or None while it works.
+        self.cut_at: float | None = None
+        # The ends that send over this link.
+        self.senders: dict[Outflow, None] = {}
+        self.pipes: tuple[Pipe, ...] = ()
+        # The only one, where there is just one.
+        self.pipe: Pipe | None = None
+        self.shape(LinkSpec())
+
+    def shape(self, spec: LinkSpec) -> None:
+        """Give the link other properties. Segments under way keep their arrival times."""
+        former = self.pipes
+        self.spec = spec
+        self.latency_s = spec.latency_s
+        self._jitter_s = spec.jitter_s
+        self._loss = spec.loss
+        self.gather_s = spec.gather_s
+        pipes = [] if self.source.nic_out is None else [self.source.nic_out]
+        if spec.bandwidth_bytes_per_s is not None:
+            pipes.append(Pipe(spec.bandwidth_bytes_per_s, spec.queue_bytes_max, self._timeline.add))
+        self.pipes = tuple(pipes)
+        self.pipe = pipes[0] if len(pipes) == 1 else None
+        # Whoever waited for a pipe that is gone tries the new one.
+        for pipe in former:
+            if pipe not in self.pipes:
+                pipe.release()
+        self._rate_min = min((pipe.rate for pipe in pipes), default=inf)
+        self.segment_bytes_max = int(
+            max(PACKET_BYTES, min(SEGMENT_BYTES_MAX, self._rate_min * SEGMENT_S_MAX))
+        )
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Decide which shortcuts a sender may take."""
+        # Nothing can be in the way of a segment but a single pipe, which the sender has to look at.
+        self.is_open = self.cut_at is None and len(self.pipes) <= 1 and self.target.nic_in is None
+        # And it arrives just one latency from now.
+        self.is_plain = (
+            self.is_open
+            and self.pipe is None
+            and not self.spec.jitter_s
+            and not self.spec.loss
+            and not self.gather_s
+            and self.source.cpu is None
+        )
+
+    def window_bytes(self, round_trip_s: float) -> int:
+        """What a connection may have under way on this link."""
+        if self._rate_min == inf:
+            return self.spec.window_bytes
+        return max(self.spec.window_bytes, int(2 * self._rate_min * round_trip_s))
+
+    def arrival(self, start: float, size: int) -> float:
+        """When the last byte of a segment that is sent at `start` reaches the other host."""
+        first_at = at = start
+        for pipe in self.pipes:
+            at = pipe.carry(first_at, at, size)
+            first_at = at - size / pipe.rate
+        at += self.latency_s
+        if self._jitter_s:
+            at += self._jitter_s * self._draw()
+        # Good to a thousandth below 5 % and without `pow`, whose last digit is the platform's.
+        if self._loss and self._draw() < self._loss * (size // PACKET_BYTES + 1):
+            at += self._loss_delay_s()
+        if self.gather_s:
+            at = ceil(at / self.gather_s) * self.gather_s
+        return at
+
+    def spread_s(self, size: int) -> float:
+        """How long after its first byte the last byte of a segment arrives."""
+        return size / self._rate_min
+
+    def heal_delay_s(self, now: float) -> float:
+        """How long after healing at `now` a sender that met the cut tries again.
+
+        The first try after the cut comes with the timeout, each further one after twice the time.
+        """
+        assert self.cut_at is not None
+        retry_at, timeout_s = self.cut_at, RETRANSMIT_S_MIN
+        while retry_at < now:
+            retry_at += timeout_s
+            timeout_s = min(2 * timeout_s, RETRANSMIT_S_MAX)
+        return retry_at - now
+
+    def _loss_delay_s(self) -> float:
+        """How much later a segment comes of which a packet was lost."""
+        timeout_s = max(RETRANSMIT_S_MIN, 2 * self.latency_s)
+        delay_s = timeout_s
+        while self._draw() < self._loss and timeout_s < RETRANSMIT_S_MAX:
+            timeout_s *= 2
+            delay_s += timeout_s
+        self._faults["loss"] += 1
+        return delay_s

@@ -1,0 +1,73 @@
+"""Measure what hub and clients hold, by looking at the queues themselves and not at their own counters.
+
+A look is taken at intervals of virtual time; the peak of each goes into the history beside its bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from equipoise.client.inbox import Batch
+from equipoise.client.wire.requests import Ticket
+from equipoise.hub.data.session import Session
+from equipoise.lab.simulation.outflow import HIGH_WATER_BYTES
+from equipoise.lab.simulation.simulated_hub import HubHost
+from equipoise.lab.workload import Driven, History, SmartClient
+
+__all__ = ["INTERVAL_S", "measure_forever"]
+
+INTERVAL_S = 0.25
+# Beyond its limit a client may be owed one piece: a whole segment of pipelined publishes, encoded for it.
+PIECE_BYTES_MAX = 2 * HIGH_WATER_BYTES
+
+
+async def measure_forever(hub: HubHost, clients: list[Driven], history: History) -> None:
+    """Run on the observer until cancelled."""
+    smart = [client for client in clients if isinstance(client, SmartClient)]
+    while True:
+        await asyncio.sleep(INTERVAL_S)
+        measure_hub(hub, history)
+        for client in smart:
+            measure_client(client, history)
+
+
+def measure_hub(hub: HubHost, history: History) -> None:
+    if hub.hub is None:
+        return
+    core, limits = hub.hub.core, hub.settings.limits
+    sessions = core.sessions
+    output = inputs = 0
+    for session in sessions.values():
+        output = max(output, unsent_bytes(session))
+        inputs = max(inputs, unread_bytes(session))
+    for session, backlog in core.backlogs.lagging.items():
+        held = sum(len(piece[0]) for piece in backlog.pieces)
+        output = max(output, held + session.wire.get_write_buffer_size())
+    history.hold("hub", "bytes of output for one client", output, limits.output_bytes_max + PIECE_BYTES_MAX)
+    history.hold("hub", "bytes of input from one client", inputs, limits.input_bytes_max)
+    history.hold("hub", "connections", len(sessions), limits.connections_max)
+    history.hold("hub", "topics", len(core.index.topics), limits.topics_max)
+
+
+def unsent_bytes(session: Session) -> int:
+    return session.wire.get_write_buffer_size()
+
+
+def unread_bytes(session: Session) -> int:
+    return session.unread_bytes
+
+
+def measure_client(client: SmartClient, history: History) -> None:
+    settings = client.settings
+    for subscription in client.subscriptions.values():
+        entries = subscription._inbox._entries
+        waiting = sum(len(entry.payloads) if isinstance(entry, Batch) else 1 for entry in entries)
+        waiting -= subscription._inbox._taken
+        bound = settings.queue_messages_max
+        history.hold(client.name, "messages waiting in a subscription", waiting, bound)
+    connection = client.bus._routing.base.connection if client.bus is not None else None
+    if connection is not None:
+        # Bare sizes are publishes without receipt; the greeting's own ticket comes on top of the window.
+        under_way = sum(isinstance(entry, int | Ticket) for entry in connection.owed._entries)
+        bound = settings.window_messages_max + 1
+        history.hold(client.name, "publishes without an answer", under_way, bound)

@@ -1,0 +1,350 @@
+"""Send: the writing half of a simulated connection.
+
+A program writes into a buffer. At the end of its turn the loop calls `pump`, which hands the buffer
+to the network as one segment, or as several where the window or a pipe is too small. What the
+receiving program has not taken counts against the window; when the window is full the buffer stays,
+and above the high-water mark the protocol is told to pause. That is all there is to back-pressure.
+
+A segment under way is a piece at the end of the peer's `arriving` queue plus a token in the timeline
+that says when one more piece may come out of it. Order is thus the queue's, whatever the tokens do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import Iterable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from equipoise.lab.simulation.incarnation import Incarnation
+    from equipoise.lab.simulation.link import Link
+    from equipoise.lab.simulation.loop import SimulatedLoop
+
+__all__ = ["Control", "Outflow"]
+
+HIGH_WATER_BYTES = 64 * 1024  # as in asyncio and uvloop
+
+
+class Control(enum.Enum):
+    """What travels beside bytes."""
+
+    CONNECTED = "connected"
+    ACCEPTED = "accepted"
+    FIN = "fin"
+    RESET = "reset"
+
+
+class _Wake:
+    """A place in the sender's ready queue: the window or a pipe has room again."""
+
+    __slots__ = ("_cancelled", "_outflow", "has_turn", "is_queued")
+
+    def __init__(self, outflow: Outflow) -> None:
+        self._cancelled = False
+        self._outflow = outflow
+        self.is_queued = False
+        # True if a pipe called: the sender need not queue up for it again.
+        self.has_turn = False
+
+    def _run(self) -> None:
+        self.is_queued = False
+        has_turn, self.has_turn = self.has_turn, False
+        self._outflow.pump(has_turn)
+
+
+class Outflow(asyncio.Transport):
+    """The writing half. `SimulatedTransport` adds reading, opening and closing."""
+
+    __slots__ = (
+        "_departs_at",
+        "_high",
+        "_is_protocol_paused",
+        "_last_arrival",
+        "_low",
+        "_outgoing",
+        "_outgoing_bytes",
+        "_wake",
+        "arriving",
+        "context",
+        "has_sent_fin",
+        "in_flight",
+        "incarnation",
+        "is_closing_flag",
+        "is_eof_written",
+        "is_finished",
+        "is_stalled",
+        "link",
+        "loop",
+        "peer",
+        "protocol",
+        "unacknowledged",
+        "undelivered",
+        "window",
+    )
+
+    peer: Outflow
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        incarnation: Incarnation,
+        link: Link,
+        context: Context,
+        extra: dict[str, Any],
+    ) -> None:
+        super().__init__(extra)
+        self.loop = loop
+        self.incarnation = incarnation
+        self.link = link
+        self.context = context
+        self.protocol: asyncio.BaseProtocol | None = None
+        self.window = link.spec.window_bytes
+        # Bytes sent that the receiving program has not taken.
+        self.in_flight = 0
+        # The part of `in_flight` that was taken, though a cut keeps the sender from hearing so.
+        self.unacknowledged = 0
+        # Pieces sent by the peer and not taken by this end's protocol, in order.
+        self.arriving: deque[bytes | Control] = deque()
+        # How many of the last pieces in `arriving` are held up by a cut.
+        self.undelivered = 0
+        # True while bytes wait in the buffer for the window to open.
+        self.is_stalled = False
+        self.is_eof_written = False
+        self.is_closing_flag = False
+        # True once connection_lost has been called or is about to be: the socket is gone.
+        self.is_finished = False
+        self.has_sent_fin = False
+        self._outgoing: list[bytes | memoryview] = []
+        self._outgoing_bytes = 0
+        self._departs_at = 0.0
+        self._last_arrival = 0.0
+        self._high = HIGH_WATER_BYTES
+        self._low = HIGH_WATER_BYTES // 4
+        self._is_protocol_paused = False
+        self._wake: _Wake | None = None
+
+    # What asyncio asks of a WriteTransport.
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        if type(data) is not bytes:
+            if not isinstance(data, bytes | bytearray | memoryview):
+                raise TypeError(f"data must be a bytes-like object, not {type(data).__name__!r}")
+            data = bytes(data)
+        if self.is_eof_written:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self.is_closing_flag or not data:
+            return
+        if not self._outgoing:
+            self.loop.dirty.append(self)
+        self._outgoing.append(data)
+        self._outgoing_bytes += len(data)
+        cpu = self.incarnation.cpu
+        if cpu is not None:
+            cpu.charge_written(data)
+            self._departs_at = cpu.free_at
+        if self._outgoing_bytes > self._high:
+            self._relieve()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def write_eof(self) -> None:
+        if self.is_eof_written or self.is_closing_flag:
+            return
+        self.is_eof_written = True
+        if not self._outgoing:
+            self._send_fin()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return self._outgoing_bytes
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if high is None:
+            high = HIGH_WATER_BYTES if low is None else 4 * low
+        if low is None:
+            low = high // 4
+        if not high >= low >= 0:
+            raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
+        self._high, self._low = high, low
+        self._maybe_pause()
+
+    def is_closing(self) -> bool:
+        return self.is_closing_flag
+
+    # What the loop, the peer and the pipes call.
+
+    def pump(self, has_turn: bool = False) -> None:
+        """Send what may be sent. Only this end's own host calls it, through the loop."""
+        size = self._outgoing_bytes
+        link = self.link
+        # The common case, at once: a single segment, with nothing in its way.
+        if (
+            0 < size <= link.segment_bytes_max
+            and link.is_open
+            and self.in_flight + size <= self.window
+            and ((pipe := link.pipe) is None or not (pipe.waiting or pipe.is_full(self.loop.now)))
+        ):
+            outgoing = self._outgoing
+            data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
+            outgoing.clear()
+            self._outgoing_bytes = 0
+            self.in_flight += size
+            self.is_stalled = False
+            arriving = self.peer.arriving
+            now = at = self.loop.now
+            if link.is_plain:
+                at += link.latency_s
+            else:
+                at = link.arrival(at if at > self._departs_at else self._departs_at, size)
+            if link.gather_s and now < at <= self._last_arrival and arriving and type(arriving[-1]) is bytes:
+                # What comes with the last piece, and no sooner, is part of it.
+                arriving[-1] += data
+            else:
+                arriving.append(data if type(data) is bytes else bytes(data))
+                if at < self._last_arrival:
+                    at = self._last_arrival
+                self._last_arrival = at
+                self.loop.timeline.add(at, self.peer)
+        elif size:
+            self._pump_pieces(has_turn)
+        if not self._outgoing and (self.is_closing_flag or self.is_eof_written):
+            self._drained()
+        if self._is_protocol_paused and self._outgoing_bytes <= self._low:
+            self._resume_protocol()
+
+    def wake(self, *, has_turn: bool = False) -> None:
+        """Have `pump` called in this end's own time: never while its host is paused or dead."""
+        wake = self._wake
+        if wake is None:
+            wake = self._wake = _Wake(self)
+        wake.has_turn = wake.has_turn or has_turn
+        if not wake.is_queued:
+            wake.is_queued = True
+            self.loop.enqueue(self.incarnation, wake)
+
+    def transmit(self, piece: bytes | Control, size: int) -> None:
+        """Put one piece on its way to the peer."""
+        peer = self.peer
+        link = self.link
+        peer.arriving.append(piece)
+        self.in_flight += size
+        if link.cut_at is not None:
+            peer.undelivered += 1
+        else:
+            self._schedule_arrival(size, max(self.loop.now, self._departs_at))
+
+    def send_again(self, at: float) -> None:
+        """A cut is healed: send what it held up once more, beginning at the time `at`."""
+        peer = self.peer
+        held_up, peer.undelivered = peer.undelivered, 0
+        if held_up:
+            for piece in list(peer.arriving)[-held_up:]:
+                self._schedule_arrival(len(piece) if type(piece) is bytes else 0, at)
+
+    def delay_arrivals_until(self, at: float) -> None:
+        """Let nothing sent from here on arrive before `at`."""
+        self._last_arrival = max(self._last_arrival, at)
+
+    def discard_buffer(self) -> None:
+        self._outgoing.clear()
+        self._outgoing_bytes = 0
+        self.is_stalled = False
+        for pipe in self.link.pipes:
+            pipe.waiting.pop(self, None)
+
+    # The rest is private to this half.
+
+    def _schedule_arrival(self, size: int, start: float) -> None:
+        link = self.link
+        at = max(link.arrival(start, size), self._last_arrival)
+        self._last_arrival = at
+        self.loop.timeline.add(at, self.peer if link.target.nic_in is None else (self.peer, size))
+
+    def _pump_pieces(self, has_turn: bool) -> None:
+        link = self.link
+        now = self.loop.now
+        pipes = link.pipes if link.cut_at is None else ()
+        while self._outgoing:
+            room = self.window - self.in_flight
+            self.is_stalled = room <= 0
+            if self.is_stalled:
+                break
+            first = link.spec.goes_first
+            full = [p for p in pipes if p.must_wait(now, has_turn=has_turn, goes_first=first)]
+            if full:
+                full[0].waiting[self] = None
+                break
+            # One segment per turn while others wait for the same pipe.
+            has_turn = has_turn and not any(p.waiting for p in pipes)
+            piece = self._take(min(room, link.segment_bytes_max))
+            self.transmit(piece, len(piece))
+        for pipe in pipes:
+            pipe.ensure_wake(now)
+
+    def _take(self, size_max: int) -> bytes:
+        """Take up to `size_max` bytes off the front of the buffer."""
+        if self._outgoing_bytes <= size_max:
+            piece = b"".join(self._outgoing)
+            self._outgoing.clear()
+        else:
+            taken, count = 0, 0
+            parts: list[bytes | memoryview] = []
+            while taken < size_max:
+                part = self._outgoing[count]
+                need = size_max - taken
+                if len(part) > need:
+                    view = memoryview(part)
+                    parts.append(view[:need])
+                    self._outgoing[count] = view[need:]
+                    break
+                parts.append(part)
+                taken += len(part)
+                count += 1
+            del self._outgoing[:count]
+            piece = b"".join(parts)
+        self._outgoing_bytes -= len(piece)
+        return piece
+
+    def _drained(self) -> None:
+        if self.is_eof_written and not self.has_sent_fin:
+            self._send_fin()
+
+    def _send_fin(self) -> None:
+        self.has_sent_fin = True
+        self.transmit(Control.FIN, 0)
+
+    def _relieve(self) -> None:
+        if not self._is_protocol_paused:
+            self.pump()
+            self._maybe_pause()
+
+    def _maybe_pause(self) -> None:
+        if self._outgoing_bytes <= self._high or self._is_protocol_paused or self.is_closing_flag:
+            return
+        self._is_protocol_paused = True
+        try:
+            self.protocol.pause_writing()  # type: ignore[union-attr]  # a writer has a protocol
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.report(error, "protocol.pause_writing() failed")
+
+    def _resume_protocol(self) -> None:
+        self._is_protocol_paused = False
+        if self.protocol is not None and not self.is_finished:
+            self.loop.call_soon(self.protocol.resume_writing, context=self.context)
+
+    def report(self, error: BaseException, message: str) -> None:
+        """Tell the loop's exception handler about an error of the protocol's."""
+        self.loop.call_exception_handler(
+            {"message": message, "exception": error, "transport": self, "protocol": self.protocol}
+        )

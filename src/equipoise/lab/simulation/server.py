@@ -1,0 +1,141 @@
+"""Listen: what `create_server` returns on the simulated loop.
+
+`wait_closed` waits until the server is closed and its last connection lost, as documented from
+Python 3.12 on; earlier Pythons return too early, and a simulation must not depend on the version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from equipoise.lab.simulation.incarnation import Incarnation
+    from equipoise.lab.simulation.loop import SimulatedLoop
+    from equipoise.lab.simulation.transport import SimulatedTransport
+
+__all__ = ["SimulatedServer", "SimulatedSocket"]
+
+
+class SimulatedSocket:
+    """What programs ask a listening socket for: where it is bound."""
+
+    __slots__ = ("_name",)
+
+    family = socket.AF_INET
+    type = socket.SOCK_STREAM
+    proto = 0
+
+    def __init__(self, name: tuple[str, int]) -> None:
+        self._name = name
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._name
+
+    def fileno(self) -> int:
+        """No descriptor stands behind it, as after a close."""
+        return -1
+
+
+class SimulatedServer(asyncio.Server):
+    """Bound addresses of one incarnation and the protocol factory behind them."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        incarnation: Incarnation,
+        names: list[tuple[str, int]],
+        *,
+        factory: Callable[[], asyncio.BaseProtocol],
+        context: Context,
+    ) -> None:
+        # asyncio.Server.__init__ wants real sockets; every method that would use them is replaced.
+        self.factory = factory
+        self.context = context
+        self.incarnation = incarnation
+        self._simulated_loop = loop
+        self._names = names
+        self._is_serving = False
+        self._is_closed = False
+        self._open: dict[SimulatedTransport, None] = {}
+        self._closed = loop.create_future()
+        self._forever: asyncio.Future[None] | None = None
+        for name in names:
+            incarnation.servers[name] = self
+
+    def __repr__(self) -> str:
+        return f"<SimulatedServer {self.incarnation.host.name} {self._names}>"
+
+    @property
+    def sockets(self) -> tuple[socket.socket, ...]:
+        if self._is_closed:
+            return ()
+        # A stand-in with the three things a program may ask of a listening socket.
+        return tuple(SimulatedSocket(name) for name in self._names)  # type: ignore[misc]
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._simulated_loop
+
+    def is_serving(self) -> bool:
+        return self._is_serving
+
+    def serve(self) -> None:
+        self._is_serving = not self._is_closed
+
+    async def start_serving(self) -> None:
+        self.serve()
+        await asyncio.sleep(0)
+
+    async def serve_forever(self) -> None:
+        if self._forever is not None:
+            raise RuntimeError(f"server {self!r} is already being awaited on serve_forever()")
+        if self._is_closed:
+            raise RuntimeError(f"server {self!r} is closed")
+        self.serve()
+        self._forever = self._simulated_loop.create_future()
+        try:
+            await self._forever
+        except asyncio.CancelledError:
+            self.close()
+            await self.wait_closed()
+            raise
+        finally:
+            self._forever = None
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._is_serving = False
+        for name in self._names:
+            self.incarnation.servers.pop(name, None)
+        if self._forever is not None and not self._forever.done():
+            self._forever.cancel()
+        self._check_closed()
+
+    def close_clients(self) -> None:
+        for transport in list(self._open):
+            transport.close()
+
+    def abort_clients(self) -> None:
+        for transport in list(self._open):
+            transport.abort()
+
+    async def wait_closed(self) -> None:
+        await asyncio.shield(self._closed)
+
+    def attach(self, transport: SimulatedTransport) -> None:
+        """Count a connection as open."""
+        self._open[transport] = None
+
+    def detach(self, transport: SimulatedTransport) -> None:
+        """A connection is lost."""
+        self._open.pop(transport, None)
+        self._check_closed()
+
+    def _check_closed(self) -> None:
+        if self._is_closed and not self._open and not self._closed.done():
+            self._closed.set_result(None)

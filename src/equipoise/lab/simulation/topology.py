@@ -1,0 +1,185 @@
+"""Say what the network between two places is like.
+
+A topology answers one question: the `LinkSpec` from one place to another. Hosts are put in places;
+without a place of its own a host's place is its name. Latencies are one way, round-trip times both.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from equipoise.errors import SettingsError
+from equipoise.lab.simulation.cities import CITIES, distance_km
+from equipoise.lab.simulation.link import LinkSpec
+
+__all__ = [
+    "TOPOLOGIES",
+    "Cities",
+    "Lan",
+    "Matrix",
+    "Sites",
+    "Star",
+    "Topology",
+    "matrix_from_file",
+    "topology_by_name",
+]
+
+# Light in glass: two thirds of its speed in vacuum.
+FIBRE_KM_PER_S = 299_792.458 * 2 / 3
+
+
+class Topology(Protocol):
+    """What the network asks of a shape of the world."""
+
+    def link(self, source: str, target: str) -> LinkSpec:
+        """The direction from one place to another, which may be the same place."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lan:
+    """Everybody on one switch."""
+
+    spec: LinkSpec = field(default_factory=LinkSpec)
+
+    def link(self, source: str, target: str) -> LinkSpec:
+        return self.spec
+
+
+@dataclass(frozen=True)
+class Star:
+    """Everybody at the end of an own access line; what passes between two takes both lines."""
+
+    # The way from a place to the middle. Places not named have the default.
+    access: Mapping[str, LinkSpec] = field(default_factory=dict)
+    default: LinkSpec = field(default_factory=lambda: LinkSpec(latency_s=0.010))
+
+    def link(self, source: str, target: str) -> LinkSpec:
+        up, down = self.access.get(source, self.default), self.access.get(target, self.default)
+        rates = [rate for rate in (up.bandwidth_bytes_per_s, down.bandwidth_bytes_per_s) if rate is not None]
+        return LinkSpec(
+            latency_s=up.latency_s + down.latency_s,
+            jitter_s=up.jitter_s + down.jitter_s,
+            bandwidth_bytes_per_s=min(rates, default=None),
+            queue_bytes_max=min(up.queue_bytes_max, down.queue_bytes_max),
+            loss=up.loss + down.loss,
+            window_bytes=max(up.window_bytes, down.window_bytes),
+        )
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Some sites, each a LAN of its own, with round-trip times between them."""
+
+    # Seconds, keyed by the two sites in either order.
+    round_trip_s: Mapping[tuple[str, str], float]
+    within: LinkSpec = field(default_factory=LinkSpec)
+    # What is between two sites, but for the latency.
+    between: LinkSpec = field(default_factory=LinkSpec)
+
+    def link(self, source: str, target: str) -> LinkSpec:
+        if source == target:
+            return self.within
+        for pair in ((source, target), (target, source)):
+            if pair in self.round_trip_s:
+                return replace(self.between, latency_s=self.round_trip_s[pair] / 2)
+        raise SettingsError(f"no round-trip time between {source!r} and {target!r}")
+
+
+@dataclass(frozen=True)
+class Cities:
+    """Cities of the world, as far apart as the great circle says."""
+
+    # Cables run 1.5 to 2.5 times the great circle on measured paths; routers and queues are in it too.
+    stretch: float = 2.0
+    # The last mile at both ends together.
+    access_s: float = 0.001
+    within: LinkSpec = field(default_factory=LinkSpec)
+    between: LinkSpec = field(default_factory=LinkSpec)
+
+    def link(self, source: str, target: str) -> LinkSpec:
+        if source == target:
+            return self.within
+        for place in (source, target):
+            if place not in CITIES:
+                raise SettingsError(f"no city {place!r} in the table; places must be cities")
+        latency_s = distance_km(source, target) / FIBRE_KM_PER_S * self.stretch + self.access_s
+        return replace(self.between, latency_s=latency_s)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One-way latencies, from each place to each other, as measured."""
+
+    latency_s: Mapping[tuple[str, str], float]
+    within: LinkSpec = field(default_factory=LinkSpec)
+    between: LinkSpec = field(default_factory=LinkSpec)
+
+    def link(self, source: str, target: str) -> LinkSpec:
+        if (source, target) in self.latency_s:
+            return replace(self.between, latency_s=self.latency_s[source, target])
+        if source == target:
+            return self.within
+        raise SettingsError(f"the matrix has no latency from {source!r} to {target!r}")
+
+
+def matrix_from_file(path: str | Path, *, is_round_trip: bool = True, **specs: LinkSpec) -> Matrix:
+    """Read a square table of milliseconds: commas or blanks between values, `#` begins a comment.
+
+    If the first row names the places, so does the first column of every other row. Otherwise places
+    are "0", "1" and so on. Negative values, which data sets use for "not measured", are left out.
+    """
+    rows = _rows(Path(path))
+    if not rows:
+        raise SettingsError(f"{path} holds no matrix")
+    has_names = not _is_number(rows[0][-1])
+    if has_names:
+        names = [name for name in rows[0] if name][-(len(rows) - 1) :]
+        rows = [row[1:] for row in rows[1:]]
+    else:
+        names = [str(index) for index in range(len(rows))]
+    scale = 0.001 / (2 if is_round_trip else 1)
+    latencies: dict[tuple[str, str], float] = {}
+    for source, row in zip(names, rows, strict=True):
+        if len(row) != len(names):
+            raise SettingsError(f"{path}: the row of {source!r} has {len(row)} values, not {len(names)}")
+        for target, text in zip(names, row, strict=True):
+            if source != target and float(text) >= 0:
+                latencies[source, target] = float(text) * scale
+    return Matrix(latencies, **specs)
+
+
+def _rows(path: Path) -> list[list[str]]:
+    lines = [line.split("#")[0].strip() for line in path.read_text().splitlines()]
+    lines = [line for line in lines if line]
+    if any("," in line for line in lines):
+        return [[value.strip() for value in row] for row in csv.reader(lines)]
+    return [line.split() for line in lines]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+TOPOLOGIES: dict[str, Callable[..., Topology]] = {
+    "lan": Lan,
+    "star": Star,
+    "sites": Sites,
+    "cities": Cities,
+    "matrix": matrix_from_file,
+}
+
+
+def topology_by_name(name: str, **settings: Any) -> Topology:
+    """Make a topology by its name, with its own settings."""
+    if name not in TOPOLOGIES:
+        raise SettingsError(f"no topology {name!r}; there are {', '.join(TOPOLOGIES)}")
+    return TOPOLOGIES[name](**settings)

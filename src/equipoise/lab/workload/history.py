@@ -1,0 +1,236 @@
+"""Keep what the clients of a run have sent and received, in their own words.
+
+Nothing in here is the system's own account of itself: a publisher notes what it was told about each message, a
+subscriber notes each event as it takes it. Checkers read this and nothing else.
+
+Always true: a publisher's messages on one topic are numbered from 0 without holes, in the order it sent them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple, TypeAlias
+
+from equipoise.lab.scenarios import Rules
+from equipoise.lab.workload.payload import decode_payload
+from equipoise.model import Glob
+
+__all__ = [
+    "Away",
+    "Ended",
+    "Event",
+    "Held",
+    "History",
+    "Live",
+    "Marker",
+    "Missed",
+    "Outcome",
+    "Received",
+    "Sent",
+    "Stream",
+    "Track",
+]
+
+
+class Outcome(Enum):
+    """What a publisher knows about a message."""
+
+    UNCERTAIN = auto()
+    """It may or may not have been delivered. Also what has not been answered when the run ends."""
+    ACKNOWLEDGED = auto()
+    FAILED = auto()
+    """It was certainly not delivered."""
+
+
+class Sent:
+    """One message. Its publisher, topic and number say where it stands in the history."""
+
+    __slots__ = ("began_at", "outcome")
+
+    def __init__(self, began_at: float, outcome: Outcome = Outcome.UNCERTAIN) -> None:
+        self.began_at = began_at
+        self.outcome = outcome
+
+
+class Live(NamedTuple):
+    """The hub has confirmed the whole subscription."""
+
+    at: float
+
+
+class Received(NamedTuple):
+    at: float
+    topic: str
+    publisher: str
+    sequence: int
+
+
+class Missed(NamedTuple):
+    """A smart client was told that messages are missing."""
+
+    at: float
+    # None: any of the topics that the subscription is for.
+    topic: str | None
+    # How many; None: nobody can say.
+    missed: int | None
+
+
+class Away(NamedTuple):
+    """A plain client has lost its connection, and so may have lost anything."""
+
+    at: float
+
+
+class Ended(NamedTuple):
+    """The hub has ended or refused the subscription."""
+
+    at: float
+    reason: str
+
+
+Event: TypeAlias = Live | Received | Missed | Away | Ended
+Stream: TypeAlias = tuple[str, str]
+"""A publisher and a topic."""
+
+
+class Track:
+    """One subscription of one client, and what it saw, in order."""
+
+    __slots__ = (
+        "_absorbed",
+        "_globs",
+        "_latest",
+        "events",
+        "is_pattern",
+        "is_smart",
+        "name",
+        "names",
+        "user",
+    )
+
+    def __init__(
+        self, name: str, names: tuple[str, ...], *, is_pattern: bool, is_smart: bool, user: str = ""
+    ) -> None:
+        self.name = name
+        self.names = names
+        self.is_pattern = is_pattern
+        self.is_smart = is_smart
+        self.user = user
+        self.events: list[Event] = []
+        self._globs = [Glob(name.encode()) for name in names] if is_pattern else None
+
+    def wants(self, topic: str) -> bool:
+        """Whether the subscription is for this topic."""
+        if self._globs is None:
+            return topic in self.names
+        return any(glob.matches(topic.encode()) for glob in self._globs)
+
+    def latest(self, stream: Stream) -> int:
+        """The highest sequence received of a stream; -1 if none."""
+        publisher, topic = stream
+        return max(
+            (
+                event.sequence
+                for event in self.events
+                if type(event) is Received and event.publisher == publisher and event.topic == topic
+            ),
+            default=-1,
+        )
+
+    def has_reached(self, stream: Stream, sequence: int, since: float) -> bool:
+        """Whether this or a later message of a stream was received at `since` or after; looks back from the end."""
+        for event in reversed(self.events):
+            if event.at < since:
+                return False
+            if type(event) is Received and event.sequence >= sequence and event[1:3] == stream[::-1]:
+                return True
+        return False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the last word on the subscription itself was that it stands."""
+        for event in reversed(self.events):
+            if type(event) is Live:
+                return True
+            if type(event) is Away or type(event) is Ended:
+                return False
+        return False
+
+    def receiver(self, known: dict[bytes, tuple[str, int]]) -> Callable[[float, str, bytes], None]:
+        """A function that notes a message: the one call made for every delivery.
+
+        `known` is the history's `payloads`: most messages reach several subscribers and are read once.
+        """
+        # Without the detour through the class, which takes longer than all the rest.
+        add, new = self.events.append, tuple.__new__
+
+        def receive(at: float, topic: str, payload: bytes) -> None:
+            facts = known.get(payload)
+            if facts is None:
+                facts = known[payload] = decode_payload(payload)
+            add(new(Received, (at, topic, *facts)))
+
+        return receive
+
+
+class Marker(NamedTuple):
+    """The first message of a stream that was acknowledged after healing; None if none was."""
+
+    stream: Stream
+    sequence: int | None
+
+
+@dataclass(slots=True)
+class Held:
+    """The most that somebody held of something, and how much it may be."""
+
+    peak: int
+    bound: int
+
+
+@dataclass(slots=True)
+class History:
+    """Everything about one run that a checker may ask."""
+
+    sent: dict[Stream, list[Sent]] = field(default_factory=dict)
+    tracks: list[Track] = field(default_factory=list)
+    # The user each publisher logs in as.
+    users: dict[str, str] = field(default_factory=dict)
+    # Access rules and when the hub took them; empty where everybody may do everything.
+    rules: list[tuple[float, Rules]] = field(default_factory=list)
+    # By who holds and what.
+    held: dict[tuple[str, str], Held] = field(default_factory=dict)
+    markers: list[Marker] = field(default_factory=list)
+    # When everything was healed.
+    healed_at: float = 0.0
+    # Payloads already read, see Track.receiver.
+    payloads: dict[bytes, tuple[str, int]] = field(default_factory=dict)
+    # What was still under way when the run was over, in words.
+    unfinished: list[str] = field(default_factory=list)
+
+    def next_sequence(self, publisher: str, topic: str) -> int:
+        return len(self.sent.setdefault((publisher, topic), []))
+
+    def begin(self, publisher: str, topic: str, at: float) -> Sent:
+        """Note that the next message of a stream is being sent."""
+        sent = Sent(at)
+        self.sent.setdefault((publisher, topic), []).append(sent)
+        return sent
+
+    def hold(self, who: str, what: str, amount: int, bound: int) -> None:
+        """Note what is held now; the peak is kept."""
+        held = self.held.get((who, what))
+        if held is None:
+            self.held[who, what] = Held(amount, bound)
+        elif amount > held.peak:
+            held.peak = amount
+
+    @property
+    def deliveries(self) -> int:
+        return sum(type(event) is Received for track in self.tracks for event in track.events)
+
+    @property
+    def messages(self) -> int:
+        return sum(map(len, self.sent.values()))

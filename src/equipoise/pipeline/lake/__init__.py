@@ -1,0 +1,1 @@
+"""History as Parquet files: writing once, locking, compaction, profiles."""

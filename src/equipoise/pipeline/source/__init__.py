@@ -1,0 +1,1 @@
+"""The Spark data source: hubs as partitions, telemetry sequence numbers as offsets."""

@@ -1,0 +1,145 @@
+"""Where a topic's clients are, from what each of its hubs tells of its own clients. Pure numpy.
+
+ePulsar 3.2, over hubs: each tells the centroid of the clients it has, how far the farthest is from it, and how long the
+way to the farthest is. Whatever the number of clients, that is one row per topic and hub.
+
+    centroid    the mean of the hubs' centroids, by how many clients each is of
+    deviation   the largest of a hub's deviation and how far its centroid is from that mean: W(t), both sides together
+    latency     E(t): the longest way from a publisher by way of its hub to the home, the home's own delay, and the
+                longest way from there by way of a subscriber's hub to it; one way
+
+Always true: a deviation is never less than that of any client from the mean, by the triangle inequality; what one hub
+would have to tell and does not makes a latency unknown (NaN), never shorter. So does a hub that has clients on a side
+and knows of none where it is: an older one, or one that has not found its own place. A hub that knows it of some speaks
+for all of them: clients that have just come are known a few seconds later, and each of them would otherwise make the
+latency of a topic unknown for that while.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.pipeline.client_locations import DEVIATION, LEG, LOCATED, PLACE_NUMBERS, SIDE_NUMBERS, SIDES
+
+__all__ = ["ROLES", "Gathered", "Told", "gathered"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+# What a hub is to a topic, as a number: its place here. The last is the home.
+ROLES = ("relay", "lane", "home")
+_RELAY, _HOME = 0, 2
+
+
+class Told(NamedTuple):
+    """One row per topic and hub that carries it now."""
+
+    # Which topic it is about.
+    topic: Indices
+    # An index into `ROLES`.
+    role: NDArray[np.int8]
+    time_us: Indices
+    # As `whereabouts` has it.
+    where: Floats
+    # How many clients the hub has, known or not: a column for each of `SIDES`.
+    clients: Floats
+    # Where the hub is, NaN if it does not know, and how late it is on average.
+    hub_at: Floats
+    lag_s: Floats
+
+
+class Gathered(NamedTuple):
+    """One row per topic; called as in a view."""
+
+    publishers_at: Floats
+    publishers_located: Floats
+    subscribers_at: Floats
+    subscribers_located: Floats
+    deviation_s: Floats
+    latency_s_worst: Floats
+
+
+def gathered(told: Told, count: int) -> Gathered:
+    """Of `count` topics."""
+    home = _homes(told, count)
+    hop_s = _hops_s(told, home)
+    found = []
+    deviation_s, latency_s = np.full(count, np.nan), np.zeros(count)
+    for at, _ in enumerate(SIDES):
+        side = told.where[:, at * SIDE_NUMBERS : (at + 1) * SIDE_NUMBERS]
+        place, located, own_s = _crowd(told.topic, side, count)
+        found.append((place, located))
+        deviation_s = np.where(np.isnan(own_s), deviation_s, np.nan_to_num(deviation_s) + own_s)
+        latency_s += _leg_s(told.topic, side, told.clients[:, at], hop_s, count)
+    lag_s = np.full(count, np.nan)
+    lag_s[home >= 0] = told.lag_s[home[home >= 0]]
+    (publishers_at, publishers), (subscribers_at, subscribers) = found
+    return Gathered(publishers_at, publishers, subscribers_at, subscribers, deviation_s, latency_s + lag_s)
+
+
+def _homes(told: Told, count: int) -> Indices:
+    """The row of each topic's home, −1 if nobody says that it is. Of two, the one that has said so last."""
+    home = np.full(count, -1)
+    rows = np.flatnonzero(told.role == _HOME)
+    rows = rows[np.argsort(told.time_us[rows], kind="stable")]
+    # Of several values for one index the last one stays.
+    home[told.topic[rows]] = rows
+    return home
+
+
+def _hops_s(told: Told, home: Indices) -> Floats:
+    """One way between each row's hub and the home; nothing for a hub that numbers messages itself."""
+    hop_s = np.zeros(len(told.topic))
+    is_relay = told.role == _RELAY
+    is_relay |= (told.role == _HOME) & (home[told.topic] != np.arange(len(told.topic)))
+    hop_s[is_relay] = np.nan
+    rows = np.flatnonzero(is_relay & (home[told.topic] >= 0))
+    hop_s[rows] = _distance_s(told.hub_at[rows], told.hub_at[home[told.topic[rows]]]) / 2
+    return hop_s
+
+
+def _crowd(topic: Indices, side: Floats, count: int) -> tuple[Floats, Floats, Floats]:
+    """Of one side: centroids, how many clients they are of, deviations."""
+    rows = np.flatnonzero(side[:, LOCATED] > 0)
+    of, weights = topic[rows], side[rows, LOCATED]
+    located = np.asarray(np.bincount(of, weights, minlength=count), np.float64)
+    place = np.full((count, PLACE_NUMBERS), np.nan)
+    is_known = located > 0
+    for number in range(PLACE_NUMBERS):
+        total = np.bincount(of, side[rows, number] * weights, minlength=count)
+        place[is_known, number] = total[is_known] / located[is_known]
+    beyond_s = side[rows, DEVIATION] + _beyond_s(side[rows, :PLACE_NUMBERS], place[of]) / 2
+    return place, located, _largest(of, beyond_s, count)
+
+
+def _leg_s(topic: Indices, side: Floats, clients: Floats, hop_s: Floats, count: int) -> Floats:
+    """Between the farthest of the side and the home; NaN if there is nobody, or a hub that has some does not know."""
+    is_known = side[:, LOCATED] > 0
+    rows = np.flatnonzero(is_known | (clients > 0))
+    leg_s = np.where(is_known[rows], side[rows, LEG], np.nan)
+    return _largest(topic[rows], leg_s + hop_s[rows], count)
+
+
+def _largest(topic: Indices, values: Floats, count: int) -> Floats:
+    """Of each topic; NaN without a value, or with one that is not known."""
+    found = np.full(count, -np.inf)
+    # What is not known is more than anything.
+    np.maximum.at(found, topic, np.where(np.isnan(values), np.inf, values))
+    return np.where(np.isinf(found), np.nan, found)
+
+
+def _distance_s(one: Floats, other: Floats) -> Floats:
+    """Row by row, as `Coordinate.distance_s`."""
+    raw_s = np.linalg.norm(one[:, :-3] - other[:, :-3], axis=1) + one[:, -2] + other[:, -2]
+    adjusted_s = raw_s + one[:, -1] + other[:, -1]
+    return np.asarray(np.where(adjusted_s > 0, adjusted_s, raw_s), np.float64)
+
+
+def _beyond_s(place: Floats, centroid: Floats) -> Floats:
+    """What has to be added to the centroid's distance from any hub so that it is no less than the place's own."""
+    extra_s = place[:, -2:].sum(axis=1) - centroid[:, -2:].sum(axis=1)
+    return np.asarray(np.linalg.norm(place[:, :-3] - centroid[:, :-3], axis=1) + np.maximum(0.0, extra_s))

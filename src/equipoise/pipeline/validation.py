@@ -1,0 +1,182 @@
+"""Which records count: take a batch as a hub sent it and say, row by row, what is wrong with it.
+
+Hubs are ours, but telemetry steers the whole system, so nothing is believed that cannot be: a number that is not one,
+a negative count, more messages than a machine can send, a window that has not ended yet, a name that is not the
+sender's.
+
+Always true: columns come out by name and type as the schema has them; a row has one reason or none, the first that
+applies in the order of `Rejection`; a row without a reason has everything its kind must have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
+import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
+from numpy.typing import NDArray
+
+from equipoise.pipeline.settings import Plausible
+from equipoise.pipeline.source.piece_rows import Rejection
+from equipoise.pipeline.validation_locations import misplaced
+from equipoise.telemetry import COLUMNS, ColumnType, Kind, arrow_schema
+
+__all__ = ["conformed", "judged", "reasons"]
+
+Flags = NDArray[np.bool_]
+
+
+_SCHEMA = arrow_schema()
+_NUMBERS = [column for column in COLUMNS if column.type in (ColumnType.LONG, ColumnType.DOUBLE)]
+# A keyed hash, which may well be negative.
+_SIGNED = frozenset({"publisher"})
+_DOUBLES = [column.name for column in _NUMBERS if column.type is ColumnType.DOUBLE]
+_MESSAGES = ("publications", "deliveries", "ingress_messages", "egress_messages")
+_BYTES = ("bytes_in", "bytes_out", "ingress_bytes", "egress_bytes")
+# What a record must have, by kind. The rest may be missing from an older hub's.
+_REQUIRED = {
+    Kind.TOPIC: ("topic", "publications", "deliveries", "bytes_in", "bytes_out", "subscribers"),
+    Kind.HUB: ("publications", "deliveries", "bytes_out", "cpu_ratio"),
+    Kind.ARRIVAL: ("topic", "size_bytes"),
+}
+
+
+def conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of the schema, by name: missing ones null, unknown ones passed over. Raises ArrowInvalid."""
+    names = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(len(batch), field.type)
+        for field in _SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def judged(
+    batch: pa.RecordBatch, *, now_us: int, plausible: Plausible, hub: str | None = None, incarnation: int = 0
+) -> pa.RecordBatch:
+    """The batch, conformed, with a column `rejected`. With a hub, every record has to be of it and that life."""
+    records = conformed(batch)
+    found = reasons(records, now_us=now_us, plausible=plausible, hub=hub, incarnation=incarnation)
+    return records.append_column("rejected", found)
+
+
+def reasons(
+    records: pa.RecordBatch,
+    *,
+    now_us: int,
+    plausible: Plausible,
+    hub: str | None = None,
+    incarnation: int = 0,
+) -> pa.StringArray:
+    """What is wrong with each record; null if nothing is. Without a hub, they are in no order."""
+    found: NDArray[Any] = np.full(len(records), None, dtype=object)
+    places = misplaced(records)
+    checks = {
+        Rejection.FUTURE: _is_future(records, now_us, plausible),
+        Rejection.IMPOSSIBLE: _is_impossible(records, plausible) | places.impossible,
+        Rejection.NEGATIVE: _is_negative(records) | places.negative,
+        Rejection.NOT_FINITE: _is_not_finite(records) | places.not_finite,
+        Rejection.DUPLICATE: _is_again(records, hub),
+        Rejection.MISATTRIBUTED: _is_of_another(records, hub, incarnation),
+        Rejection.MALFORMED: _is_malformed(records) | places.malformed,
+    }
+    # The weightier overwrite the lighter.
+    for reason, is_so in checks.items():
+        found[is_so] = reason.value
+    return pa.array(found, pa.string())
+
+
+def _is_malformed(records: pa.RecordBatch) -> Flags:
+    kind = records.column("kind")
+    is_known = np.zeros(len(records), np.bool_)
+    for each, required in _REQUIRED.items():
+        is_such = _flags(pc.equal(kind, each.value))
+        for name in (*required, "hub", "incarnation", "sequence", "time", "window_us"):
+            is_such &= _present(records, name)
+        is_known |= is_such
+    return ~is_known
+
+
+def _is_of_another(records: pa.RecordBatch, hub: str | None, incarnation: int) -> Flags:
+    if hub is None:
+        return np.zeros(len(records), np.bool_)
+    is_own = pc.and_(
+        pc.equal(records.column("hub"), hub), pc.equal(records.column("incarnation"), incarnation)
+    )
+    return ~_flags(is_own)
+
+
+def _is_again(records: pa.RecordBatch, hub: str | None) -> Flags:
+    """Records of one life come in the order of their numbers: one that does not go on is there twice or invented."""
+    sequence = records.column("sequence").fill_null(-1).to_numpy(zero_copy_only=False)
+    is_again = np.zeros(len(records), np.bool_)
+    if len(sequence) > 1 and hub is not None:
+        highest = np.maximum.accumulate(sequence)
+        is_again[1:] = sequence[1:] <= highest[:-1]
+    return is_again
+
+
+def _is_not_finite(records: pa.RecordBatch) -> Flags:
+    bad = np.zeros(len(records), np.bool_)
+    for name in _DOUBLES:
+        if _has_values(records, name):
+            bad |= ~np.isfinite(_numbers(records, name))
+    return bad
+
+
+def _is_negative(records: pa.RecordBatch) -> Flags:
+    bad = np.zeros(len(records), np.bool_)
+    for column in _NUMBERS:
+        if column.name not in _SIGNED and _has_values(records, column.name):
+            bad |= _numbers(records, column.name) < 0
+    return bad
+
+
+def _is_impossible(records: pa.RecordBatch, plausible: Plausible) -> Flags:
+    is_arrival = _flags(pc.equal(records.column("kind"), Kind.ARRIVAL.value))
+    window_us = _numbers(records, "window_us")
+    bad = (window_us < plausible.window_us_min) | (window_us > plausible.window_us_max)
+    bad &= ~is_arrival
+    window_s = np.maximum(window_us, plausible.window_us_min) / 1e6
+    for names, per_s_max in ((_MESSAGES, plausible.messages_per_s_max), (_BYTES, plausible.bytes_per_s_max)):
+        for name in names:
+            if _has_values(records, name):
+                bad |= _numbers(records, name) > window_s * per_s_max
+    for name, most in (
+        ("cpu_ratio", plausible.cpu_ratio_max),
+        ("memory_bytes", plausible.memory_bytes_max),
+        ("out_bytes_per_s", plausible.bytes_per_s_max),
+        ("out_bytes_per_s_max", plausible.bytes_per_s_max),
+        ("deliveries_per_s_max", plausible.messages_per_s_max),
+    ):
+        if _has_values(records, name):
+            bad |= _numbers(records, name) > most
+    return bad
+
+
+def _is_future(records: pa.RecordBatch, now_us: int, plausible: Plausible) -> Flags:
+    latest_us = now_us + int(plausible.future_s_max * 1e6)
+    return _flags(pc.greater(records.column("time").cast(pa.int64()), latest_us))
+
+
+def _has_values(records: pa.RecordBatch, name: str) -> bool:
+    """Most kinds leave most columns empty: those cost nothing."""
+    return bool(records.column(name).null_count < len(records))
+
+
+def _present(records: pa.RecordBatch, name: str) -> Flags:
+    column = records.column(name)
+    if column.null_count == 0:
+        return np.ones(len(records), np.bool_)
+    return _flags(column.is_valid())
+
+
+def _numbers(records: pa.RecordBatch, name: str) -> NDArray[Any]:
+    """Nulls as 0, which is always allowed."""
+    column = records.column(name)
+    return np.asarray((column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False))
+
+
+def _flags(array: Any) -> Flags:
+    return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,1 @@
+"""The steps of the planner, one file each."""

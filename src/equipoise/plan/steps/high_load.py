@@ -1,0 +1,178 @@
+"""High-load rebalancing: bring overloaded hubs down to a safe load (Dynamoth III-B3, Algorithm 2).
+
+The busiest hub gives its busiest topics to whoever will be least loaded, until it is safe; then the next busiest.
+Unlike in the algorithm as printed the receiver is checked: a topic that would make it too full is passed over for a
+smaller one. If nobody has room, a server is asked for (`servers`); if none can be had, or the overload is severe, hubs
+accept more, up to just below overload, and beyond that only moves are made that lower the higher of the two by a good
+deal.
+
+Always true: the difference between the fullest and the emptiest hub does not grow by a move.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from equipoise.model import Reason
+from equipoise.plan.draft import Draft, why
+from equipoise.plan.memory import Hits
+from equipoise.plan.noise import HubNoise, heard
+from equipoise.plan.steps.autoscale import ask, elapsed_s
+
+__all__ = ["count_hits", "is_severe", "listen", "relieve"]
+
+# Smaller than this a topic is not worth its move.
+_TOPIC_RATIO_MIN = 1e-4
+
+
+def count_hits(draft: Draft) -> None:
+    """Note which hubs this view shows overloaded. The same view again is no new evidence."""
+    if not draft.is_news:
+        return
+    memory, names = draft.memory, draft.view.hubs.names
+    hits: dict[str, Hits] = {}
+    for hub in _overloaded(draft):
+        hits[names[hub]] = draft.hit(memory.hits.get(names[hub]), is_clear=_is_clear(draft, hub))
+    draft.remember(hits=hits)
+
+
+def listen(draft: Draft) -> None:
+    """Learn what is usual of each hub, after everything was judged by what was usual before this view."""
+    if not draft.is_news:
+        return
+    caps, noises = draft.capacities, draft.memory.noises
+    made = {
+        name: heard(
+            noises.get(name, HubNoise()), float(caps.measured[hub]), float(caps.rise[hub]), elapsed_s(draft)
+        )
+        for hub, name in enumerate(draft.view.hubs.names)
+    }
+    draft.remember(noises=made)
+
+
+def _is_clear(draft: Draft, hub: int) -> bool:
+    """The overload stands out of the hub's own noise, that of looking ahead included."""
+    noise = draft.memory.noises.get(draft.view.hubs.names[hub], HubNoise())
+    variance = noise.deviation**2
+    if draft.capacities.is_rising[hub]:
+        parts = elapsed_s(draft) / draft.view.window_s
+        measured, expected = float(draft.capacities.measured[hub]), float(draft.predicted.ratio[hub])
+        if not noise.is_growing(measured, expected, parts):
+            return False
+        lead = 0.5 + draft.settings.trend_horizon_s / draft.view.window_s
+        variance += lead**2 * noise.rise_variance
+    excess = float(draft.predicted.ratio[hub]) - draft.settings.high_ratio
+    return excess >= draft.settings.clear_deviations * math.sqrt(variance)
+
+
+def relieve(draft: Draft) -> None:
+    """Move topics off the hubs that have been overloaded for long enough."""
+    settings = draft.settings
+    over = _overloaded(draft)
+    due = [hub for hub in over if _is_due(draft, hub)]
+    draft.is_pressing |= bool(over) and not due
+    for hub in due:
+        _shed(draft, hub, limit=settings.accept_ratio, down_to=settings.safe_ratio)
+    left = [hub for hub in due if draft.predicted.ratio[hub] > settings.high_ratio]
+    if left:
+        ask(draft, _overloaded(draft))
+    for hub in left:
+        if draft.is_crowded or is_severe(draft, hub):
+            _shed(draft, hub, limit=settings.crowded_ratio, down_to=settings.crowded_ratio)
+            if draft.predicted.ratio[hub] > settings.high_ratio:
+                _level(draft, hub)
+    still = [hub for hub in left if draft.predicted.ratio[hub] > settings.high_ratio]
+    draft.is_pressing |= bool(still)
+
+
+def _overloaded(draft: Draft) -> list[int]:
+    """The busiest first."""
+    ratio = draft.predicted.ratio
+    over = np.flatnonzero(draft.givers() & (ratio > draft.settings.high_ratio))
+    return sorted(over.tolist(), key=lambda hub: (-ratio[hub], hub))
+
+
+def is_severe(draft: Draft, hub: int) -> bool:
+    """Measured, or expected in two views beyond doubt."""
+    if draft.predicted.ratio[hub] < draft.settings.severe_ratio:
+        return False
+    if draft.capacities.measured[hub] >= draft.settings.severe_ratio:
+        return True
+    hits = draft.memory.hits.get(draft.view.hubs.names[hub])
+    return hits is not None and hits.count >= 2 and _is_clear(draft, hub)
+
+
+def _is_due(draft: Draft, hub: int) -> bool:
+    if is_severe(draft, hub) and draft.may_plan_severe:
+        return True
+    hits = draft.memory.hits.get(draft.view.hubs.names[hub])
+    return hits is not None and hits.count >= draft.settings.hits and draft.may_plan
+
+
+def _shed(draft: Draft, hub: int, *, limit: float, down_to: float) -> None:
+    """Give topics away, the busiest first, to hubs that stay below the limit."""
+    for topic in _given(draft, hub):
+        if draft.predicted.ratio[hub] < down_to:
+            return
+        if _least(draft) >= limit:
+            return
+        _hand_on(draft, topic, hub, limit=limit, gain=0.0)
+
+
+def _level(draft: Draft, hub: int) -> None:
+    """Everybody is full: still, no hub should be much fuller than it must."""
+    for topic in _given(draft, hub):
+        if draft.predicted.ratio[hub] - _least(draft) < draft.settings.crowded_gain_ratio:
+            return
+        _hand_on(draft, topic, hub, limit=np.inf, gain=draft.settings.crowded_gain_ratio)
+
+
+def _given(draft: Draft, hub: int) -> list[int]:
+    """What a hub has to give: topics of its own, then its part of replicated ones; the busiest first."""
+    own = draft.predicted.at_hub(hub)
+    worth: list[int] = own[draft.predicted.reliefs(own, hub) >= _TOPIC_RATIO_MIN].tolist()
+    shared = [topic for topic, replicas in draft.predicted.several.items() if hub in replicas.homes]
+    return worth + sorted(shared, key=lambda topic: (-draft.mean_ratio[topic], topic))
+
+
+def _least(draft: Draft) -> float:
+    takers = draft.eligible & ~draft.gave
+    return float(draft.predicted.ratio[takers].min()) if takers.any() else np.inf
+
+
+def _hand_on(draft: Draft, topic: int, hub: int, *, limit: float, gain: float) -> None:
+    """Move the topic, or this hub's part of it, if that is allowed and helps."""
+    is_rested = draft.is_rested(topic) or is_severe(draft, hub)
+    if not (draft.is_free(topic) and is_rested):
+        return
+    predicted = draft.predicted
+    replicas = predicted.several.get(topic)
+    share = 1.0 if replicas is None else predicted.shares_of(topic, replicas)[hub]
+    takers = draft.takers(topic)
+    takers[[*draft.homes_of(topic)]] = False
+    if not takers.any():
+        return
+    after = np.where(takers, predicted.if_added(topic, share), np.inf)
+    to = int(np.argmin(after))
+    before, left = float(predicted.ratio[hub]), float(predicted.if_removed(topic, share)[hub])
+    lowest = float(predicted.ratio[draft.eligible].min())
+    # The receiver ends below where the giver began, and the giver above where the emptiest is.
+    helps = max(float(after[to]), left) <= before - gain and left >= lowest
+    if after[to] > limit or not helps:
+        return
+    is_early = draft.capacities.measured[hub] <= draft.settings.high_ratio
+    explained = why(
+        Reason.RISING_LOAD if is_early and draft.capacities.is_rising[hub] else Reason.HIGH_LOAD,
+        f"{draft.view.hubs.names[hub]} to {draft.view.hubs.names[to]}",
+        load_ratio=before,
+        load_ratio_after=left,
+        receiver_ratio=float(predicted.ratio[to]),
+        receiver_ratio_after=float(after[to]),
+    )
+    if replicas is None:
+        draft.move(topic, to, explained)
+    else:
+        homes = tuple(to if home == hub else home for home in replicas.homes)
+        draft.replicate(topic, homes, replicas.mode, explained)

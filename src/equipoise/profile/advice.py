@@ -1,0 +1,47 @@
+"""What to set after a profile: lines for the settings of the hub and of the controller. Pure."""
+
+from __future__ import annotations
+
+from equipoise.profile.knees import Knee
+from equipoise.profile.sweep import Profile
+
+__all__ = ["SETTINGS", "controller_toml", "hub_toml"]
+
+# A bound that sorts fewer rightly would hold back hubs that are fine, or not those that are not.
+SORTS_MIN = 0.7
+# By the number that is bounded, the hub's setting. Both count where both are set.
+SETTINGS = {"deliveries_per_s": "deliveries_per_s_max", "out_bytes_per_s": "out_bytes_per_s_max"}
+# A core of which less may be used is no core of a hub's own.
+_CPU_MIN, _CPU_MAX = 0.3, 1.0
+
+
+def hub_toml(profile: Profile) -> str:
+    """What this hub can send before it is late; without a knee worth setting, nothing."""
+    lines = [
+        f"{setting} = {_rounded(knee.at)}"
+        for number, setting in SETTINGS.items()
+        if _is_telling(knee := profile.knee(number))
+    ]
+    return "\n".join(("[telemetry]", *lines)) + "\n" if lines else ""
+
+
+def controller_toml(profile: Profile) -> str:
+    """What messages cost here, for hubs that have not been seen at work yet."""
+    costs, cpu = profile.costs, profile.knee("cpu_ratio")
+    lines = [
+        f"delivery_cost_us = {max(costs.delivery_us, 0.01):.3g}",
+        f"publication_cost_us = {max(costs.publication_us, 0.01):.3g}",
+    ]
+    if cpu.at is not None and _is_telling(cpu):
+        lines.append(f"cpu_full_ratio = {min(max(cpu.at, _CPU_MIN), _CPU_MAX):.2f}")
+    return "\n".join(("[planner]", *lines)) + "\n"
+
+
+def _is_telling(knee: Knee) -> bool:
+    return knee.at is not None and knee.sorts >= SORTS_MIN
+
+
+def _rounded(value: float | None) -> str:
+    """Two digits: no knee is known better."""
+    assert value is not None, "asked for only where there is one"
+    return f"{float(f'{value:.2g}'):.0f}"

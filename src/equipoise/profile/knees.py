@@ -1,0 +1,121 @@
+"""Which number of a load foretells that messages are late, and from where on. Pure.
+
+A load is late when its 95th percentile is above a limit. For each number that a load has, the knee is the bound that
+sorts the loads best into late ones above and others below; the share that it sorts rightly, each side counting half, is
+how well it foretells. The rank correlation with the percentile is told beside it, as ePulsar's authors judged. A number
+that hardly sorts better than chance has no knee worth setting.
+
+Where CPU goes is found by least squares over all loads: what a publication takes, what a delivery takes, and what a
+byte that is sent takes, none of them negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.profile.driver import Measured
+
+__all__ = ["TRAFFIC", "Costs", "Knee", "costs_of", "knees_of", "late_ms"]
+
+Floats = NDArray[np.float64]
+
+# What somebody who plans knows of a load that is not there yet.
+TRAFFIC = ("deliveries_per_s", "publications_per_s", "out_bytes_per_s", "in_bytes_per_s")
+_NUMBERS = ("cpu_ratio", *TRAFFIC)
+# So many times the calm percentile is late, but never less than a millisecond or two.
+_LATE_FACTOR = 5.0
+_LATE_MS_MIN = 2.0
+# Fewer late loads are a hiccup of the machine.
+_LATE_MIN = 3
+# Rounds of leaving out the cost that came out negative: there are three.
+_COSTS = 3
+
+
+class Knee(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one number."""
+
+    number: str
+    # Loads above it are late. None: no load was late, or all were.
+    at: float | None
+    # Share of the loads that it sorts rightly, late and other ones counting half each; 0.5 is chance.
+    sorts: float
+    # Spearman's, with the 95th percentile.
+    correlation: float
+
+
+class Costs(msgspec.Struct, frozen=True, kw_only=True):
+    """CPU time."""
+
+    publication_us: float
+    delivery_us: float
+    kilobyte_us: float
+
+
+def late_ms(loads: Sequence[Measured]) -> float:
+    """The percentile above which a load is late, if nobody says: several times that of the calmest quarter."""
+    calm = sorted(load.p95_ms for load in loads)[: max(1, len(loads) // 4)]
+    return max(_LATE_MS_MIN, _LATE_FACTOR * float(np.median(calm)))
+
+
+def knees_of(loads: Sequence[Measured], limit_ms: float) -> list[Knee]:
+    """Of all numbers, the one that foretells best first."""
+    p95 = np.array([load.p95_ms for load in loads])
+    found = []
+    for number in _NUMBERS:
+        values = np.array([getattr(load, number) for load in loads], np.float64)
+        at, sorts = _bound(values, p95 > limit_ms)
+        found.append(Knee(number=number, at=at, sorts=sorts, correlation=_rank_correlation(values, p95)))
+    return sorted(found, key=lambda knee: (-knee.sorts, -knee.correlation))
+
+
+def costs_of(loads: Sequence[Measured]) -> Costs:
+    columns = np.array(
+        [[load.publications_per_s, load.deliveries_per_s, load.out_bytes_per_s / 1e3] for load in loads]
+    )
+    cpu_us = 1e6 * np.array([load.cpu_ratio for load in loads])
+    # Loads count alike, however high their rates: what is asked is what a unit costs.
+    weight = 1.0 / np.maximum(cpu_us, 1.0)
+    used = list(range(_COSTS))
+    costs = np.zeros(_COSTS)
+    while used:
+        solved, *_ = np.linalg.lstsq(columns[:, used] * weight[:, None], cpu_us * weight, rcond=None)
+        if (solved >= 0).all():
+            costs[used] = solved
+            break
+        used.pop(int(np.argmin(solved)))
+    publication_us, delivery_us, kilobyte_us = costs.tolist()
+    return Costs(publication_us=publication_us, delivery_us=delivery_us, kilobyte_us=kilobyte_us)
+
+
+def _bound(values: Floats, is_late: NDArray[np.bool_]) -> tuple[float | None, float]:
+    """The bound that sorts best, and how well; the middle of two neighbours, the lower one if several do."""
+    if is_late.sum() < _LATE_MIN or is_late.all():
+        return None, 0.5
+    ordered = np.unique(values)
+    if len(ordered) < 2:
+        return None, 0.5
+    bounds = np.sqrt(np.maximum(ordered[:-1], 1e-9) * ordered[1:])
+    above = values[None, :] > bounds[:, None]
+    sorted_rightly = (above[:, is_late].mean(axis=1) + (~above[:, ~is_late]).mean(axis=1)) / 2
+    best = int(np.argmax(sorted_rightly))
+    return float(bounds[best]), float(sorted_rightly[best])
+
+
+def _rank_correlation(one: Floats, other: Floats) -> float:
+    first, second = _ranks(one), _ranks(other)
+    first -= first.mean()
+    second -= second.mean()
+    norm = float(np.sqrt((first**2).sum() * (second**2).sum()))
+    return float((first * second).sum()) / norm if norm > 0 else 0.0
+
+
+def _ranks(values: Floats) -> Floats:
+    """Equal ones share the mean of their ranks."""
+    _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    ranks: Floats = (ends - (counts - 1) / 2)[at]
+    return ranks

@@ -1,0 +1,99 @@
+"""All loads of a profile on one hub process, one after the other, and what they tell.
+
+A shape's rates rise until its messages are far too late or it cannot be driven any faster; what is beyond says nothing
+new. A load that only the driver was too slow for does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from equipoise.errors import PeerError, UnmeasuredError
+from equipoise.profile import environment
+from equipoise.profile.cases import FULL, QUICK, SHAPES, SHAPES_QUICK, Pace, Shape, rates
+from equipoise.profile.driver import Measured, crew_of, measure
+from equipoise.profile.environment import Machine
+from equipoise.profile.knees import Costs, Knee, costs_of, knees_of, late_ms
+from equipoise.profile.servers import KINDS, Server, running
+
+__all__ = ["Profile", "profile_hub", "told"]
+
+# So late that more load only makes it later.
+_LOST_MS = 50.0
+# A hub that is less busy than this is not why a load could not be sent at its rate.
+_BUSY_MIN = 0.8
+# Fewer tell nothing.
+_LOADS_MIN = 8
+
+Progress = Callable[[str, float], None]
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found."""
+
+    commit: str
+    machine: Machine
+    versions: dict[str, str]
+    is_quick: bool
+    # A load whose 95th percentile is above this is late.
+    late_ms: float
+    knees: list[Knee]
+    costs: Costs
+    loads: list[Measured]
+
+    def knee(self, number: str) -> Knee:
+        return next(knee for knee in self.knees if knee.number == number)
+
+
+def profile_hub(*, is_quick: bool, limit_ms: float | None, progress: Progress) -> Profile:
+    """Start a hub, load it in all shapes, end it. Raises UnmeasuredError, DisconnectedError."""
+    shapes, pace = (SHAPES_QUICK, QUICK) if is_quick else (SHAPES, FULL)
+    loads: list[Measured] = []
+    with running(KINDS["hub"]) as server:
+        for at, shape in enumerate(shapes):
+            loads += _rising(server, shape, pace, _part(progress, shape.label, at, len(shapes)))
+    return told(loads, is_quick=is_quick, limit_ms=limit_ms)
+
+
+def told(loads: Sequence[Measured], *, is_quick: bool, limit_ms: float | None) -> Profile:
+    """What these loads tell. Raises UnmeasuredError."""
+    valid = [load for load in loads if load.is_paced or load.cpu_ratio >= _BUSY_MIN]
+    if len(valid) < _LOADS_MIN:
+        raise UnmeasuredError(
+            f"only {len(valid)} of {len(loads)} loads could be driven at their rates: stop what else runs on this "
+            "machine, and try again"
+        )
+    limit_ms = late_ms(valid) if limit_ms is None else limit_ms
+    return Profile(
+        commit=environment.commit(),
+        machine=environment.machine(),
+        versions=environment.library_versions(),
+        is_quick=is_quick,
+        late_ms=limit_ms,
+        knees=knees_of(valid, limit_ms),
+        costs=costs_of(valid),
+        loads=valid,
+    )
+
+
+def _rising(server: Server, shape: Shape, pace: Pace, progress: Callable[[float], None]) -> list[Measured]:
+    found: list[Measured] = []
+    rising = rates(pace.factor)
+    with crew_of(server, shape) as crew:
+        for at, rate_per_s in enumerate(rising):
+            progress(at / len(rising))
+            try:
+                load = measure(server, crew, rate_per_s, pace)
+            except PeerError:
+                # Cut, or nothing came in time: as late as can be, and the connections are of no use any more.
+                break
+            found.append(load)
+            if load.p95_ms > _LOST_MS or not load.is_paced:
+                break
+    return found
+
+
+def _part(progress: Progress, label: str, at: int, count: int) -> Callable[[float], None]:
+    return lambda done: progress(label, (at + done) / count)

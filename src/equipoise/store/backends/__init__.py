@@ -1,0 +1,1 @@
+"""Implementations of the store contract: memory, memory over a network, ZooKeeper."""

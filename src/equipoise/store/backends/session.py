@@ -1,0 +1,240 @@
+"""Keep one session with a store alive over channels that come and go, and know when it has ended.
+
+A driver, the subclass, brings channels: it calls `_on_connected` with each new one, `_on_suspended` when one is gone
+and `_on_lost` when the server says that the session has ended.
+
+Always true:
+    at most one channel is in use, and it belongs to `session`;
+    `_answered_at` is when the last answered request was sent, so the server ends the session no sooner than
+    `session_timeout_s` after it. That is when the guard here declares it lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from equipoise.errors import ClosedError, SessionLostError, StoreUnavailableError
+from equipoise.store.backends.channel import Channel, ChannelGoneError
+from equipoise.store.backends.watches import Watches
+from equipoise.store.contract import SessionState, StoreSettings, WatchKind
+
+__all__ = ["SessionKeeper"]
+
+log = logging.getLogger("equipoise.store")
+
+_LEVELS = {
+    SessionState.CONNECTED: logging.INFO,
+    SessionState.SUSPENDED: logging.WARNING,
+    SessionState.LOST: logging.WARNING,
+}
+# Four beats in a session: one may be lost before a silent connection is given up at half time.
+_BEATS_PER_SESSION = 4
+
+
+class SessionKeeper(ABC):
+    """Open with `open` or `async with`, close with `close`. Belongs to the loop it was opened on."""
+
+    # The part of the session time-out after which a silent connection is given up. A driver whose connection finds out
+    # by itself says 1.
+    _silence_ratio = 0.5
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        self._state = SessionState.LOST
+        # 0 exactly before the first session and between LOST and the next one.
+        self._session = 0
+        self._answered_at = 0.0
+        self._channel: Channel | None = None
+        # Set, and replaced, at every change of channel, session or `_is_closed`.
+        self._turn = asyncio.Event()
+        self._listeners: dict[object, Callable[[SessionState], None]] = {}
+        self._watches = Watches()
+        self._keepers: list[asyncio.Task[None]] = []
+        self._is_closed = False
+
+    # What a driver does.
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Begin to bring channels, a first one and another whenever one is gone, until `_stop`."""
+
+    @abstractmethod
+    async def _stop(self, is_graceful: bool) -> None:
+        """Bring no more channels and let go of everything; gracefully, tell the server that the session ends."""
+
+    @abstractmethod
+    def _drop(self, channel: Channel) -> None:
+        """Give this connection up: it has been silent for too long."""
+
+    @abstractmethod
+    def _forget_session(self) -> None:
+        """The session is over: the next channel has to come with a new one. What is under way fails."""
+
+    # What a driver tells.
+
+    def _on_connected(self, channel: Channel, asked_at: float) -> None:
+        """`asked_at`: loop time at which the request was sent that opened or resumed the session."""
+        if self._is_closed:
+            return
+        if self._session not in (0, channel.session):
+            self._on_lost()
+        self._session = channel.session
+        self._answered_at = asked_at
+        self._channel = channel
+        self._move(SessionState.CONNECTED)
+        # Nothing was heard while there was no channel.
+        self._watches.raise_all()
+
+    def _on_suspended(self, channel: Channel) -> None:
+        if self._channel is channel:
+            self._channel = None
+            self._move(SessionState.SUSPENDED)
+
+    def _on_lost(self) -> None:
+        if self._session != 0:
+            self._channel = None
+            self._session = 0
+            self._forget_session()
+            self._move(SessionState.LOST)
+
+    def _on_changed(self, path: str, kind: WatchKind) -> None:
+        self._watches.raise_flags(path, kind)
+
+    # The public side.
+
+    @property
+    def session(self) -> int:
+        return self._session
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    async def open(self) -> Self:
+        """Connect. Raises StoreUnavailableError, and is closed, if that takes longer than a request may."""
+        self._start()
+        self._keepers = [asyncio.create_task(self._beat()), asyncio.create_task(self._guard())]
+        try:
+            async with asyncio.timeout(self.settings.request_timeout_s):
+                await self._wait_for_channel()
+        except TimeoutError as problem:
+            await self.close()
+            raise self._unavailable() from problem
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        is_graceful = self._channel is not None
+        # Whoever waits for a channel or a change is woken, and told.
+        self._pass_turn()
+        self._watches.raise_all()
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await self._stop(is_graceful)
+        self._on_lost()
+
+    def listen(self, listener: Callable[[SessionState], None]) -> Callable[[], None]:
+        key = object()
+        self._listeners[key] = listener
+
+        def end() -> None:
+            self._listeners.pop(key, None)
+
+        return end
+
+    # Inside.
+
+    def _move(self, state: SessionState) -> None:
+        self._pass_turn()
+        if state is self._state:
+            return
+        self._state = state
+        if not self._is_closed:
+            log.log(_LEVELS[state], "the session with the store is %s", state)
+        for listener in list(self._listeners.values()):
+            listener(state)
+
+    def _pass_turn(self) -> None:
+        self._turn.set()
+        self._turn = asyncio.Event()
+
+    async def _wait_for_channel(self, session: int = 0) -> Channel:
+        """A channel of this session, or of any if it is 0. Raises SessionLostError as soon as there can be none."""
+        while True:
+            if self._is_closed:
+                raise ClosedError("the store is closed")
+            if session not in (0, self._session):
+                raise SessionLostError("the session ended before the write was answered: read, then decide")
+            if self._channel is not None:
+                return self._channel
+            await self._turn.wait()
+
+    async def _beat(self) -> None:
+        """Keep the session alive, and know that it is."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.settings.session_timeout_s / _BEATS_PER_SESSION)
+            channel = self._channel
+            if channel is None:
+                continue
+            asked_at = loop.time()
+            try:
+                async with asyncio.timeout(self.settings.session_timeout_s):
+                    await channel.ping()
+            except ChannelGoneError:
+                self._on_suspended(channel)
+            except SessionLostError:
+                self._on_ended(channel)
+            except TimeoutError:
+                pass  # The guard has dealt with it.
+            else:
+                self._on_answered(channel, asked_at)
+
+    async def _guard(self) -> None:
+        """Give up a connection that is silent, and then the session."""
+        loop = asyncio.get_running_loop()
+        timeout_s = self.settings.session_timeout_s
+        while True:
+            if self._session == 0:
+                await self._turn.wait()
+                continue
+            channel = self._channel
+            ratio = 1.0 if channel is None else self._silence_ratio
+            left_s = self._answered_at + timeout_s * ratio - loop.time()
+            if left_s > 0:
+                await asyncio.sleep(left_s)
+            elif channel is not None and ratio < 1:
+                self._drop(channel)
+                self._on_suspended(channel)
+            else:
+                self._on_lost()
+
+    def _on_answered(self, channel: Channel, asked_at: float) -> None:
+        if channel.session == self._session:
+            self._answered_at = max(self._answered_at, asked_at)
+
+    def _on_ended(self, channel: Channel) -> None:
+        if channel.session == self._session:
+            self._on_lost()
+
+    def _unavailable(self) -> StoreUnavailableError:
+        return StoreUnavailableError(f"the store did not answer within {self.settings.request_timeout_s:g} s")

@@ -1,0 +1,350 @@
+"""A store in ZooKeeper, through kazoo.
+
+Kazoo runs in threads of its own. They are bridged here and nowhere else: a request is handed over at once, its result
+and every event come back by `call_soon_threadsafe`.
+
+One kazoo client is one session. Kazoo reconnects by itself within a session; when the session is over, by the server's
+word or by our own clock, the client is retired and another one started, so that nothing of the old session can come
+back.
+
+ZooKeeper grants time-outs of 2 to 20 of its ticks and kazoo does not tell what was granted: ask for one that it grants,
+or the owner of a node may hear of its loss late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo import exceptions as kazoo  # type: ignore[import-untyped]  # kazoo ships no types
+from kazoo.client import KazooClient  # type: ignore[import-untyped]  # as above
+from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]  # as above
+from kazoo.protocol.states import KazooState  # type: ignore[import-untyped]  # as above
+
+from equipoise.errors import (
+    BadVersionError,
+    EquipoiseError,
+    MisuseError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionLostError,
+    StoreError,
+)
+from equipoise.store.backends.channel import Channel, ChannelGoneError
+from equipoise.store.backends.retry import ConnectedStore
+from equipoise.store.contract import Answer, Node, Read, StoreSettings, WatchKind
+
+__all__ = ["ZooKeeperStore"]
+
+log = logging.getLogger("equipoise.store.backends.zookeeper")
+# Kazoo warns of every broken connection, an orderly goodbye among them; what matters of it is told as a state.
+_kazoo_log = logging.getLogger("equipoise.store.backends.zookeeper.kazoo")
+_kazoo_log.setLevel(logging.ERROR)
+
+# From a first try at once to one a second: what an ensemble that elects a leader can stand from every hub.
+_RECONNECTION = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
+# How long a client that has no session yet may take to get one before another is tried, and how much longer that one
+# may. A server that has opened its port a moment too early loses the first words, and kazoo would wait for an answer as
+# long as for the end of a session.
+_FIRST_TRY_S = 1.0
+_NEXT_TRY_FACTOR = 8.0
+# How long `close` waits for ZooKeeper to confirm the end of the session.
+_GOODBYE_TIMEOUT_S = 5.0
+_ANY_VERSION = -1
+
+
+class ZooKeeperStore(ConnectedStore):
+    """Nodes under `root`, which is made if it is not there. `hosts` reads host:port,host:port."""
+
+    # Kazoo finds out by itself, at two thirds.
+    _silence_ratio = 1.0
+
+    def __init__(self, hosts: str, *, root: str = "/", settings: StoreSettings | None = None) -> None:
+        super().__init__(settings or StoreSettings())
+        self._hosts = hosts + root.rstrip("/")
+        self._client: Any = None
+        # The one brought last; in use, suspended or about to be greeted.
+        self._kazoo_channel: _KazooChannel | None = None
+        self._greeting: asyncio.Task[None] | None = None
+        # Set while there is no session.
+        self._impatience: asyncio.TimerHandle | None = None
+
+    def _start(self, patience_s: float = _FIRST_TRY_S) -> None:
+        loop = asyncio.get_running_loop()
+        client = KazooClient(
+            self._hosts,
+            timeout=self.settings.session_timeout_s,
+            connection_retry=_RECONNECTION,
+            logger=_kazoo_log,
+        )
+
+        def hear(state: str) -> None:
+            """In kazoo's thread. The id is read here, where it belongs to this state."""
+            session = client.client_id[0] if state == KazooState.CONNECTED else 0
+            _call_from_thread(loop, lambda: self._hear(client, state, session))
+
+        client.add_listener(hear)
+        self._client = client
+        self._be_patient()
+        self._impatience = loop.call_later(patience_s, self._try_another, client, patience_s)
+        client.start_async()
+
+    def _try_another(self, client: Any, waited_s: float) -> None:
+        if client is self._client:
+            _retire(client)
+            self._start(waited_s * _NEXT_TRY_FACTOR)
+
+    def _be_patient(self) -> None:
+        if self._impatience is not None:
+            self._impatience.cancel()
+            self._impatience = None
+
+    async def _stop(self, is_graceful: bool) -> None:
+        client, self._client = self._client, None
+        self._be_patient()
+        if self._greeting is not None:
+            self._greeting.cancel()
+        if client is not None:
+            retired = _retire(client)
+            if is_graceful:
+                try:
+                    await asyncio.wait_for(retired.wait(), _GOODBYE_TIMEOUT_S)
+                except TimeoutError:
+                    pass  # The session ends by time instead.
+
+    def _drop(self, channel: Channel) -> None:
+        """Kazoo's business."""
+
+    def _forget_session(self) -> None:
+        if self._kazoo_channel is not None:
+            self._kazoo_channel.give_up()
+        client, self._client = self._client, None
+        if client is not None:
+            _retire(client)
+        if not self._is_closed:
+            # A turn later, so that LOST is told before the next CONNECTED.
+            asyncio.get_running_loop().call_soon(self._start_again)
+
+    def _start_again(self) -> None:
+        if not self._is_closed and self._client is None:
+            self._start()
+
+    def _hear(self, client: Any, state: str, session: int) -> None:
+        if client is not self._client:
+            return
+        # From the first word on the session is kazoo's to keep.
+        self._be_patient()
+        if state == KazooState.CONNECTED:
+            channel = _KazooChannel(self, client, session)
+            self._kazoo_channel = channel
+            self._greeting = asyncio.create_task(self._greet(channel))
+        elif state == KazooState.SUSPENDED and self._kazoo_channel is not None:
+            self._kazoo_channel.give_up()
+            self._on_suspended(self._kazoo_channel)
+        elif state == KazooState.LOST:
+            self._on_lost()
+
+    async def _greet(self, channel: _KazooChannel) -> None:
+        """See that the root is there before anybody uses the channel."""
+        asked_at = asyncio.get_running_loop().time()
+        try:
+            await channel.ensure_root()
+        except (ChannelGoneError, SessionLostError):
+            return  # Kazoo tells of the next connection, or of the end.
+        if channel is self._kazoo_channel:
+            self._on_connected(channel, asked_at)
+
+    def changed(self, path: str, kind: WatchKind) -> None:
+        self._on_changed(path, kind)
+
+
+class _KazooChannel:
+    """One connection of a kazoo client, as long as kazoo keeps it."""
+
+    def __init__(self, store: ZooKeeperStore, client: Any, session: int) -> None:
+        self.session = session
+        self._store = store
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._asked: set[asyncio.Future[Any]] = set()
+        self._is_gone = False
+        # Kazoo keeps a set of callbacks per path: one object for each of ours keeps it from growing.
+        self._callbacks: dict[tuple[WatchKind, str], Callable[[object], None]] = {}
+
+    def give_up(self) -> None:
+        """The connection is gone, or must not matter any more: whoever waits is told."""
+        self._is_gone = True
+        for future in self._asked:
+            if not future.done():
+                future.set_exception(ChannelGoneError())
+
+    async def ensure_root(self) -> None:
+        await self._ask("/", lambda: self._client.ensure_path_async("/"))
+
+    async def ping(self) -> None:
+        await self._ask("/", lambda: self._client.exists_async("/"))
+
+    async def create(self, path: str, data: bytes, ephemeral: bool) -> Node:
+        _, stat = await self._ask(
+            path, lambda: self._client.create_async(path, data, ephemeral=ephemeral, include_data=True)
+        )
+        return _node(path, data, stat)
+
+    async def get(self, path: str) -> Node:
+        data, stat = await self._ask(path, lambda: self._client.get_async(path))
+        return _node(path, data, stat)
+
+    async def set(self, path: str, data: bytes, version: int | None) -> Node:
+        expected = _ANY_VERSION if version is None else version
+        stat = await self._ask(path, lambda: self._client.set_async(path, data, expected))
+        return _node(path, data, stat)
+
+    async def delete(self, path: str, version: int | None) -> None:
+        expected = _ANY_VERSION if version is None else version
+        await self._ask(path, lambda: self._client.delete_async(path, expected))
+
+    async def children(self, path: str) -> tuple[str, ...]:
+        names: list[str] = await self._ask(path, lambda: self._client.get_children_async(path))
+        return tuple(sorted(names))
+
+    async def arm(self, path: str, kind: WatchKind) -> None:
+        callback = self._callback(path, kind)
+        if kind is WatchKind.DATA:
+            await self._ask(path, lambda: self._client.exists_async(path, watch=callback))
+            return
+        while True:
+            try:
+                await self._ask(path, lambda: self._client.get_children_async(path, watch=callback))
+                return
+            except NoNodeError:
+                # ZooKeeper watches the children of nodes that are there; until then, watch it come.
+                if await self._ask(path, lambda: self._client.exists_async(path, watch=callback)) is None:
+                    return
+
+    async def read(self, reads: Sequence[Read], watch: Read | None = None) -> tuple[Answer, ...]:
+        """ZooKeeper carries out the requests of a session in their order."""
+        asked = list[asyncio.Future[Any]]()
+        if watch is not None and watch.kind is WatchKind.DATA:
+            path, callback = watch.path, self._callback(watch.path, watch.kind)
+            asked.append(self._begin(path, lambda: self._client.exists_async(path, watch=callback)))
+        elif watch is not None:
+            # To watch the children of a node that is not there takes a second request after the first one's answer.
+            await self.arm(watch.path, watch.kind)
+        armed = len(asked)
+        asked += [self._begin_read(read) for read in reads]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in answers[:armed]:
+            if isinstance(answer, BaseException):
+                raise answer
+        return tuple(_answer(read, answer) for read, answer in zip(reads, answers[armed:], strict=True))
+
+    def _begin_read(self, read: Read) -> asyncio.Future[Any]:
+        path, client = read.path, self._client
+        if read.kind is WatchKind.DATA:
+            return self._begin(path, lambda: client.get_async(path))
+        return self._begin(path, lambda: client.get_children_async(path))
+
+    def _callback(self, path: str, kind: WatchKind) -> Callable[[object], None]:
+        def tell(_: object) -> None:
+            """In kazoo's thread."""
+            _call_from_thread(self._loop, lambda: self._told(path, kind))
+
+        return self._callbacks.setdefault((kind, path), tell)
+
+    def _told(self, path: str, kind: WatchKind) -> None:
+        self._callbacks.pop((kind, path), None)
+        self._store.changed(path, kind)
+
+    async def _ask(self, path: str, request: Callable[[], Any]) -> Any:
+        return await self._begin(path, request)
+
+    def _begin(self, path: str, request: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Hand a request over; what is begun later is sent later."""
+        if self._is_gone:
+            raise ChannelGoneError
+        result = request()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._asked.add(future)
+        future.add_done_callback(self._asked.discard)
+        result.rawlink(lambda done: _call_from_thread(self._loop, lambda: _settle(future, path, done)))
+        return future
+
+
+def _settle(future: asyncio.Future[Any], path: str, result: Any) -> None:
+    if future.done():
+        return
+    problem = result.exception
+    if problem is None:
+        future.set_result(result.value)
+    else:
+        future.set_exception(_translated(path, problem))
+
+
+def _translated(path: str, problem: BaseException) -> Exception:
+    """What a kazoo error is called here."""
+    node_errors: dict[type[BaseException], type[EquipoiseError]] = {
+        kazoo.NodeExistsError: NodeExistsError,
+        kazoo.NoNodeError: NoNodeError,
+        kazoo.NotEmptyError: NotEmptyError,
+        kazoo.BadVersionError: BadVersionError,
+    }
+    for theirs, ours in node_errors.items():
+        if isinstance(problem, theirs):
+            return ours(path)
+    if isinstance(problem, kazoo.NoChildrenForEphemeralsError):
+        return MisuseError(f"{path} cannot be made: its parent is ephemeral and has no children")
+    if isinstance(problem, kazoo.SessionExpiredError):
+        return SessionLostError("the session has ended")
+    gone = (
+        kazoo.ConnectionLoss,
+        kazoo.ConnectionClosedError,
+        kazoo.OperationTimeoutError,
+        kazoo.SessionMovedError,
+        KazooTimeoutError,
+    )
+    if isinstance(problem, gone):
+        return ChannelGoneError()
+    return StoreError(f"ZooKeeper refuses a request for {path}: {type(problem).__name__} {problem}")
+
+
+def _answer(read: Read, answer: Any) -> Answer:
+    if isinstance(answer, NoNodeError):
+        return None
+    if isinstance(answer, BaseException):
+        raise answer
+    return _node(read.path, *answer) if read.kind is WatchKind.DATA else tuple(sorted(answer))
+
+
+def _node(path: str, data: bytes, stat: Any) -> Node:
+    return Node(path, data, stat.version, stat.czxid, stat.ephemeralOwner)
+
+
+def _call_from_thread(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    """Nobody is left to be told once the loop is closed."""
+    try:
+        loop.call_soon_threadsafe(function)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+
+
+def _retire(client: Any) -> asyncio.Event:
+    """Stop a client in a thread, as that waits for its threads; the event is set when it is done."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+
+    def stop() -> None:
+        try:
+            client.stop()
+            client.close()
+        except Exception as problem:
+            # Its threads are stuck in a connection that does not answer, and end with it.
+            log.debug("a kazoo client did not stop: %s", problem)
+        _call_from_thread(loop, done.set)
+
+    threading.Thread(target=stop, name="equipoise-kazoo-retire", daemon=True).start()
+    return done

@@ -1,0 +1,1 @@
+"""A ZooKeeper from the jars that PySpark ships, as a child process."""
