@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from equipoise import errors
+from equipoise.version import __version__
 
 if TYPE_CHECKING:
     from equipoise.client import (
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
         connect,
     )
     from equipoise.model import Position
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Bus",

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from equipoise import __version__
+from equipoise.version import __version__
 
 __all__ = ["COMMANDS", "main", "make_app", "named_command"]
 

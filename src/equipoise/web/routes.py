@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise import __version__
+from equipoise.version import __version__
 from equipoise.web.actions import Drain, Limits, Move, Weigh
 from equipoise.web.facts import PAGE_MAX, SORTS
 

@@ -10,13 +10,13 @@ import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 
-import equipoise
 from equipoise.client.settings import ClientSettings
 from equipoise.client.url import BusUrl, Endpoint
 from equipoise.client.wire.connection import Connection, ConnectionOwner
 from equipoise.client.wire.error_replies import explain_greeting
 from equipoise.client.wire.requests import NowaitLosses
 from equipoise.errors import DisconnectedError, RefusedError, SettingsError, UncertainError
+from equipoise.version import __version__
 
 LIBRARY = b"equipoise-py"
 
@@ -66,7 +66,7 @@ class Dialer:
         linked = connection.ask(b"EQ.LINK", connection.link, *([b"ROUTES"] if self.settings.routing else []))
         # Redis before 7.2 does not know this and says so; it is a courtesy to whoever reads CLIENT LIST.
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-NAME", LIBRARY)
-        connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", equipoise.__version__.encode())
+        connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", __version__.encode())
         # Looked at by nobody where the greeting itself fails.
         linked.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         try:

@@ -6,11 +6,11 @@ import os
 import platform
 from typing import TYPE_CHECKING
 
-from equipoise import __version__
 from equipoise.access import Action
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.commands.connection import REDIS_VERSION
 from equipoise.hub.telemetry.gauges import reply_bytes
+from equipoise.version import __version__
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
