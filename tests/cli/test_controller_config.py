@@ -14,7 +14,7 @@ from equipoise.cli.main import make_app
 from equipoise.cli.support import controller_process
 from equipoise.cli.support.controller_file import CONTROLLER_OPTIONS, PAGES_OPTIONS, Loaded, load
 from equipoise.cli.support.controller_process import Wanted, bounded
-from equipoise.control import ControllerSettings
+from equipoise.control.settings import ControllerSettings
 from equipoise.errors import SettingsError
 from equipoise.plan import PlannerSettings
 from equipoise.web import WebSettings

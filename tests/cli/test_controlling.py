@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from equipoise.cli.main import make_app
 from equipoise.cli.support import controller_process
 from equipoise.cli.support.controller_process import Wanted
-from equipoise.control import ControllerSettings
+from equipoise.control.settings import ControllerSettings
 from equipoise.errors import SettingsError
 from equipoise.model.address import split_address
 from equipoise.store import LeaderFacts, LeaderStore, MemoryStore, MemoryTree, Store, Tree

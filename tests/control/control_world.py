@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from equipoise.control import Controller, ControllerSettings, Provisioner, StoreProvisioner
+from equipoise.control.controller import Controller
+from equipoise.control.provision import Provisioner, StoreProvisioner
+from equipoise.control.settings import ControllerSettings
 from equipoise.lab.simulation import Simulation
 from equipoise.model import Plan
 from equipoise.plan import Planner, PlannerSettings, Policy

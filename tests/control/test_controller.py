@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from control.control_world import TREE, World, members_of, play, until
-from equipoise.control import ControllerSettings, State, StoreProvisioner
+from equipoise.control.provision import StoreProvisioner
+from equipoise.control.rounds import State
+from equipoise.control.settings import ControllerSettings
 from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.model import Entry, Member, Mode, PlanChange, Reason, Why
 from equipoise.store import LeaderStore, PlanStore, Wanted

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from control.control_world import World, members_of, play, until
-from equipoise.control import State
+from equipoise.control.rounds import State
 from equipoise.model import Plan, Specs
 from equipoise.plan import Decision, Memory, Planner, PlannerSettings
 from equipoise.view import View

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from control.control_world import TREE, World, play, until
-from equipoise.control import Controller
+from equipoise.control.controller import Controller
 from equipoise.coordinates import Coordinate
 from equipoise.model import TopicSpec
 from equipoise.pipeline.samples import sampled

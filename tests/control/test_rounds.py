@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from control.knowing import known, seen
-from equipoise.control import ControllerSettings
 from equipoise.control.rounds import Known, Outcome, State, absent_since, decide
+from equipoise.control.settings import ControllerSettings
 from equipoise.model import Member, Plan, Specs, TopicSpec, apply
 from equipoise.plan import Decision, Planner, PlannerSettings
 from equipoise.plan.policies import ConsistentHashing, Static

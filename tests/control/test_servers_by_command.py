@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from control.control_world import TREE, World, members_of, play, until
-from equipoise.control import CommandProvisioner, Controller
-from equipoise.control.provision_command import COMMANDS_MAX
+from equipoise.control.controller import Controller
+from equipoise.control.provision_command import COMMANDS_MAX, CommandProvisioner
 from equipoise.errors import ProvisionError
 from equipoise.plan import PlannerSettings
 from equipoise.store import MemoryStore, ServersStore, Wanted

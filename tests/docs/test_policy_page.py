@@ -8,7 +8,7 @@ from typing import Any
 
 from control.control_world import World, play, until
 from docs.blocks import Block, blocks_of
-from equipoise.control import State
+from equipoise.control.rounds import State
 from equipoise.plan import Policy
 
 PAGE = "docs/howto/write-a-policy.md"

@@ -11,7 +11,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
-from equipoise.control import Controller, ControllerSettings, NoProvisioner
+from equipoise.control.controller import Controller
+from equipoise.control.provision import NoProvisioner
+from equipoise.control.settings import ControllerSettings
 from equipoise.model import Plan
 from equipoise.plan import Static
 from equipoise.store import HubFacts, HubsStore, LeaderFacts, MemoryStore, MemoryTree, PlanStore, Tree

@@ -18,7 +18,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from equipoise.control import Controller, ControllerSettings, NoProvisioner
+from equipoise.control.controller import Controller
+from equipoise.control.provision import NoProvisioner
+from equipoise.control.settings import ControllerSettings
 from equipoise.model import Plan
 from equipoise.model.names import to_id
 from equipoise.plan import Static

@@ -1,20 +1,4 @@
-"""The loop around the planner: read facts, decide, write the store; lead or follow."""
+"""The loop around the planner: read facts, decide, write the store; lead or follow. Operator actions, too.
 
-from equipoise.control.controller import Controller, Round, Status, ViewSource
-from equipoise.control.provision import NoProvisioner, Provisioner, StoreProvisioner
-from equipoise.control.provision_command import CommandProvisioner
-from equipoise.control.rounds import State
-from equipoise.control.settings import ControllerSettings
-
-__all__ = [
-    "CommandProvisioner",
-    "Controller",
-    "ControllerSettings",
-    "NoProvisioner",
-    "Provisioner",
-    "Round",
-    "State",
-    "Status",
-    "StoreProvisioner",
-    "ViewSource",
-]
+Nothing is re-exported: a command that only moves a topic does not load the planner.
+"""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from equipoise.control import Controller
+from equipoise.control.controller import Controller
 from equipoise.model import Mode, TopicSpec
 from equipoise.model.names import shown, to_id
 from equipoise.store import Committed

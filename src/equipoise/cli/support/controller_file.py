@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from equipoise.control import ControllerSettings
+from equipoise.control.settings import ControllerSettings
 from equipoise.errors import SettingsError
 from equipoise.plan import PlannerSettings
 from equipoise.web import WebSettings

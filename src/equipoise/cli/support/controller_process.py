@@ -17,14 +17,10 @@ from typing import Any
 import msgspec
 
 from equipoise.cli.support.controller_file import load
-from equipoise.control import (
-    CommandProvisioner,
-    Controller,
-    ControllerSettings,
-    NoProvisioner,
-    Provisioner,
-    StoreProvisioner,
-)
+from equipoise.control.controller import Controller
+from equipoise.control.provision import NoProvisioner, Provisioner, StoreProvisioner
+from equipoise.control.provision_command import CommandProvisioner
+from equipoise.control.settings import ControllerSettings
 from equipoise.control.view_receiver import Intake
 from equipoise.hub.access.connection_limits import is_loopback
 from equipoise.model.address import check_tellable, joined, split_address

@@ -15,7 +15,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from equipoise.client.url import Endpoint
-from equipoise.control import Controller, ControllerSettings, NoProvisioner
+from equipoise.control.controller import Controller
+from equipoise.control.provision import NoProvisioner
+from equipoise.control.settings import ControllerSettings
 from equipoise.errors import StoreError
 from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.membership.membership import Membership
