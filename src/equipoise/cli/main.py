@@ -43,7 +43,7 @@ COMMANDS = {
     "replicate": "Serve a topic from several hubs: many subscribers need all-publishers, many messages "
     "all-subscribers.",
     "hubs": "See the hubs, and take them out of service.",
-    "topics": "See the topics: where they live, how they are used, what they need.",
+    "topics": "List topics, show one topic, and set specs: limits for the topics that match a pattern.",
     "plan": "See the plan: which hubs serve which topics, and why.",
     "bench": "Measure the hub beside Redis and NATS.",
     "profile": "Find out what a hub on this machine can carry.",

@@ -1,4 +1,4 @@
-"""`equipoise topics`: which topics there are, where they live, and what they need."""
+"""`equipoise topics`: list topics, show one, and set specs (limits) for the topics that match a pattern."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from equipoise.errors import EquipoiseError, RefusedError, SettingsError
 from equipoise.model import Durability, TopicSpec
 
 app = typer.Typer(
-    help="See the topics: where they live, how they are used, what they need.", no_args_is_help=True
+    help="List topics, show one topic, and set specs: limits for the topics that match a pattern.",
+    no_args_is_help=True,
 )
 
-Pattern = Annotated[str, typer.Argument(metavar="PATTERN", help="A topic, or a pattern such as 'game.*'.")]
+Pattern = Annotated[
+    str, typer.Argument(metavar="PATTERN", help="Topic name or glob pattern, such as 'game.*'.")
+]
 
 _PAGE = b"1000"
-# A topic may be forgotten between two pages; that it happens again and again means something else.
+# A topic may be removed between two pages, which makes a cursor invalid; five times in a row has another cause.
 _LISTINGS_MAX = 5
 
 
@@ -34,16 +37,18 @@ def list_topics(
     *,
     store: StoreUrl = "",
     region: Region = "default",
-    match: Annotated[str, typer.Option(help="Only those that match a pattern.")] = "",
+    match: Annotated[str, typer.Option(help="Only topics that match this pattern.")] = "",
     hub: Annotated[
-        str, typer.Option(help="Only those that live at this hub.", autocompletion=hub_names)
+        str, typer.Option(help="Only topics whose home is this hub.", autocompletion=hub_names)
     ] = "",
-    limit: Annotated[int, typer.Option(min=1, help="Show at most so many, the most used first.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of rows; the topics with most subscribers first.")
+    ] = 50,
     as_json: AsJson = False,
     user: User = "",
     password_file: PasswordFile = "",
 ) -> None:
-    """List the topics in use, over all hubs: home, subscribers, messages published and delivered."""
+    """List the topics in use on all hubs: home, mode, subscribers, messages published and delivered."""
 
     async def main(metadata: Metadata) -> None:
         login = read_login(user, password_file)
@@ -62,14 +67,14 @@ def list_topics(
         headers = ("TOPIC", "HOME", "MODE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
         show_table(headers, [[row[header.lower()] for header in headers] for row in rows[:limit]])
         if len(rows) > limit:
-            typer.echo(f"and {len(rows) - limit:,} more: give --limit, --match or --json")
+            typer.echo(f"and {len(rows) - limit:,} more: use --limit, --match or --json")
 
     run(store, region, main, is_quiet=as_json)
 
 
 @app.command()
 def show(
-    topic: Annotated[str, typer.Argument(help="The topic's name.", autocompletion=topic_names)],
+    topic: Annotated[str, typer.Argument(help="Topic name.", autocompletion=topic_names)],
     *,
     store: StoreUrl = "",
     region: Region = "default",
@@ -78,7 +83,7 @@ def show(
     password_file: PasswordFile = "",
     token_file: TokenFile = "",
 ) -> None:
-    """Show one topic: where it lives and why there, what it needs and whether it has it, and how each hub sees it."""
+    """Show one topic: its homes and why, its spec, whether its latency limit is met, and its state on each hub."""
 
     async def main(metadata: Metadata) -> None:
         login, name = read_login(user, password_file), topic.encode()
@@ -90,9 +95,7 @@ def show(
             return (await connection.ask(b"EQ.TOPIC", name))[0]
 
         rows = [
-            {"hub": hub, **_row_facts(answer)}
-            if answer is not None
-            else {"hub": hub, "state": "not used here"}
+            {"hub": hub, **_row_facts(answer)} if answer is not None else {"hub": hub, "state": "unused"}
             for hub, answer in sorted(_successes(await ask_all(living, login, question)).items())
         ]
         latency = await topic_latency(metadata.store, region, name, token_file)
@@ -109,12 +112,11 @@ def show(
         if as_json:
             show_json(facts)
             return
-        typer.echo(
-            f"{topic} lives at {' '.join(placement.homes) or 'no hub'} ({placement.mode.value}), ", nl=False
-        )
-        by_entry = "by an entry of the plan" + (", pinned" if facts["is_pinned"] else "")
-        typer.echo("where the ring has it" if entry is None else by_entry)
-        typer.echo(f"it needs {'nothing in particular' if spec is None else spec_words(spec)}")
+        by_entry = "placed by a plan entry" + (", pinned" if facts["is_pinned"] else "")
+        placed_by = "placed by the hash ring" if entry is None else by_entry
+        homes = " ".join(placement.homes) or "none"
+        typer.echo(f"{topic}: home {homes} ({placement.mode.value}), {placed_by}")
+        typer.echo("no spec" if spec is None else f"spec {name_of(spec.pattern)}: {spec_words(spec)}")
         if spec is not None and spec.latency_ms is not None:
             typer.echo(latency_words(latency))
         typer.echo()
@@ -131,24 +133,22 @@ def set_spec(
     store: StoreUrl = "",
     region: Region = "default",
     latency: Annotated[
-        str | None, typer.Option(help="From publish to delivery, such as 40ms.", metavar="TIME")
+        str | None, typer.Option(help="Latency limit from publish to delivery, such as 40ms.", metavar="TIME")
     ] = None,
-    quantile: Annotated[
-        float | None, typer.Option(help="The part of messages that keeps to it, 0.99 unless said.")
-    ] = None,
+    quantile: Annotated[float | None, typer.Option(help="Not yet supported.")] = None,
     rate: Annotated[
-        str | None, typer.Option(help="Messages in the whole system, such as 500/s.", metavar="RATE")
+        str | None, typer.Option(help="Rate limit, such as 500/s. Not yet supported.", metavar="RATE")
     ] = None,
-    burst: Annotated[int | None, typer.Option(min=1, help="Messages at once beyond the rate.")] = None,
+    burst: Annotated[int | None, typer.Option(min=1, help="Burst limit. Not yet supported.")] = None,
     durable: Annotated[
-        str | None, typer.Option(help="Ensemble, write and ack quorum, such as 3/3/2.", metavar="E/W/A")
+        str | None, typer.Option(help="Ensemble/write/ack quorum. Not yet supported.", metavar="E/W/A")
     ] = None,
-    pin: Annotated[str | None, typer.Option(help="The site it must live at.", metavar="SITE")] = None,
+    pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what topics that match a pattern need. The most specific pattern holds.
+    """Set limits for the topics that match a pattern (a spec). For each topic the most specific spec applies.
 
-    What is not named stays as it was; an empty value takes it back: --latency ''.
+    Options that are not given keep their value; an empty value removes a limit: --latency ''.
     """
 
     async def main(metadata: Metadata) -> None:
@@ -164,9 +164,9 @@ def set_spec(
                 given[field] = read(text) if text else None
         spec = await operations.change_spec(metadata.specs, pattern.encode(), given)
         if spec is None:
-            show_result({"pattern": pattern}, f"nothing is said of {pattern} any more", as_json=as_json)
+            show_result({"pattern": pattern}, f"removed spec {pattern}", as_json=as_json)
             return
-        show_result(spec_facts(spec), f"topics that match {pattern} need {spec_words(spec)}", as_json=as_json)
+        show_result(spec_facts(spec), f"spec {pattern}: {spec_words(spec)}", as_json=as_json)
 
     run(store, region, main, is_quiet=as_json)
 
@@ -175,26 +175,26 @@ def set_spec(
 def remove_spec(
     pattern: Pattern, *, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False
 ) -> None:
-    """Take back what was said of a pattern."""
+    """Remove the spec of a pattern."""
 
     async def main(metadata: Metadata) -> None:
         if not await metadata.specs.remove(pattern.encode()):
-            raise SettingsError(f"nothing was said of {pattern}: `equipoise topics specs` lists what was")
-        show_result({"pattern": pattern}, f"nothing is said of {pattern} any more", as_json=as_json)
+            raise SettingsError(f"there is no spec {pattern}: `equipoise topics specs` lists them")
+        show_result({"pattern": pattern}, f"removed spec {pattern}", as_json=as_json)
 
     run(store, region, main, is_quiet=as_json)
 
 
 @app.command("specs")
 def list_specs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
-    """List what was said of patterns, the most specific first."""
+    """List all specs, the most specific pattern first."""
 
     async def main(metadata: Metadata) -> None:
         specs = list(await metadata.specs.load())
         if as_json:
             show_json([spec_facts(spec) for spec in specs])
             return
-        show_table(("PATTERN", "NEEDS"), [(name_of(spec.pattern), spec_words(spec)) for spec in specs])
+        show_table(("PATTERN", "LIMITS"), [(name_of(spec.pattern), spec_words(spec)) for spec in specs])
 
     run(store, region, main, is_quiet=as_json)
 
@@ -219,7 +219,7 @@ def spec_words(spec: TopicSpec) -> str:
         parts.append(f"durable {quorums.ensemble}/{quorums.write_quorum}/{quorums.ack_quorum}")
     if spec.site is not None:
         parts.append(f"site {spec.site}")
-    return ", ".join(parts) or "nothing in particular"
+    return ", ".join(parts) or "no limits"
 
 
 def _durability(text: str) -> Durability:
@@ -231,7 +231,7 @@ def _durability(text: str) -> Durability:
 
 
 async def _listed(hub: HubConnection, match: bytes) -> list[Any]:
-    """All rows of a hub, page by page; from the beginning if the list changed under our hands."""
+    """All rows of a hub, page by page; starts again if the list changed and made the cursor invalid."""
     words = (b"MATCH", match) if match else ()
     for attempt in range(_LISTINGS_MAX):
         rows: list[Any] = []
@@ -249,7 +249,7 @@ async def _listed(hub: HubConnection, match: bytes) -> list[Any]:
 
 
 def _summed(answers: Mapping[str, list[Any]]) -> dict[bytes, dict[str, Any]]:
-    """Each topic once: its home as the home itself says, and what happened at all hubs together."""
+    """One row per topic: its home as reported by the home itself, and the sums over all hubs."""
     topics: dict[bytes, dict[str, Any]] = {}
     for hub, rows in answers.items():
         for row in rows:
@@ -278,7 +278,7 @@ def _row_facts(row: Any) -> dict[str, Any]:
 
 
 def _successes(answers: Mapping[str, Any]) -> dict[str, Any]:
-    """What hubs answered; those that did not are named on standard error. Raises if none did."""
+    """The answers of the hubs that answered; the others are reported on standard error. Raises if none answered."""
     problems = {hub: answer for hub, answer in answers.items() if isinstance(answer, EquipoiseError)}
     if problems and len(problems) == len(answers):
         raise next(iter(problems.values()))

@@ -20,6 +20,13 @@ from equipoise.store.records.specs import SpecsStore
 
 __all__ = ["change_plan", "change_spec", "drain", "forget", "place", "unplace", "weigh"]
 
+# Parts of a spec that no hub enforces yet: refused, so that a spec never promises what is not kept.
+_NOT_YET = {
+    "rate_per_s": "a rate limit (--rate)",
+    "burst_messages": "a burst limit (--burst)",
+    "durability": "durability (--durable)",
+    "quantile": "a quantile (--quantile)",
+}
 # Plans come every few seconds at most; whoever loses this often is up against something else.
 _RACES_MAX = 20
 
@@ -151,10 +158,14 @@ async def forget(plans: PlanStore, hubs: HubsStore, hub: str, *, note: str = "")
 async def change_spec(specs: SpecsStore, pattern: bytes, given: Mapping[str, Any]) -> TopicSpec | None:
     """Change these fields of a pattern's spec and no others; None takes one back, and a rate takes its burst along.
 
-    What is said of the pattern then: None, and no spec, once nothing is left. Raises SettingsError.
+    Returns the spec as it is then; None if nothing is left of it and it was removed. Raises SettingsError, also for
+    what no hub enforces yet.
     """
     if not given:
-        raise SettingsError("say what to change, such as the latency or the site")
+        raise SettingsError("nothing to change: give a latency or a site")
+    for field, words in _NOT_YET.items():
+        if given.get(field) is not None:
+            raise SettingsError(f"{words} is not yet supported: no hub would enforce it")
 
     def make(old: TopicSpec | None) -> TopicSpec | None:
         changes = dict(given)

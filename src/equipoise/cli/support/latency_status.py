@@ -1,7 +1,7 @@
-"""Ask the leading controller how a topic stands to its latency limit: it alone has seen the view.
+"""Ask the leading controller whether a topic meets its latency limit: only the controller has the view.
 
-Its pages are asked as anybody asks them: without a token where it lets this machine look, else with the one it was
-started with. A controller that cannot be asked is no reason for a command to fail.
+Uses the controller's HTTP API, with the token if one is given. If no controller answers, the latency is unknown and the
+command goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from equipoise.store.contract import Store
 from equipoise.store.records.leader import LeaderStore
 from equipoise.store.tree import Tree
 
-# As for hubs: nobody waits longer for an answer.
+# As for hubs: an operator waits for the answer.
 _PATIENCE_S = 5.0
 _ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _FACTS = ("latency_s_worst", "latency_s_expected", "latency_limit_ms", "is_held")
@@ -30,13 +30,13 @@ TokenFile = Annotated[
     typer.Option(
         "--token-file",
         envvar="EQUIPOISE_TOKEN_FILE",
-        help="File with the controller's token, where it does not let this machine look without.",
+        help="File with the controller's token, if the controller requires one to read.",
     ),
 ]
 
 
 async def topic_latency(store: Store, region: str, topic: bytes, token_file: str) -> dict[str, Any] | None:
-    """What the leader says of the topic's latency; None if nobody can be asked. Raises SettingsError."""
+    """The topic's latency as the leading controller has it; None if none answers. Raises SettingsError."""
     token = _token(token_file)
     try:
         leader = await LeaderStore(store, Tree(region)).load()
@@ -48,21 +48,21 @@ async def topic_latency(store: Store, region: str, topic: bytes, token_file: str
 
 
 def latency_words(found: dict[str, Any] | None) -> str:
-    """For people; empty if there is nothing to say."""
+    """One line of text."""
     if found is None:
-        return "no controller can be asked whether that is held"
+        return "latency unknown: no controller answers"
     worst_s, expected_s, is_held = (
         found[name] for name in ("latency_s_worst", "latency_s_expected", "is_held")
     )
     parts = []
     if worst_s is not None:
-        parts.append(f"it takes {1_000 * worst_s:.1f} ms at worst")
+        parts.append(f"{1_000 * worst_s:.1f} ms worst")
     if expected_s is not None:
-        parts.append(f"{1_000 * expected_s:.1f} ms are expected where it lives")
+        parts.append(f"{1_000 * expected_s:.1f} ms expected at its home")
     if not parts:
-        return "whether that is held is not known: nobody has told where its clients are"
-    verdict = "" if is_held is None else ": the limit is held" if is_held else ": the limit is broken"
-    return f"{', '.join(parts)}{verdict}"
+        return "latency unknown: no client has reported a coordinate"
+    verdict = "" if is_held is None else ": limit met" if is_held else ": limit broken"
+    return f"latency {', '.join(parts)}{verdict}"
 
 
 def _ask(address: str, token: str) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
-"""The hub's shell: sockets, clocks, certificates. The only file of the hub that meets the event loop.
+"""The hub's server: sockets, clocks, certificates.
 
+One of the few files of the hub that use the event loop; `tests/test_architecture.py` lists them all.
 Runs on uvloop, on asyncio's own loop and on the simulated one alike.
 """
 

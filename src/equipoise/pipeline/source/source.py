@@ -3,8 +3,8 @@
 Spark asks how far the hubs reach, writes that down, and has workers read what lies between the last two such
 states. Whatever it asks for again after a crash it gets again, as long as the hub lives and has not forgotten it.
 
-A row is a piece of some thousand records, packed as the hub sent them; `transforms.records_of` unpacks. What could not
-be had is a row too, so that it is counted like everything else, once.
+A row is a piece of some thousand records, packed as the hub sent them; `source.unpack` unpacks it. Records
+that could not be fetched are a row too, so that each is counted once.
 
 Always true: a record is given once per range that contains it; a hub that does not answer costs its own records and
 a bounded time.

@@ -1,4 +1,4 @@
-"""What `equipoise topics show` says of a limit, by asking the pages of a real controller."""
+"""What `equipoise topics show` prints about a latency limit; a real controller is asked over HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from web.test_map import show_located
 REGION = "elsewhere"
 
 
-def test_the_leader_is_asked_with_the_token_and_nobody_is_missed(tmp_path: Path) -> None:
+def test_the_leader_is_asked_with_the_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     token_file = str(tmp_path / "token")
 
@@ -46,22 +46,17 @@ def test_a_controller_that_does_not_answer_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("worst_s", "expected_s", "is_held", "words"),
     [
-        (
-            0.0123,
-            0.02,
-            True,
-            "it takes 12.3 ms at worst, 20.0 ms are expected where it lives: the limit is held",
-        ),
-        (None, 0.05, False, "50.0 ms are expected where it lives: the limit is broken"),
-        (None, None, None, "whether that is held is not known: nobody has told where its clients are"),
+        (0.0123, 0.02, True, "latency 12.3 ms worst, 20.0 ms expected at its home: limit met"),
+        (None, 0.05, False, "latency 50.0 ms expected at its home: limit broken"),
+        (None, None, None, "latency unknown: no client has reported a coordinate"),
     ],
 )
-def test_people_are_told_in_one_line(
+def test_the_latency_is_one_line_of_text(
     worst_s: float | None, expected_s: float | None, is_held: bool | None, words: str
 ) -> None:
     found = {"latency_s_worst": worst_s, "latency_s_expected": expected_s, "is_held": is_held}
     assert latency_words(found) == words
 
 
-def test_that_nobody_can_be_asked_is_said() -> None:
+def test_without_a_controller_the_latency_is_unknown() -> None:
     assert "no controller" in latency_words(None)
