@@ -119,7 +119,7 @@ def test_help_loads_none_of_what_commands_need() -> None:
     }
     assert loaded & heavy == set()
     ours = {name for name in loaded if name.startswith("equipoise.")}
-    assert ours == {"equipoise.cli", "equipoise.cli.main", "equipoise.errors"}
+    assert ours == {"equipoise.cli", "equipoise.cli.main", "equipoise.errors", "equipoise.version"}
 
 
 @pytest.mark.parametrize(
