@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         Subscription,
         connect,
     )
-    from equipoise.model import Position
+    from equipoise.stream.position import Position
 
 __all__ = [
     "Bus",
@@ -43,7 +43,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "equipoise.model" if name == "Position" else "equipoise.client"
+    home = "equipoise.stream.position" if name == "Position" else "equipoise.client"
     value = getattr(importlib.import_module(home), name)
     # Found here from now on: `equipoise.Gap` may stand in somebody's innermost loop.
     globals()[name] = value

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from equipoise.client.events import Event, Gap, GapReason, Message
 from equipoise.client.inbox import DROPS_MAX, Batch, Inbox
-from equipoise.model import Position
+from equipoise.stream.position import Position
 
 FULL = GapReason.QUEUE_FULL
 

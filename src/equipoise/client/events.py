@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from equipoise.model import Position
+from equipoise.stream.position import Position
 
 
 class Message(NamedTuple):

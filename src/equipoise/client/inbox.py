@@ -14,10 +14,11 @@ Batches are stored as they came off the wire; a Message is made only when it is 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from equipoise.client.events import Event, Gap, GapReason, Message
-from equipoise.model import Position
+from equipoise.stream.position import Position
 
 DROPS_MAX = 1_000
 """Separate gaps kept in front of the queue. Beyond it, those of a pattern are told as one without topic."""
@@ -31,7 +32,7 @@ class Batch(NamedTuple):
     epoch: int
     n: int
     """Position of the first; 0 when the server has no positions."""
-    payloads: list[bytes]
+    payloads: Sequence[bytes]
 
 
 _Drop: TypeAlias = tuple[str | None, str | None, GapReason]

@@ -22,7 +22,6 @@ from equipoise.model.plan import (
     encode_plan,
     quantise_weight,
 )
-from equipoise.model.position import Position
 from equipoise.model.ring import WEIGHT_NORMAL, Ring, ring_over
 from equipoise.model.spec import Durability, Specs, TopicSpec, decode_spec, encode_spec
 
@@ -38,7 +37,6 @@ __all__ = [
     "Placement",
     "Plan",
     "PlanChange",
-    "Position",
     "Reason",
     "Ring",
     "Specs",

@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import pytest
 
-from equipoise.client.cursor import IN_ORDER, TopicCursor, Verdict
 from equipoise.client.publishing import Line, Publishing
 from equipoise.client.wire.connection import Connection
 from equipoise.hub.cluster.handover import Handover
@@ -21,6 +20,7 @@ from equipoise.hub.cluster.link.codec import Verb
 from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import Event, Pending, State, Stream
 from equipoise.hub.core import HubCore
+from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
 
 from .stories import CROWD, TOPIC, Moment, Wire, speaker, tell
 from .worlds import Outcomes, Trouble, World, run
@@ -107,7 +107,7 @@ def _deliver_all(merging: Merging, stream: Stream, item: Pending) -> None:
     merging._cluster.core.relay(topic, item.first, item.payloads)
 
 
-def _accept_all(cursor: TopicCursor, epoch: int, n: int, count: int) -> Verdict:
+def _accept_all(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:
     cursor.epoch, cursor.next_n = epoch, n + count
     return IN_ORDER
 
@@ -149,7 +149,7 @@ def _first_broken(play: Callable[[int], Outcomes]) -> int | None:
     ("owner", "name", "ablation", "play"),
     [
         pytest.param(Merging, "_deliver", _deliver_all, _skew, id="without-positions-at-hubs"),
-        pytest.param(TopicCursor, "accept", _accept_all, _routed, id="without-positions-at-clients"),
+        pytest.param(Cursor, "accept", _accept_all, _routed, id="without-positions-at-clients"),
         pytest.param(Handover, "agree", _open_when_asked, _skew, id="without-the-close-at-the-new-home"),
         pytest.param(
             Publishing, "_settle", _go_without_settling, _routed, id="without-words-from-the-old-home"

@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 
 import equipoise
-from equipoise.client.feeds import Stream
-from equipoise.client.merging import MergedTopic, Seat
 from equipoise.client.publishing import Line, Publishing
 from equipoise.client.routing.channel import TopicChannel
 from equipoise.client.wire.connection import Connection
 from equipoise.hub.settings import ClusterSettings
 from equipoise.lab.workload import hurried
 from equipoise.model import Mode
+from equipoise.stream.merge import TopicMerge
+from equipoise.stream.sources import MergedStream, Source
 
 from . import replicated
 from .judging import check_promises
@@ -114,12 +114,12 @@ def test_the_same_seed_gives_the_same_run() -> None:
 # What would be missed if it were not there.
 
 
-def _leave_at_once(merge: MergedTopic, seats: list[Seat]) -> None:
-    for seat in merge.seats.keys() - set(seats):
-        merge._leave(seat)
-    merge.wanted = set(seats)
-    for seat in seats:
-        merge.seats.setdefault(seat, False)
+def _leave_at_once(merge: TopicMerge, sources: list[Source]) -> None:
+    for source in merge.sources.keys() - set(sources):
+        merge._leave(source)
+    merge.wanted = set(sources)
+    for source in sources:
+        merge.sources.setdefault(source, False)
 
 
 def _do_not_wait(publishing: Publishing, line: Line, way: Connection) -> None:
@@ -136,7 +136,7 @@ def _do_not_sever(publishing: Publishing, line: Line, way: Connection, connectio
     ("owner", "name", "ablation", "trouble"),
     [
         pytest.param(
-            MergedTopic, "want", _leave_at_once, SKEW, id="without-staying-until-the-new-home-is-as-far"
+            TopicMerge, "want", _leave_at_once, SKEW, id="without-staying-until-the-new-home-is-as-far"
         ),
         pytest.param(Publishing, "_settle", _do_not_wait, SKEW, id="without-waiting-for-the-old-home"),
         pytest.param(Publishing, "_sever", _do_not_sever, CUTS, id="without-ending-the-lost-connection"),
@@ -153,9 +153,12 @@ def test_the_checkers_notice_what_is_left_out(
     ("owner", "name", "ablation"),
     [
         pytest.param(Publishing, "_note", lambda *words: None, id="without-tags"),
-        pytest.param(MergedTopic, "marked", lambda *words: None, id="without-marks"),
+        pytest.param(TopicMerge, "depends", lambda *words: None, id="without-marks"),
         pytest.param(
-            Stream, "is_awaited_from", lambda *words: False, id="without-awaiting-a-lane-from-its-beginning"
+            MergedStream,
+            "is_awaited_from",
+            lambda *words: False,
+            id="without-awaiting-a-lane-from-its-beginning",
         ),
     ],
 )
@@ -251,7 +254,7 @@ def silences(seed: int) -> tuple[int, int]:
                 for _ in range(200):
                     await asyncio.sleep(0.002)
                     looks += 1
-                    silent += not (hubs.subscribers() and any(seat.is_live for seat in channel.merge.seats))
+                    silent += not (hubs.subscribers() and any(seat.is_live for seat in channel.merge.sources))
                 await bus.publish("t", str(number))
                 event = await anext(t)
                 while not isinstance(event, equipoise.Message):
@@ -272,7 +275,7 @@ def test_at_no_time_is_there_no_live_subscription(monkeypatch: pytest.MonkeyPatc
 
 
 def test_who_leaves_before_it_has_arrived_has_no_live_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MergedTopic, "want", _leave_at_once)
+    monkeypatch.setattr(TopicMerge, "want", _leave_at_once)
     assert any(silences(seed)[1] for seed in range(5))
 
 

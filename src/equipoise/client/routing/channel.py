@@ -3,21 +3,22 @@
 A channel is *live* while a hub has confirmed it on a present connection; only then does it pass messages on. A listener
 is *ready* once it has seen the channel live; only then is a gap its business.
 
-A topic may come over several links; merging.py makes one of them. A pattern is subscribed at one hub, which hears all
-others. Which links those are is left to channels.py.
+A topic may come over several links; stream/merge.py makes one stream of them. A pattern is subscribed at one hub, which
+hears all others. Which links those are is left to channels.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from equipoise.client.cursor import PatternCursor
 from equipoise.client.events import Gap, GapReason
-from equipoise.client.feeds import Seat
 from equipoise.client.inbox import Batch
-from equipoise.client.merging import MergedTopic
 from equipoise.client.wire.codec import decode_name
 from equipoise.errors import EquipoiseError
+from equipoise.stream.cursor import PatternCursor
+from equipoise.stream.merge import TopicMerge
+from equipoise.stream.sources import Source
 
 
 class Listener(Protocol):
@@ -76,20 +77,20 @@ class TopicChannel(Channel):
 
     def __init__(self, name: bytes, merge_bytes_max: int) -> None:
         super().__init__(name)
-        self.merge = MergedTopic(self, merge_bytes_max)
+        self.merge = TopicMerge(self, merge_bytes_max)
 
     def on_live(self, missed: int | None) -> None:
         """The stream comes from here on."""
         self._go_live(self._gap(missed, GapReason.RECONNECTED))
 
-    def on_messages(self, epoch: int, n: int, payloads: list[bytes], missed: int | None) -> None:
+    def on_messages(self, epoch: int, n: int, payloads: Sequence[bytes], missed: int | None) -> None:
         """Messages in order, the first at n, behind a hole of so many."""
         gap = None if missed == 0 else self._gap(missed, _reason(missed))
         self._pass_on(Batch(self._text, None, epoch, n, payloads), gap)
 
-    def confirm_plain(self, seat: Seat) -> None:
+    def confirm_plain(self, source: Source) -> None:
         """A plain Redis does not say where the stream stands."""
-        self.merge.begin_plain(seat)
+        self.merge.begin_plain(source)
         self._go_live(self._gap(None, GapReason.RECONNECTED))
 
     def receive_plain(self, payload: bytes) -> None:

@@ -69,7 +69,7 @@ class Channels:
         if isinstance(channel, PatternChannel):
             self._base.names.want(channel).leave()
             return
-        for seat in list(channel.merge.seats):
+        for seat in list(channel.merge.sources):
             seat.leave()
 
     def _table(self, is_pattern: bool) -> dict[bytes, AnyChannel]:
@@ -114,7 +114,7 @@ class Channels:
         channel.merge.lost(seat)
         if was_wanted:
             # Whoever brings everything already is as good as the base.
-            rest = [other for other in channel.merge.seats if other.is_live and not other.is_own]
+            rest = [other for other in channel.merge.sources if other.is_live and not other.is_own]
             if rest:
                 channel.merge.want(rest[:1])
             else:
@@ -123,7 +123,7 @@ class Channels:
     def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
         """A hub does not serve the name, or any more; it may be one of several that were to."""
         channel = seat.channel
-        if isinstance(channel, TopicChannel) and any(other is not seat for other in channel.merge.seats):
+        if isinstance(channel, TopicChannel) and any(other is not seat for other in channel.merge.sources):
             self._lose(seat, channel)
         else:
             self._end_channel(channel, error or _revoked(channel.name))

@@ -55,7 +55,7 @@ def next_places(channel: TopicChannel, anchor: Link, homes: list[Link]) -> list[
         return [Place(anchor)]
     if {seat.names for seat in own} != {home.names for home in others}:
         return [Place(link), *(Place(home, is_own=True) for home in others)]
-    if not others or not merge.is_in_step(own):
+    if not others or not merge.is_caught_up(own):
         return None
     elsewhere = frozenset(merge.brought_by(own))
     return [*(Place(home, is_own=True) for home in others), Place(link, is_own=True, elsewhere=elsewhere)]

@@ -249,7 +249,7 @@ class Routing:
         waiting = {channel: channel.merge.awaits for channel in channels if channel.merge.awaits is not None}
         for channel, awaited in waiting.items():
             if self._were_waiting.get(channel) == awaited:
-                channel.merge.hurry()
+                channel.merge.give_up_waiting()
         self._were_waiting = waiting
 
     def _now(self) -> float:

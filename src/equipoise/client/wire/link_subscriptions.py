@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
-from equipoise.client.feeds import TRUNK
 from equipoise.client.routing.channel import AnyChannel, PatternChannel, TopicChannel
 from equipoise.client.wire.codec import encode_request
 from equipoise.client.wire.connection import Connection
 from equipoise.client.wire.error_replies import is_unknown_command
 from equipoise.client.wire.requests import Courtesy
 from equipoise.errors import ProtocolError, RefusedError
+from equipoise.stream.position import TRUNK
 
 TOPIC, PATTERN, OWN = range(3)
 """Kinds of subscription: all streams of a topic, those of all topics that match, some streams of a topic."""
@@ -251,7 +251,7 @@ class Names:
     def _on_after(self, connection: Connection, push: list[object]) -> None:
         for seat, channel in self._live(push[1], push[2]):
             stream, other = cast(bytes, push[2]), cast(bytes, push[3])
-            channel.merge.marked(seat, stream, other, cast(int, push[4]), cast(int, push[5]))
+            channel.merge.depends(seat, stream, other, cast(int, push[4]), cast(int, push[5]))
 
     def _on_pattern_message(self, connection: Connection, push: list[object]) -> None:
         self._receive_by_pattern(push, TRUNK, 3)

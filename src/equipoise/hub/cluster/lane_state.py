@@ -17,10 +17,7 @@ from equipoise.hub.data.topics import LANE_PREFIX, Topic
 if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
 
-__all__ = ["TRUNK", "Beside", "Facts", "Lane", "lane_key", "parse_lane_key"]
-
-# The name of a topic's trunk among its streams.
-TRUNK = b""
+__all__ = ["Beside", "Facts", "Lane", "lane_key", "parse_lane_key"]
 
 
 def lane_key(hub: str, topic: bytes) -> bytes:

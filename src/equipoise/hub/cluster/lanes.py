@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.lane_state import TRUNK, Beside, Facts, Lane, lane_key, parse_lane_key
+from equipoise.hub.cluster.lane_state import Beside, Facts, Lane, lane_key, parse_lane_key
 from equipoise.hub.cluster.link.codec import Verb, encode
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.telemetry.rows import gather_lanes
 from equipoise.resp.replies import bulk, integer, push
+from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster

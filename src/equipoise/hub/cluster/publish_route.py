@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 from xxhash import xxh3_64_intdigest
 
 from equipoise.hub.cluster.dependencies import Tag
-from equipoise.hub.cluster.lane_state import TRUNK, Lane
+from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.streams import Held, Stream
 from equipoise.model import Mode
+from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster

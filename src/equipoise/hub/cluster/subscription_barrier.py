@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from equipoise.hub.cluster.lane_state import TRUNK, Beside, Lane
+from equipoise.hub.cluster.lane_state import Beside, Lane
 from equipoise.hub.cluster.lanes import lane_push
 from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.streams import State
 from equipoise.hub.data.kinds import Kind
 from equipoise.model import Glob
 from equipoise.resp.replies import bulk, integer, push
+from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster

@@ -3,7 +3,7 @@
 Thousands of them fit into one simulation. It speaks RESP3 with positions, goes where hubs tell it that a topic lives
 (`eq.home`), waits for what it is owed before it publishes elsewhere (EQ.SETTLE), subscribes at the new home before it
 leaves the old one, merges by position and counts what is missing. Where to go and how to merge are the Equipoise
-client's own (`client.routes`, `client.merging`). It keeps no queues: each message is handed to a function as it comes.
+client's own (`client.routing.routes`, `stream.merge`). It keeps no queues: a message goes to a function as it comes.
 
 Where a topic lives is found out by publishing to it: a hub where it does not live passes the message on and says where
 it does, ahead of its reply. Only a client that never publishes subscribes wherever it is first.
@@ -253,7 +253,7 @@ class LightClient:
     def _seat(self, heard: Hearing, route: Route) -> None:
         """Take the topic where it lives."""
         if route.mode is Mode.ALL_SUBSCRIBERS:
-            if not any(heard.merge.seats.values()):
+            if not any(heard.merge.sources.values()):
                 # First from one hub that names all streams: the homes may be others by now.
                 if not heard.merge.wanted:
                     heard.merge.want([self._take(heard, route.subscribe_at or route.homes[0], is_own=False)])
@@ -275,7 +275,7 @@ class LightClient:
 
     def _greeted(self, seat: LightSeat) -> None:
         heard = self._heard.get(seat.topic)
-        if heard is not None and seat.is_live and seat in heard.merge.seats:
+        if heard is not None and seat.is_live and seat in heard.merge.sources:
             heard.merge.greeted(seat)
             route = self._routes.get(seat.topic)
             if not seat.is_own and route is not None:

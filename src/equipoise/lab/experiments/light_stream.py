@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from equipoise.client.merging import TRUNK, MergedTopic
 from equipoise.lab.experiments.light_link import LightLink, LightSeat
 from equipoise.lab.experiments.meter import Meter
+from equipoise.stream.merge import TopicMerge
+from equipoise.stream.position import TRUNK
 
 __all__ = ["Hearing"]
 
@@ -22,7 +23,7 @@ class Hearing:
 
     def __init__(self, topic: bytes, meter: Meter, receive: Callable[[bytes, bytes], None]) -> None:
         self.topic = topic
-        self.merge = MergedTopic(self, MERGE_BYTES_MAX)
+        self.merge = TopicMerge(self, MERGE_BYTES_MAX)
         self._meter = meter
         self._receive = receive
         # Whether a hub has said that the trunk stands, and we have not lost it since.
@@ -31,10 +32,10 @@ class Hearing:
     @property
     def links(self) -> list[LightLink]:
         """Where it is subscribed to, or being."""
-        return [seat.link for seat in self.merge.seats if isinstance(seat, LightSeat)]
+        return [seat.link for seat in self.merge.sources if isinstance(seat, LightSeat)]
 
     def leave(self) -> None:
-        for seat in list(self.merge.seats):
+        for seat in list(self.merge.sources):
             seat.leave()
 
     def take_message(self, link: LightLink, push: list[Any]) -> None:
@@ -73,7 +74,7 @@ class Hearing:
         elif kind == b"eq.ended":
             merge.ended(seat, *push[2:5])
         elif kind == b"eq.after":
-            merge.marked(seat, *push[2:6])
+            merge.depends(seat, *push[2:6])
 
     def confirm(self, seat: LightSeat, push: list[Any]) -> None:
         """The subscription stands."""
@@ -93,7 +94,7 @@ class Hearing:
         self.is_live = True
         self._count(missed)
 
-    def on_messages(self, epoch: int, n: int, payloads: list[bytes], missed: int | None) -> None:
+    def on_messages(self, epoch: int, n: int, payloads: Sequence[bytes], missed: int | None) -> None:
         if missed != 0:
             self._count(missed)
         self._meter.deliveries += len(payloads)

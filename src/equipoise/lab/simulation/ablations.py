@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from equipoise.access import Action, User
-from equipoise.client.cursor import TopicCursor
 from equipoise.client.inbox import Inbox
 from equipoise.client.publishing import Line
 from equipoise.client.wire.connection import Connection
@@ -35,6 +34,7 @@ from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.session import Session
 from equipoise.lab.simulation.checkers import authorised, memory, once, order, progress
 from equipoise.lab.simulation.patching import replaced
+from equipoise.stream.cursor import Cursor
 
 __all__ = ["ABLATIONS", "Ablation", "ablation_by_name"]
 
@@ -141,13 +141,13 @@ def _without_connection_limit() -> AbstractContextManager[None]:
 
 
 def _without_gap_after_reconnect() -> AbstractContextManager[None]:
-    original = TopicCursor.resume
+    original = Cursor.resume
 
-    def resume(self: TopicCursor, epoch: int, last_n: int, *, may_lag: bool = False) -> int:
+    def resume(self: Cursor, epoch: int, last_n: int, *, may_lag: bool = False) -> int:
         original(self, epoch, last_n, may_lag=may_lag)
         return 0
 
-    return replaced(TopicCursor, "resume", resume)
+    return replaced(Cursor, "resume", resume)
 
 
 def _without_gap_for_drops() -> AbstractContextManager[None]:

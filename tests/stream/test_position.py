@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.model import Position
+from equipoise.stream.position import Position
 
 
 def test_a_later_position_compares_greater_and_a_later_epoch_more_so() -> None:

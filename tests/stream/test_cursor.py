@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.client.cursor import IN_ORDER, PatternCursor, TopicCursor, Verdict
+from equipoise.stream.cursor import IN_ORDER, Cursor, PatternCursor, Verdict
 
 
-def cursor_at(epoch: int, last_n: int) -> TopicCursor:
-    cursor = TopicCursor()
+def cursor_at(epoch: int, last_n: int) -> Cursor:
+    cursor = Cursor()
     assert cursor.resume(epoch, last_n) == 0
     return cursor
 

@@ -1,19 +1,20 @@
-"""Taking a topic over several seats at once: each position once, in order, whatever comes first."""
+"""Taking a topic over several sources at once: each position once, in order, whatever comes first."""
 
 from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Sequence
 
 import pytest
 
-from equipoise.client.feeds import TRUNK
-from equipoise.client.merging import MergedTopic
+from equipoise.stream.merge import TopicMerge
+from equipoise.stream.position import TRUNK
 
 LANE = b"h2"
 
 
-class Seat:
+class Source:
     """A subscription that notes that it was left."""
 
     def __init__(self, name: str = "", *, is_own: bool = False, left_out: tuple[bytes, ...] = ()) -> None:
@@ -49,7 +50,7 @@ class Sink:
         if missed != 0:
             self.taken.append(missed)
 
-    def on_messages(self, epoch: int, n: int, payloads: list[bytes], missed: int | None) -> None:
+    def on_messages(self, epoch: int, n: int, payloads: Sequence[bytes], missed: int | None) -> None:
         if missed != 0:
             self.taken.append(missed)
         self.taken += payloads
@@ -60,21 +61,21 @@ def words(text: str) -> list[bytes]:
 
 
 class Topic:
-    """A merged topic that is whole at one seat, whose trunk stands at (1, 0)."""
+    """A merged topic that is whole at one source, whose trunk stands at (1, 0)."""
 
     def __init__(self, bytes_max: int = 1_000) -> None:
         self.sink = Sink()
-        self.merge = MergedTopic(self.sink, bytes_max)
-        self.old = Seat("old")
+        self.merge = TopicMerge(self.sink, bytes_max)
+        self.old = Source("old")
         self.merge.want([self.old])
         self.merge.begin(self.old, TRUNK, 1, 0)
 
-    def send(self, seat: Seat, n: int, text: str, *, epoch: int = 1, stream: bytes = TRUNK) -> None:
-        self.merge.receive(seat, stream, epoch, n, words(text))
+    def send(self, source: Source, n: int, text: str, *, epoch: int = 1, stream: bytes = TRUNK) -> None:
+        self.merge.receive(source, stream, epoch, n, words(text))
 
-    def change(self, *, at: tuple[int, int] | None = None) -> Seat:
-        """Go to a new seat, which has answered if it says where."""
-        new = Seat("new")
+    def change(self, *, at: tuple[int, int] | None = None) -> Source:
+        """Go to a new source, which has answered if it says where."""
+        new = Source("new")
         self.merge.want([new])
         if at is not None:
             self.merge.begin(new, TRUNK, *at)
@@ -86,7 +87,7 @@ class Topic:
         return " ".join(item.decode() if isinstance(item, bytes) else f"<{item}>" for item in self.sink.taken)
 
 
-def test_the_old_seat_is_kept_until_the_new_one_is_in_step() -> None:
+def test_the_old_seat_is_kept_until_the_new_one_is_caught_up() -> None:
     topic = Topic()
     new = topic.change()
     topic.send(topic.old, 1, "a b")
@@ -103,7 +104,7 @@ def test_the_old_seat_is_kept_until_the_new_one_is_in_step() -> None:
     assert topic.sink.downs == 0
 
 
-def test_a_new_seat_that_lags_is_in_step_at_once_and_repeats_nothing() -> None:
+def test_a_new_seat_that_lags_is_caught_up_at_once_and_repeats_nothing() -> None:
     topic = Topic()
     topic.send(topic.old, 1, "a b c")
     new = topic.change(at=(1, 1))
@@ -164,7 +165,7 @@ def test_whoever_waits_too_long_is_not_waited_for() -> None:
     new = topic.change(at=(1, 3))
     topic.send(new, 4, "d")
     assert topic.merge.awaits is not None
-    topic.merge.hurry()
+    topic.merge.give_up_waiting()
     assert topic.taken == "a <2> d"
     assert topic.old.left == 1
     assert topic.merge.awaits is None
@@ -173,7 +174,7 @@ def test_whoever_waits_too_long_is_not_waited_for() -> None:
 def test_a_seat_that_does_not_answer_is_not_hurried_to() -> None:
     topic = Topic()
     topic.change()
-    topic.merge.hurry()
+    topic.merge.give_up_waiting()
     topic.send(topic.old, 1, "a")
     assert (topic.taken, topic.old.is_left) == ("a", False)
 
@@ -197,7 +198,7 @@ def test_a_hub_that_lags_by_an_epoch_is_waited_for_and_believed_in_the_end() -> 
     topic.merge.begin(topic.old, TRUNK, 5, 3)
     topic.send(topic.old, 4, "old", epoch=5)
     assert topic.taken == "<None> a"
-    topic.merge.hurry()
+    topic.merge.give_up_waiting()
     topic.send(topic.old, 5, "b", epoch=5)
     assert topic.taken == "<None> a <None> <1> b"
 
@@ -214,12 +215,12 @@ def test_lanes_have_positions_of_their_own() -> None:
 
 def test_what_follows_a_mark_waits_for_the_other_stream() -> None:
     topic = Topic()
-    home = Seat("home", is_own=True)
+    home = Source("home", is_own=True)
     topic.merge.want([topic.old, home])
     topic.merge.begin(topic.old, LANE, 3, 0)
     topic.merge.begin(home, LANE, 3, 0)
     topic.merge.greeted(home)
-    topic.merge.marked(home, LANE, TRUNK, 1, 2)
+    topic.merge.depends(home, LANE, TRUNK, 1, 2)
     topic.send(home, 1, "after b", epoch=3, stream=LANE)
     topic.send(topic.old, 1, "a")
     assert topic.taken == "a"
@@ -230,7 +231,7 @@ def test_what_follows_a_mark_waits_for_the_other_stream() -> None:
 def test_a_mark_does_not_wait_for_a_stream_that_is_over() -> None:
     topic = Topic()
     topic.merge.begin(topic.old, LANE, 3, 0)
-    topic.merge.marked(topic.old, TRUNK, LANE, 3, 5)
+    topic.merge.depends(topic.old, TRUNK, LANE, 3, 5)
     topic.send(topic.old, 1, "a")
     assert topic.taken == ""
     topic.merge.ended(topic.old, LANE, 3, 0)
@@ -250,7 +251,7 @@ def test_a_lane_that_ends_and_begins_again_is_another() -> None:
 def test_an_end_that_waits_lets_the_next_lane_of_its_name_wait_behind_it() -> None:
     topic = Topic()
     topic.merge.begin(topic.old, LANE, 3, 0)
-    topic.merge.marked(topic.old, LANE, TRUNK, 1, 1)
+    topic.merge.depends(topic.old, LANE, TRUNK, 1, 1)
     topic.send(topic.old, 1, "x", epoch=3, stream=LANE)
     topic.merge.ended(topic.old, LANE, 3, 1)
     topic.merge.begin(topic.old, LANE, 4, 0)
@@ -280,7 +281,7 @@ def test_a_lane_whose_hub_died_is_a_gap_of_unknown_size() -> None:
 
 def test_a_lane_that_a_hub_with_everything_does_not_know_is_over() -> None:
     topic = Topic()
-    home = Seat("home", is_own=True)
+    home = Source("home", is_own=True)
     topic.merge.want([topic.old, home])
     topic.merge.begin(home, LANE, 3, 0)
     topic.merge.lost(home)
@@ -290,7 +291,7 @@ def test_a_lane_that_a_hub_with_everything_does_not_know_is_over() -> None:
 
 def test_a_lane_that_only_the_new_seat_knows_is_brought_from_its_beginning_by_the_old() -> None:
     topic = Topic()
-    new = Seat("new")
+    new = Source("new")
     topic.merge.want([new])
     topic.merge.begin(new, TRUNK, 1, 0)
     topic.merge.begin(new, LANE, 3, 2)
@@ -311,11 +312,11 @@ def test_who_leaves_a_lane_out_is_not_awaited_with_it() -> None:
     3. The first hub answers: it brings that lane from 321 on, then h2 from 322 on. Nobody will bring the 320.
     """
     sink = Sink()
-    merge = MergedTopic(sink, 1_000)
-    whole, h3, h2 = Seat("whole"), Seat("h3", is_own=True), Seat("h2", is_own=True)
+    merge = TopicMerge(sink, 1_000)
+    whole, h3, h2 = Source("whole"), Source("h3", is_own=True), Source("h2", is_own=True)
     h3.left_out, h2.left_out = {TRUNK, LANE}, {TRUNK, b"h3"}
-    for seat in (whole, h3, h2):
-        seat.is_live = False
+    for source in (whole, h3, h2):
+        source.is_live = False
     merge.want([whole])
     merge.want([h3, h2])
     h3.is_live = True
@@ -333,8 +334,8 @@ def test_who_leaves_a_lane_out_is_not_awaited_with_it() -> None:
 
 def test_a_lane_is_awaited_from_a_seat_that_has_answered_but_not_named_its_streams() -> None:
     sink = Sink()
-    merge = MergedTopic(sink, 1_000)
-    whole, home = Seat("whole"), Seat("home", is_own=True)
+    merge = TopicMerge(sink, 1_000)
+    whole, home = Source("whole"), Source("home", is_own=True)
     merge.want([whole, home])
     merge.begin(whole, TRUNK, 1, 0)
     merge.begin(home, LANE, 3, 9)
@@ -348,7 +349,7 @@ def test_a_lane_is_awaited_from_a_seat_that_has_answered_but_not_named_its_strea
 def test_a_lane_that_was_awaited_from_a_seat_that_is_lost_is_a_counted_gap() -> None:
     topic = Topic()
     topic.merge.greeted(topic.old)
-    home = Seat("home", is_own=True, left_out=(TRUNK,))
+    home = Source("home", is_own=True, left_out=(TRUNK,))
     topic.merge.want([topic.old, home])
     topic.merge.begin(home, LANE, 3, 2)
     topic.send(home, 3, "z", epoch=3, stream=LANE)
@@ -370,12 +371,12 @@ def test_a_lane_that_began_while_nothing_could_come_is_a_counted_gap() -> None:
 
 def test_a_lane_whose_hub_is_dead_ends_once_nobody_brings_it() -> None:
     topic = Topic()
-    home = Seat("home", is_own=True, left_out=(TRUNK,))
-    rest = Seat("rest", is_own=True, left_out=(LANE,))
+    home = Source("home", is_own=True, left_out=(TRUNK,))
+    rest = Source("rest", is_own=True, left_out=(LANE,))
     topic.merge.want([home, rest])
     topic.merge.begin(home, LANE, 3, 0)
     topic.merge.begin(rest, TRUNK, 1, 0)
-    topic.merge.marked(rest, TRUNK, LANE, 3, 1)
+    topic.merge.depends(rest, TRUNK, LANE, 3, 1)
     topic.send(rest, 1, "after the lane")
     topic.merge.ended(rest, LANE, 0, 0)
     assert topic.taken == "", "what the dead hub had sent may still come"
@@ -390,7 +391,7 @@ def test_more_than_may_wait_behind_the_end_of_a_lane_does_not_wait_for_ever() ->
     """
     topic = Topic(bytes_max=4)
     topic.merge.begin(topic.old, LANE, 3, 0)
-    topic.merge.marked(topic.old, LANE, TRUNK, 1, 1)
+    topic.merge.depends(topic.old, LANE, TRUNK, 1, 1)
     topic.merge.ended(topic.old, LANE, 3, 0)
     topic.merge.begin(topic.old, LANE, 4, 0)
     topic.send(topic.old, 1, "xxx", epoch=4, stream=LANE)
@@ -402,37 +403,37 @@ def test_more_than_may_wait_behind_the_end_of_a_lane_does_not_wait_for_ever() ->
 
 def test_a_lane_that_is_there_when_the_first_seat_is_taken_is_no_gap() -> None:
     sink = Sink()
-    merge, seat = MergedTopic(sink, 1_000), Seat()
-    merge.want([seat])
-    merge.begin(seat, TRUNK, 1, 40)
-    merge.begin(seat, LANE, 3, 7)
-    merge.receive(seat, LANE, 3, 8, [b"x"])
+    merge, source = TopicMerge(sink, 1_000), Source()
+    merge.want([source])
+    merge.begin(source, TRUNK, 1, 40)
+    merge.begin(source, LANE, 3, 7)
+    merge.receive(source, LANE, 3, 8, [b"x"])
     assert sink.taken == [b"x"]
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_whatever_the_pace_of_the_seats_every_message_is_taken_once_and_in_order(seed: int) -> None:
-    """Two streams; seats come, lag, are ahead and go, each in an order of its own between the streams."""
+    """Two streams; sources come, lag, are ahead and go, each in an order of its own between the streams."""
     rng = random.Random(seed)
     length = 60
     sink = Sink()
-    merge = MergedTopic(sink, 1 << 20)
+    merge = TopicMerge(sink, 1 << 20)
     made = {TRUNK: 0, LANE: 0}
-    seats: dict[Seat, dict[bytes, int]] = {}
-    queues: dict[Seat, deque[tuple[bytes, int]]] = {}
+    sources: dict[Source, dict[bytes, int]] = {}
+    queues: dict[Source, deque[tuple[bytes, int]]] = {}
 
-    def join() -> Seat:
-        seat = Seat()
-        merge.want([seat])
-        seats[seat], queues[seat] = dict(made), deque()
-        merge.begin(seat, TRUNK, 1, made[TRUNK])
-        merge.begin(seat, LANE, 1, made[LANE])
-        merge.greeted(seat)
-        return seat
+    def join() -> Source:
+        source = Source()
+        merge.want([source])
+        sources[source], queues[source] = dict(made), deque()
+        merge.begin(source, TRUNK, 1, made[TRUNK])
+        merge.begin(source, LANE, 1, made[LANE])
+        merge.greeted(source)
+        return source
 
     latest = join()
     order: list[bytes] = []
-    while len(order) < length or any(queue for seat, queue in queues.items() if not seat.is_left):
+    while len(order) < length or any(queue for source, queue in queues.items() if not source.is_left):
         match rng.randrange(10):
             case 0 if len(order) < length and not merge.is_changing:
                 latest = join()
@@ -443,15 +444,15 @@ def test_whatever_the_pace_of_the_seats_every_message_is_taken_once_and_in_order
                 for queue in queues.values():
                     queue.append((stream, made[stream]))
             case _:
-                seat = rng.choice(list(queues))
-                if queues[seat] and not seat.is_left:
-                    stream, n = queues[seat].popleft()
-                    merge.receive(seat, stream, 1, n, [b"%b%d" % (stream or b"t", n)])
+                source = rng.choice(list(queues))
+                if queues[source] and not source.is_left:
+                    stream, n = queues[source].popleft()
+                    merge.receive(source, stream, 1, n, [b"%b%d" % (stream or b"t", n)])
     for stream in (TRUNK, LANE):
         prefix = stream or b"t"
         got = [item for item in sink.taken if isinstance(item, bytes) and item.startswith(prefix)]
         assert got == [b"%b%d" % (prefix, n + 1) for n in range(made[stream])]
     assert len(sink.taken) == length
     assert sink.downs == 0
-    assert [seat for seat in seats if not seat.is_left] == [latest]
-    assert all(seat.left <= 1 for seat in seats)
+    assert [source for source in sources if not source.is_left] == [latest]
+    assert all(source.left <= 1 for source in sources)

@@ -1,4 +1,4 @@
-"""Merge a topic's stream by position: tell duplicates, holes and new epochs. Pure.
+"""Merge a stream by position: tell duplicates, holes and new epochs.
 
 A cursor holds the position after the last message taken. What arrives is compared with it:
 
@@ -6,11 +6,11 @@ A cursor holds the position after the last message taken. What arrives is compar
     before the next one          a duplicate, skipped
     after it, same epoch         a hole of known size
     greater epoch                a gap of unknown size
-    smaller epoch                of a stream that is over, skipped
+    smaller epoch                a duplicate: that epoch is over
 
-A position once passed is never passed again, except through `resume`, which takes the hub's word for where its stream
-is now; unless it is one hub among others, which may only relay the stream, and lag. When a topic has moved, `open`
-tells which end the new epoch follows, and there is no gap. What to do about a gap is left to the channel.
+A position once passed is never passed again, except through `resume`, which believes the hub about where its stream
+stands; unless that hub is one among others, which may only relay the stream, and lag. When a topic has moved, `open`
+says which position the new epoch follows, and there is no gap. What to do about a gap is left to the subscriber.
 """
 
 from __future__ import annotations
@@ -29,8 +29,15 @@ class Verdict(NamedTuple):
 IN_ORDER = Verdict(0, 0)
 
 
-class TopicCursor:
-    """Where one topic's stream stands. Owned by one channel; changes through `resume` and `accept`."""
+def repeated(epoch: int, last_n: int, part_epoch: int, n: int, count: int) -> int:
+    """How many of `count` messages from (part_epoch, n) on a stream that stands at (epoch, last_n) has passed."""
+    if part_epoch != epoch:
+        return count if part_epoch < epoch else 0
+    return min(count, max(0, last_n + 1 - n))
+
+
+class Cursor:
+    """Where one stream stands at one subscriber. Changes through `resume`, `accept` and `open`."""
 
     __slots__ = ("behind", "epoch", "next_n")
 
@@ -73,7 +80,7 @@ class TopicCursor:
                 self.next_n = n + count
                 return Verdict(0, n - expected)
             self.next_n = max(expected, n + count)
-            return Verdict(min(count, expected - n), 0)
+            return Verdict(repeated(epoch, expected - 1, epoch, n, count), 0)
         if epoch < self.epoch:
             return Verdict(count, 0)
         self.epoch, self.next_n = epoch, n + count
@@ -99,7 +106,7 @@ class PatternCursor:
     __slots__ = ("_topics", "_topics_max")
 
     def __init__(self, topics_max: int) -> None:
-        self._topics: dict[tuple[bytes, bytes], TopicCursor] = {}
+        self._topics: dict[tuple[bytes, bytes], Cursor] = {}
         self._topics_max = topics_max
 
     def forget(self) -> None:
@@ -112,7 +119,7 @@ class PatternCursor:
         if cursor is None:
             if len(self._topics) >= self._topics_max:
                 del self._topics[next(iter(self._topics))]
-            self._topics[topic] = TopicCursor(epoch, n + count)
+            self._topics[topic] = Cursor(epoch, n + count)
             return IN_ORDER
         if epoch > cursor.epoch and n == 1:
             # A hub forgets an idle topic that nobody subscribed to by name and numbers it from 1 when it is

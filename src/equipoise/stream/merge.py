@@ -1,0 +1,396 @@
+"""Take the streams of a topic from several sources at once, and change sources without losing or repeating anything.
+
+A topic has a trunk and, where it is replicated for many publishers, lanes beside it: streams with positions of their
+own. Each comes from one or more *sources*, which are subscriptions to the topic over one link: to all of its streams,
+or to those that the link's hub numbers itself. A source's answer says from which position on it brings a stream. Once
+the stream has come as far here, the source has *caught up*: what it brings continues the stream, and what others have
+brought before is skipped. Until then what it brings waits. So to change links is to add a source, wait until it has
+caught up with every stream, and leave the former one: there is a live subscription all the time, and the subscriber
+does not notice.
+
+Order between streams is kept by dependencies: what follows a dependency in one stream comes after the position in
+another that it names. A hub has ordered all that it brings itself; but two streams may come from two hubs, so the
+dependent one waits here.
+
+A lane begins at its hub when every other hub follows it. So a source that was there before brings a lane from its first
+message on, unless it had left it out; and a lane that one source announces while another has yet to is *awaited* from
+the other, whatever the first has brought of it.
+
+If a source is lost that alone had caught up, one that is ahead is taken at once, and what lies between is a gap. The
+same happens when more waits than may be kept, or something waits too long.
+
+Always true: at most `bytes_max` bytes wait; positions of a stream are passed on in rising order, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
+from equipoise.stream.parts import Begun, Dependency, Ended, Messages, Opened, Part
+from equipoise.stream.position import TRUNK
+from equipoise.stream.sources import Intake, MergedStream, Source, WaitingParts
+
+__all__ = ["Sink", "TopicMerge"]
+
+
+class Sink(Protocol):
+    """The subscriber that the streams are for."""
+
+    def on_down(self) -> None:
+        """Nothing comes until another source has been found, or this one is live again."""
+
+    def on_live(self, missed: int | None) -> None:
+        """The trunk goes on, after a loss of this many messages; None: an unknown number."""
+
+    def on_messages(self, epoch: int, n: int, payloads: Sequence[bytes], missed: int | None) -> None:
+        """Messages in order, the first at n, after a loss of `missed` messages; None: an unknown number."""
+
+
+class TopicMerge:
+    """One topic at one subscriber. Owned by one channel."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_is_advancing",
+        "_is_changing",
+        "_is_complete",
+        "_over",
+        "_sink",
+        "_streams",
+        "_trunk",
+        "_waiting",
+        "sources",
+        "wanted",
+    )
+
+    def __init__(self, sink: Sink, bytes_max: int) -> None:
+        self._sink = sink
+        self._bytes_max = bytes_max
+        self._trunk = MergedStream(TRUNK)
+        self._streams: dict[bytes, MergedStream] = {TRUNK: self._trunk}
+        # By lane, the last epoch of it that is over.
+        self._over: dict[bytes, int] = {}
+        self._waiting = WaitingParts()
+        self._is_advancing = False
+        # Whether all streams have been named once: streams named later had their first message after that.
+        self._is_complete = False
+        # Every source that is used or asked for, and whether its hub has named all streams.
+        self.sources: dict[Source, bool] = {}
+        # Those that are to remain; and whether there are others to be left.
+        self.wanted: set[Source] = set()
+        self._is_changing = False
+
+    # What is wanted.
+
+    def want(self, sources: Iterable[Source]) -> None:
+        """Change to these, which have been asked for; the others are left once these bring everything."""
+        self.wanted = set(sources)
+        for source in self.wanted:
+            self.sources.setdefault(source, False)
+        self._advance()
+
+    @property
+    def awaits(self) -> object:
+        """What a change, or a stream, waits for; None: nothing."""
+        if self._is_changing or self._waiting.intakes:
+            return (frozenset(self.sources), tuple(intake.start for intake in self._waiting.intakes))
+        return self._trunk.cursor.behind
+
+    def give_up_waiting(self) -> None:
+        """Wait no longer: what no source has brought is lost."""
+        if self._trunk.cursor.behind is not None:
+            self._sink.on_live(self._trunk.cursor.resume(*self._trunk.cursor.behind, may_lag=False))
+        self._is_advancing = True
+        self._skip_waiting(-1)
+        self._is_advancing = False
+        for stream in self._streams.values():
+            for intake in stream.intakes.values():
+                if not intake.is_caught_up:
+                    self._resume_at(intake, may_lag=True)
+        self._advance()
+        if self.wanted and all(self.sources.get(source) for source in self.wanted):
+            self._leave_others()
+            self._end_unsourced()
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether there are sources that are to be left."""
+        return self._is_changing
+
+    # What a source brings.
+
+    def begin(self, source: Source, name: bytes, epoch: int, n: int, *, may_lag: bool = True) -> None:
+        """The source brings a stream from here on."""
+        if epoch <= self._over.get(name, -1):
+            # A hub that lags does not know yet.
+            return
+        stream = self._streams.setdefault(name, MergedStream(name))
+        known = stream.intakes.get(source)
+        if known is not None:
+            # Said again; unless an end that has come before it is still to be dealt with.
+            if any(type(part) is Ended for part in known.parts):
+                self._wait(known, Begun(epoch, n))
+            return
+        stream.intakes[source] = Intake(stream, source, (epoch, n))
+        stream.is_orphan = False
+        self._note_beginning(stream)
+        self._serve(stream, may_lag=may_lag)
+        self._advance()
+
+    def is_caught_up(self, sources: Iterable[Source]) -> bool:
+        """Whether all of these have said which streams they bring, and have caught up with each."""
+        return all(
+            self.sources.get(source, False)
+            and all(
+                intake.is_caught_up
+                for stream in self._streams.values()
+                if (intake := stream.intakes.get(source))
+            )
+            for source in sources
+        )
+
+    def brought_by(self, sources: Iterable[Source]) -> set[bytes]:
+        """The streams that some of these bring."""
+        among = set(sources)
+        return {stream.name for stream in self._streams.values() if not among.isdisjoint(stream.intakes)}
+
+    def begin_plain(self, source: Source) -> None:
+        """The source's server knows no positions: what comes is taken as it comes."""
+        self._trunk.cursor = Cursor()
+        intake = self._trunk.intakes[source] = Intake(self._trunk, source, self._trunk.cursor.position)
+        intake.is_caught_up = True
+
+    def greeted(self, source: Source) -> None:
+        """The source's hub has said which streams there are."""
+        self.sources[source] = True
+        self._is_complete |= not source.is_own
+        for stream in self._streams.values():
+            self._note_beginning(stream)
+        self._end_unsourced()
+        self._advance()
+
+    def receive(self, source: Source, name: bytes, epoch: int, n: int, payloads: Sequence[bytes]) -> None:
+        # This runs once per push: the usual case first, and straight through.
+        stream = self._streams.get(name)
+        intake = None if stream is None else stream.intakes.get(source)
+        if stream is None or intake is None:
+            return
+        if not intake.is_caught_up or intake.parts:
+            self._wait(intake, Messages(epoch, n, payloads))
+            return
+        verdict = stream.cursor.accept(epoch, n, len(payloads))
+        if verdict is IN_ORDER:
+            self._sink.on_messages(epoch, n, payloads, 0)
+        else:
+            self._pass_on(verdict, epoch, n, payloads)
+        if self._waiting.intakes or self._is_changing:
+            self._advance()
+
+    def opened(self, source: Source, epoch: int, after_epoch: int, after_n: int) -> None:
+        """The trunk goes on in another epoch."""
+        self._put(source, TRUNK, Opened(epoch, after_epoch, after_n))
+
+    def depends(self, source: Source, name: bytes, other: bytes, epoch: int, n: int) -> None:
+        """What the source brings of the stream from here on comes after this position of another stream."""
+        self._put(source, name, Dependency(other, epoch, n))
+
+    def ended(self, source: Source, name: bytes, epoch: int, n: int) -> None:
+        """The lane is over. Epoch 0: its hub is dead; sources that left the lane out say that, too."""
+        stream = self._streams.get(name)
+        if stream is not None and source not in stream.intakes and epoch == 0:
+            stream.is_orphan = True
+            self._end_orphans()
+            self._advance()
+        else:
+            self._put(source, name, Ended(epoch, n))
+
+    def lost(self, source: Source) -> None:
+        """The source is over, or its link is down."""
+        self.sources.pop(source, None)
+        self.wanted.discard(source)
+        self._drop_source(source)
+
+    def paused(self, source: Source) -> None:
+        """The source's link is down, and will ask for it again when it is up."""
+        self.sources[source] = False
+        self._drop_source(source)
+
+    # Inside.
+
+    def _put(self, source: Source, name: bytes, part: Part) -> None:
+        stream = self._streams.get(name)
+        intake = None if stream is None else stream.intakes.get(source)
+        if intake is not None:
+            self._wait(intake, part)
+
+    def _wait(self, intake: Intake, part: Part) -> None:
+        self._waiting.add(intake, part)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Do what has become possible: take what waits, and leave the sources that are not needed any more."""
+        if self._is_advancing:
+            # Called from within: the outer call goes on until nothing is possible any more.
+            return
+        self._is_advancing = True
+        for stream in self._streams.values():
+            self._serve(stream, may_lag=True)
+        self._take_all()
+        self._skip_waiting(self._bytes_max)
+        self._is_advancing = False
+        for stream in self._streams.values():
+            for intake in stream.intakes.values():
+                intake.is_caught_up = intake.is_caught_up or intake.start <= stream.cursor.position
+        self._is_changing = self.wanted != self.sources.keys()
+        if self._is_changing and self._has_arrived():
+            self._leave_others()
+
+    def _serve(self, stream: MergedStream, *, may_lag: bool) -> None:
+        """If no intake of the stream has caught up, and no other one is awaited, go on with the earliest of them."""
+        if stream.intakes and not stream.is_served and not stream.is_awaited_from(self.sources):
+            self._resume_at(min(stream.intakes.values(), key=lambda intake: intake.start), may_lag=may_lag)
+
+    def _note_beginning(self, stream: MergedStream) -> None:
+        """A lane that appears after the first listing of streams is taken from its first message."""
+        if self._is_complete and stream.name and stream.intakes and stream.cursor.epoch < 0:
+            stream.cursor.resume(min(intake.start for intake in stream.intakes.values())[0], 0)
+
+    def _take_all(self) -> None:
+        is_moving = True
+        while is_moving:
+            # A list, not a generator: each has its turn.
+            is_moving = any([self._take_waiting(intake) for intake in list(self._waiting.intakes)])  # noqa: C419
+
+    def _take_waiting(self, intake: Intake) -> bool:
+        """Take what the intake has brought, as far as it is due; whether there was any."""
+        cursor, taken = intake.stream.cursor, False
+        intake.is_caught_up = intake.is_caught_up or intake.start <= cursor.position
+        while intake.parts and intake.is_caught_up and self._is_due(intake.parts[0]):
+            taken = True
+            self._do(intake.stream, self._waiting.take(intake))
+        return taken
+
+    def _is_due(self, part: Part) -> bool:
+        """Whether a part need not wait for another stream."""
+        other = self._streams.get(part.stream) if type(part) is Dependency else None
+        return other is None or type(part) is not Dependency or other.cursor.position >= (part.epoch, part.n)
+
+    def _do(self, stream: MergedStream, part: Part) -> None:
+        """Take one part of a stream."""
+        match part:
+            case Messages(epoch, n, payloads):
+                self._take(stream, epoch, n, payloads)
+            case Opened(epoch, after_epoch, after_n):
+                missed = stream.cursor.open(epoch, after_epoch, after_n)
+                if missed != 0:
+                    self._sink.on_messages(epoch, 1, [], missed)
+            case Ended(epoch, n) if epoch == 0 or epoch == stream.cursor.epoch:
+                missed = None if epoch == 0 else stream.cursor.resume(epoch, n, may_lag=True)
+                self._end(stream)
+                if missed != 0:
+                    self._sink.on_messages(epoch, n + 1, [], missed)
+
+    def _take(self, stream: MergedStream, epoch: int, n: int, payloads: Sequence[bytes]) -> None:
+        self._pass_on(stream.cursor.accept(epoch, n, len(payloads)), epoch, n, payloads)
+
+    def _pass_on(self, verdict: Verdict, epoch: int, n: int, payloads: Sequence[bytes]) -> None:
+        skip, missed = verdict
+        if skip:
+            n, payloads = n + skip, payloads[skip:]
+        if payloads or missed != 0:
+            self._sink.on_messages(epoch, n, payloads, missed)
+
+    def _resume_at(self, intake: Intake, *, may_lag: bool) -> None:
+        """No other source brings the stream: go on where the intake begins."""
+        missed = intake.stream.cursor.resume(*intake.start, may_lag=may_lag)
+        intake.is_caught_up = True
+        if not intake.stream.name:
+            self._sink.on_live(missed)
+        elif missed != 0:
+            self._sink.on_messages(intake.start[0], intake.start[1] + 1, [], missed)
+
+    def _has_arrived(self) -> bool:
+        """Whether the wanted sources bring every stream, and have caught up with it."""
+        if not self.wanted or not all(self.sources.get(source) for source in self.wanted):
+            return False
+        return all(
+            any(intake.is_caught_up and source in self.wanted for source, intake in stream.intakes.items())
+            for stream in self._streams.values()
+        )
+
+    def _leave_others(self) -> None:
+        for source in [source for source in self.sources if source not in self.wanted]:
+            self._leave(source)
+
+    def _leave(self, source: Source) -> None:
+        if source in self.sources:
+            del self.sources[source]
+            source.leave()
+            self._drop_source(source)
+
+    def _drop_source(self, source: Source) -> None:
+        """Nothing comes from the source any more: streams for which it alone had caught up go on from another."""
+        for stream in list(self._streams.values()):
+            intake = stream.intakes.pop(source, None)
+            if intake is None:
+                continue
+            self._waiting.drop(intake)
+            if not stream.intakes and not stream.name:
+                self._sink.on_down()
+        self._end_orphans()
+        self._advance()
+
+    def _end(self, stream: MergedStream) -> None:
+        """The lane is over, also for parts that depend on it; what sources have brought of the next one is kept."""
+        del self._streams[stream.name]
+        self._over[stream.name] = stream.cursor.epoch
+        for source in self.sources:
+            # What begins later under the name is another lane.
+            source.left_out.discard(stream.name)
+        next_lanes = stream.next_lanes()
+        for intake in stream.intakes.values():
+            self._waiting.drop(intake)
+        stream.intakes.clear()
+        for source, parts in next_lanes:
+            for part in parts:
+                if type(part) is Begun:
+                    self.begin(source, stream.name, *part)
+                else:
+                    self._put(source, stream.name, part)
+
+    def _end_unsourced(self) -> None:
+        """A lane that no source brings is over, at an unknown position, if a hub that brings all does not name it."""
+        if any(is_greeted and not source.is_own for source, is_greeted in self.sources.items()):
+            for stream in self._streams.values():
+                stream.is_orphan = bool(stream.name) and not stream.intakes
+            self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        for stream in [
+            stream for stream in self._streams.values() if stream.is_orphan and not stream.intakes
+        ]:
+            self._end(stream)
+            self._sink.on_messages(0, 1, [], None)
+
+    def _skip_waiting(self, bytes_max: int) -> None:
+        """Leave out what is waited for, which sources may still bring: the order stays, positions show the loss."""
+        # Each step resumes at an intake, or passes a dependency, and none of them waits a second time.
+        for _ in range(sum(1 + len(intake.parts) for intake in self._waiting.intakes)):
+            if not self._waiting.intakes or self._waiting.bytes <= bytes_max:
+                return
+            self._skip_one(next(iter(self._waiting.intakes)))
+            self._take_all()
+
+    def _skip_one(self, intake: Intake) -> None:
+        """Let an intake that waits go on."""
+        if not intake.is_caught_up:
+            self._resume_at(intake, may_lag=True)
+            return
+        dependency = intake.parts[0]
+        other = self._streams.get(dependency.stream) if isinstance(dependency, Dependency) else None
+        if other is not None and isinstance(dependency, Dependency):
+            missed = other.cursor.resume(dependency.epoch, dependency.n, may_lag=True)
+            if missed != 0:
+                self._sink.on_messages(dependency.epoch, dependency.n + 1, [], missed)

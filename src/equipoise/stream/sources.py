@@ -1,0 +1,102 @@
+"""The streams of one topic as several sources bring them, and the parts that wait. merge.py makes one of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+from equipoise.stream.cursor import Cursor
+from equipoise.stream.parts import Begun, Part, size_of
+
+
+class Source(Protocol):
+    """A subscription to the topic over one link."""
+
+    is_own: bool
+    """Whether it brings some streams of the topic only."""
+    is_live: bool
+    """Whether its hub has confirmed it."""
+    left_out: set[bytes]
+    """Streams that it does not bring, as its hub has said. It does bring those that begin later."""
+
+    def leave(self) -> None:
+        """End it. Nothing comes over it any more."""
+
+
+class Intake:
+    """One stream as one source brings it."""
+
+    __slots__ = ("is_caught_up", "parts", "source", "start", "stream")
+
+    def __init__(self, stream: MergedStream, source: Source, start: tuple[int, int]) -> None:
+        self.stream = stream
+        self.source = source
+        # The position after which the source brings the stream.
+        self.start = start
+        # Whether the stream has come to `start`: what the source brings continues it, or repeats it.
+        self.is_caught_up = False
+        # What has come and waits: for the stream to come to `start`, or for another stream.
+        self.parts: deque[Part] = deque()
+
+
+class MergedStream:
+    """The trunk, or a lane."""
+
+    __slots__ = ("cursor", "intakes", "is_orphan", "name")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.cursor = Cursor()
+        self.intakes: dict[Source, Intake] = {}
+        # Whether it is over once no source brings it: its hub is dead.
+        self.is_orphan = False
+
+    @property
+    def is_served(self) -> bool:
+        return any(intake.is_caught_up for intake in self.intakes.values())
+
+    def is_awaited_from(self, sources: Iterable[Source]) -> bool:
+        """Whether one of these has yet to bring the lane, and may do so from an earlier position than the others."""
+        return bool(self.name) and any(
+            source.is_live and source not in self.intakes and self.name not in source.left_out
+            for source in sources
+        )
+
+    def next_lanes(self) -> list[tuple[Source, list[Part]]]:
+        """By source, what it has brought of later lanes of that name than the present one."""
+        found: list[tuple[Source, list[Part]]] = []
+        for source, intake in self.intakes.items():
+            parts = list(intake.parts)
+            if intake.start[0] > self.cursor.epoch:
+                found.append((source, [Begun(*intake.start), *parts]))
+            elif begun := [at for at, part in enumerate(parts) if type(part) is Begun]:
+                found.append((source, parts[begun[0] :]))
+        return found
+
+
+class WaitingParts:
+    """Intakes with parts that wait, the first to wait first, and the bytes of their messages."""
+
+    __slots__ = ("bytes", "intakes")
+
+    def __init__(self) -> None:
+        self.intakes: dict[Intake, None] = {}
+        self.bytes = 0
+
+    def add(self, intake: Intake, part: Part) -> None:
+        intake.parts.append(part)
+        self.intakes[intake] = None
+        self.bytes += size_of(part)
+
+    def take(self, intake: Intake) -> Part:
+        """The first part of an intake."""
+        part = intake.parts.popleft()
+        self.bytes -= size_of(part)
+        if not intake.parts:
+            self.intakes.pop(intake, None)
+        return part
+
+    def drop(self, intake: Intake) -> None:
+        while intake.parts:
+            self.take(intake)
