@@ -92,7 +92,7 @@ LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 # The most modules that may know each other in a circle, imports for type checkers counted. May only shrink; the goal
 # is 6.
-CIRCLE_MODULES_MAX = 61
+CIRCLE_MODULES_MAX = 60
 CIRCLE_MODULES_GOAL = 6
 # A module shorter than this that one other module imports is a part of that one, unless it is listed here.
 SMALL_LINES = 60
@@ -100,11 +100,10 @@ SMALL_MODULES = {
     "cli/support/metrics_page": "a page of the generated reference: one file per page",
     "cli/support/units": "how numbers are typed and shown: for every command that takes one",
     "disk/atomic": "shown by its package",
+    "hub/cluster/counters": "the table of what INFO and metrics show of a cluster",
     "hub/commands/where": "one file per group of commands",
     "hub/cluster/peer_events": "an idea of its own, with its invariant",
     "hub/data/fanout": "to be merged",
-    "hub/data/shell": "to be merged",
-    "hub/data/topic_gc": "to be merged",
     "hub/membership/join": "to be merged",
     "hub/membership/load": "to be merged",
     "hub/shell/descriptors": "to be merged",

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.hub.data.wire import NO_WIRE
+from equipoise.hub.data.ports import NO_WIRE
 from equipoise.hub.locations.centroids import STEP
 from equipoise.hub.locations.client_location import behind
 from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings

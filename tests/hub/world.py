@@ -15,8 +15,8 @@ import hiredis
 
 from equipoise.access import User, Users, parse_users
 from equipoise.hub.core import HubCore
+from equipoise.hub.data.ports import Wire
 from equipoise.hub.data.session import Session
-from equipoise.hub.data.wire import Wire
 from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.settings import HubSettings, Limits
 from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings

@@ -14,18 +14,17 @@ from equipoise.access import Action, User, Users
 from equipoise.hub.access.connection_limits import Admission
 from equipoise.hub.access.denials import RESERVED, denial, too_long
 from equipoise.hub.access.reauthorization import certified_user, judge_everybody
+from equipoise.hub.cluster.standalone import Standalone
 from equipoise.hub.commands import COMMANDS, CommandSpec
 from equipoise.hub.commands.keys import unknown_command
 from equipoise.hub.commands.spec import full_name
 from equipoise.hub.data.audience import Audience, compile_audience
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.fanout import deliver_mixed, deliver_to_hubs
+from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
 from equipoise.hub.data.session import LINGER_S, Deferred, Session
-from equipoise.hub.data.shell import Shell
 from equipoise.hub.data.subscribe import forget_session, judge_again
-from equipoise.hub.data.topic_gc import Sweeping
-from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicIndex
-from equipoise.hub.data.wire import NO_WIRE, Wire, discard
+from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex
 from equipoise.hub.locations.locations import Places
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.telemetry.recorder import Metering
@@ -34,7 +33,7 @@ from equipoise.resp import Command, RequestLimits
 from equipoise.resp.replies import error, integer
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster import Cluster
+    from equipoise.hub.data.other_hubs import OtherHubs
 
 log = logging.getLogger("equipoise.hub")
 
@@ -64,8 +63,7 @@ class HubCore:
         self.incarnation = int(shell.wall_time() * 1_000_000)
         self.last_epoch = self.incarnation
         self.index = self._new_index()
-        # The other hubs; None where this one is alone.
-        self.cluster: Cluster | None = None
+        self.cluster: OtherHubs = Standalone(settings.name)
         self.places = Places(self)
         self.metering = Metering(self)
         self.backlogs = Backlogs(
@@ -81,7 +79,7 @@ class HubCore:
         self._request_limits = self.limits.of_requests(is_authenticated=True)
         self._stranger_limits = self.limits.of_requests(is_authenticated=False)
         self.link_limits = self.limits.of_links()
-        self._sweeping = Sweeping(self)
+        self._topic_gc = TopicGc(lambda: self.index, shell.call_later, self.limits.topic_idle_s)
 
     def _new_index(self) -> TopicIndex:
         return TopicIndex(
@@ -261,7 +259,7 @@ class HubCore:
         if isinstance(found, Topic):
             if found.publisher != session.id:
                 self.metering.published_by(found, session)
-            if session.told is not None and self.cluster is not None:
+            if session.told is not None:
                 self.cluster.telling.published(session, found)
         return found
 
@@ -284,9 +282,8 @@ class HubCore:
             return topic
         topic = self.index.create(name)
         if topic is not None:
-            if self.cluster is not None:
-                self.cluster.adopt(topic)
-            self._sweeping.begin()
+            self.cluster.adopt(topic)
+            self._topic_gc.begin()
         return topic
 
     def audience_of(self, topic: Topic) -> Audience:
@@ -303,7 +300,6 @@ class HubCore:
             self.metering.arrivals.note(topic, payloads)
         if topic.stream is None:
             return integer(self.publish(topic, payloads))
-        assert self.cluster is not None, "only a hub among others has streams"
         return self.cluster.submit(topic, payloads)
 
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> int:
@@ -353,9 +349,8 @@ class HubCore:
 
     def begin_anew(self) -> None:
         """End this life of the hub: all sessions, topics and patterns; a new incarnation begins."""
-        if self.cluster is not None:
-            self.cluster.close()
-            self.cluster = None
+        self.cluster.close()
+        self.cluster = Standalone(self.settings.name)
         for session in list(self.sessions.values()):
             self.cut(session, "the hub begins anew")
         self.incarnation = self.new_epoch()
@@ -365,9 +360,8 @@ class HubCore:
 
     def close(self) -> None:
         """End all sessions, links and timers."""
-        if self.cluster is not None:
-            self.cluster.close()
-        self._sweeping.stop()
+        self.cluster.close()
+        self._topic_gc.stop()
         self.places.probing.stop()
         self.metering.stop()
         for session in list(self.sessions.values()):

@@ -74,7 +74,7 @@ class SitedHubs:
         self.hubs[name] = hub
 
     async def _apply(self, name: str, routing: Routing) -> None:
-        cluster = self.hubs[name].core.cluster
+        cluster = self.hubs[name].cluster
         assert cluster is not None
         cluster.apply(routing)
 

@@ -205,7 +205,7 @@ class StoreWorld(World):
     def is_settled(self) -> bool:
         """Whether all hubs serve, know each other and have the same plan."""
         for node in self.nodes.values():
-            cluster = None if node.hub is None else node.hub.core.cluster
+            cluster = None if node.hub is None else node.hub.cluster
             if cluster is None or cluster.router.version != self.directory.plan.version:
                 return False
             if cluster.router._serving != frozenset(self.nodes):

@@ -140,7 +140,7 @@ class Wire:
     def _cluster_of(self, hub: str, link: OutLink) -> bool:
         assert self.world is not None, "frames are written in a world"
         node = self.world.nodes[hub].hub
-        cluster = None if node is None else node.core.cluster
+        cluster = None if node is None else node.cluster
         return cluster is not None and cluster.out.get(link.hub) is link
 
 

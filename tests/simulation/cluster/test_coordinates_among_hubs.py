@@ -9,8 +9,7 @@ from statistics import mean
 import pytest
 
 from equipoise.coordinates import Coordinate
-from equipoise.hub.cluster.cluster import Cluster
-from equipoise.hub.cluster.link.codec import Verb
+from equipoise.hub.data.other_hubs import OtherHubs
 from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.link import LinkSpec
@@ -176,8 +175,8 @@ def test_what_is_told_stays_the_same_where_the_network_does() -> None:
 def lie(world: SitedHubs, name: str, told: Callable[[], bytes]) -> None:
     """Let a hub answer probes with something else than where it is."""
 
-    def asked(cluster: Cluster, peer: str, token: int) -> None:
-        cluster.tell(peer, Verb.ECHO, token, told())
+    def asked(cluster: OtherHubs, peer: str, token: int) -> None:
+        cluster.send_echo(peer, token, told())
 
     world.probing(name).asked = asked  # type: ignore[method-assign]  # that is the lie
 
@@ -277,7 +276,7 @@ def test_bulk_on_a_link_is_not_taken_for_distance() -> None:
 
     async def story(world: SitedHubs) -> None:
         await asyncio.sleep(60)
-        cluster = world.hubs["a1"].core.cluster
+        cluster = world.hubs["a1"].cluster
         assert cluster is not None
         busy = cluster.out["b1"]
         busy.pause()

@@ -51,8 +51,8 @@ def _play(seed: int, story: Story, clients: tuple[Client, ...] = CROWD) -> Outco
 
 def _cluster(world: World, name: str) -> Cluster:
     hub = world.nodes[name].hub
-    assert hub is not None and hub.core.cluster is not None
-    return hub.core.cluster
+    assert hub is not None and hub.cluster is not None
+    return hub.cluster
 
 
 def _drain(world: World, name: str) -> None:

@@ -62,8 +62,8 @@ async def beside(world: StoreWorld) -> MemoryStore:
 
 def cluster_of(node: StoreNode) -> Cluster:
     assert node.hub is not None
-    assert node.hub.core.cluster is not None
-    return node.hub.core.cluster
+    assert node.hub.cluster is not None
+    return node.hub.cluster
 
 
 def share(world: StoreWorld, observer: str, hub: str) -> float:

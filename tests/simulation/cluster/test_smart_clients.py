@@ -287,10 +287,10 @@ def test_a_publisher_goes_to_the_home_too_and_its_link_is_closed_when_it_falls_s
         await hubs.until(lambda: hubs.sessions() == {"h1": 1, "h2": 1, "h3": 0})
         await asyncio.sleep(0.5)
         base = hubs.world.nodes["h1"].hub
-        assert base is not None and base.core.cluster is not None
+        assert base is not None and base.cluster is not None
         with pytest.MonkeyPatch.context() as patch:
             passed_on: list[object] = []
-            patch.setattr(base.core.cluster.ingress, "submit", lambda *item: passed_on.append(item))
+            patch.setattr(base.cluster.ingress, "submit", lambda *item: passed_on.append(item))
             for number in range(20):
                 await bus.publish("t", str(number))
         assert passed_on == [], "the base has no part in it"

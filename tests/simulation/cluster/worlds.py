@@ -127,8 +127,8 @@ class HubNode:
             self.host.spawn(self._apply(routing), name="routing")
 
     async def _apply(self, routing: Routing) -> None:
-        if self.hub is not None and self.hub.core.cluster is not None:
-            self.hub.core.cluster.apply(routing)
+        if self.hub is not None and self.hub.cluster is not None:
+            self.hub.cluster.apply(routing)
 
     def crash(self, *, silent: bool) -> None:
         self.hub = None
@@ -452,7 +452,7 @@ class World:
     def counters(self) -> dict[str, int]:
         sums: dict[str, int] = {}
         for node in self.nodes.values():
-            cluster = None if node.hub is None else node.hub.core.cluster
+            cluster = None if node.hub is None else node.hub.cluster
             if cluster is None:
                 continue
             for name, value in cluster_counters(cluster).items():

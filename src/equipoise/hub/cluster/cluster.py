@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.barrier import Barrier
+from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.dependencies import Tag, Tags
 from equipoise.hub.cluster.frame_dispatch import Hearing
 from equipoise.hub.cluster.handover import Handover
 from equipoise.hub.cluster.handover_throttle import Moves
 from equipoise.hub.cluster.ingress import Ingress, fresh_messages
 from equipoise.hub.cluster.lanes import Lanes
-from equipoise.hub.cluster.link.codec import Field, Verb, decode, encode, spell_path
+from equipoise.hub.cluster.link.codec import PROBING, Field, Verb, decode, encode, spell_path
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.patterns import Patterns
 from equipoise.hub.cluster.peer_events import News
@@ -303,6 +304,22 @@ class Cluster:
         self._hearing.hear(incoming.id.hub, verb, fields, payloads)
 
     # --- for the core and its clients
+
+    is_alone: Final = False
+
+    def can_probe(self, peer: str) -> bool:
+        """Whether there is a way back, and the peer knows the question: an older one would end the link over it."""
+        facts = self.router.peers.get(peer)
+        return peer in self.incoming and facts is not None and facts.verbs >= PROBING
+
+    def send_probe(self, peer: str, token: int) -> None:
+        self.tell(peer, Verb.PROBE, token)
+
+    def send_echo(self, peer: str, token: int, coordinate: bytes) -> None:
+        self.tell(peer, Verb.ECHO, token, coordinate)
+
+    def counters(self) -> dict[str, int]:
+        return cluster_counters(self)
 
     def adopt(self, topic: Topic) -> None:
         topic.news = self.news.latest

@@ -138,7 +138,7 @@ class Tags:
             beside.after[tag.stream] = tag[1:]
             frame = encode(Verb.AFTER, topic.key, topic.epoch, *tag)
             links = dict(topic.relays or {})
-            if not topic.lane and (topic.stream is None or topic.stream.state.is_home):
+            if not topic.lane and topic.is_home:
                 links.update(dict.fromkeys(self._cluster.pattern_links(topic)))
             for link in links:
                 link.write(frame)

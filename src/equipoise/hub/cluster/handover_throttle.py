@@ -17,7 +17,7 @@ from equipoise.hub.cluster.streams import Event, State
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.streams import Stream
-    from equipoise.hub.data.backlog import Timer
+    from equipoise.hub.data.ports import Timer
 
 __all__ = ["Moves"]
 

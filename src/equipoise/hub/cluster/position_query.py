@@ -51,7 +51,7 @@ class Asking:
 
     def asked(self, peer: str, key: bytes, topic: Topic | None) -> None:
         """A hub wants to know. It asks again if the stream does not live here."""
-        is_here = topic is not None and (topic.stream is None or topic.stream.state.is_home)
+        is_here = topic is not None and topic.is_home
         at = (topic.epoch, topic.n) if topic is not None else (0, 0)
         self._cluster.tell(peer, Verb.AT, key, *at, int(is_here))
 

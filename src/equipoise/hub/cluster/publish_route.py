@@ -178,7 +178,7 @@ class Ways:
         if found is None:
             return
         at = self._reached(found)
-        is_here = found.stream is None or found.stream.state.is_home
+        is_here = found.is_home
         for tag in self._cluster.tags.marks_of(found) if is_here else ():
             way.tags[tag.stream] = max(tag[1:], way.tags.get(tag.stream, (0, 0)))
         way.tags.pop(way.now, None)

@@ -24,7 +24,7 @@ from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
-    from equipoise.hub.data.backlog import Timer
+    from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
     from equipoise.hub.settings import ClusterSettings
@@ -125,8 +125,7 @@ class Telling:
         placement = self._cluster.router.placement(topic.name)
         if len(placement.homes) > 1:
             return placement
-        is_here = topic.stream is None or topic.stream.state.is_home
-        if is_here or not placement.homes or placement.homes[0] == self._cluster.name:
+        if topic.is_home or not placement.homes or placement.homes[0] == self._cluster.name:
             return None
         return placement
 

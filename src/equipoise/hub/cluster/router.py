@@ -137,10 +137,22 @@ class Router:
         host = f"[{facts.host}]" if ":" in facts.host else facts.host
         return f"{host}:{facts.port}".encode()
 
+    @property
+    def own_address(self) -> bytes | None:
+        return self.address(self.name)
+
     def hub_at(self, address: bytes) -> str | None:
         """The hub that clients reach there; None if it is not known, or dead."""
         hubs = (self.name, *self.peers)
         return next((hub for hub in hubs if self.address(hub) == address), None)
+
+    @property
+    def is_only_hub(self) -> bool:
+        """Whether there is no other hub. One of several that has not heard of the others yet does not know that."""
+        # Without any hub, this one included, nothing has been heard of the cluster so far.
+        has_heard = bool(self.routing.hubs)
+        others = any(member.hub != self.name for member in self.routing.plan.members[:2])
+        return has_heard and not self.peers and not others
 
     def is_follower(self, topic: bytes) -> bool:
         """Whether this hub follows the topic's trunk though nobody may listen here: subscribers are sent to it."""

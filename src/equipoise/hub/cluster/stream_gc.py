@@ -13,7 +13,7 @@ from equipoise.hub.cluster.streams import State
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
-    from equipoise.hub.data.backlog import Timer
+    from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["TIDY_SLICE", "Tidying"]

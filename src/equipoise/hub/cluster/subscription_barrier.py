@@ -8,7 +8,7 @@ as if by name. A hub that has just joined waits until all others have told it th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.lane_state import Beside, Lane
 from equipoise.hub.cluster.lanes import lane_push
@@ -21,13 +21,11 @@ from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.data.other_hubs import LeftOut
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["LeftOut", "Listening"]
-
-# The streams of a topic that a client does not want here; None: it is going to be refused.
-LeftOut: TypeAlias = "Callable[[Topic], Container[bytes] | None]"
+__all__ = ["Listening"]
 
 
 class Listening:
@@ -166,7 +164,7 @@ class Listening:
         return [topic, *lanes] if is_home else [*lanes]
 
     def not_own(self, topic: Topic) -> list[bytes] | None:
-        """The others; None if there are no others than others."""
+        """The streams of the topic that other hubs number; None if this hub numbers none."""
         own = self.own(topic)
         streams = (topic, *self._cluster.lanes.of(topic))
         return [stream.lane for stream in streams if stream not in own] if own else None

@@ -167,15 +167,15 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     if options and session.proto != 3:
         return NEEDS_RESP3
     cluster = core.cluster
-    if cluster is not None and cluster.receipts.is_severed(command[1]):
+    if cluster.receipts.is_severed(command[1]):
         core.cut(session, "its client goes on at another hub")
         return b""
     core.follow(session, command[1])
     if options:
         session.told = {}
-        if cluster is not None:
+        if not cluster.is_alone:
             # Before its first plan a hub does not know its address; it may lag behind the others all the more.
-            address = cluster.router.address(cluster.name)
+            address = cluster.router.own_address
             session.push(push((bulk(b"eq.here"), null(3) if address is None else bulk(address)), 3))
     return OK
 

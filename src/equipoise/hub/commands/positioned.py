@@ -38,7 +38,7 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
         session.flush()
     cluster = core.cluster
     tags = None if session.tags is None else session.tags.pop(topic.name, None)
-    if cluster is None or (topic.stream is None and not tags):
+    if topic.stream is None and not tags:
         receivers = core.publish(topic, payloads)
         return _receipt(Tag(TRUNK, topic.epoch, topic.n), receivers)
     reply = cluster.submit(topic, payloads, [Tag(stream, *at) for stream, at in (tags or {}).items()])
@@ -78,8 +78,6 @@ def settle(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
         return _TOO_MANY
     if topic is None:
         settled(Tag(TRUNK, 0, 0), False)
-    elif core.cluster is None:
-        settled(Tag(TRUNK, topic.epoch, topic.n), False)
     else:
         core.cluster.receipts.when_settled(topic, None, settled)
     return OK
@@ -98,17 +96,12 @@ def sever(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
 
     if not _may_ask(core, session):
         return _TOO_MANY
-    if core.cluster is None:
-        severed()
-    else:
-        core.cluster.receipts.sever(link, address, severed)
+    core.cluster.receipts.sever(link, address, severed)
     return OK
 
 
 def _may_ask(core: HubCore, session: Session) -> bool:
-    asking = None if core.cluster is None else core.cluster.receipts.asking
-    if asking is None:
-        return True
+    asking = core.cluster.receipts.asking
     if asking.get(session, 0) >= ASKED_MAX:
         return False
     asking[session] = asking.get(session, 0) + 1
@@ -117,8 +110,8 @@ def _may_ask(core: HubCore, session: Session) -> bool:
 
 def _tell(core: HubCore, session: Session, frame: bytes) -> None:
     """The answer to what was asked; nobody may be there any more."""
-    asking = None if core.cluster is None else core.cluster.receipts.asking
-    if asking is not None and session in asking:
+    asking = core.cluster.receipts.asking
+    if session in asking:
         asking[session] -= 1
         if not asking[session]:
             del asking[session]

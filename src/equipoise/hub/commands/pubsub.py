@@ -16,7 +16,6 @@ from equipoise.hub.data.turns import by_turns
 from equipoise.resp.replies import array, bulk, error, integer
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster import Cluster
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
@@ -33,8 +32,8 @@ def subscriber(kind: Kind) -> Handler:
         if kind.is_positioned and session.proto != 3:
             return NEEDS_RESP3
         names = command[1:]
-        if core.cluster is not None and not kind.is_shard:
-            return _subscribe_everywhere(core.cluster, core, session, kind, names)
+        if not core.cluster.is_alone and not kind.is_shard:
+            return _subscribe_everywhere(core, session, kind, names)
         if kind.is_pattern:
             return _subscribe_to_patterns(core, session, kind, names)
         return subscribe(core, session, kind, names) or b""
@@ -43,7 +42,7 @@ def subscriber(kind: Kind) -> Handler:
 
 
 def _subscribe_everywhere(
-    cluster: Cluster, core: HubCore, session: Session, kind: Kind, names: list[bytes]
+    core: HubCore, session: Session, kind: Kind, names: list[bytes]
 ) -> bytes | str | Deferred:
     """Subscribe once the hubs concerned send us what the subscription is for."""
     globs: dict[bytes, Glob] = {}
@@ -58,22 +57,22 @@ def _subscribe_everywhere(
 
     def proceed() -> None:
         if not session.is_closing:
-            problem = _subscribe_and_tell(cluster, session, kind, names, globs)
+            problem = _subscribe_and_tell(core, session, kind, names, globs)
             session.settle(b"" if problem is None else error(problem))
 
-    if not cluster.listening.prepare(session, kind, names, proceed):
+    if not core.cluster.listening.prepare(session, kind, names, proceed):
         return DEFERRED
-    return _subscribe_and_tell(cluster, session, kind, names, globs) or b""
+    return _subscribe_and_tell(core, session, kind, names, globs) or b""
 
 
 def _subscribe_and_tell(
-    cluster: Cluster, session: Session, kind: Kind, names: list[bytes], globs: dict[bytes, Glob]
+    core: HubCore, session: Session, kind: Kind, names: list[bytes], globs: dict[bytes, Glob]
 ) -> str | None:
-    problem = subscribe(cluster.core, session, kind, names, globs)
+    problem = subscribe(core, session, kind, names, globs)
     if session.told is not None and kind is Kind.POSITIONED_NAME:
-        cluster.telling.subscribed(session, names)
+        core.cluster.telling.subscribed(session, names)
     if kind.is_pattern:
-        cluster.listening.heard_by(names)
+        core.cluster.listening.heard_by(names)
     return problem
 
 

@@ -13,7 +13,6 @@ from equipoise.hub.data.subscribe import objection, subscribe
 from equipoise.resp.replies import OK
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster import Cluster
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
@@ -33,10 +32,7 @@ def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | 
     problem = objection(core, session, Kind.OWN, [name])
     if problem is not None:
         return problem
-    cluster = core.cluster
-    if cluster is None:
-        return subscribe(core, session, Kind.OWN, [name]) or b""
-    return _subscribe_to_rest(cluster, session, name, elsewhere)
+    return _subscribe_to_rest(core, session, name, elsewhere)
 
 
 def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
@@ -47,7 +43,7 @@ def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     topic = core.topic_to_publish(session, command[1])
     if isinstance(topic, str):
         return topic
-    if core.cluster is None or core.cluster.ways.keep_to(topic, command[2]):
+    if core.cluster.ways.keep_to(topic, command[2]):
         return OK
     tags = session.tags = session.tags or {}
     if topic.name not in tags and len(tags) >= TAGGED_MAX:
@@ -82,10 +78,10 @@ def _elsewhere(words: Sequence[bytes]) -> list[bytes] | str | None:
 
 
 def _subscribe_to_rest(
-    cluster: Cluster, session: Session, name: bytes, elsewhere: list[bytes] | None
+    core: HubCore, session: Session, name: bytes, elsewhere: list[bytes] | None
 ) -> bytes | str | Deferred:
     """Subscribe once the streams stand here that the client does not get elsewhere."""
-    core = cluster.core
+    cluster = core.cluster
 
     def proceed() -> bytes:
         topic = core.index.topics.get(name)
@@ -93,7 +89,7 @@ def _subscribe_to_rest(
         if topic is not None and absent is None:
             absent = cluster.listening.not_own(topic)
             if absent is None:
-                return core.refuse(_not_home(cluster))
+                return core.refuse(_not_home(cluster.router.version))
         if topic is not None:
             cluster.listening.leave_out(session, topic, absent or [])
         problem = subscribe(core, session, Kind.OWN, [name])
@@ -113,6 +109,5 @@ def _subscribe_to_rest(
     return proceed()
 
 
-def _not_home(cluster: Cluster) -> str:
-    version = cluster.router.version
+def _not_home(version: int | None) -> str:
     return f"NOTHOME this hub numbers no stream of the topic under plan {version}: ask a hub that does, or try again"

@@ -101,7 +101,7 @@ def _parse(core: HubCore, command: list[bytes]) -> _Asked | str:
 
 
 def _is_wanted(asked: _Asked, session: Session, topic: Topic) -> bool:
-    if asked.is_home and topic.stream is not None and not topic.stream.state.is_home:
+    if asked.is_home and not topic.is_home:
         return False
     if asked.glob is not None and not asked.glob.matches(topic.name):
         return False
@@ -114,8 +114,7 @@ def _may_see(session: Session, name: bytes) -> bool:
 
 def _row(core: HubCore, topic: Topic) -> bytes:
     """Name, state, home (empty: nobody is alive for it), and what happened here: subscribers, messages in and out."""
-    cluster, stream = core.cluster, topic.stream
-    home = core.settings.name if cluster is None else cluster.router.home(topic.name)
+    stream, home = topic.stream, core.cluster.router.home(topic.name)
     state = "open" if stream is None else stream.state.value
     return array(
         (

@@ -134,7 +134,7 @@ def _relays(topic: Topic, index: TopicIndex) -> list[OutLink]:
     if topic.lane:
         # Who hears the topic by a pattern follows its lanes by name.
         return list(links)
-    if topic.stream is None or topic.stream.state.is_home:
+    if topic.is_home:
         for pattern in () if topic.is_shard else index.relayed.matching(topic.name):
             links.update(pattern.relays)
     return list(links)

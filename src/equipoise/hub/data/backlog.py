@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from equipoise.hub.data.ports import CallLater, Timer
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
     from equipoise.hub.settings import Limits
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 
 # Topics with cuts or drops that are remembered for INFO; the sums know of all.
 HURT_MAX = 1_000
-
-
-class Timer(Protocol):
-    def cancel(self) -> None: ...
-
-
-CallLater = Callable[..., Timer]
 
 
 class Backlog:

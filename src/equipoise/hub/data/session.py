@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action, User
 from equipoise.hub.data.kinds import Kind
+from equipoise.hub.data.ports import NO_WIRE, Wire, discard
 from equipoise.hub.data.publish import publish_batch, publish_run
-from equipoise.hub.data.wire import NO_WIRE, Wire, discard
 from equipoise.resp import Command, Publishes, RequestReader, leading_publishes
 from equipoise.resp.replies import error
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.handshake import LinkSession
     from equipoise.hub.cluster.redirects import Told
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.backlog import Timer
     from equipoise.hub.data.patterns import Pattern
+    from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.topics import Topic
 
 # How long a client may take to read its last replies after QUIT or a protocol error, in seconds.

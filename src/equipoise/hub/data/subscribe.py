@@ -45,7 +45,7 @@ def subscribe(
         elif kind is Kind.OWN and isinstance(target, Topic):
             facts += _own_stream(core, session, target)
         session.push(push(facts, session.proto))
-        if kind.is_by_name and isinstance(target, Topic) and core.cluster is not None:
+        if kind.is_by_name and isinstance(target, Topic):
             core.cluster.listening.greet(session, target, kind)
     return None
 
@@ -190,9 +190,9 @@ def _detach(core: HubCore, session: Session, kind: Kind, name: bytes) -> None:
 
 def _own_stream(core: HubCore, session: Session, topic: Topic) -> list[bytes]:
     """The stream of the topic that this hub numbers, how far it is, and the streams that the session does not get."""
-    listening = None if core.cluster is None else core.cluster.listening
-    streams = [topic] if listening is None else listening.own(topic)
-    left_out = () if listening is None else map(bulk, listening.left_out(session, topic))
+    listening = core.cluster.listening
+    streams = listening.own(topic)
+    left_out = map(bulk, listening.left_out(session, topic))
     if not streams:
         return [null(3), integer(0), integer(0), *left_out]
     return [bulk(streams[0].lane), integer(streams[0].epoch), integer(streams[0].n), *left_out]

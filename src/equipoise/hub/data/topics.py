@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.audience import Audience
+    from equipoise.hub.data.ports import CallLater, Timer
     from equipoise.hub.data.session import Session
     from equipoise.hub.locations.topic_locations import Whereabouts
     from equipoise.hub.telemetry.meter import TopicMeter
 
 # Names that begin so are those of lanes among hubs: no client may make such a topic.
 LANE_PREFIX = b"$lane/"
-# Topics added up in one go: some 0.2 ms.
+# Topics added up in one go, and topics looked at by the sweep in one go: some 0.2 ms each.
 STEP = 1_000
+GC_SLICE = 1_000
 
 
 class Topic:
@@ -105,6 +107,11 @@ class Topic:
         """Whether other hubs listen, or something is under way with them."""
         has_lanes = self.beside is not None and bool(self.beside.lanes)
         return has_lanes or bool(self.relays) or (self.stream is not None and not self.stream.is_idle)
+
+    @property
+    def is_home(self) -> bool:
+        """Whether messages get their positions here."""
+        return self.stream is None or self.stream.state.is_home
 
     @property
     def trunk(self) -> Topic:
@@ -325,6 +332,33 @@ class TopicIndex:
         self._former = Totals(
             published + topic.published, delivered + topic.delivered, bytes_out + topic.bytes_out
         )
+
+
+class TopicGc:
+    """Owned by HubCore: forget idle topics, once every `idle_s` while there are topics, a slice at a time."""
+
+    def __init__(self, index: Callable[[], TopicIndex], call_later: CallLater, idle_s: float) -> None:
+        self._index = index
+        self._call_later = call_later
+        self._idle_s = idle_s
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        """There is a topic to look after."""
+        if self._timer is None:
+            self._timer = self._call_later(self._idle_s, self._sweep)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _sweep(self) -> None:
+        self._timer = None
+        if self._index().sweep(GC_SLICE):
+            self._timer = self._call_later(0, self._sweep)
+        elif self._index().topics:
+            self.begin()
 
 
 def _with(kinds: tuple[Kind, ...], kind: Kind) -> tuple[Kind, ...]:

@@ -54,19 +54,7 @@ class Places:
 
         One on its own is at the origin, and sure of it: there is nothing else to be placed by.
         """
-        return self.probing.told or (self._origin if self._is_alone else None)
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether there is nobody to measure. One of several that hears of no other yet does not know that."""
-        cluster = self._core.cluster
-        if cluster is None:
-            return True
-        router = cluster.router
-        # Without any hub, this one included, nothing has been heard of the cluster so far.
-        has_heard = bool(router.routing.hubs)
-        others = any(member.hub != router.name for member in router.routing.plan.members[:2])
-        return has_heard and not router.peers and not others
+        return self.probing.told or (self._origin if self._core.cluster.router.is_only_hub else None)
 
     def own_bytes(self) -> bytes | None:
         own = self.own

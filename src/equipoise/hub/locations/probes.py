@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
 from equipoise.errors import CoordinateError
-from equipoise.hub.cluster.link.codec import PROBING, Verb
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.link.link import InLink, OutLink
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.backlog import Timer
+    from equipoise.hub.data.other_hubs import OtherHubs
+    from equipoise.hub.data.ports import Timer
 
 __all__ = ["Probing"]
 
@@ -125,13 +124,12 @@ class Probing:
             self._has_moved = False
             self._stability.consider(self.estimator.coordinate)
         cluster = self._core.cluster
-        if cluster is not None:
-            for peer in self._choose([name for name in cluster.out if self._may_ask(cluster, name)]):
-                self._probe(cluster, peer)
+        for peer in self._choose([name for name in cluster.out if self._may_ask(cluster, name)]):
+            self._probe(cluster, peer)
 
-    def _may_ask(self, cluster: Cluster, peer: str) -> bool:
+    def _may_ask(self, cluster: OtherHubs, peer: str) -> bool:
         """Whether it can answer, and no answer of it is on its way that would count."""
-        if not _can_answer(cluster, peer):
+        if not cluster.can_probe(peer):
             return False
         probe = self._under_way.get(peer)
         if probe is None or not _is_unbroken(probe, cluster, peer):
@@ -163,7 +161,7 @@ class Probing:
 
     # --- questions and answers
 
-    def _probe(self, cluster: Cluster, peer: str) -> None:
+    def _probe(self, cluster: OtherHubs, peer: str) -> None:
         out, incoming = cluster.out[peer], cluster.incoming[peer]
         if not _is_quiet(out):
             return
@@ -173,15 +171,15 @@ class Probing:
             self._last_token, sent_at, out, out.connections, incoming, incoming.connections
         )
         self.sent += 1
-        cluster.tell(peer, Verb.PROBE, self._last_token)
+        cluster.send_probe(peer, self._last_token)
 
-    def asked(self, cluster: Cluster, peer: str, token: int) -> None:
+    def asked(self, cluster: OtherHubs, peer: str, token: int) -> None:
         """A peer probes this hub."""
         out = cluster.out.get(peer)
         if out is not None and _is_quiet(out):
-            cluster.tell(peer, Verb.ECHO, token, self.estimator.coordinate.to_bytes())
+            cluster.send_echo(peer, token, self.estimator.coordinate.to_bytes())
 
-    def heard(self, cluster: Cluster, peer: str, token: int, data: bytes) -> None:
+    def heard(self, cluster: OtherHubs, peer: str, token: int, data: bytes) -> None:
         """A peer answers, and says where it is."""
         probe = self._under_way.get(peer)
         if probe is None or probe.token != token:
@@ -205,18 +203,12 @@ class Probing:
             self._stability.consider(self.estimator.coordinate)
 
 
-def _can_answer(cluster: Cluster, peer: str) -> bool:
-    """Whether there is a way back, and the peer knows the question: an older one would end the link over it."""
-    facts = cluster.router.peers.get(peer)
-    return peer in cluster.incoming and facts is not None and facts.verbs >= PROBING
-
-
 def _is_quiet(link: OutLink) -> bool:
     """Whether what is written to the link goes out at once."""
     return link.is_connected and not link.is_paused and link.kept_bytes <= QUIET_BYTES_MAX
 
 
-def _is_unbroken(probe: _Probe, cluster: Cluster, peer: str) -> bool:
+def _is_unbroken(probe: _Probe, cluster: OtherHubs, peer: str) -> bool:
     out, incoming = cluster.out.get(peer), cluster.incoming.get(peer)
     return (
         out is probe.out

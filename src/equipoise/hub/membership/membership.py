@@ -211,7 +211,7 @@ class Membership:
             self._presence.give_up()
             return
         hubs = self._sight.conclude(seen, plan, plan_id, now=self._now())
-        cluster = self._hub.core.cluster
+        cluster = self._hub.cluster
         assert cluster is not None, "it was joined when this was made"
         known = cluster.router.routing
         if known.plan is not plan or known.hubs != hubs:

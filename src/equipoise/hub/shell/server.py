@@ -27,7 +27,7 @@ from equipoise.hub.access.login import Logins
 from equipoise.hub.cluster import Cluster
 from equipoise.hub.cluster.link.dialer import Dialer, Login
 from equipoise.hub.core import HubCore
-from equipoise.hub.data.backlog import Timer
+from equipoise.hub.data.ports import Timer
 from equipoise.hub.data.session import LINGER_S
 from equipoise.hub.settings import HubSettings, Tls
 from equipoise.hub.shell.tcp_info import round_trip_s
@@ -76,6 +76,12 @@ class Hub:
         assert self._core is not None, "the hub has not been started"
         return self._core
 
+    @property
+    def cluster(self) -> Cluster | None:
+        """The other hubs; None while this hub is alone."""
+        cluster = self.core.cluster
+        return cluster if isinstance(cluster, Cluster) else None
+
     async def start(self) -> None:
         """Listen. Raises SettingsError if the settings would expose an unprotected hub, or a port is taken."""
         settings = self.settings
@@ -108,10 +114,10 @@ class Hub:
         `login`: who this hub is at the others, where they have users.
         """
         core = self.core
-        core.cluster = Cluster(core, Dialer(core, login, self._rng, self.renew))
+        cluster = core.cluster = Cluster(core, Dialer(core, login, self._rng, self.renew))
         core.places.probing.start(self._rng.random)
         self._login = login
-        return core.cluster
+        return cluster
 
     def renew(self) -> None:
         """The others have buried this hub while it was out of reach: end this life and begin another."""

@@ -19,7 +19,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.wire import Wire
+    from equipoise.hub.data.ports import Wire
 
 __all__ = ["Times", "believed_us", "round_trip_s"]
 

@@ -71,7 +71,7 @@ class Gauges:
             "unsent_bytes": backlogs.bytes,
             "topics_home": self._homes.count(core),
             "coordinate": core.places.own_bytes(),
-            "plan_version": None if core.cluster is None else core.cluster.router.version,
+            "plan_version": core.cluster.router.version,
         }
         self._cpu_s, self._reply_bytes = cpu_s, replied_bytes
         self._lags_s.clear()
@@ -92,12 +92,12 @@ class _Homes:
         self._last = 0
 
     def count(self, core: HubCore) -> int:
-        if core.cluster is None:
+        if core.cluster.is_alone:
             return len(core.index.topics)
         if self._left is None:
             self._left, self._counted = iter(list(core.index.topics.values())), 0
         some = list(islice(self._left, HOMES_SLICE))
-        self._counted += sum(topic.stream is None or topic.stream.state.is_home for topic in some)
+        self._counted += sum(topic.is_home for topic in some)
         if len(some) < HOMES_SLICE:
             self._left, self._last = None, self._counted
         return self._last

@@ -16,7 +16,6 @@ from heapq import nlargest
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.data.topics import Totals
 from equipoise.telemetry import Block, Kind
 from equipoise.telemetry.block import is_each
@@ -192,8 +191,7 @@ class Reading:
 
     def cluster_facts(self) -> dict[str, int]:
         """Empty for a hub on its own."""
-        cluster = self._core.cluster
-        return {} if cluster is None else cluster_counters(cluster)
+        return self._core.cluster.counters()
 
     def topic_facts(self, topic: Topic) -> dict[str, int]:
         """What its lanes have done counts for it, though it is written down elsewhere until the window ends."""

@@ -29,7 +29,7 @@ from equipoise.telemetry import Block, Kind, Ring
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.backlog import Timer
+    from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 

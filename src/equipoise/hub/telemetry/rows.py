@@ -132,8 +132,8 @@ def roles(topics: Sequence[Topic]) -> Values:
 
 
 def _role(topic: Topic) -> Role:
-    if topic.stream is None or topic.stream.state.is_home:
+    if topic.is_home:
         return Role.HOME
     lanes = () if topic.beside is None else topic.beside.lanes.values()
-    has_own = any(lane.stream is None or lane.stream.state.is_home for lane in lanes)
+    has_own = any(lane.is_home for lane in lanes)
     return Role.LANE if has_own else Role.RELAY

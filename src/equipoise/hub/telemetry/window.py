@@ -99,7 +99,7 @@ class Slice:
 
     def record(self, core: HubCore, sums: Sums) -> dict[str, Values]:
         """The columns of the topics that did something. The others have no meter any more and have left the slice."""
-        is_alone = core.cluster is None
+        is_alone = core.cluster.is_alone
         if not is_alone and any([topic.beside for topic in self.topics]):  # noqa: C419  # faster than a generator
             for topic in self.topics:
                 gather_lanes(topic)
@@ -213,7 +213,7 @@ class Slice:
             self._audiences = [*present]
             self._heard = {
                 "subscribers": one_or_each([audience.clients for audience in present]),
-                "relays": 0 if core.cluster is None else one_or_each([len(each.hubs) for each in present]),
+                "relays": 0 if core.cluster.is_alone else one_or_each([len(each.hubs) for each in present]),
             }
         return self._heard
 

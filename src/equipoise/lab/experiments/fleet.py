@@ -80,9 +80,9 @@ class Server:
 
     async def hear(self, number: int, routing: Routing) -> None:
         """News that a busy machine gets to late may be overtaken; whoever reads a store never goes back."""
-        if self.hub is not None and self.hub.core.cluster is not None and number > self._heard:
+        if self.hub is not None and self.hub.cluster is not None and number > self._heard:
             self._heard = number
-            self.hub.core.cluster.apply(routing)
+            self.hub.cluster.apply(routing)
 
     async def stop(self) -> None:
         if self.hub is not None:

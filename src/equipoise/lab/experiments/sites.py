@@ -237,7 +237,7 @@ class Region:
     def _serves(self, hub: SiteHub, version: int) -> bool:
         if hub.membership is None or not hub.membership.ready.is_set():
             return False
-        cluster = self.hub(hub.name).core.cluster
+        cluster = self.hub(hub.name).cluster
         assert cluster is not None, "a membership joins it"
         sees_all = self.hubs.keys() <= cluster.router.routing.hubs.keys()
         return sees_all and cluster.router.version >= version and cluster.is_barrier_passed

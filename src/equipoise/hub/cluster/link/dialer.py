@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.link.codec import GREETING, PROTOCOL
 from equipoise.resp.spelling import spell
 
@@ -112,7 +113,7 @@ class Dialer:
 
     def _refused(self, link: OutLink, refusal: str) -> None:
         cluster = self._core.cluster
-        if refusal.startswith("DEAD") and cluster is not None:
+        if refusal.startswith("DEAD") and isinstance(cluster, Cluster):
             cluster.be_buried()
         elif refusal.startswith(("STALE", "UNKNOWN")):
             log.debug("link to %s: %s", link.hub, refusal)

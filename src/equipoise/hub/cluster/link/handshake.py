@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.link.codec import PROTOCOL
 from equipoise.hub.cluster.link.link import InLink, LinkId
 from equipoise.resp import RequestReader
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
 
@@ -84,7 +84,7 @@ class LinkSession:
 def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     """EQ.L.HELLO: make this session the connection of a link."""
     cluster = core.cluster
-    if cluster is None:
+    if not isinstance(cluster, Cluster):
         return "ERR this hub is alone: start it with --store to have it among others"
     if not session.is_operator:
         return 'NOPERM a link between hubs needs a user with the grant operate = ["*"]'

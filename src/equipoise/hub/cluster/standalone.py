@@ -1,0 +1,121 @@
+"""A hub that belongs to no cluster: what stands in for `Cluster` there.
+
+Always true: every topic lives here, none has a Stream, and all that was published has its position at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from equipoise.hub.cluster.dependencies import Tag
+from equipoise.stream.position import TRUNK
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.data.kinds import Kind
+    from equipoise.hub.data.other_hubs import LeftOut
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["Standalone"]
+
+
+class _NoRedirects:
+    def published(self, session: Session, topic: Topic) -> None: ...
+    def subscribed(self, session: Session, names: list[bytes]) -> None: ...
+
+
+class _OwnStreams:
+    """Every stream is this hub's own."""
+
+    def prepare(
+        self,
+        session: Session,
+        kind: Kind,
+        names: Sequence[bytes],
+        proceed: Callable[[], None],
+        left_out: LeftOut = lambda topic: (),
+    ) -> bool:
+        return True
+
+    def heard_by(self, patterns: Sequence[bytes]) -> None: ...
+    def greet(self, session: Session, topic: Topic, kind: Kind) -> None: ...
+    def own(self, topic: Topic) -> list[Topic]:
+        return [topic]
+
+    def not_own(self, topic: Topic) -> list[bytes]:
+        return []
+
+    def leave_out(self, session: Session, topic: Topic, names: Collection[bytes]) -> None:
+        """There is no other hub to get a stream from, whatever a client says."""
+
+    def left_out(self, session: Session, topic: Topic) -> list[bytes]:
+        return []
+
+
+class _AtOnce:
+    """Acknowledge at once: a message has its position when `publish` returns."""
+
+    def __init__(self) -> None:
+        self.asking: dict[Session, int] = {}
+
+    def is_severed(self, link: bytes) -> bool:
+        return False
+
+    def when_settled(self, topic: Topic, count: int | None, tell: Callable[[Tag, bool], object]) -> None:
+        tell(Tag(TRUNK, topic.epoch, topic.n), False)
+
+    def sever(self, link: bytes, address: bytes, tell: Callable[[], object]) -> None:
+        tell()
+
+
+class _OneRoute:
+    def keep_to(self, topic: Topic, stream: bytes) -> bool:
+        return True
+
+    def position(self, trunk: Topic, stream: bytes, tell: Callable[[int, int], object]) -> None:
+        tell(trunk.epoch, trunk.n)
+
+
+class _OnlyHub:
+    version: Final = None
+    own_address: Final = None
+    is_only_hub: Final = True
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def home(self, topic: bytes) -> str:
+        return self._name
+
+
+class Standalone:
+    """Owned by HubCore."""
+
+    is_alone: Final = True
+    out: Mapping[str, OutLink] = MappingProxyType({})
+    incoming: Mapping[str, InLink] = MappingProxyType({})
+
+    def __init__(self, name: str) -> None:
+        self.router = _OnlyHub(name)
+        self.telling = _NoRedirects()
+        self.listening = _OwnStreams()
+        self.receipts = _AtOnce()
+        self.ways = self.asking = _OneRoute()
+
+    def can_probe(self, peer: str) -> bool:
+        return False
+
+    def send_probe(self, peer: str, token: int) -> None: ...
+    def send_echo(self, peer: str, token: int, coordinate: bytes) -> None: ...
+    def adopt(self, topic: Topic) -> None: ...
+
+    def submit(self, topic: Topic, payloads: Sequence[bytes], tags: Sequence[Tag] = ()) -> bytes:
+        raise AssertionError("only a hub among others has topics with a Stream")
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None: ...

@@ -1,0 +1,145 @@
+"""What the data plane needs of the other hubs of its cluster: the face that `Cluster` and `Standalone` share.
+
+The core, the commands, telemetry and coordinates call this face and nothing else of the cluster, so none of them asks
+whether there are other hubs. Where it does matter they ask `is_alone`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.dependencies import Tag
+    from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.data.kinds import Kind
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topics import Topic
+
+__all__ = [
+    "LeftOut",
+    "OtherHubs",
+    "PositionQueries",
+    "PublishAcks",
+    "PublishRoutes",
+    "Redirects",
+    "Routes",
+    "Subscriptions",
+]
+
+# The streams of a topic that a client does not want from this hub; None: its subscription will be refused.
+LeftOut: TypeAlias = "Callable[[Topic], Container[bytes] | None]"
+
+
+class Redirects(Protocol):
+    """Tell smart clients where their topics live."""
+
+    def published(self, session: Session, topic: Topic) -> None: ...
+    def subscribed(self, session: Session, names: list[bytes]) -> None: ...
+
+
+class Subscriptions(Protocol):
+    """Follow all streams of a topic before a subscription is answered, and tell smart clients of the streams."""
+
+    def prepare(
+        self,
+        session: Session,
+        kind: Kind,
+        names: Sequence[bytes],
+        proceed: Callable[[], None],
+        left_out: LeftOut = ...,
+    ) -> bool:
+        """Whether a client that subscribes now misses nothing; if not, `proceed` is called once it is so."""
+
+    def heard_by(self, patterns: Sequence[bytes]) -> None: ...
+    def greet(self, session: Session, topic: Topic, kind: Kind) -> None: ...
+    def own(self, topic: Topic) -> list[Topic]:
+        """The streams of the topic that this hub numbers."""
+
+    def not_own(self, topic: Topic) -> list[bytes] | None:
+        """The streams of the topic that other hubs number; None if this hub numbers none."""
+
+    def leave_out(self, session: Session, topic: Topic, names: Collection[bytes]) -> None: ...
+    def left_out(self, session: Session, topic: Topic) -> list[bytes]: ...
+
+
+class PublishAcks(Protocol):
+    """Call back when messages of this hub's clients have their positions."""
+
+    @property
+    def asking(self) -> dict[Session, int]:
+        """By session, its questions that wait for an answer."""
+
+    def is_severed(self, link: bytes) -> bool: ...
+    def when_settled(self, topic: Topic, count: int | None, tell: Callable[[Tag, bool], object]) -> None: ...
+    def sever(self, link: bytes, address: bytes, tell: Callable[[], object]) -> None: ...
+
+
+class PublishRoutes(Protocol):
+    """Which stream of a topic the clients of this hub publish to."""
+
+    def keep_to(self, topic: Topic, stream: bytes) -> bool:
+        """Whether what the client publishes next comes after that stream anyway."""
+
+
+class PositionQueries(Protocol):
+    def position(self, trunk: Topic, stream: bytes, tell: Callable[[int, int], object]) -> None: ...
+
+
+class Routes(Protocol):
+    """Where topics live."""
+
+    @property
+    def version(self) -> int | None:
+        """Of the plan; None without one."""
+
+    @property
+    def own_address(self) -> bytes | None:
+        """Where clients reach this hub, as the other hubs know it."""
+
+    @property
+    def is_only_hub(self) -> bool:
+        """Whether it is known that there is no other hub to measure the distance to."""
+
+    def home(self, topic: bytes) -> str | None:
+        """The hub that the topic lives at; None while no member of the plan is alive."""
+
+
+class OtherHubs(Protocol):
+    """The face. `HubCore.cluster` is one, always."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this hub belongs to no cluster."""
+
+    @property
+    def router(self) -> Routes: ...
+    @property
+    def out(self) -> Mapping[str, OutLink]: ...
+    @property
+    def incoming(self) -> Mapping[str, InLink]: ...
+    @property
+    def telling(self) -> Redirects: ...
+    @property
+    def listening(self) -> Subscriptions: ...
+    @property
+    def receipts(self) -> PublishAcks: ...
+    @property
+    def ways(self) -> PublishRoutes: ...
+    @property
+    def asking(self) -> PositionQueries: ...
+    def can_probe(self, peer: str) -> bool:
+        """Whether the peer can answer a probe."""
+
+    def send_probe(self, peer: str, token: int) -> None: ...
+    def send_echo(self, peer: str, token: int, coordinate: bytes) -> None: ...
+    def adopt(self, topic: Topic) -> None:
+        """A topic is new at this hub."""
+
+    def submit(self, topic: Topic, payloads: Sequence[bytes], tags: Sequence[Tag] = ()) -> bytes:
+        """Publish for a client of this hub to a topic that has a Stream; the reply to each message."""
+
+    def counters(self) -> dict[str, int]:
+        """What INFO and metrics show of the cluster; empty without one."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,80 @@
+"""What the hub needs of the world around it: a transport for each session, and time, timers and secrets from the shell.
+
+asyncio's transports and uvloop's are Wires as they are; `hub/shell/server` has the Shell of a running loop, the
+simulator and the tests have theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[..., Timer]
+
+
+class Wire(Protocol):
+    """What a session needs of its transport."""
+
+    def write(self, data: bytes, /) -> object: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+    def get_extra_info(self, name: str, default: Any = None) -> Any: ...
+
+
+class _NoWire:
+    """Before the connection is made and after it is lost."""
+
+    def write(self, data: bytes, /) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+
+NO_WIRE = _NoWire()
+
+
+def discard(data: bytes) -> None:
+    """The `write` of a session without a transport."""
+
+
+class Shell(Protocol):
+    """What the core needs of the world."""
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+
+    def fine_now(self) -> float:
+        """The same, anew at each call: what tells neighbours from each other is less than a turn of the loop."""
+
+    def wall_time(self) -> float:
+        """Seconds since 1970, as far as this machine knows."""
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer: ...
+
+    def verify_secret(
+        self, encoded: str, password: bytes, done: Callable[[bool], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        """Check a password beside the loop and call back on it; not at all if nobody wants to know any more."""
+
+    def round_trip_s(self, wire: Wire) -> float | None:
+        """To the other end of a connection and back; None where it cannot be told."""
+
+    def memory_bytes(self) -> int:
+        """Of the machine."""
+
+    def resident_bytes(self) -> int:
+        """Of this process; 0 where it cannot be told."""
