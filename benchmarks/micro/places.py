@@ -31,8 +31,8 @@ from typing import Any
 from equipoise.access import Users
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
 from equipoise.hub.core import HubCore
+from equipoise.hub.data.ports import NO_WIRE
 from equipoise.hub.data.session import Session
-from equipoise.hub.data.wire import NO_WIRE
 from equipoise.hub.locations.client_location import Place
 from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
 from equipoise.hub.settings import HubSettings

@@ -6,6 +6,7 @@ import pytest
 
 from hub.world import Error, FakeClient, World, users
 
+EXPIRED = Error("ERR this cursor has expired: begin again with cursor 0")
 GAME = 'create = ["game.*"]\npublish = ["game.*"]\nsubscribe = ["game.*"]'
 
 
@@ -57,9 +58,7 @@ def test_a_cursor_whose_topic_is_gone_says_so() -> None:
     world = World()
     client = world.client()
     client.do("PUBLISH", "t", "x")
-    assert client.do("EQ.TOPICS", "=gone", "10") == Error(
-        "ERR the topic of this cursor was forgotten meanwhile: begin again with cursor 0"
-    )
+    assert client.do("EQ.TOPICS", "=gone", "10") == EXPIRED
 
 
 @pytest.mark.parametrize(
@@ -87,3 +86,12 @@ def test_nobody_is_shown_what_it_may_neither_use_nor_operate() -> None:
     assert alice.do("EQ.TOPIC", "secret") == [None]
     assert pages(watch, 10) == [[b"game.1", b"secret"]]
     assert isinstance(world.client().do("EQ.TOPICS", "0", "10"), Error)
+
+
+def test_a_cursor_does_not_tell_whether_a_topic_exists() -> None:
+    world = World(users(root='create = ["*"]\npublish = ["*"]', alice=GAME))
+    root, alice = world.client(user="root"), world.client(user="alice")
+    for name in ("game.1", "secret", "game.2"):
+        root.do("PUBLISH", name, "x")
+    assert alice.do("EQ.TOPICS", "=secret", "10") == alice.do("EQ.TOPICS", "=missing", "10") == EXPIRED
+    assert pages(alice, 1) == [[b"game.1"], [b"game.2"]]

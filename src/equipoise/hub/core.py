@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from equipoise.access import Action, User, Users
 from equipoise.hub.access.connection_limits import Admission
 from equipoise.hub.access.denials import RESERVED, denial, too_long
+from equipoise.hub.access.quotas import Quotas, Resource, owner_of, topic_bytes
 from equipoise.hub.access.reauthorization import certified_user, judge_everybody
 from equipoise.hub.cluster.standalone import Standalone
-from equipoise.hub.commands import COMMANDS, CommandSpec
+from equipoise.hub.commands import COMMANDS
 from equipoise.hub.commands.keys import unknown_command
-from equipoise.hub.commands.spec import full_name
+from equipoise.hub.commands.spec import objection
 from equipoise.hub.data.audience import Audience, compile_audience
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.fanout import deliver_mixed, deliver_to_hubs
@@ -62,6 +63,7 @@ class HubCore:
         # A restart under the same name is a new hub: its epochs lie above those of its former life.
         self.incarnation = int(shell.wall_time() * 1_000_000)
         self.last_epoch = self.incarnation
+        self.quotas = Quotas(self.limits)
         self.index = self._new_index()
         self.cluster: OtherHubs = Standalone(settings.name)
         self.places = Places(self)
@@ -74,7 +76,7 @@ class HubCore:
             cut=self._cut_slow,
             touch=self.metering.touch,
         )
-        self.admission = Admission(self.limits)
+        self.admission = Admission(self.limits, now=shell.now, call_later=shell.call_later)
         self.input_bytes_max = self.limits.input_bytes_max
         self._request_limits = self.limits.of_requests(is_authenticated=True)
         self._stranger_limits = self.limits.of_requests(is_authenticated=False)
@@ -83,7 +85,10 @@ class HubCore:
 
     def _new_index(self) -> TopicIndex:
         return TopicIndex(
-            self.limits.topics_max, self.new_epoch, payload_bytes_max=self.limits.payload_bytes_max
+            self.limits.topics_max,
+            self.new_epoch,
+            self.quotas,
+            payload_bytes_max=self.limits.payload_bytes_max,
         )
 
     def request_limits(self, *, is_authenticated: bool) -> RequestLimits:
@@ -98,9 +103,9 @@ class HubCore:
         return Session(self, self._last_id, self.users.anonymous)
 
     def join(
-        self, session: Session, wire: Wire, certificate: Sequence[str] = (), *, wait_s: float = 0.0
+        self, session: Session, wire: Wire, certificate: Sequence[str] = (), *, is_served: bool = True
     ) -> None:
-        """The session's connection is made, and will be read from in `wait_s`.
+        """The session's connection is made; if it has to wait for its turn, `Session.proceed` says when that is.
 
         `certificate` has the common names in the client's certificate, if it showed one.
         """
@@ -108,31 +113,41 @@ class HubCore:
         session.write = wire.write
         session.certificate = certificate
         self.sessions[session.id] = session
+        self.quotas.take(Resource.CONNECTIONS, owner_of(session.user))
         self.stats.connections += 1
-        self.greet(session, wait_s=wait_s)
+        self.greet(session)
+        if not is_served:
+            self.stats.connections_paced += 1
+            session.stand_by()
 
-    def greet(self, session: Session, *, wait_s: float = 0.0) -> None:
+    def greet(self, session: Session) -> None:
         """Make the session who a new connection is: by its certificate, else the anonymous user, else a stranger.
 
         A stranger has a moment to say who it is.
         """
         certified = certified_user(self, session)
         user = certified or self.users.anonymous
+        self._count_for(session, user)
         if user is not None:
             session.log_in(user, is_certified=certified is not None)
             return
         session.log_out()
-        self.expect_login(session, wait_s=wait_s)
+        self.expect_login(session)
 
-    def expect_login(self, session: Session, *, wait_s: float = 0.0) -> None:
+    def expect_login(self, session: Session) -> None:
         """Cut the session unless it says in time who it is."""
-        session.cut_after(wait_s + self.limits.unauthenticated_s, "it did not authenticate in time")
+        session.cut_after(self.limits.unauthenticated_s, "it did not authenticate in time")
 
     def log_in(self, session: Session, user: User) -> None:
-        """The client has proved who it is. What the user may not hear, its connection hears no longer."""
+        """The client has proved its identity. What the user may not hear, its connection hears no longer."""
+        self._count_for(session, user)
         session.log_in(user)
         if session.subscriptions is not None:
             self.stats.revoked += judge_again(self, session)
+
+    def _count_for(self, session: Session, user: User | None) -> None:
+        if session.id in self.sessions:
+            self.quotas.pass_on(session.user, user, subscriptions=session.subscriptions_held)
 
     def leave(self, session: Session) -> None:
         """Stop serving the session; send what it is owed, then close."""
@@ -183,9 +198,9 @@ class HubCore:
         session.stop_timer()
         session.wire = NO_WIRE
 
-    def release(self, address: str) -> None:
-        """A connection from the address is no more."""
-        self.admission.release(address)
+    def release(self, address: str, serve: Callable[[], None]) -> None:
+        """A connection from the address is no more; `serve` if it still waited for its turn."""
+        self.admission.release(address, serve)
         if not self.admission.count and self.when_empty is not None:
             self.when_empty()
 
@@ -200,7 +215,8 @@ class HubCore:
         self.backlogs.discard(session, is_cut=is_slow)
         forget_session(self, session)
         self.places.forget(session)
-        self.sessions.pop(session.id, None)
+        if self.sessions.pop(session.id, None) is not None:
+            self.quotas.give_back(Resource.CONNECTIONS, owner_of(session.user))
 
     def _cut_slow(self, session: Session, reason: str) -> None:
         self.cut(session, reason, is_slow=True)
@@ -214,7 +230,7 @@ class HubCore:
         if spec is None:
             return self.refuse(unknown_command(command))
         session.command = spec.name
-        problem = self._objection(session, spec, command)
+        problem = objection(session, spec, command)
         if problem is not None:
             return self.refuse(problem)
         reply = spec.run(self, session, command)
@@ -228,20 +244,6 @@ class HubCore:
         if text.startswith("NOPERM"):
             self.stats.denied += times
         return error(text)
-
-    def _objection(self, session: Session, spec: CommandSpec, command: Command) -> str | None:
-        """Why the command may not run now. Redis asks in this order too."""
-        count = len(command)
-        if count != spec.arity if spec.arity > 0 else count < -spec.arity:
-            return f"ERR wrong number of arguments for '{spec.name}' command"
-        if session.user is None and not spec.is_open_to_strangers:
-            return "NOAUTH Authentication required."
-        if session.proto == 2 and not spec.runs_while_subscribed and session.is_subscribed:
-            return (
-                f"ERR Can't execute '{full_name(spec, command)}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / "
-                "PING / QUIT / RESET are allowed in this context"
-            )
-        return None
 
     # --- publishing
 
@@ -270,17 +272,19 @@ class HubCore:
             return RESERVED
         if not session.may(Action.CREATE, name):
             return denial(session, Action.CREATE, name)
-        topic = self.index.create(name, is_shard=True) if is_shard else self.make_topic(name)
-        if topic is None:
-            return f"ERR this hub has {self.limits.topics_max} topics in use already (topics_max)"
-        return topic
+        owner = owner_of(session.user)
+        size = topic_bytes(name)
+        if problem := self.quotas.over_share(Resource.TOPIC_BYTES, owner, size):
+            return problem
+        make = self.index.create_shard if is_shard else self.make_topic
+        return make(name, owner) or self.quotas.no_room(size)
 
-    def make_topic(self, name: bytes) -> Topic | None:
+    def make_topic(self, name: bytes, owner: str = "") -> Topic | None:
         """The topic, made if need be; None when the hub is full of topics that are in use."""
         topic = self.index.topics.get(name)
         if topic is not None:
             return topic
-        topic = self.index.create(name)
+        topic = self.index.create(name, owner=owner)
         if topic is not None:
             self.cluster.adopt(topic)
             self._topic_gc.begin()
@@ -290,7 +294,7 @@ class HubCore:
         audience = topic.audience
         if audience is None or audience.version != self.index.version:
             self.metering.touch(topic)
-            if audience is None or not audience.wake(self.index.version):
+            if audience is None or not audience.wake(topic, self.index):
                 audience = topic.audience = compile_audience(topic, self.index)
         return audience
 
@@ -354,6 +358,7 @@ class HubCore:
         for session in list(self.sessions.values()):
             self.cut(session, "the hub begins anew")
         self.incarnation = self.new_epoch()
+        self.quotas = Quotas(self.limits)
         self.index = self._new_index()
         self.places.renewing.clear()
         self.metering.begin_anew()
@@ -361,6 +366,7 @@ class HubCore:
     def close(self) -> None:
         """End all sessions, links and timers."""
         self.cluster.close()
+        self.admission.stop()
         self._topic_gc.stop()
         self.places.probing.stop()
         self.metering.stop()

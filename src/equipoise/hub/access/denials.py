@@ -1,14 +1,23 @@
-"""How a hub says no."""
+"""The texts by which a hub denies a client what it asks for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from equipoise.access import Action
+from equipoise.access import Action, User
 
 if TYPE_CHECKING:
-    from equipoise.hub.core import HubCore
-    from equipoise.hub.data.session import Session
+    from equipoise.hub.client_limits import Limits
+
+
+class _Client(Protocol):
+    @property
+    def user(self) -> User | None: ...
+
+
+class _Limited(Protocol):
+    @property
+    def limits(self) -> Limits: ...
 
 
 # Of a name, in an error: enough to know it by, as Redis shows of unknown commands.
@@ -17,12 +26,12 @@ SHOWN_BYTES = 128
 RESERVED = "ERR names that begin with $lane/ are those of hubs among themselves: choose another"
 
 
-def denial(session: Session, action: Action, name: bytes) -> str:
-    """Redis's code, and who may not do what, so that the rule to change is plain."""
+def denial(session: _Client, action: Action, name: bytes) -> str:
+    """Redis's code, the user and the action, so that the rule to change is plain."""
     who = session.user.name if session.user is not None else "nobody"
     shown = name[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
     return f"NOPERM user '{who}' may not {action} '{shown}'"
 
 
-def too_long(core: HubCore) -> str:
+def too_long(core: _Limited) -> str:
     return f"ERR topic name longer than {core.limits.topic_bytes_max} bytes (topic_bytes_max)"

@@ -116,6 +116,13 @@ def _authenticate(
                 core.expect_login(session)
             session.settle(error(_WRONG_PASSWORD))
             return
+        problem = core.quotas.login_objection(session.user, known)
+        if problem is not None:
+            session.stop_timer()
+            if session.user is None:
+                core.expect_login(session)
+            session.settle(core.refuse(problem))
+            return
         core.log_in(session, known)
         session.settle(proceed())
 

@@ -54,6 +54,21 @@ def dispatch(container: str, subcommands: Mapping[str, CommandSpec]) -> Handler:
     return run
 
 
+def objection(session: Session, spec: CommandSpec, command: list[bytes]) -> str | None:
+    """Why the command may not run now. Redis asks in this order too."""
+    count = len(command)
+    if count != spec.arity if spec.arity > 0 else count < -spec.arity:
+        return f"ERR wrong number of arguments for '{spec.name}' command"
+    if session.user is None and not spec.is_open_to_strangers:
+        return "NOAUTH Authentication required."
+    if session.proto == 2 and not spec.runs_while_subscribed and session.is_subscribed:
+        return (
+            f"ERR Can't execute '{full_name(spec, command)}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / "
+            "PING / QUIT / RESET are allowed in this context"
+        )
+    return None
+
+
 def full_name(spec: CommandSpec, command: list[bytes]) -> str:
     """The name with the subcommand that the second word calls for, such as `client|id`."""
     subcommand = spec.subcommands.get(text_of(command[1]).lower()) if len(command) > 1 else None

@@ -1,7 +1,8 @@
 """EQ.TOPICS and EQ.TOPIC: which topics this hub knows, where each lives, and how it is used here.
 
-Shows nobody what it may neither use nor operate. A listing comes in pages; whoever goes on from a page gets every topic
-that was there all the while once, in the order in which they came.
+A client learns nothing of topics that it may neither use nor operate, not even by trying cursors. A listing comes in
+pages; a client that goes on from page to page gets every topic that was there all the while once, in the order in
+which they came.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PAGE_MAX = 1_000
 _BEGIN = b"0"
 _AFTER = b"="
 _USAGE = "ERR syntax error: EQ.TOPICS cursor count [MATCH pattern] [HOME]"
-_GONE = "ERR the topic of this cursor was forgotten meanwhile: begin again with cursor 0"
+_GONE = "ERR this cursor has expired: begin again with cursor 0"
 
 
 class _Asked(NamedTuple):
@@ -43,7 +44,7 @@ class _Asked(NamedTuple):
 
 def topics(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
     """EQ.TOPICS cursor count [MATCH pattern] [HOME] → [next cursor, rows]; the last page has the cursor 0."""
-    asked = _parse(core, command)
+    asked = _parse(core, session, command)
     if isinstance(asked, str):
         return asked
     rows: list[bytes] = []
@@ -73,16 +74,17 @@ def topic(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     )
 
 
-def _parse(core: HubCore, command: list[bytes]) -> _Asked | str:
+def _parse(core: HubCore, session: Session, command: list[bytes]) -> _Asked | str:
     cursor, count = command[1], parse_integer(command[2])
     if count is None or not 1 <= count <= PAGE_MAX:
         return f"ERR count must be a number from 1 to {PAGE_MAX}"
     names = list(core.index.topics)
     if cursor[:1] == _AFTER:
-        try:
-            names = names[names.index(cursor[1:]) + 1 :]
-        except ValueError:
+        # A client that may not see the topic has no such cursor from here: it does not learn whether there is one.
+        after = cursor[1:]
+        if after not in core.index.topics or not _may_see(session, after):
             return _GONE
+        names = names[names.index(after) + 1 :]
     elif cursor != _BEGIN:
         return "ERR a cursor is 0 or what the page before gave"
     glob, is_home = None, False

@@ -25,7 +25,7 @@ Form = tuple[int, Kind, bytes | None]
 
 
 class Audience:
-    """Frozen at compilation; thrown away when members or patterns change.
+    """Frozen at compilation; thrown away when members change, or patterns that match the topic.
 
     Telemetry lets the audiences of topics without traffic rest, so that the hot path, which has to look at the version
     anyway, goes through `HubCore.audience_of` once when there is traffic again.
@@ -49,7 +49,7 @@ class Audience:
         receivers: int,
         version: int,
     ) -> None:
-        # The index's version that this was compiled under; its complement while the audience rests.
+        # A version of the index that this is right for; its complement while the audience rests.
         self.version = version
         # Subscribers that get a message in one form; and those that get it in several.
         self.groups = groups
@@ -69,17 +69,20 @@ class Audience:
         if self.version >= 0:
             self.version = ~self.version
 
-    def wake(self, version: int) -> bool:
-        """Whether it only rested, and is as good as when it was compiled under this version."""
-        if self.version == ~version:
-            self.version = version
-        return self.version == version
+    def wake(self, topic: Topic, index: TopicIndex) -> bool:
+        """Whether it is as good as when it was compiled: it only rested, or no pattern of the topic has changed."""
+        compiled_at = self.version if self.version >= 0 else ~self.version
+        if index.is_concerned(topic, compiled_at):
+            return False
+        self.version = index.version
+        return True
 
 
 def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
     forms_of = _forms_by_name(topic)
     if not topic.is_shard:
-        for pattern in index.patterns.matching(topic.name):
+        index.match(topic)
+        for pattern in topic.patterns:
             for session, kinds in pattern.members.items():
                 # The pattern was allowed as a whole; this holds even if that judgement were wrong.
                 if session.may(Action.SUBSCRIBE, topic.name):
@@ -103,7 +106,7 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
         and not relays
         and topic.beside is None
         and len(forms_of) == len(topic.members)
-        and all(session.has_one_subscription for session in forms_of)
+        and all(session.subscriptions_held == 1 for session in forms_of)
     )
     if relays:
         audience.hubs = relays
@@ -135,7 +138,7 @@ def _relays(topic: Topic, index: TopicIndex) -> list[OutLink]:
         # Who hears the topic by a pattern follows its lanes by name.
         return list(links)
     if topic.is_home:
-        for pattern in () if topic.is_shard else index.relayed.matching(topic.name):
+        for pattern in topic.pattern_relays:
             links.update(pattern.relays)
     return list(links)
 

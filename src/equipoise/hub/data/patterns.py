@@ -1,7 +1,9 @@
-"""Patterns, who subscribes to them, and which of them match a name.
+"""Patterns, their subscribers, which of them match a name, and which have changed of late.
 
-Always true: adding and removing a pattern takes time that does not grow with the number of patterns. Looking for
-those that match a name takes time for each pattern whose literal beginning the name has.
+Always true:
+    adding and removing a pattern takes time that does not grow with the number of patterns;
+    looking for those that match a name takes time for each pattern whose literal beginning the name has;
+    a topic that has been matched before looks only at the patterns that have changed since.
 """
 
 from __future__ import annotations
@@ -17,14 +19,20 @@ if TYPE_CHECKING:
     from equipoise.hub.data.kinds import Kind
     from equipoise.hub.data.session import Session
 
+# Changed patterns that are kept. A topic that has missed more is matched with all patterns again: looking at so many
+# takes half a millisecond, and they take a megabyte.
+CHANGES_MAX = 2_048
+
 
 class Pattern:
     """A glob and its subscribers, each with the kinds it subscribed by; or the hubs that have such subscribers."""
 
-    __slots__ = ("glob", "members", "relays")
+    __slots__ = ("glob", "members", "owner", "relays")
 
-    def __init__(self, glob: Glob) -> None:
+    def __init__(self, glob: Glob, owner: str = "") -> None:
         self.glob = glob
+        # The user that subscribed first; the pattern counts as this user's until it goes.
+        self.owner = owner
         self.members: dict[Session, tuple[Kind, ...]] = {}
         self.relays: dict[OutLink, None] = {}
 
@@ -49,8 +57,8 @@ class Patterns:
     def get(self, pattern: bytes) -> Pattern | None:
         return self._all.get(pattern)
 
-    def add(self, glob: Glob) -> Pattern:
-        pattern = self._all[glob.pattern] = Pattern(glob)
+    def add(self, glob: Glob, owner: str = "") -> Pattern:
+        pattern = self._all[glob.pattern] = Pattern(glob, owner)
         alike = self._by_prefix.get(glob.prefix)
         if alike is None:
             alike = self._by_prefix[glob.prefix] = {}
@@ -83,3 +91,35 @@ class Patterns:
             for pattern in self._by_prefix.get(name[:length], {}).values():
                 if pattern.glob.matches(name):
                     yield pattern
+
+    def changed(self, known: tuple[Pattern, ...], globs: list[Glob]) -> tuple[Pattern, ...]:
+        """The matching patterns of a name: those known before, after the matching `globs` have changed."""
+        touched = {glob.pattern for glob in globs}
+        kept = [pattern for pattern in known if pattern.glob.pattern not in touched]
+        return (*kept, *filter(None, map(self._all.get, touched)))
+
+
+class PatternLog:
+    """The patterns that changed last, each once, by the version that its last change made."""
+
+    def __init__(self) -> None:
+        self._changes: dict[bytes, tuple[int, Glob]] = {}
+        # The latest version whose change is no longer here.
+        self._dropped = 0
+
+    def note(self, glob: Glob, version: int) -> None:
+        changes = self._changes
+        changes.pop(glob.pattern, None)
+        changes[glob.pattern] = version, glob
+        if len(changes) > CHANGES_MAX:
+            self._dropped, _ = changes.pop(next(iter(changes)))
+
+    def since(self, version: int) -> Iterator[Glob] | None:
+        """The patterns that changed after a version; None if that is too long ago to know."""
+        return None if version < self._dropped else self._since(version)
+
+    def _since(self, version: int) -> Iterator[Glob]:
+        for at, glob in reversed(self._changes.values()):
+            if at <= version:
+                return
+            yield glob

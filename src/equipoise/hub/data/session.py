@@ -253,8 +253,8 @@ class Session:
         return self.subscriptions is not None and any(self.subscriptions.values())
 
     @property
-    def has_one_subscription(self) -> bool:
-        return self.subscriptions is not None and sum(map(len, self.subscriptions.values())) == 1
+    def subscriptions_held(self) -> int:
+        return 0 if self.subscriptions is None else sum(map(len, self.subscriptions.values()))
 
     # --- inside
 
@@ -310,10 +310,16 @@ class Session:
 
     # --- waiting
 
-    def wait(self, delay_s: float) -> None:
-        """Serve the client only after a while."""
+    def stand_by(self) -> None:
+        """Serve the client only after `proceed`."""
+        self.stop_timer()
         self._suspend([])
-        self._core.shell.call_later(delay_s, self._go_on)
+
+    def proceed(self) -> None:
+        """It is the client's turn. A stranger's time to log in begins now."""
+        if not self.is_closing and self.user is None:
+            self._core.expect_login(self)
+        self._go_on()
 
     def _suspend(self, commands: list[Command] | Publishes) -> None:
         """Let the commands, and whatever comes after them, wait for `_go_on`."""
@@ -327,13 +333,11 @@ class Session:
         self._core.shell.call_later(0, self._go_on)
 
     def _hold(self, data: bytes) -> None:
-        """Transports may bring what they had read already; more than a buffer of it is no accident.
-
-        uvloop forgets that reading was paused when a connection has just been made, so it is told again.
-        """
+        """Transports may bring what they had read already; more than a buffer of it is no accident."""
         held = self._held
         assert held is not None, "something waits, so reading is paused"
         held.append(data)
+        # uvloop forgets that reading was paused when a connection has just been made.
         self.wire.pause_reading()
         if sum(map(len, held)) > self._core.input_bytes_max:
             self._core.cut(self, "it sent on though reading was paused")
@@ -344,10 +348,7 @@ class Session:
         if self.is_closing or waiting is None:
             return
         self.last_at = self._core.now()
-        if isinstance(waiting, Publishes):
-            self._publish(waiting)
-        else:
-            self._execute(waiting)
+        self._publish(waiting) if isinstance(waiting, Publishes) else self._execute(waiting)
         self._read_on()
         while self._held and self._waiting is None and not self.is_closing:
             self.receive(self._held.pop(0))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.access.denials import denial
+from equipoise.hub.access.quotas import Resource, owner_of
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.patterns import Pattern
 from equipoise.hub.data.topics import Topic
@@ -71,13 +72,12 @@ def forget_session(core: HubCore, session: Session) -> None:
 
 def renew_forms(core: HubCore, session: Session) -> None:
     """The session's protocol changed: its topics have to encode for it anew."""
-    for kind, held in (session.subscriptions or {}).items():
-        if kind.is_pattern:
-            core.index.version += bool(held)
-            continue
+    for held in (session.subscriptions or {}).values():
         for target in held.values():
             if isinstance(target, Topic):
                 target.renew()
+            else:
+                core.index.note_change(target.glob)
 
 
 def judge_again(core: HubCore, session: Session) -> int:
@@ -88,14 +88,15 @@ def judge_again(core: HubCore, session: Session) -> int:
     """
     revoked = 0
     for kind, held in list((session.subscriptions or {}).items()):
-        for name in list(held):
+        for name, target in list(held.items()):
             if _may_subscribe(session, kind, name):
+                if isinstance(target, Pattern):
+                    # It still stands, but may reach fewer topics than before.
+                    core.index.note_change(target.glob)
                 continue
             _detach(core, session, kind, name)
             _push_unsubscribed(session, kind, bulk(name))
             revoked += 1
-    # A pattern that still stands may reach fewer topics than before.
-    core.index.version += 1
     core.backlogs.revoke(session, lambda topic: session.may(Action.SUBSCRIBE, topic.name))
     _forget_if_empty(session)
     session.flush()
@@ -126,12 +127,25 @@ def objection(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -
         held = sum(len(targets) for other, targets in subscriptions.items() if other.is_pattern)
         if held + new > limits.patterns_max:
             return f"ERR more than {limits.patterns_max} patterns on one connection (patterns_max)"
+    problem = _over_quota(core, session, kind, names, new)
+    if problem is not None:
+        return problem
     for name in names:
         # Longer ones do not exist and cannot be made; matching them with grants would take long.
         is_possible = kind.is_pattern or len(name) <= limits.topic_bytes_max
         if is_possible and not _may_subscribe(session, kind, name):
             return denial(session, Action.SUBSCRIBE, name)
     return None
+
+
+def _over_quota(core: HubCore, session: Session, kind: Kind, names: list[bytes], new: int) -> str | None:
+    """Why the hub, or the session's user, has no room for so many new subscriptions."""
+    owner = owner_of(session.user)
+    problem = core.quotas.objection(Resource.SUBSCRIPTIONS, owner, new)
+    if problem is None and kind.is_pattern:
+        fresh = sum(core.index.patterns.get(name) is None for name in set(names))
+        problem = core.quotas.objection(Resource.PATTERNS, owner, fresh) if fresh else None
+    return problem
 
 
 def _may_subscribe(session: Session, kind: Kind, name: bytes) -> bool:
@@ -165,6 +179,7 @@ def _attach(
         core.index.add_member(topic, session, kind)
         target = topic
     held[name] = target
+    core.quotas.take(Resource.SUBSCRIPTIONS, owner_of(session.user))
     _share_audiences(session)
     return target
 
@@ -181,9 +196,12 @@ def _share_audiences(session: Session) -> None:
 
 def _detach(core: HubCore, session: Session, kind: Kind, name: bytes) -> None:
     target = (session.subscriptions or {}).get(kind, {}).pop(name, None)
+    if target is None:
+        return
+    core.quotas.give_back(Resource.SUBSCRIPTIONS, owner_of(session.user))
     if isinstance(target, Pattern):
         core.index.remove_pattern_member(target, session, kind)
-    elif target is not None:
+    else:
         core.metering.subscribed(target)
         core.index.remove_member(target, session, kind)
 

@@ -7,7 +7,8 @@ create and forget topics and patterns, and to change who is a member of them.
 Always true:
     epochs given out grow, also across restarts of the hub, as long as the wall clock does;
     a topic with members is never forgotten;
-    an audience whose version is the index's is compiled from exactly the present members and patterns.
+    an audience whose version is the index's is compiled from exactly the present members and patterns;
+    a change of a pattern costs nothing to topics whose names it does not match, beyond a look at its name.
 """
 
 from __future__ import annotations
@@ -16,137 +17,27 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from equipoise.hub.access.quotas import Quotas, Resource, owner_of, topic_bytes
 from equipoise.hub.data.kinds import Kind
-from equipoise.hub.data.patterns import Pattern, Patterns
+from equipoise.hub.data.patterns import Pattern, PatternLog, Patterns
+from equipoise.hub.data.topic import LANE_PREFIX, Topic
 from equipoise.model import Glob
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.lane_state import Beside, Lane
+    from equipoise.hub.cluster.lane_state import Lane
     from equipoise.hub.cluster.link.link import OutLink
-    from equipoise.hub.cluster.streams import Stream
-    from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.ports import CallLater, Timer
     from equipoise.hub.data.session import Session
-    from equipoise.hub.locations.topic_locations import Whereabouts
-    from equipoise.hub.telemetry.meter import TopicMeter
 
-# Names that begin so are those of lanes among hubs: no client may make such a topic.
-LANE_PREFIX = b"$lane/"
+__all__ = ["LANE_PREFIX", "Topic", "TopicGc", "TopicIndex", "Totals"]
+
 # Topics added up in one go, and topics looked at by the sweep in one go: some 0.2 ms each.
 STEP = 1_000
 GC_SLICE = 1_000
 
 
-class Topic:
-    """One topic's stream, members and meters. The hot path reads and writes the attributes directly."""
-
-    __slots__ = (
-        "audience",
-        "beside",
-        "bytes_in",
-        "bytes_out",
-        "cuts",
-        "delivered",
-        "drops",
-        "epoch",
-        "is_queued",
-        "is_shard",
-        "is_watched",
-        "members",
-        "meter",
-        "n",
-        "name",
-        "news",
-        "published",
-        "publisher",
-        "relays",
-        "seen_n",
-        "stream",
-        "where",
-    )
-
-    def __init__(self, name: bytes, epoch: int, *, is_shard: bool) -> None:
-        self.name = name
-        self.is_shard = is_shard
-        self.epoch = epoch
-        # Position of the last message; 0 before the first.
-        self.n = 0
-        # Subscribers by name, in order of subscription, each with the kinds it subscribed by.
-        self.members: dict[Session, tuple[Kind, ...]] = {}
-        self.audience: Audience | None = None
-        # Messages that got their positions here, and bytes of their payloads; messages written to subscribers, and
-        # those bytes.
-        self.published = 0
-        self.bytes_in = 0
-        self.delivered = 0
-        self.bytes_out = 0
-        # Subscribers cut for being too slow while messages of this topic waited for them, and those messages.
-        self.cuts = 0
-        self.drops = 0
-        # Links to hubs that follow the stream, and what there is to know of it beside that it is open here.
-        self.relays: dict[OutLink, None] | None = None
-        self.stream: Stream | None = None
-        # How much it has been told of what became of other hubs.
-        self.news = 0
-        # Its lanes and all that comes with them; None for most.
-        self.beside: Beside | None = None
-        # Whether it is among those that nobody subscribes to, and n when it was last looked at there: an equal n on
-        # the next visit means an idle topic.
-        self.is_queued = False
-        self.seen_n = -1
-        # For telemetry: what this window began with, while there is anything to record; who published last in it;
-        # whether every arrival is recorded.
-        self.meter: TopicMeter | None = None
-        self.publisher: int | None = None
-        self.is_watched = False
-        # Where its clients are; None as long as nobody has asked.
-        self.where: Whereabouts | None = None
-
-    @property
-    def is_engaged(self) -> bool:
-        """Whether other hubs listen, or something is under way with them."""
-        has_lanes = self.beside is not None and bool(self.beside.lanes)
-        return has_lanes or bool(self.relays) or (self.stream is not None and not self.stream.is_idle)
-
-    @property
-    def is_home(self) -> bool:
-        """Whether messages get their positions here."""
-        return self.stream is None or self.stream.state.is_home
-
-    @property
-    def trunk(self) -> Topic:
-        """The topic itself; of a lane, the topic that it is a lane of."""
-        return self
-
-    @property
-    def key(self) -> bytes:
-        """How hubs name the stream among themselves."""
-        return self.name
-
-    @property
-    def lane(self) -> bytes:
-        """How clients tell the stream from others of the topic: the lane's hub, nothing for the trunk."""
-        return b""
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether anybody subscribes by name and does not get this stream elsewhere."""
-        absent = None if self.beside is None else self.beside.absent
-        if not absent:
-            return bool(self.members)
-        return any(session not in absent or kinds != (Kind.OWN,) for session, kinds in self.members.items())
-
-    def renew(self) -> None:
-        """Who subscribes to the topic has changed: its audience, and those of its lanes, are compiled anew."""
-        self.audience = None
-        if self.beside is not None:
-            for lane in self.beside.lanes.values():
-                lane.audience = None
-
-
 class Totals(NamedTuple):
-    """Messages published, messages delivered, bytes delivered."""
-
+    # Messages published, messages delivered, bytes delivered.
     published: int = 0
     delivered: int = 0
     bytes_out: int = 0
@@ -156,7 +47,12 @@ class TopicIndex:
     """All topics and patterns of a hub."""
 
     def __init__(
-        self, topics_max: int, new_epoch: Callable[[], int], *, payload_bytes_max: int = 1 << 20
+        self,
+        topics_max: int,
+        new_epoch: Callable[[], int],
+        quotas: Quotas,
+        *,
+        payload_bytes_max: int = 1 << 20,
     ) -> None:
         self.topics: dict[bytes, Topic] = {}
         self.shards: dict[bytes, Topic] = {}
@@ -176,18 +72,17 @@ class TopicIndex:
         self.payload_bytes_max = payload_bytes_max
         self._topics_max = topics_max
         self._new_epoch = new_epoch
-        # Counts changes of patterns and their members: an audience compiled under another version is stale.
-        # Looking for the topics that a pattern matches would stall the loop when there are many.
+        self._quotas = quotas
+        # Counts changes of patterns and their members. An audience compiled under another version is stale if a pattern
+        # that changed since matches its topic, which the next message finds out: there may be many topics.
         self.version = 0
+        self._log = PatternLog()
         self.forgotten = 0
         # Sums over forgotten topics, so that totals never fall.
         self._former = Totals()
 
     def totals(self) -> Iterator[Totals]:
-        """Sums over all topics, past and present, as far as they have been added up: the last one is complete.
-
-        Counting when asked keeps the hot path free of it; whoever asks takes the next step in a turn of its own.
-        """
+        """Sums over all topics, past and present, as far as added up; the last is complete."""
         published, delivered, bytes_out = self._former
         for i, topic in enumerate((*self.topics.values(), *self.shards.values(), *self.lanes.values())):
             published += topic.published
@@ -200,17 +95,26 @@ class TopicIndex:
     def find(self, name: bytes, *, is_shard: bool = False) -> Topic | None:
         return (self.shards if is_shard else self.topics).get(name)
 
-    def create(self, name: bytes, *, is_shard: bool = False) -> Topic | None:
+    def create(self, name: bytes, owner: str = "") -> Topic | None:
         """A new topic; None when the hub is full of topics that are in use."""
-        if len(self.topics) + len(self.shards) >= self._topics_max and not self._make_room():
-            return None
-        topic = Topic(name, self._new_epoch(), is_shard=is_shard)
-        if is_shard:
-            self.shards[name] = topic
-        else:
+        topic = self._new_topic(name, owner, is_shard=False)
+        if topic is not None:
             self.topics[name] = topic
             self._enqueue(topic)
         return topic
+
+    def create_shard(self, name: bytes, owner: str = "") -> Topic | None:
+        topic = self._new_topic(name, owner, is_shard=True)
+        if topic is not None:
+            self.shards[name] = topic
+        return topic
+
+    def _new_topic(self, name: bytes, owner: str, *, is_shard: bool) -> Topic | None:
+        size = topic_bytes(name)
+        if not self._has_room(size) and not self._make_room(size):
+            return None
+        self._quotas.take(Resource.TOPIC_BYTES, owner, size)
+        return Topic(name, self._new_epoch(), is_shard=is_shard, owner=owner)
 
     def add_member(self, topic: Topic, session: Session, kind: Kind) -> None:
         if topic.is_queued and self._unheard[-1] is topic:
@@ -222,7 +126,7 @@ class TopicIndex:
         topic.renew()
 
     def remove_member(self, topic: Topic, session: Session, kind: Kind) -> None:
-        """A shard channel nobody subscribes to is forgotten at once: it carries no positions to be missed."""
+        """A shard channel without subscribers is forgotten at once: it carries no positions to be missed."""
         _drop(topic.members, session, kind)
         if kind is Kind.OWN and topic.beside is not None:
             for stream in (topic, *topic.beside.lanes.values()):
@@ -238,10 +142,37 @@ class TopicIndex:
             self._enqueue(topic)
 
     def add_pattern_member(self, glob: Glob, session: Session, kind: Kind) -> Pattern:
-        pattern = self.patterns.get(glob.pattern) or self.patterns.add(glob)
+        pattern = self.patterns.get(glob.pattern)
+        if pattern is None:
+            pattern = self.patterns.add(glob, owner_of(session.user))
+            self._quotas.take(Resource.PATTERNS, pattern.owner)
         pattern.members[session] = _with(pattern.members.get(session, ()), kind)
-        self.version += 1
+        self.note_change(glob)
         return pattern
+
+    def note_change(self, glob: Glob) -> None:
+        """Subscribers by the pattern have come, gone, or take another form: topics that it matches have to know."""
+        self.version += 1
+        self._log.note(glob, self.version)
+
+    def match(self, topic: Topic) -> None:
+        """Bring `patterns` and `pattern_relays` of the topic up to date."""
+        name = topic.name
+        changes = self._log.since(topic.patterns_at) if topic.patterns_at >= 0 else None
+        if changes is None:
+            topic.patterns = tuple(self.patterns.matching(name))
+            topic.pattern_relays = tuple(self.relayed.matching(name))
+        elif globs := [glob for glob in changes if glob.matches(name)]:
+            topic.patterns = self.patterns.changed(topic.patterns, globs)
+            topic.pattern_relays = self.relayed.changed(topic.pattern_relays, globs)
+        topic.patterns_at = self.version
+
+    def is_concerned(self, topic: Topic, version: int) -> bool:
+        """Whether a pattern that changed after the version matches the topic, or so many did that it may."""
+        if topic.is_shard or version == self.version:
+            return False
+        changes = self._log.since(version)
+        return changes is None or any(glob.matches(topic.name) for glob in changes)
 
     def add_relay(self, topic: Topic, link: OutLink) -> None:
         if topic.relays is None:
@@ -258,7 +189,7 @@ class TopicIndex:
     def add_pattern_relay(self, pattern: bytes, link: OutLink) -> None:
         found = self.relayed.get(pattern) or self.relayed.add(Glob(pattern))
         found.relays[link] = None
-        self.version += 1
+        self.note_change(found.glob)
 
     def remove_pattern_relay(self, pattern: bytes, link: OutLink) -> None:
         found = self.relayed.get(pattern)
@@ -266,7 +197,7 @@ class TopicIndex:
             found.relays.pop(link, None)
             if not found.relays:
                 self.relayed.remove(found)
-            self.version += 1
+            self.note_change(found.glob)
 
     def remove_pattern_relays(self, link: OutLink) -> None:
         for pattern in [pattern for pattern in self.relayed if link in pattern.relays]:
@@ -276,7 +207,8 @@ class TopicIndex:
         _drop(pattern.members, session, kind)
         if not pattern.members:
             self.patterns.remove(pattern)
-        self.version += 1
+            self._quotas.give_back(Resource.PATTERNS, pattern.owner)
+        self.note_change(pattern.glob)
 
     def sweep(self, count: int) -> bool:
         """Look at up to `count` topics that nobody subscribes to, and forget the idle ones; whether some are left.
@@ -290,21 +222,29 @@ class TopicIndex:
             self._visit()
         return self._sweep_left > 0
 
-    def _make_room(self) -> bool:
-        """Forget topics that nobody subscribes to, the longest unused first; whether there was one."""
+    def _has_room(self, size: int) -> bool:
+        is_countable = len(self.topics) + len(self.shards) < self._topics_max
+        return is_countable and self._quotas.has_room(Resource.TOPIC_BYTES, size)
+
+    def _make_room(self, size: int) -> bool:
+        """Forget topics without subscribers, the longest unused first; whether there is room now.
+
+        Looks at a few hundredths of the topics at most. Where all of those are in use by other hubs the new topic is
+        refused, and the next one looks at those behind them.
+        """
         before = self.forgotten
         room = max(1, self._topics_max // 100)
         for _ in range(2 * room):
             if not self._unheard or self.forgotten - before == room:
                 break
             self._visit()
-        for _ in range(len(self._unheard)):
-            if self.forgotten > before:
+        for _ in range(min(room, len(self._unheard))):
+            if self._has_room(size):
                 break
             # All are in use. Publishing goes on under a new epoch; refusing a new topic would be worse.
             self._visit(is_spared=False)
         self._sweep_left = min(self._sweep_left, len(self._unheard))
-        return self.forgotten > before
+        return self._has_room(size)
 
     def _enqueue(self, topic: Topic) -> None:
         """The topic has no subscriber now. It has not been seen so before, whatever was seen earlier."""
@@ -327,6 +267,7 @@ class TopicIndex:
 
     def _forget(self, topic: Topic) -> None:
         del (self.shards if topic.is_shard else self.topics)[topic.name]
+        self._quotas.give_back(Resource.TOPIC_BYTES, topic.owner, topic_bytes(topic.name))
         self.forgotten += 1
         published, delivered, bytes_out = self._former
         self._former = Totals(

@@ -234,19 +234,16 @@ class Connection(asyncio.Protocol):
             transport.close()
             return
         self._address = address
-        wait_s = core.admission.admit(address, core.now())
+        is_served = core.admission.admit(address, session.proceed)
         session.address = _format_address(transport.get_extra_info("peername"))
         session.local_address = _format_address(transport.get_extra_info("sockname"))
         _tune(transport.get_extra_info("socket"), core.limits.keepalive_s)
-        core.join(session, transport, _common_names(transport), wait_s=wait_s)
-        if wait_s > 0:
-            core.stats.connections_paced += 1
-            session.wait(wait_s)
+        core.join(session, transport, _common_names(transport), is_served=is_served)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._core.lost(self._session)
         if self._address is not None:
-            self._core.release(self._address)
+            self._core.release(self._address, self._session.proceed)
             self._address = None
 
     def eof_received(self) -> bool:

@@ -1,0 +1,123 @@
+"""What clients hold of a hub, in all and user by user, and when it is too much.
+
+A limit per connection bounds nothing where a client may open thousands of them. So each resource that lasts has a
+total per hub, and one named user holds at most a share of it: whatever a tenant does, the others find room. On a hub
+without users, and for the anonymous user, the totals alone hold.
+
+Always true: the amounts are those taken and not yet given back, and none is negative.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from equipoise.access import User
+    from equipoise.hub.client_limits import Limits
+
+__all__ = ["Quotas", "Resource", "owner_of", "topic_bytes"]
+
+# Memory of a topic beside its name, measured; and how often its name is there: its own, and in a frame's header.
+TOPIC_BYTES = 700
+NAME_COPIES = 2
+
+
+class Resource(Enum):
+    """A thing that clients hold, and the limit of a hub that it counts against."""
+
+    CONNECTIONS = "connections_max"
+    SUBSCRIPTIONS = "subscriptions_hub_max"
+    PATTERNS = "patterns_hub_max"
+    TOPIC_BYTES = "topics_bytes_max"
+
+
+_NOUNS = {
+    Resource.CONNECTIONS: "connections",
+    Resource.SUBSCRIPTIONS: "subscriptions",
+    Resource.PATTERNS: "patterns",
+    Resource.TOPIC_BYTES: "bytes of topics",
+}
+
+
+class Quotas:
+    """Owned by HubCore; changed by those who take a resource for a client and give it back."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._total = dict.fromkeys(Resource, 0)
+        # By resource and owner; only owners that hold something are here.
+        self._held: dict[tuple[Resource, str], int] = {}
+
+    def total(self, resource: Resource) -> int:
+        return self._total[resource]
+
+    def held_by(self, resource: Resource, owner: str) -> int:
+        return self._held.get((resource, owner), 0)
+
+    def has_room(self, resource: Resource, more: int) -> bool:
+        """Whether the hub has as much left, for any user."""
+        return self._total[resource] + more <= self._most(resource)
+
+    def objection(self, resource: Resource, owner: str, more: int) -> str | None:
+        """Why the owner may not take as much more."""
+        most = self._most(resource)
+        if self._total[resource] + more > most:
+            return f"ERR this hub has {most} {_NOUNS[resource]} in use already ({resource.value})"
+        return self.over_share(resource, owner, more)
+
+    def over_share(self, resource: Resource, owner: str, more: int) -> str | None:
+        """Why the owner may not take as much more of what the hub has left."""
+        if not owner:
+            return None
+        share = max(1, int(self._most(resource) * self._limits.user_share))
+        if self.held_by(resource, owner) + more <= share:
+            return None
+        return f"ERR user '{owner}' may hold {share} {_NOUNS[resource]} on this hub (user_share of {resource.value})"
+
+    def login_objection(self, former: User | None, user: User) -> str | None:
+        """Why a connection of one user may not become another's."""
+        owner = owner_of(user)
+        return None if owner == owner_of(former) else self.over_share(Resource.CONNECTIONS, owner, 1)
+
+    def pass_on(self, former: User | None, user: User | None, *, subscriptions: int) -> None:
+        """A connection of one user, with so many subscriptions, is another's now."""
+        for resource, amount in ((Resource.CONNECTIONS, 1), (Resource.SUBSCRIPTIONS, subscriptions)):
+            if owner_of(former) != owner_of(user) and amount:
+                self.give_back(resource, owner_of(former), amount)
+                self.take(resource, owner_of(user), amount)
+
+    def no_room(self, size: int) -> str:
+        """Which limit keeps a topic of this size out."""
+        if not self.has_room(Resource.TOPIC_BYTES, size):
+            return f"ERR the topics in use here take {self._limits.topics_bytes_max} bytes already (topics_bytes_max)"
+        return f"ERR this hub has {self._limits.topics_max} topics in use already (topics_max)"
+
+    def take(self, resource: Resource, owner: str, amount: int = 1) -> None:
+        self._total[resource] += amount
+        if owner:
+            key = resource, owner
+            self._held[key] = self._held.get(key, 0) + amount
+
+    def give_back(self, resource: Resource, owner: str, amount: int = 1) -> None:
+        self._total[resource] -= amount
+        if owner:
+            key = resource, owner
+            left = self._held[key] - amount
+            if left:
+                self._held[key] = left
+            else:
+                del self._held[key]
+
+    def _most(self, resource: Resource) -> int:
+        return int(getattr(self._limits, resource.value))
+
+
+def owner_of(user: User | None) -> str:
+    """For whom a resource is counted: a named user, or nobody in particular (empty)."""
+    return "" if user is None or user.is_anonymous else user.name
+
+
+def topic_bytes(name: bytes) -> int:
+    """The memory that a topic of this name counts for."""
+    return TOPIC_BYTES + NAME_COPIES * len(name)

@@ -1,0 +1,236 @@
+"""The bounds on what one client, and all of them together, may take of a hub.
+
+Each has its unit, its own bounds and the reason for its default. Part of `HubSettings`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from equipoise.resp import RequestLimits
+
+KIB = 1024
+MIB = 1024 * KIB
+DAY_S = 86_400.0
+# What the kernel takes; above it no peer would be probed at all.
+KEEPALIVE_CEILING_S = 32_767
+PAYLOAD_BYTES_CEILING = 8 * MIB
+# The reader hands chunks with counts of five digits to the exact parser; a higher ceiling would slow it down.
+ARGS_CEILING = 9_999
+# A frame between hubs: up to 1,000 messages and what is said about them.
+FRAME_ARGS = 1_024
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds on what one client, and all of them, may take."""
+
+    payload_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=PAYLOAD_BYTES_CEILING,
+            description="Longest argument, so longest message. 1 MiB as in NATS: a larger one blocks a core "
+            "for too long at high fan-out. Hard ceiling 8 MiB.",
+        ),
+    ] = MIB
+    args_max: Annotated[
+        int,
+        Meta(
+            ge=16,
+            le=ARGS_CEILING,
+            description="Arguments per command. Enough for a thousand names in one SUBSCRIBE; nothing is "
+            "allocated from an announced count (CVE-2021-32675).",
+        ),
+    ] = 1_024
+    header_bytes_max: Annotated[
+        int,
+        Meta(ge=8, le=64, description="Length of a count or length line. Nothing valid has over 12 bytes."),
+    ] = 32
+    inline_bytes_max: Annotated[
+        int,
+        Meta(ge=64, le=64 * KIB, description="A command typed as a plain line; people type less than this."),
+    ] = 4 * KIB
+    topic_bytes_max: Annotated[
+        int, Meta(ge=16, le=64 * KIB, description="Length of a topic's name; names are kept for long.")
+    ] = 4 * KIB
+    input_slack_bytes: Annotated[
+        int,
+        Meta(
+            ge=KIB,
+            description="An unfinished request may hold 2 x payload_bytes_max plus this: a message in flight, "
+            "the next one behind it, and their headers.",
+        ),
+    ] = 64 * KIB
+    unauthenticated_args_max: Annotated[
+        int, Meta(ge=2, le=64, description="Arguments before AUTH: HELLO with AUTH and SETNAME has seven.")
+    ] = 10
+    unauthenticated_payload_bytes_max: Annotated[
+        int, Meta(ge=64, le=64 * KIB, description="Argument length before AUTH; tokens are long, not longer.")
+    ] = 4 * KIB
+    unauthenticated_input_bytes_max: Annotated[
+        int, Meta(ge=KIB, description="All that may be sent before AUTH, so that a stranger costs little.")
+    ] = 64 * KIB
+    unauthenticated_output_bytes_max: Annotated[
+        int,
+        Meta(ge=KIB, description="All that is answered before AUTH: errors could pile up (CVE-2025-21605)."),
+    ] = 16 * KIB
+    unauthenticated_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=DAY_S,
+            description="Time to authenticate in, as in NATS; a stranger holds a slot no longer.",
+        ),
+    ] = 2.0
+    login_check_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=DAY_S,
+            description="Time for the hub to check a login, behind others who came before: 500 users that come "
+            "back at once take 13 s. The client's own time stands still meanwhile.",
+        ),
+    ] = 20.0
+    authentications_max: Annotated[
+        int,
+        Meta(ge=1, description="Secrets checked at once; each takes a thread and 16 MiB for some 50 ms."),
+    ] = 2
+    output_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB, description="Unsent output at which a client is cut at once: seconds of a hot topic."
+        ),
+    ] = 8 * MIB
+    output_soft_bytes: Annotated[
+        int, Meta(ge=64 * KIB, description="Unsent output a client may have for a while, but not for long.")
+    ] = 2 * MIB
+    output_soft_s: Annotated[
+        float,
+        Meta(
+            gt=0, le=DAY_S, description="How long: longer than a pause of garbage collection or a hand-off."
+        ),
+    ] = 10.0
+    output_total_share: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=0.9,
+            description="Unsent output of all clients together, as a share of the machine's memory; beyond "
+            "it the furthest behind is cut.",
+        ),
+    ] = 0.25
+    connections_max: Annotated[
+        int, Meta(ge=1, description="Open connections; each takes a file descriptor and some 3 kB.")
+    ] = 10_000
+    connections_per_address_max: Annotated[
+        int,
+        Meta(ge=1, description="Connections from one address other than loopback; a NAT has more than one."),
+    ] = 512
+    accepts_per_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Connections served anew per second from other addresses than loopback; more wait "
+            "their turn, so that a herd coming back does not starve those who are here.",
+        ),
+    ] = 200
+    loopback_is_exempt: Annotated[
+        bool, Meta(description="Whether loopback is free of the two limits above; tests say no.")
+    ] = True
+    subscriptions_max: Annotated[
+        int, Meta(ge=1, description="Subscriptions of one connection, by name and by pattern together.")
+    ] = 10_000
+    patterns_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Patterns among them. A topic that is new is matched with every pattern whose literal "
+            "beginning it has, at a microsecond or two for each.",
+        ),
+    ] = 1_000
+    subscriptions_hub_max: Annotated[
+        int, Meta(ge=1, description="Subscriptions of all connections together, at some 200 B each.")
+    ] = 1_000_000
+    patterns_hub_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Different patterns of all connections together, at some 1 kB each. A topic that is new is "
+            "matched with those whose literal beginning it has: 10 ms if that is all of them.",
+        ),
+    ] = 20_000
+    user_share: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="What one named user may hold of connections_max, subscriptions_hub_max, patterns_hub_max and "
+            "topics_bytes_max, however many connections it has: the rest is for the others.",
+        ),
+    ] = 0.8
+    pattern_bytes_max: Annotated[
+        int, Meta(ge=1, le=4 * KIB, description="Length of a pattern: matching costs time in each new topic.")
+    ] = 256
+    pattern_wildcards_max: Annotated[
+        int, Meta(ge=1, le=256, description="Wildcards in a pattern; runs of * count once.")
+    ] = 8
+    topics_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Topics known at once; the longest unused without subscribers is forgotten first.",
+        ),
+    ] = 200_000
+    topics_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            description="Memory of all topics together: 700 B and twice the name for each. Enough for topics_max "
+            "topics with names of 150 bytes.",
+        ),
+    ] = 192 * MIB
+    topic_idle_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=DAY_S,
+            description="A topic without subscribers and messages is forgotten after this; long enough that "
+            "a subscriber that reconnects still learns exactly what it missed.",
+        ),
+    ] = 300.0
+    keepalive_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=KEEPALIVE_CEILING_S,
+            description="Silence after which the kernel probes a peer, and the time between probes; two "
+            "unanswered end the connection.",
+        ),
+    ] = 30
+
+    @property
+    def input_bytes_max(self) -> int:
+        return 2 * self.payload_bytes_max + self.input_slack_bytes
+
+    def of_requests(self, *, is_authenticated: bool) -> RequestLimits:
+        if is_authenticated:
+            args_max, payload_bytes_max = self.args_max, self.payload_bytes_max
+        else:
+            args_max = self.unauthenticated_args_max
+            payload_bytes_max = min(self.unauthenticated_payload_bytes_max, self.payload_bytes_max)
+        return RequestLimits(
+            args_max=args_max,
+            payload_bytes_max=payload_bytes_max,
+            header_bytes_max=self.header_bytes_max,
+            inline_bytes_max=self.inline_bytes_max,
+            is_authenticated=is_authenticated,
+        )
+
+    def of_links(self) -> RequestLimits:
+        """For other hubs: a frame carries up to a thousand messages, whatever clients may send in one command."""
+        requests = self.of_requests(is_authenticated=True)
+        return dataclasses.replace(requests, args_max=max(self.args_max, FRAME_ARGS))
