@@ -121,6 +121,7 @@ SMALL_MODULES = {
     "plan/policies/members_only": "one policy per file",
     "plan/policies/static": "one policy per file",
     "plan/steps/cleanup": "one step of the planner per file",
+    "processes/identity": "shown by its package",
     "processes/ports": "shown by its package",
     "profile/advice": "what the profile advises, apart from how it is taken",
     "store/clock": "to be merged",

@@ -32,14 +32,16 @@ TOPICS = [f"t{i}" for i in range(12)]
 class System:
     """A store and the hubs that meet in it."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(
+        self, folder: Path, stack: ExitStack, *, tick_ms: int = 200, session_s: float = SESSION_S
+    ) -> None:
         self._folder = folder
         self._stack = stack
-        settings = EmbeddedSettings(directory=folder / "store", port=free_port(), tick_ms=200)
+        settings = EmbeddedSettings(directory=folder / "store", port=free_port(), tick_ms=tick_ms)
         self.zookeeper = EmbeddedZooKeeper(settings)
         self.url = f"zk://127.0.0.1:{settings.port}/system"
         self.config = folder / "hub.toml"
-        self.config.write_text(f"[membership]\nsession_timeout_s = {SESSION_S}\n")
+        self.config.write_text(f"[membership]\nsession_timeout_s = {session_s}\n")
         self.hubs: dict[str, ServerProcess] = {}
 
     def start_store(self) -> None:
@@ -124,6 +126,29 @@ def eventually(is_so: Callable[[], bool], timeout_s: float = PATIENCE_S) -> floa
         assert time.monotonic() - began_at < timeout_s, "it did not come true in time"
         time.sleep(0.02)
     return time.monotonic() - began_at
+
+
+def test_a_killed_hub_that_is_started_again_does_not_wait_for_its_dead_session(tmp_path: Path) -> None:
+    """1. The home of a topic is killed. 2. A supervisor starts it again. 3. Its session has 20 s left in the store.
+    4. The new process proves that the old one has ended, takes its place, and messages flow."""
+    require_zookeeper()
+    with ExitStack() as stack:
+        system = System(tmp_path, stack, tick_ms=1000, session_s=20.0)
+        system.start_store()
+        stack.callback(system.stop_store)
+        for name in ("h1", "h2"):
+            system.start_hub(name)
+        home = system.home("news")
+        publisher = system.client("h2" if home == "h1" else "h1")
+        listener = Listener(publisher, ["news"])
+        publisher.publish("news", "before")
+        assert listener.read(1) == [("news", "before")]
+        system.hubs[home].kill()
+        began_at = time.monotonic()
+        system.start_hub(home)
+        publisher.publish("news", "after")
+        assert listener.read(1) == [("news", "after")]
+        assert time.monotonic() - began_at < 15, "it waited for the dead session"
 
 
 def test_any_hub_serves_every_topic_once_and_in_order_while_topics_move(trio: System) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
+import msgspec
 import pytest
 
 from equipoise.errors import ClosedError, NodeExistsError, NoNodeError, NotEmptyError
@@ -53,6 +54,28 @@ def test_a_dead_hub_keeps_its_facts_until_it_is_forgotten() -> None:
             await hub.report(facts_of("h1"), load_ratio=0.5)
         await observer.forget("h1")
         assert await observer.load() == {}
+
+    run(scenario())
+
+
+def test_a_hub_takes_the_place_of_a_process_that_is_known_to_be_gone() -> None:
+    """1. h1 is killed. 2. Its session lives on in the store. 3. Its successor proves its end, and does not wait."""
+
+    async def scenario() -> None:
+        world = MemoryWorld()
+        gone: set[str] = set()
+        first, second = await world.store(), await world.store()
+        await HubsStore(first, TREE).announce(msgspec.structs.replace(facts_of("h1", 1), process="m/1/10"))
+        successor = HubsStore(second, TREE, is_gone=gone.__contains__)
+        again = msgspec.structs.replace(facts_of("h1", 2), process="m/2/20")
+        with pytest.raises(NodeExistsError):
+            await successor.announce(again, patience_s=0.01)
+        gone.add("m/1/10")
+        node = await successor.announce(again, patience_s=0.01)
+        assert node.owner == second.session
+        seen = (await successor.load())["h1"]
+        assert seen.alive is not None
+        assert seen.facts.incarnation == 2
 
     run(scenario())
 

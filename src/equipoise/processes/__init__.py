@@ -3,6 +3,7 @@
 from equipoise.processes.backoff import Backoff, BackoffSettings
 from equipoise.processes.child import Child, ChildSpec, spawn
 from equipoise.processes.health import Check, HealthSettings, ask, until_it_hangs
+from equipoise.processes.identity import is_process_gone, process_identity
 from equipoise.processes.logfile import LOG_BYTES_MAX, bound_log, log_since
 from equipoise.processes.ports import check_port, free_port
 from equipoise.processes.supervisor import Change, Phase, Supervisor
@@ -22,7 +23,9 @@ __all__ = [
     "bound_log",
     "check_port",
     "free_port",
+    "is_process_gone",
     "log_since",
+    "process_identity",
     "spawn",
     "until_it_hangs",
 ]

@@ -63,14 +63,19 @@ class Membership:
         login: Login = None,
         wall_clock: Callable[[], float] = time.time,
         load: Callable[[], float] = lambda: 0.0,
+        process: str = "",
+        is_gone: Callable[[str], bool] = lambda process: False,
     ) -> None:
-        """`access_version` is that of the users the hub was started with (`rules.first_rules`)."""
+        """`access_version` is that of the users the hub was started with (`rules.first_rules`).
+
+        `process` is the identity of this process. `is_gone` tells whether another one is known to have ended.
+        """
         self._hub = hub
         self._store = store
         self._settings = settings = hub.settings.membership
         tree = Tree(settings.region)
         self._name = hub.settings.name
-        self._hubs = HubsStore(store, tree)
+        self._hubs = HubsStore(store, tree, is_gone=is_gone)
         self._glances = Glances(self._hubs)
         self._leaders = LeaderStore(store, tree)
         self._specs = SpecsStore(store, tree)
@@ -78,7 +83,9 @@ class Membership:
         self._rules = Rules(store, tree, self._apply_users, access_version=access_version)
         self._login = login
         self._sight = Sight(self._name)
-        self._presence = Presence(hub, store, self._hubs, self._sight, on_held=self._hubs_changed)
+        self._presence = Presence(
+            hub, store, self._hubs, self._sight, process=process, on_held=self._hubs_changed
+        )
         self._load = load
         # The latest plan there is; None until it was asked for.
         self._plan: Plan | None = None

@@ -19,6 +19,7 @@ from equipoise.hub.membership.load import CpuLoad
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.shell.server import Hub
 from equipoise.model.address import check_tellable, split_address
+from equipoise.processes import is_process_gone, process_identity
 from equipoise.store.contract import Store, StoreSettings
 from equipoise.store.records.hubs import HubsStore
 from equipoise.store.records.users import UsersStore
@@ -81,7 +82,15 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
             )
         hub = Hub(settings, rules.users)
         await hub.start()
-        membership = Membership(hub, store, access_version=rules.access_version, login=login, load=CpuLoad())
+        membership = Membership(
+            hub,
+            store,
+            access_version=rules.access_version,
+            login=login,
+            load=CpuLoad(),
+            process=process_identity(),
+            is_gone=is_process_gone,
+        )
         work = asyncio.create_task(membership.run())
         try:
             yield RunningMember(hub, membership, work)

@@ -25,7 +25,7 @@ __all__ = ["Presence"]
 # Sessions for which nobody is buried after this hub has lost its own: one in which the nodes of the others may still
 # go, and one in which they make them again.
 _DOUBT_SESSIONS = 2
-# Sessions to wait for a process of the same name to end; after kill −9 it is one, and a tick of the store.
+# Sessions to wait for a process of the same name to end; after kill −9 on another machine it is one, and a tick.
 _PATIENCE_SESSIONS = 3
 # A load that has changed by less is not worth a write.
 _LOAD_STEP = 0.01
@@ -35,12 +35,21 @@ class Presence:
     """Owned by one membership. `on_held` is called whenever the hub has come alive in the store."""
 
     def __init__(
-        self, hub: Hub, store: Store, hubs: HubsStore, sight: Sight, *, on_held: Callable[[], None]
+        self,
+        hub: Hub,
+        store: Store,
+        hubs: HubsStore,
+        sight: Sight,
+        *,
+        process: str,
+        on_held: Callable[[], None],
     ) -> None:
+        """`process`: the identity of this process, for its successor."""
         self._hub = hub
         self._store = store
         self._hubs = hubs
         self._sight = sight
+        self._process = process
         self._on_held = on_held
         self._settings = settings = hub.settings.membership
         self._name = hub.settings.name
@@ -144,4 +153,5 @@ class Presence:
             rack=settings.rack,
             verbs=VERBS,
             login=settings.cluster_user,
+            process=self._process,
         )

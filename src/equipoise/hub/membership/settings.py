@@ -86,7 +86,7 @@ class MembershipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             description="After this long without a word to the store a hub counts as dead. Shorter finds dead "
             "hubs sooner, longer spares those that pause. ZooKeeper grants 4 to 40 s unless told otherwise.",
         ),
-    ] = 10.0
+    ] = 6.0
     load_report_s: Annotated[
         float,
         Meta(

@@ -6,14 +6,14 @@ load. That everything is in the one node which makes it alive matters: nobody ca
 A session may end while its hub lives. The hub then takes its own `alive` over into its next session, and holds
 `alive-next` meanwhile: whoever looks in between finds one of the two.
 
-Always true: of two processes under one name at most one holds `alive`; the second waits for the session of the first
-to end.
+Always true: of two processes under one name at most one holds `alive`. The second waits for the session of the first to
+end, unless it can prove that the first process has ended: then it deletes the first one's `alive` and takes its place.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -41,9 +41,17 @@ _LOOKS_MAX = 5
 class HubsStore:
     """Announce a hub, and see the others."""
 
-    def __init__(self, store: Store, tree: Tree | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        tree: Tree | None = None,
+        *,
+        is_gone: Callable[[str], bool] = lambda process: False,
+    ) -> None:
+        """`is_gone`: whether a process, by the identity in its facts, is known to have ended."""
         self._store = store
         self._tree = tree or Tree()
+        self._is_gone = is_gone
         # The hubs there were when they were looked at last, and which of their nodes counted.
         self._guesses: dict[str, str] = {}
 
@@ -151,11 +159,14 @@ class HubsStore:
                     return node
 
     async def _make_room(self, found: Node, alive: HubAlive) -> bool:
-        """Delete an `alive` of ours that another one takes the place of; whether it was one."""
+        """Delete an `alive` of ours, or of a process that has ended, to take its place; whether it was one."""
+        facts = decode_alive(found).facts
         is_own_session = found.owner == self._store.session
-        is_own_life = decode_alive(found).facts.incarnation == alive.facts.incarnation
-        if is_own_session == is_own_life:
-            # The node itself, to be kept; or another process's, to be waited for.
+        is_own_life = facts.incarnation == alive.facts.incarnation
+        if is_own_session and is_own_life:
+            return False
+        if not is_own_session and not is_own_life and not self._is_gone(facts.process):
+            # Another process's that may live: wait for its session to end.
             return False
         if is_own_life:
             # Left by our last session: nobody may find nothing while it is replaced.
