@@ -9,7 +9,7 @@ at the hub that is to take over; the tag of a publisher that goes to another hub
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -18,7 +18,7 @@ from equipoise.client.wire.connection import Connection
 from equipoise.hub.cluster.handover import Handover
 from equipoise.hub.cluster.link.codec import Verb
 from equipoise.hub.cluster.relay_merge import Merging
-from equipoise.hub.cluster.streams import Event, Pending, State, Stream
+from equipoise.hub.cluster.streams import Event, State, Stream
 from equipoise.hub.core import HubCore
 from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
 
@@ -100,11 +100,11 @@ def _restarted(seed: int) -> Outcomes:
 # What is left out.
 
 
-def _deliver_all(merging: Merging, stream: Stream, item: Pending) -> None:
+def _deliver_all(merging: Merging, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
     topic = stream.topic
-    if item.epoch != topic.epoch:
-        topic.epoch, topic.audience = item.epoch, None
-    merging._cluster.core.relay(topic, item.first, item.payloads)
+    if epoch != topic.epoch:
+        topic.epoch, topic.audience = epoch, None
+    merging._cluster.core.relay(topic, first, payloads)
 
 
 def _accept_all(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:

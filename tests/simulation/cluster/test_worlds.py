@@ -11,8 +11,8 @@ import pytest
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.link.link import OutLink, Send
-from equipoise.hub.cluster.relay_merge import Merging
-from equipoise.hub.cluster.streams import Held, Pending, Stream
+from equipoise.hub.cluster.streams import Held, Stream
+from equipoise.stream.relay import RelayMerge
 
 from .judging import check_promises
 from .worlds import CROWD, SETTINGS, Trouble, World, run
@@ -107,11 +107,7 @@ def _never_wait(ingress: Ingress, stream: Stream, item: Held) -> bool:
     return not stream.state.is_home and (stream.peer not in ingress._cluster.out)
 
 
-def _always_take(merging: Merging, stream: Stream, item: Pending) -> bool:
-    return True
-
-
-def _always_open(merging: Merging, stream: Stream, item: Pending) -> bool:
+def _always(*words: object) -> bool:
     return True
 
 
@@ -120,8 +116,8 @@ def _always_open(merging: Merging, stream: Stream, item: Pending) -> bool:
     [
         pytest.param(OutLink, "resume", _forget_unacknowledged, LINKS, id="without-resent-links"),
         pytest.param(Ingress, "_must_wait", _never_wait, SKEW, id="without-waiting-for-words-that-are-owed"),
-        pytest.param(Merging, "_may_take", _always_take, SKEW, id="without-waiting-for-the-old-source"),
-        pytest.param(Merging, "_may_open", _always_open, SKEW, id="without-waiting-for-the-epoch-before"),
+        pytest.param(RelayMerge, "may_take", _always, SKEW, id="without-waiting-for-the-old-source"),
+        pytest.param(RelayMerge, "may_open", _always, SKEW, id="without-waiting-for-the-epoch-before"),
         pytest.param(
             Cluster, "is_barrier_passed", property(lambda cluster: True), BULK, id="without-the-barrier"
         ),

@@ -15,13 +15,15 @@ Always true: `_blocked` holds every stream in which something waits for another 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.lane_state import Beside
 from equipoise.hub.cluster.link.codec import Verb, encode
 from equipoise.hub.cluster.streams import State
 from equipoise.resp.replies import bulk, integer, push
+from equipoise.stream.parts import Dependency, Messages
+from equipoise.stream.parts import Dependency as Tag
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -31,14 +33,6 @@ if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Tag", "Tags", "parse_tags", "spell_tags"]
-
-
-class Tag(NamedTuple):
-    """A position in a stream of a topic: a lane's hub, or nothing for the trunk; epoch and n."""
-
-    stream: bytes
-    epoch: int
-    n: int
 
 
 def spell_tags(tags: Iterable[Tag]) -> bytes:
@@ -88,7 +82,9 @@ class Tags:
             return True
         # The trunk is about to be opened here, after an end that nobody here could see.
         ending = stream.ending
-        is_fed = stream.source is None and not any(item.payloads for item in stream.pending)
+        is_fed = stream.source is None and not any(
+            isinstance(arrival.part, Messages) for arrival in stream.pending
+        )
         return stream.state is State.OPENING and ending is not None and is_fed and ending[1:] >= tag[1:]
 
     def moved(self, topic: Topic) -> None:
@@ -117,8 +113,12 @@ class Tags:
         What the other stream still brings of what comes before is left out here, so the order stays; whoever listens
         learns of it by the positions.
         """
-        waiting = [item.mark for item in stream.pending if item.mark is not None]
-        tags = [tag for tag in waiting if not self.is_passed(stream.topic.trunk, tag)]
+        parts = [arrival.part for arrival in stream.pending]
+        tags = [
+            part
+            for part in parts
+            if isinstance(part, Dependency) and not self.is_passed(stream.topic.trunk, part)
+        ]
         for tag in tags:
             other = self.find(stream.topic.trunk, tag.stream)
             if other is not None and other.stream is not None:

@@ -187,7 +187,7 @@ class Hearing:
         stream = self._heard(_name(fields[0]))
         if stream is not None and not stream.state.is_home:
             mark = Tag(_name(fields[2]), _number(fields[3]), _number(fields[4]))
-            self._cluster.merging.marked(stream, peer, _number(fields[1]), mark)
+            self._cluster.merging.depends(stream, peer, _number(fields[1]), mark)
 
     def _on_at(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
         at = (_number(fields[1]), _number(fields[2]))

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from equipoise.stream.relay import RelayMerge
+
 if TYPE_CHECKING:
     from equipoise.hub.cluster.dependencies import Tag
     from equipoise.hub.cluster.link.link import OutLink
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.router import Path
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["TABLE", "Action", "Doubt", "Event", "Held", "Pending", "State", "Stream"]
+__all__ = ["TABLE", "Action", "Doubt", "Event", "Held", "State", "Stream"]
 
 
 class State(Enum):
@@ -126,45 +128,21 @@ class Doubt(NamedTuple):
     messages: int
 
 
-class Pending(NamedTuple):
-    """A part of the stream that came before what precedes it: payloads; else a mark, the beginning or the end of a
-    lane, or the opening of an epoch."""
-
-    origin: str
-    epoch: int
-    first: int
-    payloads: Sequence[bytes]
-    # Of an opening: whose end it follows.
-    after: tuple[str, int, int] = ("", 0, 0)
-    mark: Tag | None = None
-    is_start: bool = False
-    is_end: bool = False
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.payloads))
-
-
-class Stream:
+class Stream(RelayMerge):
     """One topic at one hub, while there is more to know about it than that it is open here."""
 
     __slots__ = (
         "asked_version",
         "doubts",
         "ending",
-        "flushes",
         "held",
         "is_kept",
-        "join_at",
-        "joining",
         "numbered_at",
         "owed",
         "peer",
-        "pending",
         "preparer",
         "relays_waiting",
         "since_version",
-        "source",
         "state",
         "suitor",
         "term",
@@ -175,6 +153,7 @@ class Stream:
     )
 
     def __init__(self, topic: Topic, state: State, peer: str | None) -> None:
+        super().__init__()
         self.topic = topic
         self.state = state
         # Where it lives, or is to live: another hub. None: here, or no hub is alive to have it.
@@ -200,15 +179,8 @@ class Stream:
         self.held: dict[Path, deque[Held]] = {}
         # The position of the last message of clients of this hub that has one, as far as this Stream knows.
         self.numbered_at = (0, 0)
-        # On the way out. The hub whose stream we follow; the one we are changing to, and where it took us in.
-        self.source: str | None = None
-        self.joining: str | None = None
-        self.join_at: tuple[int, int] | None = None
-        # The number of the last ATTACH.
+        # On the way out. The number of the last ATTACH.
         self.ticket = 0
-        self.pending: deque[Pending] = deque()
-        # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
-        self.flushes: dict[tuple[str, int], bool] = {}
         # Whether it is followed though nobody may listen here by name: see Listening.is_kept.
         self.is_kept = False
         # Which stream of the topic this hub's own clients publish to; None: this one, the trunk, as long as there was
@@ -217,6 +189,10 @@ class Stream:
         # Who waits until the stream stands here: clients' subscriptions; other hubs, with the number of their ATTACH.
         self.waiters: list[Callable[[], None]] = []
         self.relays_waiting: dict[OutLink, int] = {}
+
+    @property
+    def position(self) -> tuple[int, int]:
+        return self.topic.epoch, self.topic.n
 
     @property
     def is_quiet(self) -> bool:

@@ -1,0 +1,213 @@
+"""Merge one stream at a hub where it is not numbered, from the hubs that send it.
+
+A relay *follows* one source at a time. What that sends is in order and complete. When the topic gets a new home the
+relay attaches there as well, which says from which position on it sends (`join_at`). Until the old source has brought
+the relay that far, what the new one sends waits. Then the relay switches, and leaves the old source. Only a home lets
+others attach, so a relay that begins to follow is never behind one that has followed before.
+
+Without a source the relay hears the homes of topics that match its clients' patterns. Two homes send over two links
+with no order between them. The new home says which position its epoch follows (Opened). Unless the relay has come to
+that position, it asks the old home to say when all of the old epoch is on its way (a flush), and the new epoch waits
+for that answer, or for the death of the hub that would have to give it. Epochs are taken in their order, so this holds
+for chains of moves too.
+
+Always true:
+    what waits does so because of another hub's answer, of a lower epoch that waits, or of a dependency;
+    parts of one origin are taken in the order in which it sent them.
+
+Sending frames and delivering messages belong to hub/cluster/relay_merge.py.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol, TypeVar
+
+from equipoise.stream.parts import Begun, Dependency, Ended, Messages, Opened, Part, size_of
+
+__all__ = ["Arrival", "RelayMerge", "RelayRules", "Switch"]
+
+S = TypeVar("S", bound="RelayMerge")
+S_contra = TypeVar("S_contra", bound="RelayMerge", contravariant=True)
+
+
+class RelayRules(Protocol[S_contra]):
+    """What depends on other streams and on other hubs."""
+
+    def is_passed(self, stream: S_contra, dependency: Dependency) -> bool:
+        """Whether this hub has passed that position of another stream; if not, `due` is asked again when it has."""
+
+    def is_alive(self, hub: str) -> bool:
+        """Whether there is such a hub; nothing more comes from one that is dead."""
+
+    def flush(self, stream: S_contra, hub: str, epoch: int) -> None:
+        """Ask the hub to say when all that it has of the epoch is sent."""
+
+
+class Arrival(NamedTuple):
+    """A part of the stream, the hub that sent it, and the epoch that the hub was in."""
+
+    origin: str
+    epoch: int
+    part: Part
+
+    @property
+    def size(self) -> int:
+        return size_of(self.part)
+
+
+class Switch(NamedTuple):
+    """The relay follows its new source from now on."""
+
+    left: str | None
+    """The old source, to be left."""
+    jump_to: tuple[int, int] | None
+    """Without an old source nothing before this position will come any more."""
+
+
+class RelayMerge:
+    """Which hub one stream is followed at, and what waits. A stream at a hub derives from it."""
+
+    __slots__ = ("flushes", "join_at", "joining", "pending", "source")
+
+    def __init__(self) -> None:
+        # The hub that is followed; the one that is attached to in its place, and where that said it begins.
+        self.source: str | None = None
+        self.joining: str | None = None
+        self.join_at: tuple[int, int] | None = None
+        self.pending: deque[Arrival] = deque()
+        # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
+        self.flushes: dict[tuple[str, int], bool] = {}
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Epoch and n of the last message taken."""
+        raise NotImplementedError
+
+    # What arrives.
+
+    def may_take(self, origin: str, epoch: int, n: int) -> bool:
+        """Whether messages from (epoch, n) on are due. From another hub than the source: those that continue."""
+        source = self.source
+        if source is None or origin == source:
+            return True
+        at_epoch, at_n = self.position
+        return epoch < at_epoch or (epoch == at_epoch and n <= at_n + 1)
+
+    def may_open(self: S, rules: RelayRules[S], origin: str, opened: Opened) -> bool:
+        """Whether the stream may go on in that epoch: nothing of the epochs before it will come any more."""
+        at_epoch, at_n = self.position
+        if opened.epoch <= at_epoch or origin == self.source:
+            return True
+        if at_epoch == opened.after_epoch and at_n >= opened.after_n:
+            return True
+        if self.source is not None:
+            return False
+        if opened.after_epoch < at_epoch or not rules.is_alive(opened.after_hub):
+            return True
+        key = opened.after_hub, opened.after_epoch
+        is_ended = self.flushes.get(key)
+        if is_ended is None:
+            self.flushes[key] = False
+            rules.flush(self, *key)
+        return bool(is_ended)
+
+    def is_due(self: S, rules: RelayRules[S], arrival: Arrival) -> bool:
+        part = arrival.part
+        if isinstance(part, Messages):
+            return self.may_take(arrival.origin, part.epoch, part.n)
+        if isinstance(part, Dependency):
+            return rules.is_passed(self, part)
+        if isinstance(part, Opened):
+            return self.may_open(rules, arrival.origin, part)
+        assert isinstance(part, Begun | Ended), "a part is one of five"
+        return True
+
+    def due(self: S, rules: RelayRules[S]) -> Iterator[Arrival]:
+        """What waits and has become due, lower epochs first. The caller takes each before it asks for the next."""
+        waiting = sorted(self.pending, key=lambda arrival: arrival.epoch)
+        self.pending.clear()
+        blocked: set[str] = set()
+        # Unless there is a source that brings everything in order, an epoch waits for those before it.
+        epoch_max: float = float("inf")
+        for arrival in waiting:
+            is_early = self.source is None and arrival.epoch > epoch_max
+            if is_early or arrival.origin in blocked or not self.is_due(rules, arrival):
+                blocked.add(arrival.origin)
+                epoch_max = min(epoch_max, arrival.epoch)
+                self.pending.append(arrival)
+            else:
+                yield arrival
+        if not self.pending:
+            self.flushes.clear()
+
+    def flushed(self, hub: str, epoch: int) -> bool:
+        """All that the hub had to send of the epoch is here; whether that was asked for."""
+        if (hub, epoch) not in self.flushes:
+            return False
+        self.flushes[hub, epoch] = True
+        return True
+
+    # Whom to follow.
+
+    def follow(self, home: str) -> tuple[str | None, bool]:
+        """Follow the stream at its home; the hub to leave, if any, and whether to attach to the home."""
+        left = None
+        if self.joining not in (None, home):
+            left, self.joining, self.join_at = self.joining, None, None
+        if self.source == home or self.joining is not None:
+            return left, False
+        self.joining = home
+        return left, True
+
+    def succeed(self, home: str) -> None:
+        """This hub numbered the stream; what the next home sends from its beginning on continues that."""
+        self.source, self.joining = home, None
+
+    def attached(self, origin: str, epoch: int, n: int) -> bool:
+        """A hub sends the stream from the position after this one; whether that is the source: then jump there."""
+        if origin == self.source:
+            return True
+        if origin == self.joining:
+            self.join_at = (epoch, n)
+        return False
+
+    def begun(self, origin: str) -> None:
+        """A lane has one source for all its life: the hub that numbers it."""
+        self.source, self.joining = origin, None
+
+    def switch(self, *, is_behind: bool) -> Switch | None:
+        """Follow the new source, if the old one has brought the stream to where the new one begins.
+
+        `is_behind`: without an old source, whether subscribers here still wait for what comes before.
+        """
+        join_at = self.join_at
+        if join_at is None:
+            return None
+        left = self.source
+        if is_behind if left is None else self.position < join_at:
+            return None
+        self.source, self.joining, self.join_at = self.joining, None, None
+        return Switch(left, join_at if left is None else None)
+
+    def unfollow(self) -> list[str]:
+        """Follow no hub; those to leave."""
+        left = [hub for hub in (self.source, self.joining) if hub is not None]
+        self.source = self.joining = self.join_at = None
+        return left
+
+    def lost(self, hub: str, *, is_gone: bool) -> None:
+        """The hub sends nothing more of what it was asked for. Gone: nor will it answer; else it is asked again."""
+        if is_gone:
+            for key in self.flushes:
+                if key[0] == hub:
+                    self.flushes[key] = True
+        else:
+            self.flushes = {
+                key: is_ended for key, is_ended in self.flushes.items() if is_ended or key[0] != hub
+            }
+        if self.joining == hub:
+            self.joining = self.join_at = None
+        if self.source == hub:
+            self.source = None
