@@ -103,7 +103,6 @@ SMALL_MODULES = {
     "hub/cluster/counters": "the table of what INFO and metrics show of a cluster",
     "hub/commands/where": "one file per group of commands",
     "hub/cluster/peer_events": "an idea of its own, with its invariant",
-    "hub/data/fanout": "to be merged",
     "hub/membership/join": "to be merged",
     "hub/membership/load": "to be merged",
     "hub/shell/descriptors": "to be merged",

@@ -311,5 +311,4 @@ class Handover:
             topic.stream = None
 
     def _is_heard(self, topic: Topic) -> bool:
-        audience = self._cluster.core.audience_of(topic)
-        return bool(audience.groups or audience.mixed or audience.hubs)
+        return self._cluster.core.audience_of(topic).is_heard

@@ -136,11 +136,10 @@ class Whereabouts:
 
 def subscribed_by(topic: Topic, audience: Audience) -> list[Session]:
     """The clients that get the topic here, or one of its lanes."""
-    if topic.beside is None and len(audience.groups) == 1 and not audience.mixed:
+    if topic.beside is None and len(audience.groups) == 1 and not audience.stages:
         return audience.groups[0][1]
     audiences = [audience]
     if topic.beside is not None:
         audiences += [lane.audience for lane in topic.beside.lanes.values() if lane.audience is not None]
-    groups = chain.from_iterable((*one.groups, *one.mixed) for one in audiences)
-    sessions = list(chain.from_iterable(members for _, members in groups))
+    sessions = list(chain.from_iterable(some for one in audiences for some in one.sessions()))
     return sessions if len(audiences) == 1 else list(dict.fromkeys(sessions))

@@ -29,8 +29,8 @@ from equipoise.hub.access import reauthorization
 from equipoise.hub.access.connection_limits import Admission
 from equipoise.hub.core import HubCore
 from equipoise.hub.data import subscribe
-from equipoise.hub.data.audience import compile_audience
 from equipoise.hub.data.backlog import Backlogs
+from equipoise.hub.data.fanout import compile_audience
 from equipoise.hub.data.session import Session
 from equipoise.lab.simulation.checkers import authorised, memory, once, order, progress
 from equipoise.lab.simulation.patching import replaced
