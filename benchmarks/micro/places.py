@@ -34,7 +34,7 @@ from equipoise.hub.core import HubCore
 from equipoise.hub.data.ports import NO_WIRE
 from equipoise.hub.data.session import Session
 from equipoise.hub.locations.client_location import Place
-from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
+from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.hub.settings import HubSettings
 from equipoise.profile.environment import tell
 from equipoise.resp.spelling import spell
@@ -79,10 +79,10 @@ class Shell:
 
 
 class Hub:
-    def __init__(self, topics: int, clients: int, *, asks_kernel: bool) -> None:
+    def __init__(self, topics: int, clients: int, *, tcp_rtt_for: bool) -> None:
         self.shell = Shell()
-        asks = AsksKernel.ALWAYS if asks_kernel else AsksKernel.NEVER
-        settings = HubSettings(port=0, coordinates=CoordinatesSettings(asks_kernel=asks))
+        asks = TcpRttFor.ALL if tcp_rtt_for else TcpRttFor.NONE
+        settings = HubSettings(port=0, coordinates=CoordinatesSettings(tcp_rtt_for=asks))
         self.core = HubCore(settings, Users.open(), self.shell)
         self.core.metering.start(self.shell, random.Random(2).randbytes)
         self.clients = [self._client() for _ in range(clients)]
@@ -117,8 +117,8 @@ class Hub:
         return time.process_time() - began, longest
 
 
-def recording(options: argparse.Namespace, *, asks_kernel: bool, tells: bool) -> dict[str, float]:
-    hub = Hub(options.topics, options.clients, asks_kernel=asks_kernel)
+def recording(options: argparse.Namespace, *, tcp_rtt_for: bool, tells: bool) -> dict[str, float]:
+    hub = Hub(options.topics, options.clients, tcp_rtt_for=tcp_rtt_for)
     found = []
     for i in range(options.windows + 6):
         if tells and i % 5 == 0:
@@ -129,7 +129,7 @@ def recording(options: argparse.Namespace, *, asks_kernel: bool, tells: bool) ->
 
 
 def large_audience(clients: int) -> dict[str, float]:
-    hub = Hub(1, clients, asks_kernel=False)
+    hub = Hub(1, clients, tcp_rtt_for=False)
     for session in hub.clients:
         session.receive(spell((b"SUBSCRIBE", b"all")))
     hub.talks.append((hub.talks[0][0], b"all"))
@@ -181,9 +181,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder to keep the dated result in")
     options = parser.parse_args()
     costs = {
-        "nobody": recording(options, asks_kernel=False, tells=False),
-        "kernel": recording(options, asks_kernel=True, tells=False),
-        "all tell": recording(options, asks_kernel=False, tells=True),
+        "nobody": recording(options, tcp_rtt_for=False, tells=False),
+        "kernel": recording(options, tcp_rtt_for=True, tells=False),
+        "all tell": recording(options, tcp_rtt_for=False, tells=True),
         "10,000 subscribers of one topic": large_audience(10_000),
         f"probing {options.peers} hubs": probing(options.peers),
     }

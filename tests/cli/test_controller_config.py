@@ -32,20 +32,24 @@ def test_without_a_file_everything_is_as_usual() -> None:
 def test_a_file_sets_what_it_names_and_the_command_line_the_rest(tmp_path: Path) -> None:
     text = """
         [controller]
-        pressing_s = 2
+        urgent_period_s = 2
         view_age_s_max = 20.0
-        start_s_max = 60
-        refresh_s = 0.5
-        series_s = 60
+        hub_start_timeout_s = 60
+        refresh_interval_s = 0.5
+        chart_history_s = 60
         metrics_topics_max = 7
         [planner]
         plan_wait_s = 3
     """
     made = read(tmp_path, text, name="one", sites=("lyon", "paris"))
     assert made.controller == ControllerSettings(
-        name="one", sites=("lyon", "paris"), pressing_s=2.0, view_age_s_max=20.0, start_s_max=60.0
+        name="one",
+        sites=("lyon", "paris"),
+        urgent_period_s=2.0,
+        view_age_s_max=20.0,
+        hub_start_timeout_s=60.0,
     )
-    assert made.pages == WebSettings(refresh_s=0.5, series_s=60.0, metrics_topics_max=7)
+    assert made.pages == WebSettings(refresh_interval_s=0.5, chart_history_s=60.0, metrics_topics_max=7)
     assert made.planner == PlannerSettings(plan_wait_s=3.0)
 
 
@@ -69,10 +73,13 @@ def test_every_setting_of_a_controller_has_an_option_or_is_in_the_file(tmp_path:
         ("[palnner]\n", r"no table 'palnner', only \[controller\] and \[planner\]"),
         ("controller = 3\n", "no table 'controller'"),
         ("nonsense", "not valid TOML"),
-        ("[controller]\npresing_s = 3\n", r"no setting 'presing_s' in \[controller\]; it has .*pressing_s"),
+        (
+            "[controller]\npresing_s = 3\n",
+            r"no setting 'presing_s' in \[controller\]; it has .*urgent_period_s",
+        ),
         ("[controller]\nperiod_s = 3\n", "period_s is not set here: .* with --period"),
         ("[controller]\ntoken = 'x'\n", "token is not set here: .* with --token-file"),
-        ("[controller]\npressing_s = 0\n", r"c.toml: Expected `float` > 0.0 - at `\$.pressing_s`"),
+        ("[controller]\nurgent_period_s = 0\n", r"c.toml: Expected `float` > 0.0 - at `\$.urgent_period_s`"),
         ("[controller]\nmetrics_topics_max = 'all'\n", r"c.toml: Expected `int`.*metrics_topics_max"),
     ],
 )
@@ -95,7 +102,7 @@ def test_what_the_file_says_is_what_the_controller_runs_with(
         made.append(wanted)
 
     monkeypatch.setattr(controller_process, "_serve", serve)
-    (tmp_path / "c.toml").write_text("[controller]\npressing_s = 3\nseries_s = 60\n")
+    (tmp_path / "c.toml").write_text("[controller]\nurgent_period_s = 3\nchart_history_s = 60\n")
     words = [
         "controller",
         "--store",
@@ -108,7 +115,11 @@ def test_what_the_file_says_is_what_the_controller_runs_with(
     result = CliRunner().invoke(make_app(["controller"]), words)
     assert result.exit_code == 0, result.output
     (wanted,) = made
-    assert (wanted.settings.pressing_s, wanted.settings.period_s, wanted.pages.series_s) == (3.0, 7.0, 60.0)
+    assert (wanted.settings.urgent_period_s, wanted.settings.period_s, wanted.pages.chart_history_s) == (
+        3.0,
+        7.0,
+        60.0,
+    )
 
 
 @pytest.mark.parametrize(

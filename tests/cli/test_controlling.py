@@ -37,7 +37,7 @@ def wanted(**given: Any) -> Wanted:
         "intake": ("127.0.0.1", 0),
         "http": None,
         "token": TOKEN,
-        "loopback_looks": True,
+        "loopback_reads": True,
         "provision": "none",
     }
     return Wanted(**{**usual, **given})
@@ -110,10 +110,10 @@ def test_the_pages_are_served_as_the_file_says(monkeypatch: pytest.MonkeyPatch) 
         assert leader.http == "http://127.0.0.1:6398"
 
     monkeypatch.setattr(controller_process, "serve_pages", serve_pages)
-    pages = WebSettings(refresh_s=0.5, series_s=30.0, metrics_topics_max=7)
+    pages = WebSettings(refresh_interval_s=0.5, chart_history_s=30.0, metrics_topics_max=7)
     serve(wanted(http=("127.0.0.1", 6398), pages=pages), scenario, monkeypatch)
     ((facts, settings),) = served
-    assert (settings.refresh_s, settings.metrics_topics_max, settings.token) == (0.5, 7, TOKEN)
+    assert (settings.refresh_interval_s, settings.metrics_topics_max, settings.token) == (0.5, 7, TOKEN)
     for second in (0.0, 20.0, 40.0):
         facts.series.add(View.of(second))
     assert [sample.at_s for sample in facts.series.samples] == [20.0, 40.0]

@@ -123,5 +123,5 @@ def test_the_user_that_hubs_are_stays_as_it_is_unless_they_are_cut_knowingly(fri
     assert reaches(friends, **ANN)
     # A user that no hub is can go.
     friends.run("users", "rm", "ann")
-    friends.run("users", "rm", "hubs", "--cut-hubs")
+    friends.run("users", "rm", "hubs", "--disconnect-hubs")
     assert friends.json("users", "ls") == []

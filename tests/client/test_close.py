@@ -91,7 +91,7 @@ async def test_a_closed_bus_says_so_and_may_be_closed_again() -> None:
 async def test_closing_while_others_wait_tells_them() -> None:
     async with serving() as peer:
         peer.answers.update({b"PUBLISH": always(None), b"EQ.SUBSCRIBE": always(None), b"PING": always(None)})
-        bus = connect(peer.url, window_messages_max=1, close_timeout_s=0.02)
+        bus = connect(peer.url, in_flight_messages_max=1, close_timeout_s=0.02)
         await bus.__aenter__()
         sent = asyncio.create_task(bus.publish("a", "sent"))
         in_line = asyncio.create_task(bus.publish("a", "in line"))
@@ -127,7 +127,7 @@ async def test_an_exception_in_the_body_passes_through_and_does_not_wait_for_rec
 
 @on_loop
 async def test_cancelling_a_publish_keeps_the_replies_in_step() -> None:
-    async with serving() as peer, connect(peer.url, window_messages_max=2) as bus:
+    async with serving() as peer, connect(peer.url, in_flight_messages_max=2) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         publishes = [asyncio.create_task(bus.publish("a", str(i))) for i in range(4)]
         await peer.until(lambda: peer.last.count(b"PUBLISH") == 2)

@@ -55,7 +55,7 @@ async def test_each_receipt_goes_to_its_own_publisher_however_the_replies_are_cu
 
 @on_loop
 async def test_a_full_window_makes_publish_wait_and_publish_nowait_refuse() -> None:
-    async with serving() as peer, connect(peer.url, window_messages_max=3) as bus:
+    async with serving() as peer, connect(peer.url, in_flight_messages_max=3) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         for i in range(3):
             bus.publish_nowait("a", str(i))
@@ -78,7 +78,7 @@ async def test_a_full_window_makes_publish_wait_and_publish_nowait_refuse() -> N
 
 @on_loop
 async def test_the_window_is_bounded_in_bytes_too() -> None:
-    limits = equipoise.ClientSettings(window_bytes_max=2048, payload_bytes_max=2048)
+    limits = equipoise.ClientSettings(in_flight_bytes_max=2048, payload_bytes_max=2048)
     async with serving() as peer, connect(peer.url, settings=limits) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         bus.publish_nowait("a", b"x" * 2000)
@@ -93,7 +93,7 @@ async def test_the_window_is_bounded_in_bytes_too() -> None:
 
 @on_loop
 async def test_a_publish_that_found_no_room_in_time_was_not_sent() -> None:
-    async with serving() as peer, connect(peer.url, window_messages_max=1) as bus:
+    async with serving() as peer, connect(peer.url, in_flight_messages_max=1) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         bus.publish_nowait("a", "first")
         with pytest.raises(BackloggedError, match="not sent; publish less at a time"):

@@ -158,7 +158,7 @@ async def test_a_wrong_password_is_told_and_not_tried_again() -> None:
         peer.answers[b"HELLO"] = always(b"-WRONGPASS invalid username-password pair or user is disabled.\r\n")
         url = f"equipoise://ann:hunter2@127.0.0.1:{peer.port}"
         with pytest.raises(DeniedError, match="check the user and the secret in the bus URL") as caught:
-            async with connect(url, first_connect_patience_s=60, name="probe"):
+            async with connect(url, first_connect_timeout_s=60, name="probe"):
                 pass
         assert "hunter2" not in str(caught.value)
         assert len(peer.sessions) == 1
@@ -250,7 +250,7 @@ async def test_a_server_of_another_kind_is_told_when_connecting() -> None:
         for refusal in (b"-ERR unknown command 'HELLO'\r\n", b"-NOPROTO unsupported protocol version\r\n"):
             peer.answers[b"HELLO"] = always(refusal)
             with pytest.raises(RefusedError, match="too old: use an Equipoise hub, or Redis 6 or newer"):
-                async with connect(peer.url, first_connect_patience_s=60):
+                async with connect(peer.url, first_connect_timeout_s=60):
                     pass
 
 
@@ -281,7 +281,7 @@ async def test_a_hub_that_does_not_greet_in_time_is_told() -> None:
 async def test_patience_lets_a_hub_start_after_its_client() -> None:
     async with serving() as peer:
         await peer.stop()
-        bus = connect(peer.url, first_connect_patience_s=10, settings=QUICK)
+        bus = connect(peer.url, first_connect_timeout_s=10, settings=QUICK)
         entering = asyncio.create_task(bus.__aenter__())
         await asyncio.sleep(0)
         await peer.start()

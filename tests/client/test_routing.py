@@ -161,7 +161,7 @@ async def test_a_publisher_waits_for_its_old_hub_and_tags_its_first_message_to_t
 
 @on_loop
 async def test_what_waits_without_receipt_while_a_topic_changes_hubs_is_bounded() -> None:
-    async with hubs() as (base, home, _), connect(base.url, window_messages_max=2) as bus:
+    async with hubs() as (base, home, _), connect(base.url, in_flight_messages_max=2) as bus:
         base.settles = False
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
@@ -309,7 +309,7 @@ async def test_who_does_not_want_to_be_sent_about_is_not() -> None:
 
 @on_loop
 async def test_a_way_that_is_not_used_is_forgotten_and_its_link_closed() -> None:
-    async with hubs() as (base, home, _), connect(base.url, route_s=0.05) as bus:
+    async with hubs() as (base, home, _), connect(base.url, route_idle_s=0.05) as bus:
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
         await home.peer.until(lambda: home.asked(b"EQ.LINK") == 1)
@@ -321,7 +321,7 @@ async def test_a_way_that_is_not_used_is_forgotten_and_its_link_closed() -> None
 
 @on_loop
 async def test_a_subscriber_does_not_forget_the_way() -> None:
-    async with hubs() as (base, home, _), connect(base.url, route_s=0.02, merge_s=0.1) as bus:
+    async with hubs() as (base, home, _), connect(base.url, route_idle_s=0.02, merge_timeout_s=0.1) as bus:
         async with bus.subscribe("a"):
             base.tell(b"a", 5, home)
             await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)

@@ -24,14 +24,14 @@ def test_overrides_go_on_top_of_the_given_settings() -> None:
     [
         ({"pings": 3}, "there is no client setting 'pings'; there are: name,"),
         ({"ping_interval_s": 0}, "`$.ping_interval_s`"),
-        ({"window_messages_max": 0}, "`$.window_messages_max`"),
-        ({"window_messages_max": "9"}, "`$.window_messages_max`"),
+        ({"in_flight_messages_max": 0}, "`$.in_flight_messages_max`"),
+        ({"in_flight_messages_max": "9"}, "`$.in_flight_messages_max`"),
         ({"name": "two words"}, "`$.name`"),
-        ({"payload_bytes_max": 2**25}, "payload_bytes_max must not exceed window_bytes_max"),
+        ({"payload_bytes_max": 2**25}, "payload_bytes_max must not exceed in_flight_bytes_max"),
         ({"reconnect_first_s": 9}, "reconnect_first_s must not exceed reconnect_max_s"),
         ({"tls_cert_file": "x"}, "go together"),
         ({"coordinate_report_interval_s": 15}, "must be more than 2 times coordinate_report_interval_s"),
-        ({"coordinate_gateway_patience_s": 10}, "must be more than 2 times coordinate_report_interval_s"),
+        ({"coordinate_gateway_timeout_s": 10}, "must be more than 2 times coordinate_report_interval_s"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(overrides: dict[str, Any], complaint: str) -> None:
@@ -74,7 +74,7 @@ def test_the_how_to_states_the_defaults_as_they_are() -> None:
     expected = {
         "name": "none",
         "request_timeout_s": "10",
-        "first_connect_patience_s": "0",
+        "first_connect_timeout_s": "0",
         "queue_messages_max": "65,536",
         "queue_bytes_max": "64 MiB",
         "payload_bytes_max": "1 MiB",

@@ -83,7 +83,7 @@ def late_by(seconds: float, *, hubs_max: int) -> Outcome:
         memory=memory,
         absent_s={"hub-1": 100.0, "hub-2": 100.0 + seconds},
     )
-    return decide(facts, Planner(), ControllerSettings(hubs_max=hubs_max, start_s_max=600.0))
+    return decide(facts, Planner(), ControllerSettings(hubs_max=hubs_max, hub_start_timeout_s=600.0))
 
 
 def test_a_hub_that_does_not_come_is_waited_for_and_then_given_up_and_replaced() -> None:

@@ -52,14 +52,14 @@ class Cloud:
         self.provisioner = CommandProvisioner("cloud", store, TREE, call=self.call)
         return self.provisioner
 
-    async def controller(self, *, start_s_max: float) -> Controller:
+    async def controller(self, *, hub_start_timeout_s: float) -> Controller:
         return await self.world.controller(
             "one",
             PLANNER,
             provisioner=self.provision,
             hubs_min=1,
             hubs_max=3,
-            start_s_max=start_s_max,
+            hub_start_timeout_s=hub_start_timeout_s,
         )
 
     async def wanted(self) -> list[str]:
@@ -67,10 +67,10 @@ class Cloud:
         return sorted(await ServersStore(reader, TREE).load())
 
 
-async def overloaded(world: World, *, start_s_max: float = 600.0) -> tuple[Cloud, Controller]:
+async def overloaded(world: World, *, hub_start_timeout_s: float = 600.0) -> tuple[Cloud, Controller]:
     cloud = Cloud(world)
     await world.hub("a")
-    controller = await cloud.controller(start_s_max=start_s_max)
+    controller = await cloud.controller(hub_start_timeout_s=hub_start_timeout_s)
     await until(lambda: len(controller.knowledge.plan.members) == 1)
     world.feed({"a": BUSY})
     return cloud, controller
@@ -93,7 +93,7 @@ def test_a_start_that_fails_is_repeated_until_it_works() -> None:
 
 def test_a_machine_that_never_comes_is_given_up_stopped_and_replaced() -> None:
     async def scenario(world: World) -> None:
-        cloud, controller = await overloaded(world, start_s_max=120.0)
+        cloud, controller = await overloaded(world, hub_start_timeout_s=120.0)
         cloud.hubs_come = False
         await until(lambda: bool(cloud.calls), 300.0)
         await asyncio.sleep(110.0)

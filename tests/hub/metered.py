@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from equipoise.access import Users
-from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
+from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.hub.settings import Limits
 from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
 from equipoise.telemetry import Kind
@@ -37,7 +37,7 @@ class MeteredWorld(World):
         telemetry: TelemetrySettings | None = None,
         coordinates: CoordinatesSettings | None = None,
     ) -> None:
-        coordinates = coordinates or CoordinatesSettings(asks_kernel=AsksKernel.ALWAYS)
+        coordinates = coordinates or CoordinatesSettings(tcp_rtt_for=TcpRttFor.ALL)
         super().__init__(users, limits=limits, telemetry=telemetry, coordinates=coordinates)
         self.process = FakeProcess()
         self.core.metering.start(self.process, lambda count: b"\x07" * count)

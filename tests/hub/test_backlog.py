@@ -192,10 +192,10 @@ def test_cuts_and_drops_are_counted_by_topic_and_shown() -> None:
     assert b.drops == 100
     # The transport held some of the first, which the hub cannot tell from read; all else was dropped.
     assert 0 < a.drops <= 165
-    assert world.info("cuts") == "1"
-    assert world.info("drops") == str(a.drops + b.drops)
+    assert world.info("slow_disconnects") == "1"
+    assert world.info("deliveries_dropped") == str(a.drops + b.drops)
     lines = world.client().text("INFO", "equipoise").splitlines()
-    assert "topic:'b':cuts=1,drops=100,published=100,delivered=100" in lines
+    assert "topic:'b':slow_disconnects=1,deliveries_dropped=100,published=100,delivered=100" in lines
 
 
 def test_a_cut_is_counted_though_one_single_piece_was_too_much() -> None:
@@ -204,7 +204,7 @@ def test_a_cut_is_counted_though_one_single_piece_was_too_much() -> None:
     world.client().send_raw(pipeline(["PUBLISH", "t", b"x" * KIB] for _ in range(300)))
     assert slow.wire.is_gone()
     assert world.core.index.topics[b"t"].cuts == 1
-    assert world.info("cuts") == "1"
+    assert world.info("slow_disconnects") == "1"
 
 
 def test_cuts_on_shard_channels_are_shown_too() -> None:
@@ -217,7 +217,7 @@ def test_cuts_on_shard_channels_are_shown_too() -> None:
         publisher.do("SPUBLISH", "s", b"x" * KIB)
     assert slow.wire.is_gone()
     lines = world.client().text("INFO", "equipoise").splitlines()
-    assert any(line.startswith("topic:'s':cuts=1,") for line in lines)
+    assert any(line.startswith("topic:'s':slow_disconnects=1,") for line in lines)
 
 
 def test_a_client_that_leaves_by_itself_is_not_counted_as_cut() -> None:
@@ -226,7 +226,7 @@ def test_a_client_that_leaves_by_itself_is_not_counted_as_cut() -> None:
     publish(world, "t", 100)
     slow.wire.abort()
     world.advance()
-    assert world.info("cuts") == "0"
+    assert world.info("slow_disconnects") == "0"
     assert world.core.backlogs.bytes == 0
 
 

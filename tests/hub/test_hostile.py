@@ -132,7 +132,7 @@ def test_hostile_connections_end_without_an_exception_in_the_log(
 
     async def main() -> None:
         rng = random.Random(11)
-        limits = Limits(payload_bytes_max=2_000, input_slack_bytes=1_024, unauthenticated_s=1)
+        limits = Limits(payload_bytes_max=2_000, input_slack_bytes=1_024, unauthenticated_timeout_s=1)
         grants = 'create = ["*"]\npublish = ["*"]\nsubscribe = ["*"]'
         async with (
             live_hub(limits, real_users(alice=grants)) as hub,

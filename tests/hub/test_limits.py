@@ -132,7 +132,7 @@ async def test_a_stranger_that_is_answered_too_much_is_cut() -> None:
 @on_both_loops
 async def test_a_stranger_has_so_much_time_to_log_in() -> None:
     async with (
-        live_hub(Limits(unauthenticated_s=0.05), real_users(alice=ALICE)) as hub,
+        live_hub(Limits(unauthenticated_timeout_s=0.05), real_users(alice=ALICE)) as hub,
         Peer.connected(hub) as silent,
         Peer.connected(hub) as alice,
     ):
@@ -169,7 +169,7 @@ async def test_logins_of_clients_that_have_gone_are_not_checked() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("equipoise.hub.access.login.verify_secret", check)
-        limits = Limits(authentications_max=1, login_check_s=0.5)
+        limits = Limits(authentications_max=1, login_check_timeout_s=0.5)
         async with live_hub(limits, real_users(alice=ALICE)) as hub, Peer.connected(hub) as first:
             first.send("AUTH", "alice", "wrong")
             await eventually(lambda: checked == 1)
@@ -237,7 +237,7 @@ async def test_connections_that_come_too_fast_are_served_in_their_turn() -> None
 
 @on_both_loops
 async def test_waiting_for_its_turn_does_not_use_up_the_time_to_log_in() -> None:
-    limits = Limits(accepts_per_s=5, loopback_is_exempt=False, unauthenticated_s=0.15)
+    limits = Limits(accepts_per_s=5, loopback_is_exempt=False, unauthenticated_timeout_s=0.15)
     async with live_hub(limits, real_users(alice=ALICE)) as hub:
 
         async def log_in() -> object:

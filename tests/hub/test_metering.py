@@ -241,13 +241,13 @@ def test_a_window_in_which_the_hub_was_stopped_is_as_long_as_it_was(world: Meter
 
 
 def test_what_the_ring_holds_is_bounded_in_time() -> None:
-    world = MeteredWorld(telemetry=TelemetrySettings(keep_s=10.0))
+    world = MeteredWorld(telemetry=TelemetrySettings(retention_s=10.0))
     world.advance(60.0)
     assert 10 <= len(world.core.metering.ring) <= 12
 
 
 def test_a_hub_that_shall_not_record_has_no_timer_and_no_meters() -> None:
-    world = MeteredWorld(telemetry=TelemetrySettings(is_recorded=False))
+    world = MeteredWorld(telemetry=TelemetrySettings(enabled=False))
     assert world.shell.timers_pending == 0
     client = world.client()
     client.send("SUBSCRIBE", "t")
@@ -302,7 +302,7 @@ def test_the_totals_of_info_count_as_telemetry_does(world: MeteredWorld) -> None
 
 
 def test_a_hub_records_unless_told_otherwise() -> None:
-    assert HubSettings().telemetry.is_recorded
+    assert HubSettings().telemetry.enabled
 
 
 def test_windows_end_at_the_same_moments_by_the_clock_whenever_hubs_have_begun() -> None:

@@ -10,7 +10,7 @@ from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub.data.ports import NO_WIRE
 from equipoise.hub.locations.centroids import STEP
 from equipoise.hub.locations.client_location import behind
-from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
+from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.hub.locations.topic_locations import PLAIN_REFRESH_S
 from equipoise.hub.shell.tcp_info import round_trip_s
 from equipoise.model import Specs, TopicSpec
@@ -107,7 +107,7 @@ def test_the_kernel_is_not_asked_about_clients_that_use_no_topic() -> None:
 
 
 def test_a_setting_turns_it_off() -> None:
-    world = MeteredWorld(coordinates=CoordinatesSettings(asks_kernel=AsksKernel.NEVER))
+    world = MeteredWorld(coordinates=CoordinatesSettings(tcp_rtt_for=TcpRttFor.NONE))
     plain(world, 0.020).do("SUBSCRIBE", "t")
     assert world.topics()[b"t"]["subscribers_located"] is None
     assert world.core.places.read == 0
@@ -167,7 +167,7 @@ def test_a_client_that_leaves_while_a_large_topic_is_looked_at_leaves_nothing_be
 
 
 def test_without_the_kernel_nothing_is_told_of_clients_that_have_gone() -> None:
-    world = MeteredWorld(coordinates=CoordinatesSettings(asks_kernel=AsksKernel.NEVER))
+    world = MeteredWorld(coordinates=CoordinatesSettings(tcp_rtt_for=TcpRttFor.NONE))
     teller, silent = world.client(), world.client()
     teller.do("EQ.WHERE", "1000", Coordinate((0.01,) * 8, 0.1, 0.001).to_bytes())
     teller.do("SUBSCRIBE", "t")

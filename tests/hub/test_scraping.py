@@ -92,7 +92,7 @@ async def test_a_hub_tells_prometheus_what_it_has_done() -> None:
         assert found["equipoise_hub_deliveries_total", None] == 2
         assert found["equipoise_hub_connections_total", None] == 2
         assert found["equipoise_hub_topic_publications_total", "large"] == 1
-        assert 'equipoise_hub_up_seconds{hub="hub"}' in text
+        assert 'equipoise_hub_uptime_seconds{hub="hub"}' in text
 
 
 @on_uvloop

@@ -115,7 +115,7 @@ def test_a_client_that_reset_has_the_whole_time_to_log_in_again() -> None:
     2. It resets shortly before the time for its first login would have run out.
     3. It is given the same time again, and then cut.
     """
-    world = secured(Limits(unauthenticated_s=2))
+    world = secured(Limits(unauthenticated_timeout_s=2))
     client = world.client()
     client.send("AUTH", "alice", "right")
     world.check_secrets()
@@ -165,7 +165,7 @@ def test_the_time_that_the_hub_takes_to_check_a_login_is_not_the_clients() -> No
     1. Many log in at once, and this client's turn comes after the time that a stranger has.
     2. It is still there, finds its password wrong, and has the whole time for another attempt.
     """
-    world = secured(Limits(unauthenticated_s=2, login_check_s=20))
+    world = secured(Limits(unauthenticated_timeout_s=2, login_check_timeout_s=20))
     client = world.client()
     client.send("AUTH", "alice", "wrong")
     world.advance(19.9)
@@ -233,7 +233,7 @@ def test_a_client_that_left_while_its_login_was_checked_is_left_alone() -> None:
 
 
 def test_a_stranger_is_cut_when_its_login_waits_too_long_to_be_checked() -> None:
-    world = secured(Limits(unauthenticated_s=2, login_check_s=5))
+    world = secured(Limits(unauthenticated_timeout_s=2, login_check_timeout_s=5))
     client = world.client()
     client.send("AUTH", "alice", "right")
     world.advance(5.1)

@@ -30,7 +30,7 @@ from hub.world import users
         ({"tls": {"client_certificate_is_required": True}}, "needs tls.client_ca"),
         ({"limits": {"payload_bytes_max": 9 << 20}}, "$.limits.payload_bytes_max"),
         ({"limits": {"args_max": 10_000}}, "$.limits.args_max"),
-        ({"limits": {"unauthenticated_s": float("inf")}}, "$.limits.unauthenticated_s"),
+        ({"limits": {"unauthenticated_timeout_s": float("inf")}}, "$.limits.unauthenticated_timeout_s"),
         ({"limits": {"output_soft_s": float("nan")}}, "$.limits.output_soft_s"),
         ({"limits": {"topic_idle_s": 0}}, "$.limits.topic_idle_s"),
         ({"limits": {"keepalive_s": 40_000}}, "$.limits.keepalive_s"),

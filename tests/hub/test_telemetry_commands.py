@@ -100,7 +100,7 @@ def test_no_reply_is_so_long_that_its_reader_would_be_cut() -> None:
 
 
 def test_what_has_fallen_out_is_known_by_its_number() -> None:
-    world = MeteredWorld(telemetry=TelemetrySettings(keep_s=3.0))
+    world = MeteredWorld(telemetry=TelemetrySettings(retention_s=3.0))
     world.advance(20.0)
     reader = Reader(world.client(), world)
     oldest = world.core.metering.ring.oldest
@@ -161,7 +161,7 @@ def test_a_number_beyond_the_end_is_a_mistake_that_says_where_the_end_is(world: 
 
 def test_a_hub_that_records_nothing_says_so() -> None:
     client = World().client()
-    off = Error("ERR this hub records nothing (telemetry.is_recorded); set it and start the hub again")
+    off = Error("ERR this hub records nothing (telemetry.enabled); set it and start the hub again")
     assert client.do("EQ.TELEMETRY", "0", "0", "0") == off
     assert client.do("EQ.ARRIVALS", "t", "ON") == off
 
@@ -396,7 +396,7 @@ def test_what_is_more_than_may_be_recorded_is_counted() -> None:
 
 
 def test_recording_of_arrivals_ends_by_itself() -> None:
-    world = MeteredWorld(telemetry=TelemetrySettings(arrivals_s=5.0))
+    world = MeteredWorld(telemetry=TelemetrySettings(arrivals_duration_s=5.0))
     client = world.client()
     client.send("EQ.ARRIVALS", "t", "ON")
     world.advance(4.0)

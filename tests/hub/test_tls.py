@@ -136,7 +136,7 @@ def test_whoever_does_not_shake_hands_is_gone_in_time(
     loop_name: str, sent: bytes, pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with live_hub(Limits(unauthenticated_s=0.1), tls=pki.settings()) as hub:
+        async with live_hub(Limits(unauthenticated_timeout_s=0.1), tls=pki.settings()) as hub:
             reader, writer = await asyncio.open_connection("127.0.0.1", hub.tls_port)
             writer.write(sent)
             async with asyncio.timeout(5):

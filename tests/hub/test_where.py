@@ -10,7 +10,7 @@ import pytest
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub.cluster import Routing
 from equipoise.hub.locations.client_location import Place
-from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
+from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from hub.cluster.hubs import Hubs
 from hub.metered import MeteredWorld
 from hub.world import Error, FakeClient, World, users
@@ -147,7 +147,7 @@ def test_a_client_is_believed_to_be_as_far_as_it_can_be(
     client.wire.rtt_s = None if kernel_ms is None else kernel_ms / 1e3
     where = coordinate(far_ms - 1)
     place = told(world, client, told_ms, where)
-    assert world.info("clients_doubted") == str(int(not is_believed))
+    assert world.info("clients_with_implausible_coordinate") == str(int(not is_believed))
     if is_believed:
         assert place.coordinate == where
         return
@@ -172,14 +172,14 @@ def test_who_is_not_believed_once_is_believed_again_and_forgotten_when_it_goes()
 
 
 def test_where_the_kernel_is_not_to_be_asked_it_is_not_held_against_anybody() -> None:
-    world = MeteredWorld(coordinates=CoordinatesSettings(asks_kernel=AsksKernel.NEVER))
+    world = MeteredWorld(coordinates=CoordinatesSettings(tcp_rtt_for=TcpRttFor.NONE))
     client = world.client()
     client.wire.rtt_s = 0.000_1
     assert told(world, client, 400, coordinate(400)).coordinate == coordinate(400)
 
 
 def test_how_far_a_client_may_lie_is_a_setting() -> None:
-    world = MeteredWorld(coordinates=CoordinatesSettings(doubt_s=0.01))
+    world = MeteredWorld(coordinates=CoordinatesSettings(distance_slack_s=0.01))
     client = world.client()
     client.wire.rtt_s = 0.005
     assert told(world, client, 5, coordinate(25)).coordinate == coordinate(25)
@@ -215,7 +215,7 @@ def test_info_tells_where_the_hub_is_and_of_how_many_clients_it_knows() -> None:
     client.do("EQ.WHERE", "1", coordinate().to_bytes())
     assert world.info("coordinate_known") == "1"
     assert world.info("coordinate_point_ms") == ",".join(["0.000"] * 8)
-    assert (world.info("probed_hubs"), world.info("probes_sent"), world.info("clients_told")) == (
+    assert (world.info("probed_hubs"), world.info("probes_sent"), world.info("clients_with_coordinate")) == (
         "0",
         "0",
         "1",

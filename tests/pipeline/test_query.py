@@ -67,7 +67,10 @@ def running(
     listed = ",".join(hub.listed for hub in hubs)
     source = SourceSettings(**{"hubs": listed, "timeout_s": 2.0, **options})
     settings = PipelineSettings(
-        source=source, directory=folder, trigger_s=0.0, keeping=KeepingSettings(every_s=3600.0)
+        source=source,
+        directory=folder,
+        trigger_interval_s=0.0,
+        keeping=KeepingSettings(compaction_interval_s=3600.0),
     )
     pipeline = Pipeline(settings, driver, ListedHubs(listed), sender)  # type: ignore[arg-type]  # Offers are all it needs.
     pipeline.start()
@@ -229,7 +232,11 @@ def test_the_lake_is_merged_and_read_by_spark(
     before = len(lake.files())
     assert before > 5
     done = keep(
-        driver.session, lake, KeepingSettings(replaced_s=0.0), is_all=True, clock=lambda: time.time() + 1
+        driver.session,
+        lake,
+        KeepingSettings(replaced_retention_s=0.0),
+        is_all=True,
+        clock=lambda: time.time() + 1,
     )
     assert done.merged == before
     assert len(lake.files()) == len(lake.hours())

@@ -36,7 +36,7 @@ def test_a_move_has_ended_when_every_hub_goes_by_its_plan_and_views_can_show_it(
     arbiter, _ = Arbiter().claim("planner", [b"a"], now=100.0, version=7)
 
     def after(now: float, version: int) -> bool:
-        left = arbiter.settled(now=now, plan_version_min=version, settle_s=12.0, hold_max_s=60.0)
+        left = arbiter.settled(now=now, plan_version_min=version, settle_s=12.0, move_timeout_s=60.0)
         return left.is_free(b"a", "planner")
 
     assert not after(111.0, 7)

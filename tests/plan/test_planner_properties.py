@@ -190,7 +190,7 @@ def test_no_more_is_moved_than_the_bounds_allow_and_nothing_that_is_in_hand(
         severe_wait_s=0.0,
         topic_wait_s=0.0,
         moves_per_round_max=2,
-        moves_in_hand_max=3,
+        moves_in_flight_max=3,
     )
     memory = memory_for(view)
     held, _ = memory.arbiter.claim("content", list(view.topics.names)[:2], now=99.0)

@@ -78,7 +78,7 @@ class World:
     noise_together: float = 0.01
     window_s: int = 10
     period_s: int = 5
-    handover_s: int = 1
+    handover_retry_s: int = 1
     boot_s: int = 4
     # Which hubs the provisioner may start, in order, and whether it starts and stops any.
     spare: list[HubView] = field(default_factory=list)
@@ -193,7 +193,7 @@ class World:
         self._is_pressing = decision.is_pressing
         if not decision.change.is_empty:
             self.plan = apply(self.plan, decision.change)
-            self._underway.append((self.now + self.handover_s, self.plan))
+            self._underway.append((self.now + self.handover_retry_s, self.plan))
         after = self._shares(self.plan)
         moved = int(((before != after).any(axis=1) & before.any(axis=1)).sum())
         self.events.append(Event(self.now, decision, moved))

@@ -89,7 +89,7 @@ def test_doubles_keep_every_bit(value: float) -> None:
 
 
 def test_a_whole_ring_is_read_back_in_order() -> None:
-    ring = Ring(INCARNATION, keep_s=1e6, bytes_max=1 << 30)
+    ring = Ring(INCARNATION, retention_s=1e6, bytes_max=1 << 30)
     for second in range(40):
         ring.append(
             topic_block([b"t%d" % i for i in range(second)], list(range(second)), time_us=second * SECOND_US)

@@ -122,7 +122,7 @@ def play(scenario: Callable[[Site], Coroutine[Any, Any, None]], *, token: str = 
             views.latest = some_view()
             facts_shown = Facts(controller, time.time)
             facts_shown.refresh()
-            settings = WebSettings(port=0, token=token, refresh_s=0.5)
+            settings = WebSettings(port=0, token=token, refresh_interval_s=0.5)
             address = await stack.enter_async_context(serve(facts_shown, Actions(store, TREE), settings))
             await scenario(Site(address, tree, controller, views, hubs))
 

@@ -75,7 +75,7 @@ class World:
         views.latest = some_view()
         facts = Facts(controller, time.time)
         facts.refresh()
-        self._app = make_app(facts, Actions(store, TREE), WebSettings(token=TOKEN, refresh_s=0.01))
+        self._app = make_app(facts, Actions(store, TREE), WebSettings(token=TOKEN, refresh_interval_s=0.01))
 
     def ask(
         self,

@@ -69,7 +69,7 @@ def _step(login: str, before: Users, after: Users) -> str:
     need = "keep its password" if _may_link(login, after) else "keep it"
     return (
         f"{need} until they are started again as another user with --operate '*', "
-        "or cut them off knowingly with --cut-hubs"
+        "or cut them off knowingly with --disconnect-hubs"
     )
 
 

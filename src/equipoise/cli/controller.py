@@ -15,8 +15,8 @@ from equipoise.hub.access.connection_limits import is_loopback
 from equipoise.model.address import split_address
 from equipoise.store.tree import Tree
 
-LoopbackLooks = Annotated[
-    bool, typer.Option("--loopback-looks", help="Whoever is on this machine may look without the token.")
+LoopbackReads = Annotated[
+    bool, typer.Option("--loopback-reads", help="Whoever is on this machine may look without the token.")
 ]
 Config = Annotated[
     Path | None,
@@ -57,7 +57,7 @@ def command(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the token that operators and the pipeline show.")
     ] = None,
-    loopback_looks: LoopbackLooks = False,
+    loopback_reads: LoopbackReads = False,
     config: Config = None,
     hubs_min: Annotated[int, typer.Option(min=1, help="Hubs that are never given back.")] = 1,
     hubs_max: Annotated[
@@ -94,7 +94,7 @@ def command(
             "http": _address(http) if http else None,
             "advertise": _host(advertise),
             "token": token,
-            "loopback_looks": loopback_looks,
+            "loopback_reads": loopback_reads,
             "config": config,
             "provision": provision,
         }

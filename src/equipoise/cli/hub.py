@@ -19,9 +19,9 @@ from equipoise.cli.support.failures import exit_on_failure
 from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings, load_settings
+from equipoise.hub.client_limits import MIB
 from equipoise.hub.membership.process import member
 from equipoise.hub.membership.settings import Join
-from equipoise.hub.settings import MIB
 from equipoise.hub.shell.descriptors import ensure_descriptors
 from equipoise.hub.telemetry.prometheus_endpoint import serve_metrics
 

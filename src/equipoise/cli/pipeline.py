@@ -76,7 +76,7 @@ def command(
         settings = PipelineSettings(
             source=source,
             directory=directory.absolute(),
-            has_lake=lake,
+            lake_enabled=lake,
             keeping=KeepingSettings(retention_h=retention_hours),
         )
         spark = SessionSettings(master=master, driver_memory_mib=memory, driver_host=driver_host)

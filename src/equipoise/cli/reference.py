@@ -17,9 +17,9 @@ from equipoise.client import ClientSettings
 from equipoise.gateway import GatewaySettings
 from equipoise.hub import HubSettings, Limits, Tls
 from equipoise.hub.cluster import diagram
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.membership.settings import MembershipSettings
-from equipoise.hub.settings import ClusterSettings
 from equipoise.hub.telemetry.metrics_settings import MetricsSettings
 from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
 from equipoise.pipeline.settings import (
@@ -46,40 +46,40 @@ def settings_page() -> str:
     parts = [
         "# Settings",
         "Made from the code by `make docs`; do not edit. Each default comes with its reason.",
-        "## Hub\n\nA TOML file for `equipoise hub --config FILE`; options on the command line win.",
+        "## Hub\n\nA TOML file for `equipoise hub --config FILE`; options of the command line have priority.",
         _table(HubSettings),
-        "### `[limits]`\n\nBounds on what one client, and all of them, may take.",
+        "### `[limits]`\n\nLimits per client and of all clients together.",
         _table(Limits),
         "### `[tls]`\n\nEncrypted connections.",
         _table(Tls),
-        "### `[cluster]`\n\nBounds on what a hub keeps for the others.",
+        "### `[cluster]`\n\nLinks between hubs, moves and redirects.",
         _table(ClusterSettings),
-        "### `[telemetry]`\n\nWhat a hub records of its load.",
+        "### `[telemetry]`\n\nTelemetry records of the hub.",
         _table(TelemetrySettings),
-        "### `[metrics]`\n\nWhat a hub tells Prometheus.",
+        "### `[metrics]`\n\nPrometheus metrics of the hub.",
         _table(MetricsSettings),
-        "### `[membership]`\n\nThis hub among others, and the store they meet in.",
+        "### `[membership]`\n\nThe cluster that the hub belongs to, and its metadata store.",
         _table(MembershipSettings),
-        "### `[coordinates]`\n\nWhere hubs and clients are in the network.",
+        "### `[coordinates]`\n\nNetwork coordinates of the hub and its clients.",
         _table(CoordinatesSettings),
-        "## Pipeline\n\nWhat `equipoise pipeline` goes by; the options that matter have a word on its command line.",
+        "## Pipeline\n\nSettings of `equipoise pipeline`; the most important have an option.",
         _table(PipelineSettings),
         "### Spark",
         _table(SessionSettings),
         '### Source\n\nOptions of `spark.readStream.format("equipoise")`.',
         _table(SourceSettings),
-        "### What is believed",
+        "### Validation\n\nA telemetry record outside these bounds is rejected and counted.",
         _table(Plausible),
         "### The lake",
         _table(KeepingSettings),
-        "## Controller\n\nWhat `equipoise controller` goes by: options, and a TOML file for `--config FILE` with the "
-        "tables `[controller]` and `[planner]`. Each setting is in one place.",
+        "## Controller\n\nSettings of `equipoise controller`: options, and a TOML file for `--config FILE` with the "
+        "tables `[controller]` and `[planner]`. Each setting is set in one of the two places only.",
         _table(ControllerSettings, CONTROLLER_OPTIONS),
         "### Dashboard, API and metrics",
         _table(WebSettings, PAGES_OPTIONS),
-        "### `[planner]`\n\nThe constants of planning.",
+        "### `[planner]`\n\nConstants of the planner.",
         _table(PlannerSettings),
-        "## Gateway\n\nWhat `equipoise gateway` goes by; where it listens is on its command line.",
+        "## Gateway\n\nSettings of `equipoise gateway`; the address has an option.",
         _table(GatewaySettings),
         "## Client\n\nKeyword arguments of `equipoise.connect`.",
         _table(ClientSettings),
@@ -105,30 +105,30 @@ def commands_page() -> str:
 _TELEMETRY = """\
 Made from the code by `make docs`; do not edit.
 
-Once a second each hub makes a record of itself and one of each topic in which something happened, and keeps them in a
-ring for a while (`[telemetry]` in the [settings](settings.md)). All records have one sequence and one table; `kind`
-says which columns a record fills, the others are null.
+Once a second each hub records itself and each active topic, and keeps the records in a ring (`[telemetry]` in the
+[settings](settings.md)). All records share one sequence and one table; `kind` says which columns a record fills, the
+others are null.
 
 | command | answer |
 |---|---|
 | `EQ.TELEMETRY incarnation from-sequence max-bytes` | incarnation, first, next, Arrow IPC stream, end |
 | `EQ.ARRIVALS topic ON` or `OFF` | `OK` |
 
-`EQ.TELEMETRY` gives the records from `first` to `next`, in at most `max-bytes` but at least one; `next` is what to ask
-for next, `end` where the hub's records end at present. If `first` is greater than what was asked for, the records
-between have fallen out of the ring. To another incarnation than the present one, such as 0, the answer is the present
-one, the oldest sequence twice, and no records: after a restart a reader begins there. With `max-bytes` 0 the answer has
-the numbers and no records. A sequence beyond `end` is an error.
+`EQ.TELEMETRY` returns the records from `first` to `next`, in at most `max-bytes` but at least one. `next` is the
+sequence to ask for next, `end` the current end of the ring. If `first` is greater than the requested sequence, the
+records between have been dropped from the ring. If the incarnation is not the current one, such as 0, the answer is
+the current incarnation, the oldest sequence twice, and no records: a reader starts there after a restart. With
+`max-bytes` 0 the answer has the numbers and no records. A sequence beyond `end` is an error.
 
-`EQ.ARRIVALS` has each message to the topic recorded where its publisher is connected, for `arrivals_s` unless asked for
-again.
+`EQ.ARRIVALS` records each message to the topic at the hub of its publisher, for `arrivals_duration_s` after the last
+request.
 
-Both need the right `operate`. A user that may operate on some topics gets the records of those and none of the hub;
-the sequences of the others are passed over. Names starting with `$`, and shard channels, have no records of their own.
+Both need the permission `operate`. A user that may operate on some topics gets the records of those and none of the
+hub; other sequences are skipped. Names starting with `$`, and shard channels, have no records of their own.
 
-To add up a topic over hubs, add up its records: publications are counted only where they got their positions,
-deliveries only where they left for clients. Its subscribers are the sum as well, except where the mode is
-`all-subscribers`: a smart client subscribes at every home there."""
+To sum a topic over hubs, add its records: publications are counted only at the home, deliveries only at the hub of the
+client. Subscribers are the sum as well, except in mode `all-subscribers`, where a smart client subscribes at every
+home."""
 
 
 def telemetry_page() -> str:

@@ -41,8 +41,9 @@ File = Annotated[
 PasswordStdin = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input.")
 ]
-CutHubs = Annotated[
-    bool, typer.Option("--cut-hubs", help="Do it even if hubs that run cannot log in at each other then.")
+DisconnectHubs = Annotated[
+    bool,
+    typer.Option("--disconnect-hubs", help="Do it even if hubs that run cannot log in at each other then."),
 ]
 Patterns = list[str]
 
@@ -75,7 +76,7 @@ def add(
         bool, typer.Option("--nopass", help="No password: anonymous, or by certificate only.")
     ] = False,
     password_stdin: PasswordStdin = False,
-    cut_hubs: CutHubs = False,
+    disconnect_hubs: DisconnectHubs = False,
     as_json: AsJson = False,
 ) -> None:
     """Add a user. What no option grants is denied."""
@@ -100,7 +101,9 @@ def add(
             grants=MappingProxyType(grants),
             is_anonymous=nopass and not certificate,
         )
-        users.change(lambda known: _require_new(known, name).adding(user), may_cut_hubs=cut_hubs)
+        users.change(
+            lambda known: _require_new(known, name).adding(user), may_disconnect_hubs=disconnect_hubs
+        )
     show_result({"added": name, "to": str(users)}, f"added {name} to {users}", as_json=as_json)
 
 
@@ -127,14 +130,16 @@ def remove(
     file: File = None,
     store: StoreUrl = "",
     region: Region = "default",
-    cut_hubs: CutHubs = False,
+    disconnect_hubs: DisconnectHubs = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove a user."""
     with _errors_told():
         users = user_list(file, store, region, is_quiet=as_json)
         _require(users.read(), name)
-        users.change(lambda known: known.without(_require(known, name).name), may_cut_hubs=cut_hubs)
+        users.change(
+            lambda known: known.without(_require(known, name).name), may_disconnect_hubs=disconnect_hubs
+        )
     show_result({"removed": name, "from": str(users)}, f"removed {name} from {users}", as_json=as_json)
 
 
@@ -146,7 +151,7 @@ def passwd(
     store: StoreUrl = "",
     region: Region = "default",
     password_stdin: PasswordStdin = False,
-    cut_hubs: CutHubs = False,
+    disconnect_hubs: DisconnectHubs = False,
     as_json: AsJson = False,
 ) -> None:
     """Give a user a new password."""
@@ -156,7 +161,7 @@ def passwd(
         secret = _ask_secret(name, password_stdin)
         users.change(
             lambda known: known.adding(replace(_require(known, name), secret=secret, is_anonymous=False)),
-            may_cut_hubs=cut_hubs,
+            may_disconnect_hubs=disconnect_hubs,
         )
     words = f"changed the password of {name} in {users}"
     show_result({"changed": name, "in": str(users)}, words, as_json=as_json)

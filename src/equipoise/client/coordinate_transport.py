@@ -75,5 +75,5 @@ def finder_settings(settings: ClientSettings) -> FinderSettings:
         report_s=settings.coordinate_report_interval_s,
         probe_s=settings.coordinate_probe_interval_s,
         visit_s=settings.coordinate_visit_interval_s,
-        gateway_patience_s=settings.coordinate_gateway_patience_s,
+        gateway_patience_s=settings.coordinate_gateway_timeout_s,
     )

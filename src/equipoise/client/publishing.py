@@ -63,8 +63,8 @@ class Publishing:
     def __init__(
         self, settings: ClientSettings, losses: NowaitLosses, link_for: Callable[[bytes], Link], base: Link
     ) -> None:
-        self._messages_max = settings.window_messages_max
-        self._bytes_max = settings.window_bytes_max
+        self._messages_max = settings.in_flight_messages_max
+        self._bytes_max = settings.in_flight_bytes_max
         self._losses = losses
         self._link_for = link_for
         self._base = base

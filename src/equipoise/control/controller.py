@@ -131,7 +131,7 @@ class Controller:
     async def _pause(self) -> None:
         """A period; less if something presses, none if hubs or the leader change or a view cannot wait."""
         loop, settings = asyncio.get_running_loop(), self.settings
-        until = loop.time() + (settings.pressing_s if self._is_pressing else settings.period_s)
+        until = loop.time() + (settings.urgent_period_s if self._is_pressing else settings.period_s)
         facts = (self.knowledge.changed, self.leadership.changed)
         while loop.time() < until and not any(event.is_set() for event in facts):
             await _first_of((*facts, self.views.news), until - loop.time())

@@ -80,7 +80,7 @@ def decide(known: Known, policy: Policy, settings: ControllerSettings) -> Outcom
         why = f"the policy {policy.name} fails: {type(problem).__name__}: {problem}"
         return _freeze(known, policy, alive, why, problem)
     absent = absent_since(known)
-    late = [hub for hub, since_s in absent.items() if known.now - since_s >= settings.start_s_max]
+    late = [hub for hub, since_s in absent.items() if known.now - since_s >= settings.hub_start_timeout_s]
     return Outcome(
         State.LEADING,
         decision,

@@ -15,48 +15,53 @@ __all__ = ["ControllerSettings"]
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One controller. The constants of planning itself are the policy's."""
 
-    name: Annotated[str, Meta(description="Its name, unique among the controllers.")] = "controller"
-    site: Annotated[str, Meta(description="Where it stands.")] = ""
+    name: Annotated[str, Meta(description="Name of the controller, unique among the controllers.")] = (
+        "controller"
+    )
+    site: Annotated[str, Meta(description="Site of the controller.")] = ""
     sites: Annotated[
         tuple[str, ...],
-        Meta(description="Sites whose controllers may lead; empty: any. One elsewhere stands by for ever."),
+        Meta(
+            description="Sites whose controllers may lead; empty: all. A controller elsewhere only stands by."
+        ),
     ] = ()
-    policy: Annotated[str, Meta(description="How it plans: load, hashing or static.")] = "load"
+    policy: Annotated[str, Meta(description="Planning policy: load, hashing or static.")] = "load"
     period_s: Annotated[
         float,
         Meta(
             gt=0,
-            description="Between two rounds, ePulsar's 5 s; an overload or a latency above its limit wakes it earlier.",
+            description="Interval between two planning rounds, 5 s as in ePulsar; an overload or a broken "
+            "latency limit starts one earlier.",
         ),
     ] = 5.0
-    pressing_s: Annotated[
+    urgent_period_s: Annotated[
         float,
         Meta(
-            gt=0, description="Between two rounds while something is above its limit: views come each second."
+            gt=0, description="Interval between two rounds while a limit is broken: views arrive each second."
         ),
     ] = 1.0
     view_age_s_max: Annotated[
         float,
         Meta(
             gt=0,
-            description="A view older than this is no ground to move anything: three of the view's own windows of "
-            "lateness at worst, and the plan is frozen.",
+            description="Age of the newest view above which no topic is moved (the plan is frozen).",
         ),
     ] = 10.0
-    hubs_min: Annotated[int, Meta(ge=1, description="Hubs that are never given back.")] = 1
+    hubs_min: Annotated[int, Meta(ge=1, description="Hubs that are never stopped.")] = 1
     hubs_max: Annotated[
         int,
         Meta(
             ge=0,
-            description="Hubs that are never exceeded by asking, drained ones not counted; 0: it asks for none.",
+            description="Hubs up to which the controller asks for more, drained ones not counted; 0: it asks "
+            "for none.",
         ),
     ] = 0
-    start_s_max: Annotated[
+    hub_start_timeout_s: Annotated[
         float,
         Meta(
             gt=0,
-            description="A hub that was asked for and is not alive after this is given up, stopped, and another asked "
-            "for: machines that have to be installed first take some minutes.",
+            description="A hub that was asked for and is not alive after this time is stopped, and another is "
+            "asked for: machines that have to be installed take some minutes.",
         ),
     ] = 600.0
 

@@ -101,9 +101,9 @@ class Gateway:
 
     def _sweep(self) -> None:
         """Close whoever has asked nothing for a while."""
-        loop, idle_s = asyncio.get_running_loop(), self.settings.idle_s
-        self._sweeping = loop.call_later(idle_s / _SWEEPS, self._sweep)
-        before = loop.time() - idle_s
+        loop, idle_timeout_s = asyncio.get_running_loop(), self.settings.idle_timeout_s
+        self._sweeping = loop.call_later(idle_timeout_s / _SWEEPS, self._sweep)
+        before = loop.time() - idle_timeout_s
         for client in [client for client in self.clients if client.heard_at < before]:
             client.close()
 

@@ -33,8 +33,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             ge=1,
             le=PAYLOAD_BYTES_CEILING,
-            description="Longest argument, so longest message. 1 MiB as in NATS: a larger one blocks a core "
-            "for too long at high fan-out. Hard ceiling 8 MiB.",
+            description="Longest argument of a command, and so the longest message. 1 MiB as in NATS: a "
+            "larger one blocks a core for too long at high fan-out. Hard ceiling 8 MiB.",
         ),
     ] = MIB
     args_max: Annotated[
@@ -52,66 +52,81 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = 32
     inline_bytes_max: Annotated[
         int,
-        Meta(ge=64, le=64 * KIB, description="A command typed as a plain line; people type less than this."),
+        Meta(ge=64, le=64 * KIB, description="Length of an inline command (a plain text line)."),
     ] = 4 * KIB
-    topic_bytes_max: Annotated[
-        int, Meta(ge=16, le=64 * KIB, description="Length of a topic's name; names are kept for long.")
-    ] = 4 * KIB
+    topic_bytes_max: Annotated[int, Meta(ge=16, le=64 * KIB, description="Length of a topic name.")] = 4 * KIB
     input_slack_bytes: Annotated[
         int,
         Meta(
             ge=KIB,
-            description="An unfinished request may hold 2 x payload_bytes_max plus this: a message in flight, "
-            "the next one behind it, and their headers.",
+            description="An incomplete request may buffer 2 x payload_bytes_max plus this: one message, the "
+            "next one behind it, and their headers.",
         ),
     ] = 64 * KIB
     unauthenticated_args_max: Annotated[
         int, Meta(ge=2, le=64, description="Arguments before AUTH: HELLO with AUTH and SETNAME has seven.")
     ] = 10
     unauthenticated_payload_bytes_max: Annotated[
-        int, Meta(ge=64, le=64 * KIB, description="Argument length before AUTH; tokens are long, not longer.")
+        int, Meta(ge=64, le=64 * KIB, description="Argument length before AUTH; long enough for tokens.")
     ] = 4 * KIB
     unauthenticated_input_bytes_max: Annotated[
-        int, Meta(ge=KIB, description="All that may be sent before AUTH, so that a stranger costs little.")
+        int,
+        Meta(
+            ge=KIB, description="Bytes accepted before AUTH, so that an unauthenticated client costs little."
+        ),
     ] = 64 * KIB
     unauthenticated_output_bytes_max: Annotated[
         int,
-        Meta(ge=KIB, description="All that is answered before AUTH: errors could pile up (CVE-2025-21605)."),
+        Meta(
+            ge=KIB, description="Bytes of replies before AUTH: error replies could pile up (CVE-2025-21605)."
+        ),
     ] = 16 * KIB
-    unauthenticated_s: Annotated[
+    unauthenticated_timeout_s: Annotated[
         float,
         Meta(
             gt=0,
             le=DAY_S,
-            description="Time to authenticate in, as in NATS; a stranger holds a slot no longer.",
+            description="Time to authenticate, as in NATS; then the connection is closed.",
         ),
     ] = 2.0
-    login_check_s: Annotated[
+    login_check_timeout_s: Annotated[
         float,
         Meta(
             gt=0,
             le=DAY_S,
-            description="Time for the hub to check a login, behind others who came before: 500 users that come "
-            "back at once take 13 s. The client's own time stands still meanwhile.",
+            description="Time for the hub to check a login, including the queue in front of it: 500 users "
+            "that reconnect at once take 13 s. The client's own time-out is suspended meanwhile.",
         ),
     ] = 20.0
     authentications_max: Annotated[
         int,
-        Meta(ge=1, description="Secrets checked at once; each takes a thread and 16 MiB for some 50 ms."),
+        Meta(
+            ge=1,
+            description="Secrets checked at the same time; each takes a thread and 16 MiB for some 50 ms.",
+        ),
     ] = 2
     output_bytes_max: Annotated[
         int,
         Meta(
-            ge=64 * KIB, description="Unsent output at which a client is cut at once: seconds of a hot topic."
+            ge=64 * KIB,
+            description="Hard limit of unsent output: a client above it is disconnected at once. Seconds of a "
+            "hot topic.",
         ),
     ] = 8 * MIB
     output_soft_bytes: Annotated[
-        int, Meta(ge=64 * KIB, description="Unsent output a client may have for a while, but not for long.")
+        int,
+        Meta(
+            ge=64 * KIB,
+            description="Soft limit of unsent output: a client may be above it for output_soft_s.",
+        ),
     ] = 2 * MIB
     output_soft_s: Annotated[
         float,
         Meta(
-            gt=0, le=DAY_S, description="How long: longer than a pause of garbage collection or a hand-off."
+            gt=0,
+            le=DAY_S,
+            description="Time a client may stay above the soft limit: longer than a garbage collection pause "
+            "or a network hand-off.",
         ),
     ] = 10.0
     output_total_share: Annotated[
@@ -119,8 +134,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             gt=0,
             le=0.9,
-            description="Unsent output of all clients together, as a share of the machine's memory; beyond "
-            "it the furthest behind is cut.",
+            description="Unsent output of all clients together, as a share of the machine's memory; beyond it "
+            "the client with most unsent output is disconnected.",
         ),
     ] = 0.25
     connections_max: Annotated[
@@ -128,18 +143,22 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = 10_000
     connections_per_address_max: Annotated[
         int,
-        Meta(ge=1, description="Connections from one address other than loopback; a NAT has more than one."),
+        Meta(
+            ge=1,
+            description="Connections from one address other than loopback; a NAT hides many clients behind "
+            "one address.",
+        ),
     ] = 512
     accepts_per_s: Annotated[
         int,
         Meta(
             ge=1,
-            description="Connections served anew per second from other addresses than loopback; more wait "
-            "their turn, so that a herd coming back does not starve those who are here.",
+            description="Connections accepted per second from addresses other than loopback; more wait, so "
+            "that many clients that reconnect at once do not starve the connected ones.",
         ),
     ] = 200
     loopback_is_exempt: Annotated[
-        bool, Meta(description="Whether loopback is free of the two limits above; tests say no.")
+        bool, Meta(description="Whether loopback is exempt from the two limits above.")
     ] = True
     subscriptions_max: Annotated[
         int, Meta(ge=1, description="Subscriptions of one connection, by name and by pattern together.")
@@ -148,19 +167,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(
             ge=1,
-            description="Patterns among them. A topic that is new is matched with every pattern whose literal "
-            "beginning it has, at a microsecond or two for each.",
+            description="Pattern subscriptions among them. A new topic is matched with every pattern that "
+            "shares its literal prefix, at a microsecond or two each.",
         ),
     ] = 1_000
     subscriptions_hub_max: Annotated[
-        int, Meta(ge=1, description="Subscriptions of all connections together, at some 200 B each.")
+        int, Meta(ge=1, description="Subscriptions of all connections together, some 200 B each.")
     ] = 1_000_000
     patterns_hub_max: Annotated[
         int,
         Meta(
             ge=1,
-            description="Different patterns of all connections together, at some 1 kB each. A topic that is new is "
-            "matched with those whose literal beginning it has: 10 ms if that is all of them.",
+            description="Different patterns of all connections together, some 1 kB each. A new topic is "
+            "matched with those that share its literal prefix: 10 ms if that is all of them.",
         ),
     ] = 20_000
     user_share: Annotated[
@@ -168,12 +187,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             gt=0,
             le=1,
-            description="What one named user may hold of connections_max, subscriptions_hub_max, patterns_hub_max and "
-            "topics_bytes_max, however many connections it has: the rest is for the others.",
+            description="Share of connections_max, subscriptions_hub_max, patterns_hub_max and "
+            "topics_bytes_max that one named user may hold, over all its connections.",
         ),
     ] = 0.8
     pattern_bytes_max: Annotated[
-        int, Meta(ge=1, le=4 * KIB, description="Length of a pattern: matching costs time in each new topic.")
+        int,
+        Meta(ge=1, le=4 * KIB, description="Length of a pattern: matching costs time for each new topic."),
     ] = 256
     pattern_wildcards_max: Annotated[
         int, Meta(ge=1, le=256, description="Wildcards in a pattern; runs of * count once.")
@@ -182,15 +202,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(
             ge=1,
-            description="Topics known at once; the longest unused without subscribers is forgotten first.",
+            description="Topics in memory. The topic without subscribers that was unused longest is removed "
+            "first.",
         ),
     ] = 200_000
     topics_bytes_max: Annotated[
         int,
         Meta(
             ge=64 * KIB,
-            description="Memory of all topics together: 700 B and twice the name for each. Enough for topics_max "
-            "topics with names of 150 bytes.",
+            description="Memory of all topics together: 700 B and twice the name for each. Enough for "
+            "topics_max topics with names of 150 bytes.",
         ),
     ] = 192 * MIB
     topic_idle_s: Annotated[
@@ -198,8 +219,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             gt=0,
             le=DAY_S,
-            description="A topic without subscribers and messages is forgotten after this; long enough that "
-            "a subscriber that reconnects still learns exactly what it missed.",
+            description="A topic without subscribers and messages is removed after this time; long enough "
+            "that a subscriber that reconnects still learns exactly what it missed.",
         ),
     ] = 300.0
     keepalive_s: Annotated[
@@ -207,8 +228,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             ge=1,
             le=KEEPALIVE_CEILING_S,
-            description="Silence after which the kernel probes a peer, and the time between probes; two "
-            "unanswered end the connection.",
+            description="TCP keepalive: idle time before the first probe, and between probes; two unanswered "
+            "probes close the connection.",
         ),
     ] = 30
 

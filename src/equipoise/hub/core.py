@@ -136,7 +136,7 @@ class HubCore:
 
     def expect_login(self, session: Session) -> None:
         """Cut the session unless it says in time who it is."""
-        session.cut_after(self.limits.unauthenticated_s, "it did not authenticate in time")
+        session.cut_after(self.limits.unauthenticated_timeout_s, "it did not authenticate in time")
 
     def log_in(self, session: Session, user: User) -> None:
         """The client has proved its identity. What the user may not hear, its connection hears no longer."""

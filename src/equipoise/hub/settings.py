@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from equipoise.errors import SettingsError
-from equipoise.hub.client_limits import KIB, MIB, Limits
+from equipoise.hub.client_limits import Limits
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.hub.telemetry.metrics_settings import MetricsSettings
 from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.model.renamed_settings import HUB_SETTINGS, refuse_renamed
 
-__all__ = ["KIB", "MIB", "ClusterSettings", "HubSettings", "Limits", "Tls", "load_settings", "parse_settings"]
+__all__ = ["HubSettings", "Limits", "Tls", "load_settings", "parse_settings"]
 
 
 class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,112 +30,45 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     port: Annotated[
         Annotated[int, Meta(ge=0, le=65_535)] | None,
-        Meta(description="Port for TLS; 0 takes a free one, nothing means no TLS."),
+        Meta(description="Port for TLS; 0 takes a free one. None: no TLS."),
     ] = None
     certificate: Annotated[str, Meta(description="The hub's certificate chain, PEM.")] = ""
-    key: Annotated[str, Meta(description="The key of the certificate, PEM.")] = ""
+    key: Annotated[str, Meta(description="Private key of the certificate, PEM.")] = ""
     client_ca: Annotated[
         str,
         Meta(
-            description="Authority whose client certificates are accepted. A user listed with the "
-            "certificate's common name is then authenticated without a secret."
+            description="CA whose client certificates are accepted. A user that lists the certificate's "
+            "common name is authenticated without a secret."
         ),
     ] = ""
     client_certificate_is_required: Annotated[
-        bool, Meta(description="Whether a client without a certificate is refused in the handshake.")
+        bool, Meta(description="Whether a client without a certificate is refused during the handshake.")
     ] = False
-
-
-class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """This hub among others. Hubs of one system need the same `limits.payload_bytes_max`."""
-
-    link_bytes_max: Annotated[
-        int,
-        Meta(
-            ge=64 * KIB,
-            description="What is kept for another hub until it has it: seconds of a full network while that hub "
-            "pauses or is cut off. Beyond it all of it is given up, and both hubs begin anew.",
-        ),
-    ] = 64 * MIB
-    held_bytes_max: Annotated[
-        int,
-        Meta(
-            ge=64 * KIB,
-            description="Messages held while topics change hubs, all together; a move takes two round trips. "
-            "Beyond it publishers are told to try again.",
-        ),
-    ] = 32 * MIB
-    moves_max: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Topics that are on their way from this hub to their new homes at once; when many leave "
-            "together, the others go on here until it is their turn.",
-        ),
-    ] = 16
-    handover_s: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="A hub that is alive and has not answered the offer of a topic for this long is asked again; "
-            "the topic goes on here meanwhile.",
-        ),
-    ] = 10.0
-    unwanted_s: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="How often streams and patterns that no client here wants any more are left; a client "
-            "that reconnects sooner finds its stream still here.",
-        ),
-    ] = 10.0
-    acknowledge_s: Annotated[
-        float, Meta(gt=0, description="How long another hub keeps what this one has dealt with, at most.")
-    ] = 0.1
-    silence_s: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="A link's connection on which something waits to be acknowledged is given up after this "
-            "much silence; below the store's session time-out, so that a cut is not taken for a death.",
-        ),
-    ] = 3.0
-    redial_s: Annotated[
-        float, Meta(gt=0, description="Longest pause between two attempts to reach another hub.")
-    ] = 1.0
-    telling: Annotated[
-        Literal["eager", "lazy"],
-        Meta(
-            description="When smart subscribers are told that their topic has moved: at once, or with the next "
-            "message of the topic, so that topics that nobody uses move nobody."
-        ),
-    ] = "eager"
-    told_per_s: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Subscribers told in a second that their topics have moved: each comes to the new home and "
-            "subscribes, which takes that some 50 us.",
-        ),
-    ] = 1_000
 
 
 class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One hub: one process, one core."""
 
     name: Annotated[
-        str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="Unique in the system; in logs and metrics.")
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9._-]{1,64}$", description="Unique in the cluster; used in logs and metrics."
+        ),
     ] = "hub"
     host: Annotated[
         str,
-        Meta(description="Address to listen on. Anything but loopback needs users or `insecure`."),
+        Meta(description="Address to listen on. Any address but loopback needs users or `insecure`."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Port; 0 takes a free one.")] = 6_399
     users: Annotated[
-        str, Meta(description="File of users, read again on SIGHUP. None: everybody on loopback may do all.")
+        str,
+        Meta(description="Users file, read again on SIGHUP. None: every client on loopback has full access."),
     ] = ""
     insecure: Annotated[
-        bool, Meta(description="Listen beyond loopback without users. Everybody there may do everything.")
+        bool,
+        Meta(
+            description="Listen on other addresses than loopback without users. Every client has full access."
+        ),
     ] = False
     limits: Limits = Limits()
     tls: Tls = Tls()
@@ -166,6 +101,7 @@ def load_settings(path: Path | None, **overrides: Any) -> HubSettings:
 
 
 def parse_settings(values: dict[str, Any]) -> HubSettings:
+    refuse_renamed(values, HUB_SETTINGS)
     try:
         settings = msgspec.convert(values, HubSettings)
     except msgspec.ValidationError as error:

@@ -99,7 +99,7 @@ def controller(
     where = ["--store", addresses.store_url, "--region", addresses.region, "--intake", f"{HOST}:{port}"]
     bounds = ["--hubs-min", str(hubs_min), "--hubs-max", str(hubs_max)]
     pages_port = layout.port(DASHBOARD, DASHBOARD_PORT)
-    pages = ["--http", f"{HOST}:{pages_port}", "--loopback-looks"]
+    pages = ["--http", f"{HOST}:{pages_port}", "--loopback-reads"]
     token = ["--token-file", str(layout.token())]
     words = ["controller", *where, *bounds, *pages, *token, "--provision", "store", *extra]
     check = controller_answers(HOST, pages_port)

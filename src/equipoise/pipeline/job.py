@@ -70,7 +70,7 @@ class Pipeline:
         self._directory = directory
         self._sender = sender
         self._window = SlidingWindow()
-        self._lake = Lake(settings.lake) if settings.has_lake else None
+        self._lake = Lake(settings.lake) if settings.lake_enabled else None
         self._query: Any = None
         # What ended the query, if it was a batch.
         self._problem: Exception | None = None
@@ -91,7 +91,7 @@ class Pipeline:
                 .load()
                 .writeStream.foreachBatch(self._process)
                 .option("checkpointLocation", str(self.settings.checkpoint))
-                .trigger(processingTime=f"{self.settings.trigger_s * 1000:.0f} milliseconds")
+                .trigger(processingTime=f"{self.settings.trigger_interval_s * 1000:.0f} milliseconds")
                 .start()
             )
         except PySparkException as problem:
@@ -189,7 +189,7 @@ class Pipeline:
     def _keep(self) -> None:
         settings = self.settings.keeping
         assert self._lake is not None
-        while not self._stopping.wait(settings.every_s):
+        while not self._stopping.wait(settings.compaction_interval_s):
             try:
                 kept = keep(self._driver.session, self._lake, settings)
             except Exception as problem:

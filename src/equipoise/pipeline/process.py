@@ -41,7 +41,7 @@ def run(settings: PipelineSettings, spark: SessionSettings, *, to: str, token: s
     began_at = time.monotonic()
     stopped = threading.Event()
     with ExitStack() as stack:
-        if settings.has_lake:
+        if settings.lake_enabled:
             stack.enter_context(lock.held(settings.lake, "equipoise pipeline", wait_s=_LAKE_WAIT_S))
         directory = open_directory(settings.source.hubs, settings.source.region)
         stack.callback(directory.close)

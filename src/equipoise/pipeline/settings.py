@@ -24,8 +24,8 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         int,
         Meta(
             ge=256,
-            description="Heap of the JVM. Records pass through it packed, some 20 MB in a batch that catches up; the "
-            "rest is Spark itself.",
+            description="Heap of the JVM. Records pass through it packed, some 20 MB in a batch that catches "
+            "up; the rest is Spark itself.",
         ),
     ] = 640
     shuffle_partitions: Annotated[
@@ -35,55 +35,55 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             description="Tasks after a shuffle. Each costs some 10 ms; two suffice for 100,000 records a second.",
         ),
     ] = 2
-    is_quick_to_start: Annotated[
+    fast_start: Annotated[
         bool,
         Meta(
-            description="Compile lightly: up 2 s sooner and fine to 100,000 records a second, but three times "
-            "slower at a million."
+            description="Compile lightly: starts 2 s sooner and suffices up to 100,000 records a second, but "
+            "is three times slower at a million."
         ),
     ] = True
-    driver_host: Annotated[
-        str, Meta(description="Where executors find the driver; an address of this machine in a cluster.")
-    ] = "127.0.0.1"
+    driver_host: Annotated[str, Meta(description="Address at which executors reach the driver.")] = (
+        "127.0.0.1"
+    )
     cache: Annotated[
-        Path | None, Meta(description="Folder for what is made once; the user's cache folder without it.")
+        Path | None, Meta(description="Folder for files that are built once. Empty: the user's cache folder.")
     ] = None
 
 
 class SourceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of the source, by these names."""
 
-    hubs: Annotated[str, Meta(description="A store's address, or hubs as name=host:port,name=host:port.")]
-    region: Annotated[str, Meta(description="The region in the store.")] = "default"
-    user: Annotated[
-        str, Meta(description="Who asks; needs the right `operate`. Empty: nobody has to say.")
-    ] = ""
-    secret: Annotated[str, Meta(description="That user's secret.")] = ""
-    tls_ca: Annotated[str, Meta(description="Authority of the hubs' certificates (PEM). Empty: no TLS.")] = ""
+    hubs: Annotated[str, Meta(description="URL of the store, or hubs as name=host:port,name=host:port.")]
+    region: Annotated[str, Meta(description="Name of the cluster inside the store.")] = "default"
+    user: Annotated[str, Meta(description="User to log in as; needs `operate`. Empty: no login.")] = ""
+    secret: Annotated[str, Meta(description="Secret of that user.")] = ""
+    tls_ca: Annotated[str, Meta(description="CA of the hubs' certificates (PEM). Empty: no TLS.")] = ""
     rows_max: Annotated[
         int,
         Meta(
             ge=1,
-            description="Records in one batch: four seconds of 50,000 a second, so that a pipeline that was away "
-            "catches up in steps that each take about a second.",
+            description="Records per batch: four seconds of 50,000 a second, so that a pipeline that was down "
+            "catches up in batches of about a second.",
         ),
     ] = 200_000
     piece_bytes_max: Annotated[
-        int, Meta(ge=65_536, description="Asked for at once; a hub gives at most 2 MiB of it.")
+        int, Meta(ge=65_536, description="Bytes per request; a hub answers with at most 2 MiB.")
     ] = 2 * 1024 * 1024
     timeout_s: Annotated[
         float,
         Meta(
-            gt=0, description="For one answer. Beyond it the hub is passed over, and what it has comes later."
+            gt=0,
+            description="Time-out of one request. A hub that exceeds it is skipped in this batch; its records "
+            "are read later.",
         ),
     ] = 0.5
     read_timeout_s: Annotated[
         float,
         Meta(
             gt=0,
-            description="For all that a hub contributes to a batch, when it has just said that it has it. Beyond it "
-            "what is missing counts as lost, so a hub that is merely overloaded has to get through; one that has died "
-            "since is given up after a second.",
+            description="Time-out of all requests to one hub in a batch, after the hub has announced the "
+            "records. Records missing then count as lost, so an overloaded hub has to get "
+            "through; a hub that died meanwhile is given up after a second.",
         ),
     ] = 10.0
 
@@ -96,44 +96,56 @@ class Plausible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = 1e9
     bytes_per_s_max: Annotated[float, Meta(gt=0, description="Ten times the fastest network cards.")] = 1e12
     # Of a hub's own figures.
-    cpu_ratio_max: Annotated[float, Meta(gt=0, description="A hub has one thread that matters.")] = 64.0
-    memory_bytes_max: Annotated[int, Meta(gt=0, description="More than any machine has.")] = 1 << 44
+    cpu_ratio_max: Annotated[
+        float, Meta(gt=0, description="A hub has one busy thread; 64 leaves room for any measurement error.")
+    ] = 64.0
+    memory_bytes_max: Annotated[int, Meta(gt=0, description="More memory than any machine has.")] = 1 << 44
     window_us_min: Annotated[int, Meta(gt=0, description="A tenth of the shortest window there is.")] = 10_000
     window_us_max: Annotated[
         int, Meta(gt=0, description="Twice the longest window: a hub that was paused makes long ones.")
     ] = 120_000_000
     future_s_max: Annotated[
-        float, Meta(ge=0, description="How far clocks may be apart. NTP keeps them within a tenth of this.")
+        float,
+        Meta(
+            ge=0, description="Clock difference that is tolerated. NTP keeps clocks within a tenth of this."
+        ),
     ] = 2.0
 
 
 class KeepingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the lake is kept."""
 
-    every_s: Annotated[
+    compaction_interval_s: Annotated[
         float,
-        Meta(gt=0, description="Between two rounds of the running pipeline: a hundred files have come."),
+        Meta(
+            gt=0,
+            description="Interval between two compactions by the running pipeline: about a hundred new files.",
+        ),
     ] = 60.0
     files_min: Annotated[
         int,
         Meta(
             ge=2,
-            description="Small files in the present hour that are worth merging; of an hour that is over, two are.",
+            description="Small files of the current hour that trigger a compaction; two suffice in a past "
+            "hour.",
         ),
     ] = 64
     file_bytes_max: Annotated[
         int,
-        Meta(ge=MIB, description="A file of this size is left alone: large enough to be read at full speed."),
+        Meta(
+            ge=MIB,
+            description="A file of this size is not compacted again: large enough to be read at full speed.",
+        ),
     ] = 64 * MIB
-    replaced_s: Annotated[
+    replaced_retention_s: Annotated[
         float,
         Meta(
             ge=0,
-            description="How long replaced files stay for those who are reading them. A summary takes less.",
+            description="How long files replaced by compaction are kept for running readers.",
         ),
     ] = 600.0
     retention_h: Annotated[
-        int, Meta(ge=1, description="Hours that are kept: a week shows every daily and weekly habit.")
+        int, Meta(ge=1, description="Hours of history to keep: a week covers daily and weekly patterns.")
     ] = 168
 
 
@@ -141,11 +153,15 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """One pipeline. Of one region there is one at a time: two would send the same views twice."""
 
     source: SourceSettings
-    directory: Annotated[Path, Meta(description="Checkpoint and lake.")]
-    has_lake: Annotated[bool, Meta(description="Whether history is kept.")] = True
-    trigger_s: Annotated[
+    directory: Annotated[Path, Meta(description="Folder of checkpoint and lake.")]
+    lake_enabled: Annotated[bool, Meta(description="Whether history is kept in the lake.")] = True
+    trigger_interval_s: Annotated[
         float,
-        Meta(ge=0, description="Between two batches: as often as hubs record. 0: as soon as one is done."),
+        Meta(
+            ge=0,
+            description="Interval between two batches, equal to the telemetry window of hubs. 0: the next "
+            "batch starts at once.",
+        ),
     ] = 1.0
     plausible: Plausible = Plausible()
     keeping: KeepingSettings = KeepingSettings()

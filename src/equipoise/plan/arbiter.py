@@ -64,17 +64,19 @@ class Arbiter(msgspec.Struct, frozen=True):
                 granted[topic] = Held(by, now, version)
         return Arbiter({**self.in_hand, **granted}), tuple(granted)
 
-    def settled(self, *, now: float, plan_version_min: int, settle_s: float, hold_max_s: float) -> Arbiter:
+    def settled(
+        self, *, now: float, plan_version_min: int, settle_s: float, move_timeout_s: float
+    ) -> Arbiter:
         """Without the moves that have ended: all live hubs go by their plan and views had time to show it.
 
         `plan_version_min` is the oldest plan that a live hub goes by, 0 if one of them does not tell; then, and if a
-        hub stays behind, `hold_max_s` ends a move. Reservations end by it too.
+        hub stays behind, `move_timeout_s` ends a move. Reservations end by it too.
         """
 
         def is_over(held: Held) -> bool:
             age_s = now - held.since_s
             is_applied = 0 < held.version <= plan_version_min
-            return age_s >= hold_max_s or (is_applied and age_s >= settle_s)
+            return age_s >= move_timeout_s or (is_applied and age_s >= settle_s)
 
         left = {topic: held for topic, held in self.in_hand.items() if not is_over(held)}
         return self if len(left) == len(self.in_hand) else Arbiter(left)

@@ -90,7 +90,7 @@ class Draft:
         self.gave = np.zeros(count, np.bool_)
         self.got = np.zeros(count, np.bool_)
         self.budget = memory.arbiter.room(
-            round_max=settings.moves_per_round_max, total_max=settings.moves_in_hand_max
+            round_max=settings.moves_per_round_max, total_max=settings.moves_in_flight_max
         )
         self.capacities = capacities(view, memory.profiles, memory.noises, settings)
         if self.is_in_flux:

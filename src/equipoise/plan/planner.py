@@ -88,7 +88,7 @@ def _recalled(view: View, now: float, memory: Memory, settings: PlannerSettings,
         now=now,
         plan_version_min=int(versions.min()) if len(versions) else 0,
         settle_s=settings.settle_s,
-        hold_max_s=settings.hold_max_s,
+        move_timeout_s=settings.move_timeout_s,
     )
     rest_s = max(settings.topic_wait_s, settings.settle_s)
     wait_s = max(settings.replication_wait_s, settings.settle_s)
@@ -112,7 +112,7 @@ def _decided(draft: Draft) -> Decision:
         now=draft.now,
         version=change.version,
         round_max=draft.settings.moves_per_round_max,
-        total_max=draft.settings.moves_in_hand_max,
+        total_max=draft.settings.moves_in_flight_max,
     )
     wanted = servers_wanted(draft)
     draft.remember(arbiter=arbiter, moved_s={**draft.memory.moved_s, **dict.fromkeys(topics, draft.now)})

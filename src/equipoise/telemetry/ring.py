@@ -21,9 +21,9 @@ class Ring:
     The block just added stays, whatever its size: blocks are small against any bound.
     """
 
-    def __init__(self, incarnation: int, *, keep_s: float, bytes_max: int) -> None:
+    def __init__(self, incarnation: int, *, retention_s: float, bytes_max: int) -> None:
         self.incarnation = incarnation
-        self._keep_us = int(keep_s * 1_000_000)
+        self._keep_us = int(retention_s * 1_000_000)
         self._bytes_max = bytes_max
         self._blocks: deque[Block] = deque()
         # By the identity of each column, how many blocks share it.

@@ -83,7 +83,7 @@ class _Pages:
                 peer=request.client.host if request.client else "",
                 host=request.headers.get("host", ""),
                 is_change=is_change,
-                is_loopback_free=self._settings.loopback_is_free,
+                is_loopback_free=self._settings.loopback_reads_allowed,
             )
             if verdict is not Verdict.ALLOWED:
                 return _json({"error": verdict.value}, 401)
@@ -173,7 +173,7 @@ class _Pages:
         while True:
             data = msgspec.json.encode(self._facts.overview())
             yield b"event: overview\ndata: " + data + b"\n\n"
-            await asyncio.sleep(self._settings.refresh_s)
+            await asyncio.sleep(self._settings.refresh_interval_s)
 
 
 async def _unknown(request: Request, problem: Exception) -> Response:

@@ -1,7 +1,7 @@
-"""The facts as Prometheus metrics: per hub, for the system, and per topic for the busiest few.
+"""The controller's Prometheus metrics: for the cluster, per hub, and per topic for the busiest topics.
 
-Made anew for each scrape from the newest view, so nothing is kept for topics that are gone. What hubs say of themselves
-has other names (hub/telemetry/prometheus.py), so that a sum over either counts nothing twice.
+Made from the newest view for each scrape, so nothing is kept for topics that are gone. The metrics that hubs serve
+themselves (`hub/telemetry/prometheus.py`) have other names, so that a sum counts nothing twice.
 """
 
 from __future__ import annotations
@@ -34,50 +34,80 @@ def _seconds(of: str, key: str) -> Callable[[Row], float | None]:
     return read
 
 
-# name, what it is of, the fact it shows or how it is read, meaning.
+# (name, scope, fact or how to read it, meaning).
 METRICS: tuple[tuple[str, str, str | Callable[[Row], float | None], str], ...] = (
     ("equipoise_plan_version", "system", "plan_version", "Version of the plan in force."),
     (
         "equipoise_plan_is_frozen",
         "system",
         _is_frozen,
-        "1 if nothing is moved: no view, or a policy that fails.",
+        "1 if no plan is made: there is no recent view, or the policy fails.",
     ),
     ("equipoise_controller_is_leading", "system", "is_leading", "1 if this controller leads."),
-    ("equipoise_controller_commits", "system", "commits", "Plans that this controller has made."),
-    ("equipoise_controller_rounds", "system", "rounds", "Rounds that it has decided."),
+    ("equipoise_controller_commits", "system", "commits", "Plans committed by this controller."),
+    ("equipoise_controller_rounds", "system", "rounds", "Planning rounds of this controller."),
     ("equipoise_view_age_seconds", "system", "view_age_s", "Age of the newest view: the pipeline's lag."),
     ("equipoise_hubs_alive", "system", "hubs", "Hubs that are alive."),
-    ("equipoise_topics_active", "system", "topics", "Topics that have load."),
-    ("equipoise_publications_per_second", "system", "publications_per_s", "Over all topics."),
-    ("equipoise_deliveries_per_second", "system", "deliveries_per_s", "Over all topics."),
-    ("equipoise_out_bytes_per_second", "system", "out_bytes_per_s", "Over all topics."),
-    ("equipoise_latency_seconds_p50", "system", _seconds("latency_ms", "p50"), "Weighed by deliveries."),
-    ("equipoise_latency_seconds_p99", "system", _seconds("latency_ms", "p99"), "Weighed by deliveries."),
-    ("equipoise_hub_is_alive", "hub", "is_alive", "1 if it is."),
-    ("equipoise_hub_weight", "hub", "weight", "Its share of topics; 0 if it is drained."),
-    ("equipoise_hub_entries", "hub", "entries", "Entries of the plan that name it."),
+    ("equipoise_topics_active", "system", "topics", "Topics with load."),
+    (
+        "equipoise_publications_per_second",
+        "system",
+        "publications_per_s",
+        "Messages published per second, all topics.",
+    ),
+    (
+        "equipoise_deliveries_per_second",
+        "system",
+        "deliveries_per_s",
+        "Messages delivered per second, all topics.",
+    ),
+    ("equipoise_out_bytes_per_second", "system", "out_bytes_per_s", "Bytes sent per second, all topics."),
+    (
+        "equipoise_latency_seconds_p50",
+        "system",
+        _seconds("latency_ms", "p50"),
+        "Median latency, weighted by deliveries.",
+    ),
+    (
+        "equipoise_latency_seconds_p99",
+        "system",
+        _seconds("latency_ms", "p99"),
+        "99th percentile of latency, weighted by deliveries.",
+    ),
+    ("equipoise_hub_is_alive", "hub", "is_alive", "1 if the hub is alive."),
+    ("equipoise_hub_weight", "hub", "weight", "Share of the hash ring; 0 if the hub is drained."),
+    ("equipoise_hub_entries", "hub", "entries", "Plan entries that name the hub."),
     ("equipoise_hub_load_ratio", "hub", "load", "The larger of CPU and bandwidth use."),
-    ("equipoise_hub_cpu_ratio", "hub", "cpu_ratio", "CPU use, of one core."),
-    ("equipoise_hub_loop_lag_seconds", "hub", "loop_lag_s", "How late its event loop is."),
+    ("equipoise_hub_cpu_ratio", "hub", "cpu_ratio", "CPU use of one core."),
+    ("equipoise_hub_loop_lag_seconds", "hub", "loop_lag_s", "Event loop lag."),
     ("equipoise_hub_memory_bytes", "hub", "memory_bytes", "Resident memory."),
-    ("equipoise_hub_out_bytes_per_second", "hub", "out_bytes_per_s", "Sent to clients and other hubs."),
-    ("equipoise_hub_publications_per_second", "hub", "publications_per_s", "Messages numbered there."),
+    ("equipoise_hub_out_bytes_per_second", "hub", "out_bytes_per_s", "Bytes sent to clients and other hubs."),
+    ("equipoise_hub_publications_per_second", "hub", "publications_per_s", "Messages numbered at the hub."),
     ("equipoise_hub_deliveries_per_second", "hub", "deliveries_per_s", "Messages sent to clients."),
-    ("equipoise_hub_connections", "hub", "connections", "Connections."),
-    ("equipoise_topic_publications_per_second", "topic", "publications_per_s", "Of the busiest topics."),
-    ("equipoise_topic_deliveries_per_second", "topic", "deliveries_per_s", "Of the busiest topics."),
-    ("equipoise_topic_out_bytes_per_second", "topic", "out_bytes_per_s", "Of the busiest topics."),
-    ("equipoise_topic_publishers", "topic", "publishers", "Of the busiest topics."),
-    ("equipoise_topic_subscribers", "topic", "subscribers", "Of the busiest topics."),
-    ("equipoise_topic_latency_seconds_worst", "topic", "latency_s_worst", "Where it is known."),
+    ("equipoise_hub_connections", "hub", "connections", "Open connections."),
+    (
+        "equipoise_topic_publications_per_second",
+        "topic",
+        "publications_per_s",
+        "Messages published per second.",
+    ),
+    ("equipoise_topic_deliveries_per_second", "topic", "deliveries_per_s", "Messages delivered per second."),
+    ("equipoise_topic_out_bytes_per_second", "topic", "out_bytes_per_s", "Bytes sent per second."),
+    ("equipoise_topic_publishers", "topic", "publishers", "Publishers."),
+    ("equipoise_topic_subscribers", "topic", "subscribers", "Subscribers."),
+    (
+        "equipoise_topic_latency_seconds_worst",
+        "topic",
+        "latency_s_worst",
+        "Worst latency between a publisher and a subscriber, if known.",
+    ),
     (
         "equipoise_topic_latency_limit_seconds",
         "topic",
         _seconds("latency_limit_ms", ""),
-        "Where there is one.",
+        "Latency limit of the spec, if there is one.",
     ),
-    ("equipoise_topic_is_held", "topic", "is_held", "1 if the latency is within its limit."),
+    ("equipoise_topic_latency_limit_is_met", "topic", "is_held", "1 if the latency limit is met."),
 )
 
 

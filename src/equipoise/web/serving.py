@@ -32,7 +32,7 @@ async def serve(facts: Facts, actions: Actions, settings: WebSettings) -> AsyncI
     server = _Embedded(config)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve(sockets=[listening]))
-        refreshing = group.create_task(_refresh(facts, settings.refresh_s))
+        refreshing = group.create_task(_refresh(facts, settings.refresh_interval_s))
         try:
             host, port = listening.getsockname()[:2]
             yield f"http://{host}:{port}"

@@ -12,25 +12,29 @@ __all__ = ["WebSettings"]
 
 class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="0 takes a free one.")] = 6398
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 takes a free one.")] = 6398
     token: Annotated[
         str,
         Meta(
-            description="Whoever shows it may see and do everything. Empty: nobody may change anything, and only "
-            "loopback may look."
+            description="Bearer token that allows reading and changing everything. Empty: no changes, and "
+            "only loopback may read."
         ),
     ] = ""
-    loopback_is_free: Annotated[
+    loopback_reads_allowed: Annotated[
         bool,
         Meta(
-            description="Whoever is on this machine may look without the token, and act with it. Not behind a proxy, "
-            "which makes everybody look as if they were."
+            description="Clients on this machine may read without the token; changes need it. Do not use it "
+            "behind a proxy on the same machine: all its clients would appear to be local."
         ),
     ] = False
-    refresh_s: Annotated[
-        float, Meta(gt=0, description="Between two pushes to an open page: views come each second.")
+    refresh_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0, description="Interval between two updates pushed to an open page: views arrive each second."
+        ),
     ] = 1.0
-    series_s: Annotated[float, Meta(gt=0, description="How long charts look back.")] = 900.0
+    chart_history_s: Annotated[float, Meta(gt=0, description="Time span of the charts.")] = 900.0
     metrics_topics_max: Annotated[
-        int, Meta(ge=0, description="The busiest topics that have metrics of their own: labels cost memory.")
+        int,
+        Meta(ge=0, description="Busiest topics with metrics of their own: labels cost memory in Prometheus."),
     ] = 50

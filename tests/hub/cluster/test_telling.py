@@ -8,7 +8,7 @@ import pytest
 
 from equipoise.hub.cluster import Routing, redirects
 from equipoise.hub.cluster.redirects import Telling
-from equipoise.hub.settings import ClusterSettings
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.model import Mode, Plan
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient
@@ -150,7 +150,7 @@ def test_a_subscriber_of_some_streams_is_told_as_one_of_all() -> None:
 def test_told_lazily_a_subscriber_hears_of_a_move_with_the_next_message() -> None:
     hubs = moved()
     for name in ("h1", "h2", "h3"):
-        hubs[name].cluster.telling = Telling(hubs[name].cluster, ClusterSettings(telling="lazy"))
+        hubs[name].cluster.telling = Telling(hubs[name].cluster, ClusterSettings(redirect_mode="lazy"))
     client = smart(hubs, "h1")
     client.send("EQ.SUBSCRIBE", "t")
     hubs.settle()
@@ -165,7 +165,7 @@ def test_told_lazily_a_subscriber_hears_of_a_move_with_the_next_message() -> Non
 
 def test_many_subscribers_are_told_no_faster_than_the_new_home_can_take_them() -> None:
     hubs = moved()
-    hubs["h1"].cluster.telling = Telling(hubs["h1"].cluster, ClusterSettings(told_per_s=100))
+    hubs["h1"].cluster.telling = Telling(hubs["h1"].cluster, ClusterSettings(redirects_per_s=100))
     clients = [smart(hubs, "h1", number) for number in range(50)]
     for client in clients:
         client.send("EQ.SUBSCRIBE", "t")

@@ -10,7 +10,7 @@ from equipoise.coordinates import Coordinate
 from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.locations.probes import Probing
-from equipoise.hub.locations.settings import AsksKernel, CoordinatesSettings
+from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.topology import Topology
 from equipoise.model import Member, Plan
@@ -33,7 +33,7 @@ class SitedHubs:
         self.where = dict(where)
         self.hubs: dict[str, Hub] = {}
         self.alive: dict[str, LiveHub] = {}
-        self._settings = settings or CoordinatesSettings(asks_kernel=AsksKernel.ALWAYS)
+        self._settings = settings or CoordinatesSettings(tcp_rtt_for=TcpRttFor.ALL)
         self._plan = Plan(version=1, members=tuple(Member(name) for name in sorted(where)))
         for name, place in where.items():
             sim.host(name, place=place)

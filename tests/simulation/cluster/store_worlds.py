@@ -102,8 +102,8 @@ def replace_settings(settings: HubSettings, name: str) -> HubSettings:
         store=f"eqs://{STORE}:{STORE_PORT}",
         advertise=f"{name}:{PORT}",
         session_timeout_s=SESSION_S,
-        load_report_s=0.5,
-        retry_s=0.1,
+        load_report_interval_s=0.5,
+        retry_interval_s=0.1,
     )
     return HubSettings(
         name=settings.name,

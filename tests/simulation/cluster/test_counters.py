@@ -43,17 +43,24 @@ def test_info_counts_links_and_moves_and_only_what_was_numbered_here_as_publishe
             seen[name] = _info(world, name, "cluster")
             published.append(_info(world, name, "equipoise")["published"])
         published.append(-world.history.messages)
-        moves.append(seen["h1"]["moves_begun"] - before["moves_begun"])
+        moves.append(seen["h1"]["moves_started"] - before["moves_started"])
 
     outcomes = run(5, Trouble(lag_s=0.05), prepare=lambda world: world.keep(story(world)))
     assert not outcomes.violations
     assert moves == [1]
     for name in ("h1", "h2", "h3"):
         facts = seen[name]
-        assert facts["moves_begun"] == facts["moves_finished"]
-        assert (facts["links"], facts["links_up"], facts["hubs"]) == (2, 2, 3)
-        assert facts["is_settled"] and facts["cluster_enabled"] == 0
+        assert facts["moves_started"] == facts["moves_finished"]
+        assert (facts["links"], facts["links_connected"], facts["hubs"]) == (2, 2, 3)
+        assert facts["plan_is_applied_by_all"] and facts["cluster_enabled"] == 0
         assert not any(
-            facts[key] for key in ("lost", "dropped", "held_bytes", "moves_under_way", "overflows")
+            facts[key]
+            for key in (
+                "messages_lost",
+                "messages_dropped",
+                "ingress_pending_bytes",
+                "moves_in_flight",
+                "merge_overflows",
+            )
         )
     assert abs(sum(published)) <= 30, "but for what is under way"

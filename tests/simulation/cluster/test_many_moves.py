@@ -17,7 +17,7 @@ from .judging import check_promises
 from .worlds import SETTINGS, Outcomes, Trouble, World, replace_weight, run
 
 NAMES = tuple(f"t{number}" for number in range(24))
-POOL = Trouble(settings=msgspec.structs.replace(SETTINGS, moves_max=3, handover_s=0.4), lag_s=0.02)
+POOL = Trouble(settings=msgspec.structs.replace(SETTINGS, moves_max=3, handover_retry_s=0.4), lag_s=0.02)
 
 
 def _talk() -> tuple[Publishing, ...]:

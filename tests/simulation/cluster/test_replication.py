@@ -114,7 +114,7 @@ def test_a_publisher_that_wanders_without_saying_so_does_not(monkeypatch: pytest
 
 
 def test_where_there_is_no_room_messages_are_missed_but_not_out_of_order() -> None:
-    settings = structs.replace(SETTINGS, held_bytes_max=65_536)
+    settings = structs.replace(SETTINGS, pending_bytes_max=65_536)
     trouble = replace(LANES_SKEW, link_cuts=(2, 5), settings=settings, is_gap_allowed=True)
     large = tuple(
         replace(client, publishes=tuple(replace(p, payload_bytes=(3_000, 3_000)) for p in client.publishes))

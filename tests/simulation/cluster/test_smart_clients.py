@@ -13,7 +13,7 @@ import equipoise
 from equipoise.client.publishing import Line, Publishing
 from equipoise.client.routing.channel import TopicChannel
 from equipoise.client.wire.connection import Connection
-from equipoise.hub.settings import ClusterSettings
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.lab.workload import hurried
 from equipoise.model import Mode
 from equipoise.stream.merge import TopicMerge
@@ -27,7 +27,12 @@ SEEDS = range(10)
 # A run with four hubs and twelve clients takes ten times as long.
 FEW_SEEDS = range(3)
 MOVES = Trouble(moves=(1, 6), is_routing=True)
-LAZY = replace(MOVES, settings=ClusterSettings(silence_s=0.7, redial_s=0.2, unwanted_s=0.5, telling="lazy"))
+LAZY = replace(
+    MOVES,
+    settings=ClusterSettings(
+        link_timeout_s=0.7, reconnect_interval_s_max=0.2, unsubscribe_delay_s=0.5, redirect_mode="lazy"
+    ),
+)
 SKEW = Trouble(moves=(1, 8), link_resets=(0, 5), link_cuts=(0, 3), pauses=(0, 2), lag_s=0.3, is_routing=True)
 BULK = Trouble(moves=(0, 3), reweighs=(1, 4), link_resets=(0, 3), joins=(0, 2), lag_s=0.3, is_routing=True)
 RESETS = Trouble(moves=(1, 6), client_resets=(1, 6), is_gap_allowed=True, is_routing=True)
@@ -301,7 +306,7 @@ def test_a_publisher_goes_to_the_home_too_and_its_link_is_closed_when_it_falls_s
             await asyncio.sleep(1.0)
         assert hubs.sessions() == {"h1": 1, "h2": 1, "h3": 0}
 
-    tell(3, story, route_s=4.0)
+    tell(3, story, route_idle_s=4.0)
 
 
 def test_a_home_that_dies_is_replaced_within_a_moment_and_the_gap_is_told() -> None:

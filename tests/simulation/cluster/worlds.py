@@ -14,7 +14,7 @@ from random import Random
 from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.cluster.counters import cluster_counters
-from equipoise.hub.settings import ClusterSettings
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.checkers import CHECKERS, Violation
@@ -28,7 +28,9 @@ from equipoise.model import Entry, Member, Mode, Plan
 PORT = 6399
 TOPICS = ("a", "b", "c")
 LIMITS = Limits()
-SETTINGS = ClusterSettings(silence_s=0.7, redial_s=0.2, unwanted_s=0.5, acknowledge_s=0.05)
+SETTINGS = ClusterSettings(
+    link_timeout_s=0.7, reconnect_interval_s_max=0.2, unsubscribe_delay_s=0.5, ack_interval_s=0.05
+)
 
 
 def _hear(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:

@@ -16,6 +16,7 @@ import msgspec
 
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import SettingsError
+from equipoise.model.renamed_settings import CONTROLLER_SETTINGS, refuse_renamed
 from equipoise.plan import PlannerSettings
 from equipoise.web import WebSettings
 
@@ -35,7 +36,7 @@ PAGES_OPTIONS = {
     "host": "--http",
     "port": "--http",
     "token": "--token-file",
-    "loopback_is_free": "--loopback-looks",
+    "loopback_reads_allowed": "--loopback-reads",
 }
 
 _TABLES = ("controller", "planner")
@@ -52,6 +53,7 @@ class Loaded:
 def load(path: Path | None, given: Mapping[str, Any]) -> Loaded:
     """The file, with the command line's `given` for the controller. Raises SettingsError that says what to mend."""
     tables = {} if path is None else _read(path)
+    refuse_renamed(tables, CONTROLLER_SETTINGS)
     own, pages = _parted(path, tables.get("controller", {}))
     return Loaded(
         _made(path, {**own, **given}, ControllerSettings),

@@ -49,7 +49,7 @@ class Wanted:
     # The host that others reach this one by; empty: where it listens.
     advertise: str = ""
     token: str
-    loopback_looks: bool
+    loopback_reads: bool
     planner: PlannerSettings = field(default_factory=PlannerSettings)
     # But for what is said above.
     pages: WebSettings = field(default_factory=WebSettings)
@@ -114,9 +114,9 @@ async def _pages(controller: Controller, actions: Actions, wanted: Wanted) -> As
         return
     host, port = wanted.http
     web = msgspec.structs.replace(
-        wanted.pages, host=host, port=port, token=wanted.token, loopback_is_free=wanted.loopback_looks
+        wanted.pages, host=host, port=port, token=wanted.token, loopback_reads_allowed=wanted.loopback_reads
     )
-    facts = Facts(controller, time.time, series=Series(web.series_s))
+    facts = Facts(controller, time.time, series=Series(web.chart_history_s))
     async with serve_pages(facts, actions, web) as page:
         yield f"http://{wanted.told(host, _port(page))}"
 

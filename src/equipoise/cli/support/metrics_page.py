@@ -1,4 +1,4 @@
-"""The reference page of metrics, made from the tables that they are served from."""
+"""The reference page of metrics, made from the tables that serve them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from typing import Any
 __all__ = ["metrics_page"]
 
 _OPENING = """\
-Made from the code by `make docs`; do not edit. How to collect and draw them: [watch it](../howto/watch-it.md).
+Made from the code by `make docs`; do not edit. How to collect and draw them: [monitoring](../howto/watch-it.md).
 
-Two kinds of processes have metrics. A **controller** tells of the whole system, from the newest view of the
-pipeline, at `http://HOST:6398/metrics` beside its dashboard. A **hub** tells of itself, from its own counters, at the
-`--metrics-port` that it was given. No name is used by both.
+Controllers and hubs serve metrics. A **controller** serves those of the whole cluster, from the newest view, at
+`http://HOST:6398/metrics`. A **hub** serves its own counters at `--metrics-port`. No name is used by both.
 
-Topics have labels, and labels cost memory in Prometheus: only the busiest have metrics of their own, at most
-`metrics_topics_max` of a controller's and `metrics.topics_max` of each hub's ([settings](settings.md)). A name that is
-not UTF-8 is shown with its bytes as `\\xNN`, a backslash in it as two."""
+Labels cost memory in Prometheus: only the busiest topics have metrics, at most `metrics_topics_max` at a controller and
+`metrics.topics_max` at each hub ([settings](settings.md)). A topic name that is not UTF-8 is shown with its bytes as
+`\\xNN`, a backslash as two."""
 
 _TITLES = {
-    "system": "### The system",
-    "hub": "### Each hub\n\nLabel `hub`.",
-    "topic": "### Each of the busiest topics\n\nLabel `topic`.",
+    "system": "### Cluster",
+    "hub": "### Hub\n\nLabel `hub`.",
+    "topic": "### Busiest topics\n\nLabel `topic`.",
 }
 _HUB_TITLES = {
-    "hub": "### The hub",
-    "cluster": "### Among other hubs\n\nOnly of a hub that has a store.",
-    "topic": "### Each of its busiest topics\n\nAnd the label `topic`. The counters begin anew when a topic is "
-    "forgotten or moves here.",
+    "hub": "### Every hub",
+    "cluster": "### Hub in a cluster\n\nOnly if the hub has a store.",
+    "topic": "### Busiest topics of the hub\n\nWith the label `topic`. The counters start at 0 when a topic is "
+    "removed from memory or moves here.",
 }
 
 
@@ -42,7 +41,7 @@ def metrics_page() -> str:
     for of, title in _TITLES.items():
         parts += [title, _table((name, "gauge", why) for name, what, _, why in SYSTEM_METRICS if what == of)]
     parts.append(
-        "## Hub\n\nAll have the label `hub`. What ends in `_total` only grows, until the hub restarts."
+        "## Hub\n\nAll have the label `hub`. Counters end in `_total` and start at 0 when the hub starts."
     )
     for of, title in _HUB_TITLES.items():
         parts += [

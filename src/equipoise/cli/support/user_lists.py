@@ -32,7 +32,7 @@ class UserList(Protocol):
         """Raises SettingsError or OSError; a list that is not there is empty if it may be new."""
         ...
 
-    def change(self, make: Change, *, may_cut_hubs: bool = False) -> None:
+    def change(self, make: Change, *, may_disconnect_hubs: bool = False) -> None:
         """Replace the list by what `make` makes of it. Raises SettingsError if that would part hubs that run."""
         ...
 
@@ -63,7 +63,7 @@ class UsersFile:
         except UnicodeDecodeError as error:
             raise SettingsError(f"{self._path} is not UTF-8 text: {error}") from error
 
-    def change(self, make: Change, *, may_cut_hubs: bool = False) -> None:
+    def change(self, make: Change, *, may_disconnect_hubs: bool = False) -> None:
         """In one step, so that a hub that reloads meets either the old file or the new one."""
         text = render_users(make(self.read(may_be_new=True)))
         parse_users(text)  # what the hub would refuse never reaches the disk
@@ -104,13 +104,13 @@ class UsersInStore:
         run(self._url, self._region, main, is_quiet=self._is_quiet)
         return found[0]
 
-    def change(self, make: Change, *, may_cut_hubs: bool = False) -> None:
+    def change(self, make: Change, *, may_disconnect_hubs: bool = False) -> None:
         async def main(metadata: Metadata) -> None:
             while True:
                 stored = await metadata.users.load()
                 users = make(Users(()) if stored.access_version == 0 else stored.users)
                 parse_users(render_users(users))
-                if not may_cut_hubs:
+                if not may_disconnect_hubs:
                     logins = {name: seen.facts.login for name, seen in (await metadata.living()).items()}
                     check_links(logins, stored.users, users)
                 try:

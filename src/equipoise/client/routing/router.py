@@ -232,15 +232,15 @@ class Routing:
 
     @property
     def _sweep_s(self) -> float:
-        return min(self._settings.route_s, self._settings.merge_s) / 2
+        return min(self._settings.route_idle_s, self._settings.merge_timeout_s) / 2
 
     def _sweep(self) -> None:
         """Forget what is not used, close what leads nowhere, and let nothing wait too long."""
         now = self._now()
         self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
-        self.publishing.expire(now, now - self._settings.route_s - self._sweep_s)
+        self.publishing.expire(now, now - self._settings.route_idle_s - self._sweep_s)
         in_use = {*self.channels.topics, *self.publishing.topics}
-        for topic in self._routes.expire(now - self._settings.route_s, in_use):
+        for topic in self._routes.expire(now - self._settings.route_idle_s, in_use):
             self._restless.pop(topic, None)
         self._rests_until = {topic: at for topic, at in self._rests_until.items() if at > now}
         while self._links.close_idle(self.publishing.links_in_use):

@@ -90,7 +90,7 @@ class Link:
     async def open(self) -> None:
         """Connect the base for the first time. Raises what went wrong last if patience runs out."""
         loop = asyncio.get_running_loop()
-        patient_until = loop.time() + self._settings.first_connect_patience_s
+        patient_until = loop.time() + self._settings.first_connect_timeout_s
         while True:
             try:
                 connection = await self._dial_round()

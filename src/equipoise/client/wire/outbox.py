@@ -21,8 +21,8 @@ class Outbox:
     __slots__ = ("_bytes_max", "_line", "_messages_max", "connection")
 
     def __init__(self, settings: ClientSettings) -> None:
-        self._messages_max = settings.window_messages_max
-        self._bytes_max = settings.window_bytes_max
+        self._messages_max = settings.in_flight_messages_max
+        self._bytes_max = settings.in_flight_bytes_max
         # A dict for its order, and for leaving it from anywhere.
         self._line: dict[Request, None] = {}
         self.connection: Connection | None = None

@@ -47,7 +47,7 @@ __all__ = ["Cluster", "Dials"]
 
 log = logging.getLogger("equipoise.hub")
 
-NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.held_bytes_max)"
+NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.pending_bytes_max)"
 
 
 class Dials(Protocol):
@@ -76,10 +76,10 @@ class Cluster:
         self.router = Router(self.name, core.incarnation)
         self.out: dict[str, OutLink] = {}
         self.incoming: dict[str, InLink] = {}
-        self.ingress = Ingress(self, settings.held_bytes_max)
-        self.merging = Merging(self, settings.held_bytes_max)
+        self.ingress = Ingress(self, settings.pending_bytes_max)
+        self.merging = Merging(self, settings.pending_bytes_max)
         self.handover = Handover(self)
-        self.moves = Moves(self, moves_max=settings.moves_max, handover_s=settings.handover_s)
+        self.moves = Moves(self, moves_max=settings.moves_max, handover_retry_s=settings.handover_retry_s)
         self.news = News()
         self.patterns = Patterns(self)
         self.barrier = Barrier(self)
@@ -96,7 +96,7 @@ class Cluster:
         self._was_seen = False
         self._is_over = False
         self._last_ticket = 0
-        self._tidying = Tidying(self, settings.unwanted_s)
+        self._tidying = Tidying(self, settings.unsubscribe_delay_s)
         self._hearing = Hearing(self)
 
     # --- routing

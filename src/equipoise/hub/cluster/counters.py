@@ -17,24 +17,24 @@ def cluster_counters(cluster: Cluster) -> dict[str, int]:
     return {
         "plan_version": cluster.router.version,
         # Whether every live hub has acted on the plan, and on who is alive.
-        "is_settled": int(cluster.is_barrier_passed),
+        "plan_is_applied_by_all": int(cluster.is_barrier_passed),
         "hubs": len(cluster.router.peers) + 1,
         "links": len(links),
-        "links_up": sum(link.is_connected for link in links),
-        "links_unsent_bytes": sum(link.kept_bytes for link in links),
+        "links_connected": sum(link.is_connected for link in links),
+        "links_unacked_bytes": sum(link.kept_bytes for link in links),
         # Links that had to give up frames for want of room.
         "links_overflowed": sum(link.voided for link in links),
-        "moves_begun": moves.begun,
+        "moves_started": moves.begun,
         "moves_finished": moves.finished,
         "moves_retried": moves.retried,
-        "moves_under_way": moves.under_way,
+        "moves_in_flight": moves.under_way,
         # Topics that are to be opened here.
         "topics_opening": len(cluster.handover.opening),
         # Messages on their way to homes: bytes that wait; messages given up because a hub died, or for want of room.
-        "held_bytes": ingress.held_bytes,
-        "lost": ingress.lost,
-        "dropped": ingress.dropped,
+        "ingress_pending_bytes": ingress.held_bytes,
+        "messages_lost": ingress.lost,
+        "messages_dropped": ingress.dropped,
         # Messages on their way out that came before what precedes them; streams that had to give them up.
-        "pending_bytes": merging.pending_bytes,
-        "overflows": merging.overflows,
+        "merge_pending_bytes": merging.pending_bytes,
+        "merge_overflows": merging.overflows,
     }

@@ -30,10 +30,10 @@ TURN_S = 0.25
 class Moves:
     """Part of one cluster."""
 
-    def __init__(self, cluster: Cluster, *, moves_max: int, handover_s: float) -> None:
+    def __init__(self, cluster: Cluster, *, moves_max: int, handover_retry_s: float) -> None:
         self._cluster = cluster
         self._moves_max = moves_max
-        self._handover_s = handover_s
+        self._handover_s = handover_retry_s
         # Streams that are closing, and when their new homes were asked; the longest ago first.
         self._asked: dict[Stream, float] = {}
         # Those whose new homes have answered, in that order: the home and the version it was asked under.

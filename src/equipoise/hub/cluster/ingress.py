@@ -45,9 +45,9 @@ Fresh = dict[bytes, list[tuple[Sequence[Tag], Sequence[bytes]]]]
 class Ingress:
     """Part of one cluster."""
 
-    def __init__(self, cluster: Cluster, held_bytes_max: int) -> None:
+    def __init__(self, cluster: Cluster, pending_bytes_max: int) -> None:
         self._cluster = cluster
-        self._held_bytes_max = held_bytes_max
+        self._held_bytes_max = pending_bytes_max
         self.held_bytes = 0
         # Messages that were dropped: in doubt when a hub died, or for want of room.
         self.lost = 0

@@ -5,8 +5,9 @@ A client that has asked for it (EQ.LINK name ROUTES) is pushed
     eq.home topic :version mode address [address …]
 
 when it publishes or subscribes where that is not, and when the place of a topic that it subscribes to has changed: then
-at once (`telling = "eager"`, ePulsar), or once the topic has been used again (`"lazy"`, Dynamoth). Many subscribers are
-told one after another, `told_per_s` of them in a second: each of them comes to the new home and subscribes there.
+at once (`redirect_mode = "eager"`, ePulsar), or once the topic has been used again (`"lazy"`, Dynamoth). Many
+subscribers are told one after another, `redirects_per_s` of them in a second: each of them comes to the new home and
+subscribes there.
 
 Nobody has to obey: a hub goes on relaying for as long as anybody stays, however long ago the topic has moved. Clients
 that come back with a topic after a while are told anew, since they forget, too.
@@ -24,10 +25,10 @@ from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.settings import ClusterSettings
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
-    from equipoise.hub.settings import ClusterSettings
 
 __all__ = ["Telling", "Told"]
 
@@ -53,8 +54,8 @@ class Telling:
 
     def __init__(self, cluster: Cluster, settings: ClusterSettings) -> None:
         self._cluster = cluster
-        self._is_lazy = settings.telling == "lazy"
-        self._turn_max = max(1, round(settings.told_per_s * TURN_S))
+        self._is_lazy = settings.redirect_mode == "lazy"
+        self._turn_max = max(1, round(settings.redirects_per_s * TURN_S))
         # Topics with smart subscribers, and where their subscribers were last to be sent.
         self._heard: dict[Topic, Placement | None] = {}
         # How many there were when those without subscribers were last left out.

@@ -127,7 +127,7 @@ def _authenticate(
         session.settle(proceed())
 
     # Behind others who log in, this may take longer than a stranger has: that is not the client's delay.
-    session.cut_after(core.limits.login_check_s, "its login could not be checked in time")
+    session.cut_after(core.limits.login_check_timeout_s, "its login could not be checked in time")
     # An unknown name takes as long as a wrong password, so that names cannot be found out.
     secret = user.secret if user is not None and user.secret is not None else DECOY_SECRET
     core.shell.verify_secret(secret, password, done, lambda: not session.is_closing)

@@ -32,7 +32,7 @@ BATCH_BYTES = 4 * 1024
 REPLY_BYTES_MAX = 1024 * 1024
 # Names matched with a user's grants in one go: as long.
 JUDGED_AT_ONCE = 256
-_OFF = "ERR this hub records nothing (telemetry.is_recorded); set it and start the hub again"
+_OFF = "ERR this hub records nothing (telemetry.enabled); set it and start the hub again"
 
 
 def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:

@@ -15,7 +15,7 @@ from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub.locations.client_location import Place, Reading, behind
 from equipoise.hub.locations.location_tracker import Renewing
 from equipoise.hub.locations.probes import Probing
-from equipoise.hub.locations.settings import AsksKernel
+from equipoise.hub.locations.settings import TcpRttFor
 from equipoise.hub.locations.topic_locations import REFRESH_S
 from equipoise.model import Specs
 
@@ -37,10 +37,10 @@ class Places:
         self._told: dict[Session, Place] = {}
         # Those of them that cannot be where they say; what is kept of them is how far they are.
         self._doubted: set[Session] = set()
-        self._doubt_s = core.settings.coordinates.doubt_s
+        self._doubt_s = core.settings.coordinates.distance_slack_s
         # Of those that do not say, what the kernel said of their connections.
         self._readings: dict[Session, Reading] = {}
-        self._asks_kernel = core.settings.coordinates.asks_kernel
+        self._tcp_rtt_for = core.settings.coordinates.tcp_rtt_for
         # Those with a latency limit; none where there is no store to say so.
         self._limited = Specs()
         self.renewing = Renewing(core, self)
@@ -70,7 +70,7 @@ class Places:
             # Where the kernel knows it, that counts: a client may say anything.
             rtt_s = told_s
             self._client_at(told_s)
-        elif self._asks_kernel is AsksKernel.NEVER:
+        elif self._tcp_rtt_for is TcpRttFor.NONE:
             rtt_s = told_s
         else:
             self._client_at(rtt_s)
@@ -91,7 +91,7 @@ class Places:
 
     def asked(self, session: Session) -> None:
         """A client measures this hub, and so does the kernel its client."""
-        if self._asks_kernel is not AsksKernel.NEVER and not self.probing.is_flat:
+        if self._tcp_rtt_for is not TcpRttFor.NONE and not self.probing.is_flat:
             self._client_at(self._core.shell.round_trip_s(session.wire))
 
     def _client_at(self, rtt_s: float | None) -> None:
@@ -110,9 +110,9 @@ class Places:
 
     def asks_of(self, topic: bytes) -> bool:
         """Whether the kernel is asked about clients of the topic."""
-        if self._asks_kernel is AsksKernel.LIMITED:
+        if self._tcp_rtt_for is TcpRttFor.LIMITED:
             return len(self._limited) > 0 and self._limited.of(topic) is not None
-        return self._asks_kernel is AsksKernel.ALWAYS
+        return self._tcp_rtt_for is TcpRttFor.ALL
 
     def of(self, session: Session, hub: Coordinate, now: float, *, asks: bool = True) -> Place | None:
         """Where the session's client is, if anybody knows; this hub is at `hub`. `asks`: the kernel, if need be."""
@@ -132,9 +132,9 @@ class Places:
     @property
     def is_known_of_some(self) -> bool:
         """Whether it may be known of any client at all."""
-        if self._told or self._asks_kernel is AsksKernel.ALWAYS:
+        if self._told or self._tcp_rtt_for is TcpRttFor.ALL:
             return True
-        return self._asks_kernel is AsksKernel.LIMITED and len(self._limited) > 0
+        return self._tcp_rtt_for is TcpRttFor.LIMITED and len(self._limited) > 0
 
     @property
     def told(self) -> int:

@@ -112,7 +112,7 @@ class Probing:
     # --- rounds
 
     def _set_timer(self) -> None:
-        delay_s = self._core.settings.coordinates.probe_s
+        delay_s = self._core.settings.coordinates.probe_interval_s
         if self.estimator.coordinate.error > UNSURE_ERROR:
             delay_s /= HURRY_FACTOR
         # Not all hubs at the same moment.

@@ -8,15 +8,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-__all__ = ["AsksKernel", "CoordinatesSettings"]
+__all__ = ["CoordinatesSettings", "TcpRttFor"]
 
 
-class AsksKernel(StrEnum):
-    """Of which topics the kernel is asked where clients are that do not say."""
+class TcpRttFor(StrEnum):
+    """Topics for which round-trip times are read from the kernel, for clients without a coordinate."""
 
-    NEVER = "never"
+    NONE = "none"
     LIMITED = "limited"
-    ALWAYS = "always"
+    ALL = "all"
 
 
 class CoordinatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,16 +25,16 @@ class CoordinatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     seeds: Annotated[
         tuple[str, ...],
         Meta(
-            description="Names of hubs that are steady and spread well, of which one is probed in every round: "
-            "what all hubs measure in common brings them together sooner where there are hundreds."
+            description="Names of well-spread, long-running hubs; one of them is probed in every round. A "
+            "common reference makes the coordinates of hundreds of hubs converge sooner."
         ),
     ] = ()
-    probe_s: Annotated[
+    probe_interval_s: Annotated[
         float,
         Meta(
             ge=0.05,
-            description="Between two rounds of probes, on average: ten hubs find their places within half a minute "
-            "so, and a round costs a hub less than a millisecond.",
+            description="Mean interval between two rounds of probes: the coordinates of ten hubs converge "
+            "within half a minute, and a round takes less than a millisecond.",
         ),
     ] = 1.0
     probes_per_round: Annotated[
@@ -42,27 +42,27 @@ class CoordinatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         Meta(
             ge=1,
             le=16,
-            description="Other hubs probed in a round: a seed if there is one, one of the nearest, and others "
-            "that are drawn.",
+            description="Hubs probed in a round: a seed if there is one, one of the nearest, and random ones.",
         ),
     ] = 3
-    asks_kernel: Annotated[
-        AsksKernel,
+    tcp_rtt_for: Annotated[
+        TcpRttFor,
         Meta(
-            description="Of which topics the kernel is asked (TCP_INFO, on Linux) how far clients are that do not say "
-            "where they are, as plain Redis clients do not: `limited`, those with a latency limit; `always`; `never`: "
-            "then limits see smart clients only. A place takes 200 bytes of a topic's record each second, and its "
-            "share of the pipeline's time, so nobody has it who has no use for it."
+            description="For which topics the hub reads the round-trip time of clients without a coordinate, "
+            "such as plain Redis clients, from the kernel (TCP_INFO, Linux only): `limited`, "
+            "topics with a latency limit; `all`; `none`: limits then consider smart clients only. "
+            "A location takes 200 bytes of a topic's record each second."
         ),
-    ] = AsksKernel.LIMITED
-    doubt_s: Annotated[
+    ] = TcpRttFor.LIMITED
+    distance_slack_s: Annotated[
         float,
         Meta(
             ge=0,
-            description="How far beyond four times the round trip that the kernel finds a client is believed to be. As "
-            "far as the other end of the earth, since the kernel finds whatever ends connections in front of a hub, a "
-            "load balancer or the relay of a gateway, and not the client behind it. Less, where clients connect "
-            "straight: by so much one that lies can have a topic look far. Without the kernel's word (`never`, or no "
-            "Linux) the client's own measurement stands for it.",
+            description="How far a reported coordinate may exceed four times the round-trip time of the "
+            "connection before it is rejected as implausible. The default spans the earth, "
+            "because a load balancer or a gateway in front of the hub hides the client's own "
+            "round-trip time. Lower it if clients connect directly: a false coordinate can make a "
+            "topic look that much farther away. Without TCP_INFO the client's own measurement is "
+            "used.",
         ),
     ] = 0.25

@@ -139,7 +139,7 @@ class Membership:
 
     async def _pause(self, problem: StoreError) -> None:
         log.warning("hub %s, with the store: %s", self._name, problem)
-        await asyncio.sleep(self._settings.retry_s)
+        await asyncio.sleep(self._settings.retry_interval_s)
 
     # Following.
 
@@ -245,14 +245,14 @@ class Membership:
             plan,
             member,
             access_version=self._rules.access_version,
-            is_patient=now - self._waiting_since < settings.join_patience_s,
+            is_patient=now - self._waiting_since < settings.join_timeout_s,
         )
         if is_entered:
             # The plan just committed, or another, is on its way here.
             return
         self.ready.set()
         # Should the controller go without a word about this hub, it is this hub's turn.
-        self._look_at = self._now() + settings.retry_s
+        self._look_at = self._now() + settings.retry_interval_s
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

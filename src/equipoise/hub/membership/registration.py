@@ -101,7 +101,7 @@ class Presence:
     async def report(self, load: Callable[[], float]) -> None:
         """Tell the hub's load now and then, for ever."""
         while True:
-            await asyncio.sleep(self._settings.load_report_s)
+            await asyncio.sleep(self._settings.load_report_interval_s)
             load_ratio = load()
             if not self.is_held() or abs(load_ratio - self._told_load) < _LOAD_STEP:
                 continue

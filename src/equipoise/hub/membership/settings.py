@@ -24,77 +24,82 @@ class MembershipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     store: Annotated[
         str,
         Meta(
-            description="Where the hubs meet: zk://host:port,host:port/root, or eqs://host:port. "
-            "None: this hub is alone."
+            description="Metadata store of the cluster: zk://host:port,host:port/root, or eqs://host:port. "
+            "None: a single hub without a cluster."
         ),
     ] = ""
     region: Annotated[
-        str, Meta(description="Hubs of one region make one system; several may share a ZooKeeper.")
+        str, Meta(description="Name of the cluster inside the store; several clusters may share a store.")
     ] = "default"
     advertise: Annotated[
         str,
         Meta(
-            description="host:port at which clients and other hubs reach this one. None: where it listens, "
-            "which will not do if that is every address."
+            description="host:port at which clients and other hubs reach this hub. None: where it listens, "
+            "which is refused if that is every address."
         ),
     ] = ""
     site: Annotated[
         str,
-        Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$", description="Where the hub stands: a city, a data centre."),
+        Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$", description="Site of the hub: a city or a data centre."),
     ] = ""
     rack: Annotated[
-        str, Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$", description="What it shares power or a switch with.")
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9._-]{0,64}$",
+            description="Failure domain inside the site: hubs that share power or a switch.",
+        ),
     ] = ""
     weight: Annotated[
         float,
         Meta(
             ge=0,
             le=16,
-            description="Its share of the topics when it joins, in multiples of an ordinary hub; kept in "
-            "sixteenths. 0 takes none but what the plan names. Later the plan decides.",
+            description="Share of the hash ring when the hub joins, in multiples of an ordinary hub; stored "
+            "in sixteenths. 0: only topics that a plan entry assigns. The plan changes it later.",
         ),
     ] = 1.0
     join: Annotated[
         Join,
         Meta(
-            description="auto: where no controller leads, the hub enters itself into the plan. wait: it waits to "
-            "be entered."
+            description="auto: the hub adds itself to the plan if no controller leads. wait: it waits to be "
+            "added."
         ),
     ] = Join.AUTO
-    join_patience_s: Annotated[
+    join_timeout_s: Annotated[
         float,
         Meta(
             ge=0,
-            description="How long a controller that leads may take to give a member that has come back its place "
-            "again, before the hub sees to it by itself: longer than a controller takes to be replaced.",
+            description="Time that a leading controller has to add a member that came back, before the hub "
+            "adds itself: longer than a failover of the controller takes.",
         ),
     ] = 30.0
     cluster_user: Annotated[
         str,
         Meta(
-            description='Who this hub is at the others, where there are users: one with operate = ["*"], as links '
-            "carry messages that nobody judges again."
+            description="User this hub logs in as on other hubs, if there are users. It needs operate = "
+            '["*"], because messages on links between hubs are not authorised again.'
         ),
     ] = ""
-    cluster_password_file: Annotated[
-        str, Meta(description="File with that user's password: what is on a command line can be read by all.")
-    ] = ""
+    cluster_password_file: Annotated[str, Meta(description="File with the password of that user.")] = ""
     session_timeout_s: Annotated[
         float,
         Meta(
             gt=0,
-            description="After this long without a word to the store a hub counts as dead. Shorter finds dead "
-            "hubs sooner, longer spares those that pause. ZooKeeper grants 4 to 40 s unless told otherwise.",
+            description="Session time-out of the store: a hub that has not reached the store for this long "
+            "counts as dead. Shorter detects failures sooner, longer tolerates pauses. ZooKeeper "
+            "grants 4 to 40 s by default.",
         ),
     ] = 6.0
-    load_report_s: Annotated[
+    load_report_interval_s: Annotated[
         float,
         Meta(
             gt=0,
-            description="How often the load is told at most; each time is a write to the store for every hub.",
+            description="Shortest interval between two load reports; each is a write to the store per hub.",
         ),
     ] = 5.0
-    retry_s: Annotated[
+    retry_interval_s: Annotated[
         float,
-        Meta(gt=0, description="Pause after the store has failed, and between looks for a controller."),
+        Meta(
+            gt=0, description="Delay after a failure of the store, and between two checks for a controller."
+        ),
     ] = 1.0

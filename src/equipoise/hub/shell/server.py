@@ -100,7 +100,7 @@ class Hub:
                 # Whoever does not shake hands in time, or does not say goodbye, is not counted anywhere else.
                 tls = {
                     "ssl": context,
-                    "ssl_handshake_timeout": settings.limits.unauthenticated_s,
+                    "ssl_handshake_timeout": settings.limits.unauthenticated_timeout_s,
                     "ssl_shutdown_timeout": LINGER_S,
                 }
                 self.tls_port = await self._listen(settings.tls.port, tls)

@@ -3,8 +3,8 @@
 Arrivals are noted where the publisher is connected, which is the one hub that can tell publishers apart. Publishers
 appear under pseudonyms: a hash with a key that nobody outside knows and that ends with this life of the hub.
 
-Always true: at most `arrivals_topics_max` topics are watched, each for `arrivals_s` unless asked for again; a window
-holds at most its share of `arrivals_per_s_max`, and what is left out is counted.
+Always true: at most `arrivals_topics_max` topics are watched, each for `arrivals_duration_s` unless asked for again;
+a window holds at most its share of `arrivals_per_s_max`, and what is left out is counted.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Arrivals:
                 "turn one of them OFF first"
             )
         self._key = self._key or randbytes(_KEY_BYTES)
-        self._until[name] = self._core.now() + self._settings.arrivals_s
+        self._until[name] = self._core.now() + self._settings.arrivals_duration_s
         self._mark(name, is_watched=True)
         return None
 

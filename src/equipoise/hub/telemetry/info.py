@@ -106,8 +106,8 @@ def _equipoise(core: HubCore, totals: Totals) -> dict[str, object]:
         "delivered": totals.delivered,
         "clients_lagging": len(backlogs.lagging),
         "unsent_bytes": backlogs.bytes,
-        "cuts": backlogs.cuts,
-        "drops": backlogs.drops,
+        "slow_disconnects": backlogs.cuts,
+        "deliveries_dropped": backlogs.drops,
         "protocol_errors": stats.protocol_errors,
         "connections_paced": stats.connections_paced,
         "subscriptions_revoked": stats.revoked,
@@ -153,8 +153,8 @@ def _coordinates(core: HubCore, totals: Totals) -> dict[str, object]:
         "probes_discarded": probing.discarded,
         "probes_outliers": estimator.outliers,
         "coordinate_resets": estimator.resets,
-        "clients_told": places.told,
-        "clients_doubted": places.doubted,
+        "clients_with_coordinate": places.told,
+        "clients_with_implausible_coordinate": places.doubted,
         "clients_read": places.read,
     }
 
@@ -168,8 +168,8 @@ def _topic_lines(core: HubCore, session: Session) -> list[str]:
     ]
     hurt.sort(key=lambda topic: (-topic.drops, topic.name))
     return [
-        f"topic:{topic.name.decode('utf-8', 'backslashreplace')!r}:cuts={topic.cuts},drops={topic.drops},"
-        f"published={topic.published},delivered={topic.delivered}"
+        f"topic:{topic.name.decode('utf-8', 'backslashreplace')!r}:slow_disconnects={topic.cuts},"
+        f"deliveries_dropped={topic.drops},published={topic.published},delivered={topic.delivered}"
         for topic in hurt[:TOPICS_SHOWN_MAX]
     ]
 

@@ -15,23 +15,24 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     port: Annotated[
         Annotated[int, Meta(ge=0, le=65_535)] | None,
-        Meta(description="Port of `/metrics`; 0 takes a free one, nothing means no metrics."),
+        Meta(description="Port of `/metrics`; 0 takes a free one. None: no metrics."),
     ] = None
     host: Annotated[
         str,
         Meta(
-            description="Address to listen on. Metrics name topics: anything but loopback needs `token_file` or "
-            "the hub's `insecure`."
+            description="Address to listen on. Metrics contain topic names: any address but loopback needs "
+            "`token_file` or the hub's `insecure`."
         ),
     ] = "127.0.0.1"
     token_file: Annotated[
-        str, Meta(description="File with the token that Prometheus shows (`authorization: credentials`).")
+        str,
+        Meta(description="File with the bearer token that Prometheus sends (`authorization: credentials`)."),
     ] = ""
     topics_max: Annotated[
         int,
         Meta(
             ge=0,
             le=1_000,
-            description="The busiest topics that have metrics of their own: each is seven time series to keep.",
+            description="Busiest topics with metrics of their own: seven time series each.",
         ),
     ] = 50

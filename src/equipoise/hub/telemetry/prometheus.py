@@ -1,12 +1,12 @@
-"""What a hub tells Prometheus of itself, and of its busiest topics.
+"""The Prometheus metrics of a hub and of its busiest topics.
 
-Nothing is kept for it: counters are those that the hub has anyway, and who is busiest is told by the telemetry of the
-last window. Reading a hub of 100,000 topics takes a while, so it is done in steps that each take a moment.
+No state is kept for them: the counters are those that the hub has anyway, and the telemetry of the last window says
+which topics are busiest. Reading a hub of 100,000 topics takes a while, so it is done in steps of a millisecond.
 
-Always true: no more topics are shown than allowed. One that was shown at the last reading stays as long as it is among
-twice as many, so that two that take turns do not make Prometheus begin a series each time.
+Always true: at most `topics_max` topics are shown. A topic shown by the last reading stays while it is among the
+busiest 2 x `topics_max`, so that two topics that take turns do not start a new time series each time.
 
-Serving it belongs to scraping.py; a system's sums belong to the controller, under other names.
+Serving over HTTP belongs to `prometheus_endpoint`; sums over the cluster belong to the controller, under other names.
 """
 
 from __future__ import annotations
@@ -26,82 +26,167 @@ if TYPE_CHECKING:
 
 __all__ = ["METRICS", "Reading", "Sample", "kind_of", "label_of", "render", "samples_of"]
 
-# name, what it is of, the fact it shows, meaning. What ends in `_total` only grows, until the hub restarts.
+# (name, scope, fact, meaning). A counter ends in `_total` and grows until the hub restarts.
 METRICS = (
-    ("equipoise_hub_up_seconds", "hub", "up_s", "Time since it started."),
-    ("equipoise_hub_publications_total", "hub", "published", "Messages that got their positions here."),
+    ("equipoise_hub_uptime_seconds", "hub", "up_s", "Time since the hub started."),
+    ("equipoise_hub_publications_total", "hub", "published", "Messages numbered at this hub."),
     ("equipoise_hub_deliveries_total", "hub", "delivered", "Messages written to subscribers."),
-    ("equipoise_hub_delivered_bytes_total", "hub", "delivered_bytes", "Bytes of them."),
-    ("equipoise_hub_input_bytes_total", "hub", "input_bytes", "Bytes that clients and hubs have sent."),
-    ("equipoise_hub_commands_total", "hub", "commands", "Commands of clients."),
+    ("equipoise_hub_delivered_bytes_total", "hub", "delivered_bytes", "Bytes written to subscribers."),
+    ("equipoise_hub_input_bytes_total", "hub", "input_bytes", "Bytes received from clients and hubs."),
+    ("equipoise_hub_commands_total", "hub", "commands", "Commands received from clients."),
     ("equipoise_hub_error_replies_total", "hub", "errors", "Commands answered with an error."),
     (
         "equipoise_hub_protocol_errors_total",
         "hub",
         "protocol_errors",
-        "Connections ended for what they sent.",
+        "Connections closed after a protocol error.",
     ),
-    ("equipoise_hub_denied_total", "hub", "denied", "Commands that access rules forbade."),
-    ("equipoise_hub_logins_failed_total", "hub", "logins_failed", "Logins with a wrong name or secret."),
+    ("equipoise_hub_denied_total", "hub", "denied", "Commands denied by access rules."),
+    ("equipoise_hub_logins_failed_total", "hub", "logins_failed", "Logins with a wrong user or secret."),
     ("equipoise_hub_connections_total", "hub", "connections", "Connections accepted."),
     (
         "equipoise_hub_connections_refused_total",
         "hub",
         "connections_refused",
-        "Connections beyond a limit, sent away.",
+        "Connections refused because of a limit.",
     ),
-    ("equipoise_hub_connections_open", "hub", "connections_open", "Connections at present."),
-    ("equipoise_hub_clients_lagging", "hub", "clients_lagging", "Clients with a backlog."),
-    ("equipoise_hub_unsent_bytes", "hub", "unsent_bytes", "All backlogs together."),
-    ("equipoise_hub_cuts_total", "hub", "cuts", "Clients cut for being slow."),
-    ("equipoise_hub_drops_total", "hub", "drops", "Messages that will not reach a client."),
-    ("equipoise_hub_topics_known", "hub", "topics", "Topics in memory."),
+    ("equipoise_hub_connections_open", "hub", "connections_open", "Open connections."),
+    ("equipoise_hub_clients_lagging", "hub", "clients_lagging", "Clients with unsent output."),
+    ("equipoise_hub_unsent_bytes", "hub", "unsent_bytes", "Unsent output of all clients."),
+    (
+        "equipoise_hub_slow_disconnects_total",
+        "hub",
+        "cuts",
+        "Clients disconnected because they read too slowly.",
+    ),
+    (
+        "equipoise_hub_deliveries_dropped_total",
+        "hub",
+        "drops",
+        "Messages dropped with the output of a disconnected client.",
+    ),
+    ("equipoise_hub_topics", "hub", "topics", "Topics in memory."),
     ("equipoise_hub_topics_subscribed", "hub", "topics_subscribed", "Topics with subscribers by name."),
-    ("equipoise_hub_topics_busy", "hub", "topics_active", "Topics used in the last window."),
-    ("equipoise_hub_patterns", "hub", "patterns", "Patterns that clients subscribe to."),
-    ("equipoise_hub_process_cpu_ratio", "hub", "cpu_ratio", "Of one core, in the last window."),
-    ("equipoise_hub_process_resident_bytes", "hub", "resident_bytes", "Memory of the process."),
-    ("equipoise_hub_timer_lag_seconds_mean", "hub", "lag_s_mean", "How late timers ran in the last window."),
-    ("equipoise_hub_timer_lag_seconds_max", "hub", "lag_s_max", "How late timers ran at worst."),
-    ("equipoise_hub_telemetry_bytes", "hub", "telemetry_bytes", "Records kept for the pipeline."),
-    ("equipoise_hub_coordinate_error_ratio", "hub", "coordinate_error", "How far off its distances are."),
+    ("equipoise_hub_topics_active", "hub", "topics_active", "Topics used in the last telemetry window."),
+    ("equipoise_hub_patterns", "hub", "patterns", "Patterns subscribed to."),
+    (
+        "equipoise_hub_process_cpu_ratio",
+        "hub",
+        "cpu_ratio",
+        "CPU use of one core in the last telemetry window.",
+    ),
+    ("equipoise_hub_process_resident_bytes", "hub", "resident_bytes", "Resident memory of the process."),
+    (
+        "equipoise_hub_timer_lag_seconds_mean",
+        "hub",
+        "lag_s_mean",
+        "Mean event loop lag in the last telemetry window.",
+    ),
+    (
+        "equipoise_hub_timer_lag_seconds_max",
+        "hub",
+        "lag_s_max",
+        "Largest event loop lag in the last telemetry window.",
+    ),
+    ("equipoise_hub_telemetry_bytes", "hub", "telemetry_bytes", "Size of the telemetry ring."),
+    (
+        "equipoise_hub_coordinate_error_ratio",
+        "hub",
+        "coordinate_error",
+        "Estimated relative error of the coordinate.",
+    ),
     (
         "equipoise_hub_coordinate_resets_total",
         "hub",
         "coordinate_resets",
-        "Times it began anew from nowhere.",
+        "Coordinate resets.",
     ),
     ("equipoise_hub_probed_hubs", "hub", "probed_hubs", "Live hubs that have answered a probe."),
-    ("equipoise_hub_probes_total", "hub", "probes_sent", "Probes of other hubs."),
-    ("equipoise_hub_probes_answered_total", "hub", "probes_answered", "Probes of which it has learnt."),
-    ("equipoise_hub_probes_outliers_total", "hub", "probes_outliers", "Answers too strange to be believed."),
-    ("equipoise_hub_clients_told", "hub", "clients_told", "Clients that say where they are."),
+    ("equipoise_hub_probes_total", "hub", "probes_sent", "Probes sent to other hubs."),
+    ("equipoise_hub_probes_answered_total", "hub", "probes_answered", "Probes whose answer was used."),
+    ("equipoise_hub_probe_outliers_total", "hub", "probes_outliers", "Probe answers rejected as outliers."),
     (
-        "equipoise_hub_clients_doubted",
+        "equipoise_hub_clients_with_coordinate",
         "hub",
-        "clients_doubted",
-        "Those of them that say they are farther than they can be, and are not believed.",
+        "clients_with_coordinate",
+        "Clients that reported a coordinate.",
     ),
-    ("equipoise_hub_plan_version", "cluster", "plan_version", "The plan that it goes by."),
-    ("equipoise_hub_is_settled", "cluster", "is_settled", "1 if every live hub has acted on that plan."),
-    ("equipoise_hub_links", "cluster", "links", "Other hubs that it sends to."),
-    ("equipoise_hub_links_up", "cluster", "links_up", "Links that are connected."),
-    ("equipoise_hub_links_unsent_bytes", "cluster", "links_unsent_bytes", "Kept until other hubs have it."),
-    ("equipoise_hub_links_overflowed_total", "cluster", "links_overflowed", "Links that gave up frames."),
-    ("equipoise_hub_moves_begun_total", "cluster", "moves_begun", "Topics that began to leave."),
-    ("equipoise_hub_moves_finished_total", "cluster", "moves_finished", "Topics that have left."),
-    ("equipoise_hub_moves_retried_total", "cluster", "moves_retried", "Offers of topics made again."),
-    ("equipoise_hub_moves_under_way", "cluster", "moves_under_way", "Topics on their way from here."),
-    ("equipoise_hub_held_bytes", "cluster", "held_bytes", "Messages that wait for their topic's home."),
-    ("equipoise_hub_messages_lost_total", "cluster", "lost", "Given up because a hub died."),
-    ("equipoise_hub_messages_dropped_total", "cluster", "dropped", "Given up for want of room."),
-    ("equipoise_hub_topic_publications_total", "topic", "published", "Of the busiest topics here."),
-    ("equipoise_hub_topic_deliveries_total", "topic", "delivered", "Of the busiest topics here."),
-    ("equipoise_hub_topic_in_bytes_total", "topic", "bytes_in", "Of the busiest topics here."),
-    ("equipoise_hub_topic_out_bytes_total", "topic", "bytes_out", "Of the busiest topics here."),
-    ("equipoise_hub_topic_cuts_total", "topic", "cuts", "Of the busiest topics here."),
-    ("equipoise_hub_topic_drops_total", "topic", "drops", "Of the busiest topics here."),
-    ("equipoise_hub_topic_subscribers", "topic", "subscribers", "By name, of the busiest topics here."),
+    (
+        "equipoise_hub_clients_with_implausible_coordinate",
+        "hub",
+        "clients_with_implausible_coordinate",
+        "Clients whose reported coordinate contradicts their round-trip time and is not used.",
+    ),
+    ("equipoise_hub_plan_version", "cluster", "plan_version", "Version of the plan that the hub follows."),
+    (
+        "equipoise_hub_plan_is_applied_by_all",
+        "cluster",
+        "plan_is_applied_by_all",
+        "1 if every live hub has applied that plan.",
+    ),
+    ("equipoise_hub_links", "cluster", "links", "Links to other hubs."),
+    ("equipoise_hub_links_connected", "cluster", "links_connected", "Links that are connected."),
+    (
+        "equipoise_hub_links_unacked_bytes",
+        "cluster",
+        "links_unacked_bytes",
+        "Bytes sent to other hubs and not acknowledged yet.",
+    ),
+    (
+        "equipoise_hub_links_overflowed_total",
+        "cluster",
+        "links_overflowed",
+        "Links that dropped frames because their buffer was full.",
+    ),
+    (
+        "equipoise_hub_moves_started_total",
+        "cluster",
+        "moves_started",
+        "Moves of topics away from this hub that started.",
+    ),
+    (
+        "equipoise_hub_moves_finished_total",
+        "cluster",
+        "moves_finished",
+        "Moves of topics away from this hub that finished.",
+    ),
+    ("equipoise_hub_moves_retried_total", "cluster", "moves_retried", "Moves offered again after no answer."),
+    (
+        "equipoise_hub_moves_in_flight",
+        "cluster",
+        "moves_in_flight",
+        "Moves of topics away from this hub in progress.",
+    ),
+    (
+        "equipoise_hub_ingress_pending_bytes",
+        "cluster",
+        "ingress_pending_bytes",
+        "Bytes of messages waiting to be sent to the home of their topic.",
+    ),
+    ("equipoise_hub_messages_lost_total", "cluster", "messages_lost", "Messages lost because a hub died."),
+    (
+        "equipoise_hub_messages_dropped_total",
+        "cluster",
+        "messages_dropped",
+        "Messages dropped because a buffer was full.",
+    ),
+    ("equipoise_hub_topic_publications_total", "topic", "published", "Messages numbered at this hub."),
+    ("equipoise_hub_topic_deliveries_total", "topic", "delivered", "Messages written to subscribers."),
+    ("equipoise_hub_topic_in_bytes_total", "topic", "bytes_in", "Bytes published."),
+    ("equipoise_hub_topic_out_bytes_total", "topic", "bytes_out", "Bytes written to subscribers."),
+    (
+        "equipoise_hub_topic_slow_disconnects_total",
+        "topic",
+        "cuts",
+        "Subscribers disconnected because they read too slowly.",
+    ),
+    (
+        "equipoise_hub_topic_deliveries_dropped_total",
+        "topic",
+        "drops",
+        "Messages dropped with the output of disconnected subscribers.",
+    ),
+    ("equipoise_hub_topic_subscribers", "topic", "subscribers", "Subscribers by name."),
 )
 
 
@@ -185,8 +270,8 @@ class Reading:
             "probes_sent": probing.sent,
             "probes_answered": probing.answered,
             "probes_outliers": probing.estimator.outliers,
-            "clients_told": places.told,
-            "clients_doubted": places.doubted,
+            "clients_with_coordinate": places.told,
+            "clients_with_implausible_coordinate": places.doubted,
         }
 
     def cluster_facts(self) -> dict[str, int]:

@@ -73,7 +73,7 @@ class Metering:
 
     def start(self, process: Process, randbytes: Callable[[int], bytes]) -> None:
         """Begin to record, if the settings want it."""
-        if not self._settings.is_recorded or self.is_on:
+        if not self._settings.enabled or self.is_on:
             return
         self._gauges = Gauges(self._core, process)
         self.randbytes = randbytes
@@ -203,7 +203,9 @@ class Metering:
 
     def _new_ring(self) -> Ring:
         settings = self._settings
-        return Ring(self._core.incarnation, keep_s=settings.keep_s, bytes_max=settings.ring_bytes_max)
+        return Ring(
+            self._core.incarnation, retention_s=settings.retention_s, bytes_max=settings.ring_bytes_max
+        )
 
     def _forget_topics(self) -> None:
         for topics in (self._core.index.topics, self._core.index.shards):

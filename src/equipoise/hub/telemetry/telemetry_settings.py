@@ -15,46 +15,49 @@ MIB = 1024 * 1024
 class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the hub records of its load, for whoever asks."""
 
-    is_recorded: Annotated[
-        bool, Meta(description="Whether it records at all. Without it nobody can balance this hub's load.")
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether telemetry is recorded. Without it the load of this hub cannot be balanced."
+        ),
     ] = True
     window_s: Annotated[
         float,
         Meta(
             ge=0.1,
             le=60,
-            description="What one record sums up, the paper's time unit: short enough to see a burst, long enough "
-            "that recording 10,000 topics takes a hundredth of it.",
+            description="Length of the window that one record covers, the paper's time unit: short enough to "
+            "show a burst, long enough that recording 10,000 topics takes a hundredth of it.",
         ),
     ] = 1.0
-    keep_s: Annotated[
+    retention_s: Annotated[
         float,
         Meta(
             gt=0,
             le=3_600,
-            description="How long records are kept for readers: a pipeline that restarts is back in half a minute.",
+            description="How long records are kept for readers: a pipeline restarts within half a minute.",
         ),
     ] = 120.0
     ring_bytes_max: Annotated[
         int,
         Meta(
             ge=MIB,
-            description="What all kept records may take; the oldest go first. Two minutes of 10,000 active topics "
-            "take some 45 MiB; of topics whose clients say where they are, half a minute.",
+            description="Size of the telemetry ring; the oldest records go first. Two minutes of 10,000 "
+            "active topics take some 45 MiB; with client coordinates, half a minute.",
         ),
     ] = 64 * MIB
     out_bytes_per_s_max: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(
-            description="The most this hub can send, in bytes per second: what its network allows. Recorded, so "
-            "that load can be told as a share of it."
+            description="Network capacity of this hub in bytes per second, from which its load ratio is "
+            "computed. None: unknown."
         ),
     ] = None
     deliveries_per_s_max: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(
-            description="The most this hub can deliver, in messages per second, before they are late: what "
-            "`equipoise profile hub` has found on such a machine. Recorded likewise."
+            description="Delivery capacity of this hub in messages per second, as measured by `equipoise "
+            "profile hub`. None: unknown."
         ),
     ] = None
     arrivals_topics_max: Annotated[
@@ -64,15 +67,14 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         int,
         Meta(
             ge=1,
-            description="Arrivals recorded per second, all topics together; more are counted and left out. "
-            "Each takes some 30 bytes, so at this rate they take a third of what records may take in two minutes.",
+            description="Arrivals recorded per second, all topics together; more are counted and dropped. "
+            "Some 30 bytes each, so at this rate a third of the ring in two minutes.",
         ),
     ] = 5_000
-    arrivals_s: Annotated[
+    arrivals_duration_s: Annotated[
         float,
         Meta(
             gt=0,
-            description="How long arrivals of a topic are recorded unless asked for again: a profile takes "
-            "minutes, and whoever asked may be gone.",
+            description="How long arrivals of a topic are recorded after a request: a profile takes minutes.",
         ),
     ] = 600.0

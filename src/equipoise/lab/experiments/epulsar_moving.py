@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from equipoise.client.url import Endpoint
-from equipoise.hub.settings import ClusterSettings
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.lab.experiments.epulsar_workflows import Places
 from equipoise.lab.experiments.fleet import PORT
 from equipoise.lab.experiments.light import LightClient
@@ -137,7 +137,7 @@ def move_all(*, topics: int, executors: int, one_way_s: float, seed: int, rounds
 async def _move_all(
     sim: Simulation, topics: int, executors: int, one_way_s: float, rounds: int
 ) -> list[Moved]:
-    cluster = ClusterSettings(unwanted_s=2.0, moves_max=executors, telling="eager")
+    cluster = ClusterSettings(unsubscribe_delay_s=2.0, moves_max=executors, redirect_mode="eager")
     hubs = dict(zip(HUBS, PLACES.brokers, strict=True))
     region = Region(sim, Command(hubs=hubs, cloud=PLACES.cloud, cluster=cluster))
     names = [b"topic-%d" % number for number in range(topics)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from equipoise.client.url import Endpoint
 from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster import LiveHub, Routing
-from equipoise.hub.settings import ClusterSettings
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
 from equipoise.lab.simulation import CpuSpec, Simulation
 from equipoise.lab.simulation.legs import CLOUD
@@ -59,7 +59,7 @@ class Server:
             insecure=True,
             # A crowd that joins at once is part of the experiment, the pacing of strangers is not.
             limits=Limits(accepts_per_s=10_000),
-            cluster=ClusterSettings(unwanted_s=2.0),
+            cluster=ClusterSettings(unsubscribe_delay_s=2.0),
             telemetry=TelemetrySettings(out_bytes_per_s_max=machine.out_bytes_per_s),
         )
 

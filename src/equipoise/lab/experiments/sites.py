@@ -20,9 +20,9 @@ from equipoise.control.provision import NoProvisioner
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import StoreError
 from equipoise.hub import Hub, HubSettings, Limits
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.settings import Join, MembershipSettings
-from equipoise.hub.settings import ClusterSettings
 from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
 from equipoise.lab.experiments.fleet import LOOK_S, PORT
 from equipoise.lab.experiments.telemetry_reader import TelemetryReader
@@ -65,7 +65,7 @@ class Command:
     cloud: str
     cpu: CpuSpec | None = None
     out_bytes_per_s: float | None = None
-    cluster: ClusterSettings = field(default_factory=lambda: ClusterSettings(unwanted_s=2.0))
+    cluster: ClusterSettings = field(default_factory=lambda: ClusterSettings(unsubscribe_delay_s=2.0))
 
 
 class SiteHub:

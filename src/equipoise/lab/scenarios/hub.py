@@ -91,13 +91,13 @@ HEAVY = Workload(
 # Little more than a transport holds, so that hundreds of kilobytes reach every limit.
 TIGHT_OUTPUT = {"output_bytes_max": 256 * KIB, "output_soft_bytes": 128 * KIB, "output_soft_s": 0.5}
 # A queue that a client which stalls for half a second fills, and a window smaller than most bursts.
-TIGHT_QUEUES = {"queue_messages_max": 20, "window_messages_max": 12}
+TIGHT_QUEUES = {"queue_messages_max": 20, "in_flight_messages_max": 12}
 # So little that a hostile client meets every bound within a run.
 TIGHT_INPUT = {
     "payload_bytes_max": 8 * KIB,
     "input_slack_bytes": 1 * KIB,
     "connections_max": 24,
-    "unauthenticated_s": 0.5,
+    "unauthenticated_timeout_s": 0.5,
 }
 
 SMALL_FAULTS = (

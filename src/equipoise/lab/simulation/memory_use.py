@@ -69,5 +69,5 @@ def measure_client(client: SmartClient, history: History) -> None:
     if connection is not None:
         # Bare sizes are publishes without receipt; the greeting's own ticket comes on top of the window.
         under_way = sum(isinstance(entry, int | Ticket) for entry in connection.owed._entries)
-        bound = settings.window_messages_max + 1
+        bound = settings.in_flight_messages_max + 1
         history.hold(client.name, "publishes without an answer", under_way, bound)

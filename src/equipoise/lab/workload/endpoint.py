@@ -35,7 +35,7 @@ def hurried(**changes: int | float) -> ClientSettings:
     """Settings for a world of a few seconds: a lost hub is noticed in one, given up on in two."""
     values: dict[str, int | float] = {
         "connect_timeout_s": 1.0,
-        "first_connect_patience_s": 60.0,
+        "first_connect_timeout_s": 60.0,
         "request_timeout_s": 2.0,
         "reconnect_first_s": 0.05,
         "reconnect_max_s": 0.5,

@@ -65,7 +65,7 @@ def keep(
     first = datetime.fromtimestamp(now_s, UTC) - timedelta(hours=settings.retention_h)
     return Kept(
         merged=count,
-        deleted=lake.clean(before_s=now_s - settings.replaced_s),
+        deleted=lake.clean(before_s=now_s - settings.replaced_retention_s),
         expired=lake.expire(hour_folder(int(first.timestamp() * 1e6))),
     )
 

@@ -140,7 +140,7 @@ def java_options(settings: SessionSettings, home: SparkHome, archive_to: Path | 
         options.append(f"-XX:ArchiveClassesAtExit={archive_to}")
     elif home.archive.exists():
         options.append(f"-XX:SharedArchiveFile={home.archive}")
-    return [*options, "-XX:TieredStopAtLevel=1"] if settings.is_quick_to_start else options
+    return [*options, "-XX:TieredStopAtLevel=1"] if settings.fast_start else options
 
 
 def _prepare_environment(home: SparkHome) -> None:

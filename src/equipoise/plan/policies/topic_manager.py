@@ -42,7 +42,7 @@ Clients = tuple[Sequence[Coordinate], Sequence[Coordinate]]
 # R_out^th (5.4): what a broker of the paper sent before it became slow.
 OUT_MESSAGES_PER_S_MAX = 1_500_000.0
 # Use of a core is use of a core here, and the paper's manager moves all that it has to at once.
-AS_PRINTED = PlannerSettings(cpu_full_ratio=1.0, moves_per_round_max=1_000_000, moves_in_hand_max=1_000_000)
+AS_PRINTED = PlannerSettings(cpu_full_ratio=1.0, moves_per_round_max=1_000_000, moves_in_flight_max=1_000_000)
 
 
 class TopicManager:

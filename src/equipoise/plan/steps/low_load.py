@@ -182,7 +182,7 @@ def _pinned_to(draft: Draft) -> set[str]:
 def _go_on(draft: Draft, hub: int) -> None:
     name = draft.view.hubs.names[hub]
     member = draft.members[name]
-    has_waited = draft.now - draft.memory.releasing_s > draft.settings.release_patience_s
+    has_waited = draft.now - draft.memory.releasing_s > draft.settings.release_timeout_s
     is_stuck = has_waited or needed_at(draft, hub)
     if is_stuck:
         draft.remember(kept_average=_average_without_one(draft, hub))

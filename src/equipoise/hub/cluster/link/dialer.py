@@ -68,7 +68,7 @@ class Dialer:
             if await self._serve(link, facts):
                 pause_s = REDIAL_FIRST_S
             await asyncio.sleep(pause_s * (0.5 + self._rng.random()))
-            pause_s = min(2 * pause_s, settings.redial_s)
+            pause_s = min(2 * pause_s, settings.reconnect_interval_s_max)
 
     async def _serve(self, link: OutLink, facts: LiveHub) -> bool:
         """One connection, from dialling to its end; whether it was of use."""
@@ -76,7 +76,7 @@ class Dialer:
         settings = self._core.settings.cluster
         connection = LinkConnection(link, loop)
         try:
-            async with asyncio.timeout(settings.silence_s):
+            async with asyncio.timeout(settings.link_timeout_s):
                 await loop.create_connection(lambda: connection, facts.host, facts.port)
                 self._connections[link] = connection
                 refusal = await connection.greet(self._greeting(link))
@@ -95,10 +95,10 @@ class Dialer:
 
     async def _watch(self, link: OutLink, connection: LinkConnection) -> None:
         """Return when the connection is lost, or nothing is heard of what waits to be acknowledged."""
-        silence_s = self._core.settings.cluster.silence_s
+        link_timeout_s = self._core.settings.cluster.link_timeout_s
         while not connection.lost.done():
             heard, kept_from = connection.heard, link.base
-            await asyncio.wait([connection.lost], timeout=silence_s)
+            await asyncio.wait([connection.lost], timeout=link_timeout_s)
             if link.kept_bytes and connection.heard == heard and link.base == kept_from:
                 return
 

@@ -69,7 +69,7 @@ class LinkSession:
             self._acknowledge()
         elif not self._is_timed:
             self._is_timed = True
-            core.shell.call_later(core.settings.cluster.acknowledge_s, self._on_timer)
+            core.shell.call_later(core.settings.cluster.ack_interval_s, self._on_timer)
 
     def _on_timer(self) -> None:
         self._is_timed = False

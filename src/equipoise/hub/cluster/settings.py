@@ -1,0 +1,95 @@
+"""Settings of links between hubs, moves and redirects, with their reasons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+__all__ = ["ClusterSettings"]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """This hub among others. Hubs of one system need the same `limits.payload_bytes_max`."""
+
+    link_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            description="Unacknowledged bytes buffered per link to another hub: seconds of a full network "
+            "while that hub pauses or is unreachable. Beyond it the buffer is dropped and both "
+            "hubs resynchronise.",
+        ),
+    ] = 64 * MIB
+    pending_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            description="Messages buffered while topics move: those on the way to a home, and, counted apart, "
+            "those that wait for an earlier part of their stream. A move takes two round trips. "
+            "Beyond it publishers get TRYAGAIN.",
+        ),
+    ] = 32 * MIB
+    moves_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Moves of topics away from this hub at the same time; further topics stay here until "
+            "their turn.",
+        ),
+    ] = 16
+    handover_retry_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="If the new home is alive and has not answered the offer of a topic for this long, "
+            "the offer is sent again; the topic stays here meanwhile.",
+        ),
+    ] = 10.0
+    unsubscribe_delay_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Delay before this hub unsubscribes from a stream or pattern that none of its clients "
+            "uses; a client that reconnects sooner finds the stream still here.",
+        ),
+    ] = 10.0
+    ack_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Longest delay before this hub acknowledges frames of another hub, which buffers them "
+            "until then.",
+        ),
+    ] = 0.1
+    link_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="A connection between hubs with unacknowledged frames is closed and reopened after "
+            "this much silence; below the session time-out of the store, so that a broken "
+            "connection does not count as a dead hub.",
+        ),
+    ] = 3.0
+    reconnect_interval_s_max: Annotated[
+        float, Meta(gt=0, description="Longest delay between two attempts to connect to another hub.")
+    ] = 1.0
+    redirect_mode: Annotated[
+        Literal["eager", "lazy"],
+        Meta(
+            description="When smart subscribers are redirected after a move: `eager`, at once; `lazy`, with "
+            "the next message of the topic, so that unused topics cause no redirects."
+        ),
+    ] = "eager"
+    redirects_per_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Redirects sent per second: each makes a client subscribe at the new home, which "
+            "takes some 50 us there.",
+        ),
+    ] = 1_000
