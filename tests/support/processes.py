@@ -101,10 +101,12 @@ def redis_server(*options: str, port: int | None = None) -> Iterator[ServerProce
 
 
 @contextmanager
-def hub(*options: str, name: str = "h1", port: int = 0) -> Iterator[ServerProcess]:
+def hub(
+    *options: str, name: str = "h1", port: int = 0, environment: Mapping[str, str] | None = None
+) -> Iterator[ServerProcess]:
     """A hub process; port 0 lets it choose one."""
     command = [sys.executable, "-m", "equipoise.cli.main", "hub", "--name", name, "--port", str(port)]
-    with running([*command, *options], _HUB_READY.match) as server:
+    with running([*command, *options], _HUB_READY.match, environment=environment) as server:
         yield server
 
 

@@ -252,6 +252,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
 
     def of_links(self) -> RequestLimits:
-        """For other hubs: a frame carries up to a thousand messages, whatever clients may send in one command."""
+        """For other hubs: a frame carries up to a thousand messages, as long as the hub that sends it permits.
+
+        Its limits may differ from those here, for instance while settings are changed hub by hub.
+        """
         requests = self.of_requests(is_authenticated=True)
-        return dataclasses.replace(requests, args_max=max(self.args_max, FRAME_ARGS))
+        return dataclasses.replace(
+            requests, args_max=max(self.args_max, FRAME_ARGS), payload_bytes_max=PAYLOAD_BYTES_CEILING
+        )

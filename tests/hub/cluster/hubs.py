@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from equipoise.access import Users
 from equipoise.hub.cluster import Cluster, LiveHub, Routing
-from equipoise.hub.cluster.link.codec import GREETING, PROTOCOL
+from equipoise.hub.cluster.link.capabilities import VERBS, Announcement, spell_greeting
 from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.core import HubCore
-from equipoise.hub.settings import HubSettings
+from equipoise.hub.settings import HubSettings, Limits
 from equipoise.model import Entry, Member, Mode, Plan
 from hub.world import FakeClient, FakeShell, World
 
@@ -22,9 +22,9 @@ HUB_USER = "hub"
 class Node(World):
     """One hub among others."""
 
-    def __init__(self, hubs: Hubs, name: str, users: Users | None) -> None:
+    def __init__(self, hubs: Hubs, name: str, users: Users | None, limits: Limits) -> None:
         self.shell = FakeShell(1 << 30)
-        self.core = HubCore(HubSettings(name=name, port=0), users or Users.open(), self.shell)
+        self.core = HubCore(HubSettings(name=name, port=0, limits=limits), users or Users.open(), self.shell)
         self.cluster = self.core.cluster = Cluster(self.core, Wires(hubs, name))
 
 
@@ -52,12 +52,20 @@ class Wires:
 class Hubs:
     """All of them. `settle` lets everything happen that can."""
 
-    def __init__(self, *names: str, users: Users | None = None) -> None:
+    def __init__(
+        self,
+        *names: str,
+        users: Users | None = None,
+        legacy: Iterable[str] = (),
+        limits: Mapping[str, Limits] | None = None,
+    ) -> None:
         self.links: dict[tuple[str, str], OutLink] = {}
         # By link, the other end and what is on its way there.
         self.connections: dict[tuple[str, str], tuple[FakeClient, list[bytes]]] = {}
         self.held: set[tuple[str, str]] = set()
-        self.nodes = {name: Node(self, name, users) for name in names}
+        # Those that greet as the release before capabilities had names.
+        self._legacy = frozenset(legacy)
+        self.nodes = {name: Node(self, name, users, (limits or {}).get(name, Limits())) for name in names}
         self.alive = set(names)
         self._plan = Plan(members=tuple(Member(name) for name in sorted(names)))
         self.commit()
@@ -76,7 +84,12 @@ class Hubs:
         self.tell(*(only or self.nodes))
 
     def tell(self, *names: str) -> None:
-        facts = {name: LiveHub(self.nodes[name].core.incarnation, name, PORT) for name in sorted(self.alive)}
+        facts = {
+            name: LiveHub(
+                self.nodes[name].core.incarnation, name, PORT, verbs=1 if name in self._legacy else VERBS
+            )
+            for name in sorted(self.alive)
+        }
         for name in names:
             if name in self.alive:
                 self.nodes[name].cluster.apply(Routing(self._plan, facts))
@@ -94,8 +107,7 @@ class Hubs:
     def settle(self) -> None:
         is_moving = True
         while is_moving:
-            self._connect()
-            is_moving = False
+            is_moving = self._connect()
             for name in sorted(self.alive):
                 self.nodes[name].shell.advance(0.001)
             for link, (end, under_way) in list(self.connections.items()):
@@ -104,16 +116,30 @@ class Hubs:
                     under_way.clear()
                     end.send_raw(data)
                     is_moving = True
+                    if end.wire.is_closing:
+                        self.links[link].suspend()
+                        self.connections.pop(link, None)
 
-    def _connect(self) -> None:
+    def _connect(self) -> bool:
+        """Greet on links without a connection; whether one has to begin anew."""
+        has_fallen = False
         for (source, target), link in list(self.links.items()):
             if (source, target) in self.connections or not {source, target} <= self.alive:
                 continue
             own, peer = self.nodes[source].core, self.nodes[target]
             end = peer.client(user=HUB_USER)
-            words: tuple[Any, ...] = (own.incarnation, link.generation, target, link.incarnation)
-            offset = end.do(GREETING, PROTOCOL, source, *map(str, words))
+            is_named = not self._legacy & {source, target}
+            announcement = Announcement.of(own.limits) if is_named else None
+            lives = (source, own.incarnation), (target, link.incarnation)
+            end.send_raw(spell_greeting(lives[0], announcement, generation=link.generation, peer=lives[1]))
+            *announced, offset = end.read()
             if isinstance(offset, int):
+                for words in announced:
+                    peer_says = Announcement.parse(words.split())
+                    self.nodes[source].cluster.announced((target, link.incarnation), peer_says)
                 under_way: list[bytes] = []
                 self.connections[source, target] = (end, under_way)
-                assert link.resume(offset, under_way.append)
+                if not link.resume(offset, under_way.append):
+                    link.fall()
+                    has_fallen = True
+        return has_fallen

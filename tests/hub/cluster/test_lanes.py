@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from equipoise.access import Users
-from equipoise.errors import ProtocolError
-from equipoise.hub.cluster.dependencies import Tag, parse_tags, spell_tags
 from equipoise.hub.cluster.lane_state import lane_key, parse_lane_key
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
@@ -338,15 +336,9 @@ def test_what_lanes_do_counts_for_their_topic() -> None:
     assert (topic.published, topic.delivered) == (2, 2)
 
 
-def test_keys_and_tags_are_read_as_they_were_spelled() -> None:
+def test_keys_are_read_as_they_were_spelled() -> None:
     assert parse_lane_key(lane_key("hub-1.x", b"a/b \x00")) == ("hub-1.x", b"a/b \x00")
     assert parse_lane_key(b"$lanes") is None
-    tags = (Tag(b"", 1, 2), Tag(b"h-1", 2**62, 0))
-    assert parse_tags(spell_tags(tags)) == tags
-    assert parse_tags(b"") == ()
-    for wrong in (b"x", b"x:1", b"x:1:y", b"x:1:2 "):
-        with pytest.raises(ProtocolError):
-            parse_tags(wrong)
 
 
 def test_a_lane_that_begins_anew_while_the_end_of_the_last_one_waits_is_followed_in_time() -> None:

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from equipoise.errors import ProtocolError
-from equipoise.hub.cluster.link.codec import PAYLOADS_MAX, Verb, decode, egress_encoder, encode, runs
-from equipoise.hub.cluster.link.link import OutLink
+from equipoise.hub.cluster.link.codec import PAYLOADS_MAX, decode, egress_encoder, encode, runs
+from equipoise.hub.cluster.link.frames import (
+    FRAMES,
+    AtFrame,
+    DoneFrame,
+    EgressFrame,
+    Frame,
+    IngressFrame,
+    NumberedFrame,
+    Path,
+    Payloads,
+    ProbeFrame,
+    Tag,
+)
+from equipoise.hub.cluster.link.link import VOID_OFFSET, OutLink
 from equipoise.hub.settings import Limits
 from equipoise.resp import RequestReader
 
@@ -71,28 +85,88 @@ def test_a_receiver_that_claims_more_than_was_sent_is_not_believed() -> None:
     assert not link.acknowledge(4)
 
 
-@pytest.mark.parametrize("verb", list(Verb))
-def test_every_frame_is_read_as_it_was_written(verb: Verb) -> None:
-    fields = [b"topic" if kind == "name" else 7 for kind in verb.fields]
-    payloads = [b"one", b""] if verb.has_payloads else []
-    (command,) = list(RequestReader(Limits().of_links()).feed(encode(verb, *fields, payloads=payloads)))
-    assert decode(command) == (verb, fields, payloads)
+def test_a_receiver_that_met_an_error_says_so_by_an_offset_that_cannot_be() -> None:
+    link = OutLink("peer", 1, 1 << 20, _never)
+    link.write(b"one")
+    assert not link.resume(VOID_OFFSET, lambda data: None)
+
+
+def test_a_frame_is_sent_only_to_a_hub_that_announced_what_it_needs() -> None:
+    link, sent = OutLink("peer", 1, 1 << 20, _never), bytearray()
+    assert link.resume(0, sent.extend)
+    assert not link.send(ProbeFrame(1))
+    assert not sent
+    link.capabilities = frozenset({ProbeFrame.capability, "something of a later release"})
+    assert link.send(ProbeFrame(1))
+    assert bytes(sent) == encode(ProbeFrame(1))
+
+
+PATH: Path = (("hub-1", 17), ("hüb 2", 2**62))
+TAGS = (Tag(b"", 1, 2), Tag(b"h-1", 2**62, 0))
+# By the type of a field, values of it.
+VALUES: dict[object, tuple[object, ...]] = {
+    bytes: (b"topic", b"", b"\r\n \xff"),
+    int: (0, 7, 2**63 - 1),
+    bool: (True, False),
+    str: ("hub-1", "hüb"),
+    Path: ((), PATH),
+    tuple[Tag, ...]: ((), TAGS),
+    Payloads: ([b"one", b""], [b"one"]),
+}
+
+
+def _samples(frame_type: type[Frame]) -> list[Frame]:
+    types = [field.type for field in msgspec.structs.fields(frame_type)]
+    return [frame_type(*(VALUES[one][i % len(VALUES[one])] for one in types)) for i in range(3)]
+
+
+def _words(frame: Frame) -> list[bytes]:
+    (command,) = list(RequestReader(Limits().of_links()).feed(encode(frame)))
+    assert isinstance(command, list)
+    return command
+
+
+@pytest.mark.parametrize("frame_type", FRAMES)
+def test_every_frame_is_read_as_it_was_written(frame_type: type[Frame]) -> None:
+    for frame in _samples(frame_type):
+        assert decode(_words(frame)) == frame
+
+
+@pytest.mark.parametrize("frame_type", FRAMES)
+def test_an_error_names_the_verb_whose_words_are_too_few_or_too_many(frame_type: type[Frame]) -> None:
+    words = _words(_samples(frame_type)[1])
+    has_payloads = msgspec.structs.fields(frame_type)[-1].type == Payloads
+    for wrong in (words[:-1], words[:1], *([] if has_payloads else [[*words, b"1"]])):
+        with pytest.raises(ProtocolError, match=f"{frame_type.verb.decode()} has .* not {len(wrong)}"):
+            decode(wrong)
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "complaint"),
     [
-        [b"PUBLISH", b"a", b"b"],
-        [Verb.DONE.word],
-        [Verb.DONE.word, b"-1"],
-        [Verb.DONE.word, b"1", b"more"],
-        [Verb.INGRESS.word, b"topic", b"1", b"0"],
-        [Verb.NUMBERED.word, b"topic", b"9" * 20],
+        ([b"PUBLISH", b"a", b"b"], "no frame of a link: b'PUBLISH'"),
+        ([b"EQ.L.NEWER", b"a"], "no frame of a link: b'EQ.L.NEWER'"),
+        ([DoneFrame.verb, b"-1", b"1", b"1"], "EQ.L.DONE version: not a number: b'-1'"),
+        ([DoneFrame.verb, b"1", b"1", "\u0661".encode()], "EQ.L.DONE epoch: not a number"),
+        ([NumberedFrame.verb, b"t", b"", b"1", b"9" * 20, b"1"], "EQ.L.NUMBERED epoch: not a number"),
+        ([NumberedFrame.verb, b"t", b"hub", b"1", b"1", b"1"], "EQ.L.NUMBERED path: not a number"),
+        ([EgressFrame.verb, b"t", b"1", b"", b"payload"], "EQ.L.EGRESS first: not a number: b''"),
+        ([IngressFrame.verb, b"t", b"x", b"", b"", b"payload"], "EQ.L.INGRESS version: not a number"),
+        ([IngressFrame.verb, b"t", b"1", b"", b"x:1", b"payload"], "EQ.L.INGRESS tags: not a list of tags"),
+        (
+            [IngressFrame.verb, b"t", b"1", b"", b"x:1:2 ", b"payload"],
+            "EQ.L.INGRESS tags: not a list of tags",
+        ),
+        ([AtFrame.verb, b"t", b"1", b"1", b"2"], "EQ.L.AT is_home: neither 0 nor 1: b'2'"),
+        ([b"EQ.L.DEAD", b"\xff", b"1"], "EQ.L.DEAD hub: "),
     ],
 )
-def test_what_is_no_frame_is_refused(command: list[bytes]) -> None:
-    with pytest.raises(ProtocolError):
+def test_what_is_no_frame_is_refused_with_an_error_that_names_it(
+    command: list[bytes], complaint: str
+) -> None:
+    with pytest.raises(ProtocolError) as caught:
         decode(command)
+    assert str(caught.value).startswith(complaint)
 
 
 def test_a_long_run_becomes_frames_that_their_receiver_may_buffer() -> None:
@@ -102,10 +176,14 @@ def test_a_long_run_becomes_frames_that_their_receiver_may_buffer() -> None:
     commands = list(reader.feed(data))
     while reader.has_more:
         commands += reader.feed(b"")
-    expected, got = 11, []
+    expected = 11
+    got: list[bytes] = []
     for command in commands:
-        _, (topic, epoch, first), part = decode(command)
-        assert (topic, epoch, first) == (b"topic", 5, expected)
+        assert isinstance(command, list)
+        frame = decode(command)
+        assert isinstance(frame, EgressFrame)
+        assert (frame.key, frame.epoch, frame.first) == (b"topic", 5, expected)
+        part = frame.payloads
         assert len(part) <= PAYLOADS_MAX and sum(map(len, part)) <= 100_000
         expected += len(part)
         got += part

@@ -1,31 +1,25 @@
-"""Hubs of an older program among newer ones."""
+"""Hubs of an earlier release, which announce a number in the store and no capabilities when they greet."""
 
 from __future__ import annotations
 
 import msgspec
 
-from equipoise.hub.cluster.link.codec import PROBING, VERBS
-from equipoise.hub.cluster.router import LiveHub, Routing
+from equipoise.hub.cluster.link.capabilities import VERBS, Announcement, capabilities_of_verbs
+from equipoise.hub.cluster.link.frames import PROBE
 from equipoise.store.records.hubs import HubFacts
-from hub.cluster.hubs import PORT, Hubs
+from hub.cluster.hubs import Hubs
 
 
-def test_a_hub_that_does_not_say_which_verbs_it_knows_knows_the_first_ones() -> None:
+def test_a_hub_that_announces_no_number_understands_only_the_first_frames() -> None:
     old = msgspec.msgpack.encode({"hub": "a", "address": "a:1", "incarnation": 1})
-    assert msgspec.msgpack.decode(old, type=HubFacts).verbs < PROBING <= VERBS
+    assert capabilities_of_verbs(msgspec.msgpack.decode(old, type=HubFacts).verbs) == frozenset()
+    assert capabilities_of_verbs(VERBS) == {PROBE}
 
 
-def test_a_hub_that_does_not_know_probes_gets_none() -> None:
-    """It would end the link over a verb that it does not know, and with it what is on its way."""
-    hubs = Hubs("a", "old", "new")
+def test_a_hub_that_does_not_announce_probes_gets_none() -> None:
+    """It would end the link over a verb that it does not know, and with it what is in flight."""
+    hubs = Hubs("a", "old", "new", legacy=("old",))
     node = hubs["a"]
-    facts = {
-        name: LiveHub(hubs[name].core.incarnation, name, PORT, verbs=1 if name == "old" else VERBS)
-        for name in hubs.nodes
-    }
-    router = node.cluster.router
-    node.cluster.apply(Routing(router.routing.plan, facts))
-    hubs.settle()
     probing = node.core.places.probing
     probing.start(lambda: 0.5)
     for _ in range(40):
@@ -33,3 +27,13 @@ def test_a_hub_that_does_not_know_probes_gets_none() -> None:
         hubs.settle()
     assert probing.sent > 0
     assert set(probing._under_way) | set(probing._peers) == {"new"}
+
+
+def test_hubs_that_greet_know_each_others_capabilities_and_ignore_unknown_words() -> None:
+    hubs = Hubs("a", "b", "old", legacy=("old",))
+    assert hubs["a"].cluster.out["b"].can(PROBE)
+    words = [*Announcement.of(hubs["a"].core.limits).words(), b"later", b"later_max=7", b"odd=x", b"\xff"]
+    announced = Announcement.parse(words)
+    assert announced.capabilities > {PROBE, "later"}
+    hubs["b"].cluster.announced(("a", hubs["a"].core.incarnation), announced)
+    assert not hubs["b"].cluster.out["a"].differences

@@ -15,10 +15,11 @@ from enum import Enum
 from random import Random
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
-from equipoise.hub.cluster.frame_dispatch import Hearing
-from equipoise.hub.cluster.link.codec import Field, Verb
+from equipoise.hub.cluster.frame_dispatch import FrameDispatch
+from equipoise.hub.cluster.link.frames import Frame, IngressFrame
 from equipoise.hub.cluster.link.link import OutLink
 from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
 from equipoise.lab.simulation.link import LinkSpec
@@ -88,7 +89,7 @@ class Moment(Enum):
 class Trap(NamedTuple):
     hub: str
     moment: Moment
-    verb: Verb
+    verb: type[Frame]
     spring: Callable[[], object]
 
 
@@ -98,13 +99,13 @@ class Wire:
     def __init__(self) -> None:
         self.world: World | None = None
         # By who heard it and what.
-        self.heard: Counter[tuple[str, Verb]] = Counter()
+        self.heard: Counter[tuple[str, type[Frame]]] = Counter()
         # The longest way by which a message came in, in hubs.
         self.hops_max = 0
         self.traps: list[Trap] = []
         self.sprung = 0
 
-    def set_trap(self, hub: str, moment: Moment, verb: Verb, spring: Callable[[], object]) -> None:
+    def set_trap(self, hub: str, moment: Moment, verb: type[Frame], spring: Callable[[], object]) -> None:
         """Call `spring` once, the next time that this happens."""
         self.traps.append(Trap(hub, moment, verb, spring))
 
@@ -115,14 +116,14 @@ class Wire:
             if self._cluster_of(trap.hub, link) and _is_of(trap.verb, data):
                 self._spring(trap, is_at_once=trap.moment is Moment.BEFORE_SAYING)
 
-    def hears(self, hub: str, verb: Verb, fields: list[Field]) -> None:
-        if fields and isinstance(fields[0], bytes) and fields[0] != TOPIC.encode():
+    def hears(self, hub: str, frame: Frame) -> None:
+        about = msgspec.structs.astuple(frame)[0]
+        if isinstance(about, bytes) and about != TOPIC.encode():
             return
+        verb = type(frame)
         self.heard[hub, verb] += 1
-        if verb is Verb.INGRESS:
-            path = fields[2]
-            assert isinstance(path, bytes)
-            self.hops_max = max(self.hops_max, 1 + (path.count(b"\n") + 1 if path else 0))
+        if isinstance(frame, IngressFrame):
+            self.hops_max = max(self.hops_max, 1 + len(frame.path))
         for trap in [trap for trap in self.traps if trap.moment is Moment.AFTER_HEARING]:
             if trap.hub == hub and trap.verb is verb:
                 self._spring(trap, is_at_once=True)
@@ -147,32 +148,31 @@ class Wire:
 Story = Callable[[World, Wire], Coroutine[object, object, None]]
 
 
-def _is_of(verb: Verb, data: bytes) -> bool:
+def _is_of(verb: type[Frame], data: bytes) -> bool:
     """Whether a frame, which is written alone, has the verb, and is about the topic if about any."""
-    word = bulk(verb.word)
+    word = bulk(verb.verb)
     at = data.find(word, 0, 40)
-    return at >= 0 and (verb.fields[0] != "name" or data.startswith(bulk(TOPIC.encode()), at + len(word)))
+    is_of_topic = msgspec.structs.fields(verb)[0].type is bytes
+    return at >= 0 and (not is_of_topic or data.startswith(bulk(TOPIC.encode()), at + len(word)))
 
 
 @contextmanager
 def tapped() -> Iterator[Wire]:
     """Have all hubs' frames seen by a wire."""
     wire = Wire()
-    write, hear = OutLink.write, Hearing.hear
+    write, execute = OutLink.write, FrameDispatch.execute
 
     def watched_write(link: OutLink, data: bytes) -> None:
         wire.writing(link, data)
         write(link, data)
 
-    def watched_hear(
-        hearing: Hearing, peer: str, verb: Verb, fields: list[Field], payloads: list[bytes]
-    ) -> None:
-        hear(hearing, peer, verb, fields, payloads)
-        wire.hears(hearing._cluster.name, verb, fields)
+    def watched_execute(dispatch: FrameDispatch, peer: str, frame: Frame) -> None:
+        execute(dispatch, peer, frame)
+        wire.hears(dispatch._cluster.name, frame)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OutLink, "write", watched_write)
-        patch.setattr(Hearing, "hear", watched_hear)
+        patch.setattr(FrameDispatch, "execute", watched_execute)
         yield wire
 
 

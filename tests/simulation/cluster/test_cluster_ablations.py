@@ -16,7 +16,7 @@ import pytest
 from equipoise.client.publishing import Line, Publishing
 from equipoise.client.wire.connection import Connection
 from equipoise.hub.cluster.handover import Handover
-from equipoise.hub.cluster.link.codec import Verb
+from equipoise.hub.cluster.link.frames import CloseFrame, PreparedFrame
 from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import Event, State, Stream
 from equipoise.hub.core import HubCore
@@ -83,7 +83,7 @@ def _restarted(seed: int) -> Outcomes:
             is_cut.set()
 
         world.directory._heard_at["h3"] = world.sim.now + 0.4
-        wire.set_trap("h2", Moment.AFTER_HEARING, Verb.CLOSE, cut)
+        wire.set_trap("h2", Moment.AFTER_HEARING, CloseFrame, cut)
         world.move(TOPIC, "h2")
         await is_cut.wait()
         await asyncio.sleep(0.15)
@@ -114,7 +114,7 @@ def _accept_all(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:
 
 def _open_when_asked(handover: Handover, stream: Stream, peer: str) -> None:
     """Agree to take over, and number at once."""
-    handover._cluster.tell(peer, Verb.PREPARED, stream.topic.name, stream.asked_version)
+    handover._cluster.tell(peer, PreparedFrame(stream.topic.name, stream.asked_version))
     if stream.state is State.OPENING:
         handover.happen(stream, Event.CLEAR, None)
 

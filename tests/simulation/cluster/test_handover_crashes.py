@@ -11,7 +11,18 @@ import asyncio
 
 import pytest
 
-from equipoise.hub.cluster.link.codec import Verb
+from equipoise.hub.cluster.link.frames import (
+    AttachedFrame,
+    AttachFrame,
+    CloseFrame,
+    DoneFrame,
+    EndedFrame,
+    FlushFrame,
+    Frame,
+    OpenedFrame,
+    PreparedFrame,
+    PrepareFrame,
+)
 
 from .judging import check_promises
 from .stories import TOPIC, Moment, Wire, tell
@@ -22,26 +33,26 @@ OLD, NEW = "h1", "h2"
 TROUBLE = Trouble(duration_s=2.0, is_gap_allowed=True)
 
 SAID_BY = (
-    (OLD, Verb.PREPARE),
-    (NEW, Verb.PREPARED),
-    (OLD, Verb.ATTACH),
-    (OLD, Verb.CLOSE),
-    (NEW, Verb.OPENED),
-    (NEW, Verb.ATTACHED),
-    (OLD, Verb.ENDED),
-    (OLD, Verb.DONE),
-    (NEW, Verb.DONE),
+    (OLD, PrepareFrame),
+    (NEW, PreparedFrame),
+    (OLD, AttachFrame),
+    (OLD, CloseFrame),
+    (NEW, OpenedFrame),
+    (NEW, AttachedFrame),
+    (OLD, EndedFrame),
+    (OLD, DoneFrame),
+    (NEW, DoneFrame),
 )
 HEARD_BY = (
-    (NEW, Verb.PREPARE),
-    (OLD, Verb.PREPARED),
-    (NEW, Verb.ATTACH),
-    (NEW, Verb.CLOSE),
-    (OLD, Verb.OPENED),
-    (OLD, Verb.ATTACHED),
-    (OLD, Verb.FLUSH),
-    (OLD, Verb.DONE),
-    (NEW, Verb.DONE),
+    (NEW, PrepareFrame),
+    (OLD, PreparedFrame),
+    (NEW, AttachFrame),
+    (NEW, CloseFrame),
+    (OLD, OpenedFrame),
+    (OLD, AttachedFrame),
+    (OLD, FlushFrame),
+    (OLD, DoneFrame),
+    (NEW, DoneFrame),
 )
 STEPS = [
     *((hub, moment, verb) for hub, verb in SAID_BY for moment in (Moment.BEFORE_SAYING, Moment.AFTER_SAYING)),
@@ -66,12 +77,12 @@ async def _restart(world: World, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "moment", "verb"),
     [
-        pytest.param(*step, id=f"{'old' if step[0] == OLD else 'new'} {step[1].value} {step[2].name}")
+        pytest.param(*step, id=f"{'old' if step[0] == OLD else 'new'} {step[1].value} {step[2].__name__}")
         for step in STEPS
     ],
 )
 def test_a_home_that_crashes_in_the_middle_of_a_move_leaves_nothing_twice_and_nothing_stuck(
-    name: str, moment: Moment, verb: Verb
+    name: str, moment: Moment, verb: type[Frame]
 ) -> None:
     """
     1. a moves from h1 to h2, with publishers and listeners at three hubs;

@@ -10,7 +10,15 @@ import asyncio
 
 import pytest
 
-from equipoise.hub.cluster.link.codec import Verb
+from equipoise.hub.cluster.link.frames import (
+    CloseFrame,
+    EgressFrame,
+    FlushFrame,
+    Frame,
+    IngressFrame,
+    PreparedFrame,
+    PrepareFrame,
+)
 from equipoise.lab.scenarios import Dialect
 from equipoise.lab.workload.history import Away
 
@@ -45,9 +53,9 @@ def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> No
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, clients=clients)
         check_promises(outcomes, seed)
-        assert wire.heard["h1", Verb.INGRESS] and wire.heard["h3", Verb.EGRESS]
+        assert wire.heard["h1", IngressFrame] and wire.heard["h3", EgressFrame]
         assert wire.hops_max == 1
-        assert not wire.heard["h1", Verb.PREPARE] + wire.heard["h2", Verb.PREPARE]
+        assert not wire.heard["h1", PrepareFrame] + wire.heard["h2", PrepareFrame]
 
 
 @pytest.mark.parametrize("late", HUBS)
@@ -67,7 +75,7 @@ def test_messages_that_are_sent_by_an_older_plan_arrive_like_others(late: str) -
     for seed in THIRD:
         outcomes, wire = tell(seed, story)
         check_promises(outcomes, seed)
-        assert wire.heard["h2", Verb.CLOSE] == 1, f"seed {seed}: there was no move"
+        assert wire.heard["h2", CloseFrame] == 1, f"seed {seed}: there was no move"
         hops.append(wire.hops_max)
     if late == "h3":
         assert min(hops) > 1, "nothing was sent by the older plan"
@@ -88,7 +96,7 @@ def test_a_link_that_is_reset_between_a_message_and_the_close_loses_neither(mome
             world.sim.reset_connections("h1", "h2")
             world.sim.reset_connections("h1", "h3")
 
-        wire.set_trap("h1", moment, Verb.CLOSE, reset)
+        wire.set_trap("h1", moment, CloseFrame, reset)
         world.move(TOPIC, "h2")
 
     for seed in HALF:
@@ -100,13 +108,15 @@ def test_a_link_that_is_reset_between_a_message_and_the_close_loses_neither(mome
 @pytest.mark.parametrize(
     ("hub", "moment", "verb"),
     [
-        pytest.param("h1", Moment.AFTER_SAYING, Verb.PREPARE, id="once-the-first-is-asked"),
-        pytest.param("h2", Moment.AFTER_SAYING, Verb.PREPARED, id="once-it-has-agreed"),
-        pytest.param("h1", Moment.AFTER_SAYING, Verb.CLOSE, id="once-the-close-is-under-way"),
-        pytest.param("h2", Moment.AFTER_HEARING, Verb.CLOSE, id="once-it-has-opened"),
+        pytest.param("h1", Moment.AFTER_SAYING, PrepareFrame, id="once-the-first-is-asked"),
+        pytest.param("h2", Moment.AFTER_SAYING, PreparedFrame, id="once-it-has-agreed"),
+        pytest.param("h1", Moment.AFTER_SAYING, CloseFrame, id="once-the-close-is-under-way"),
+        pytest.param("h2", Moment.AFTER_HEARING, CloseFrame, id="once-it-has-opened"),
     ],
 )
-def test_a_second_move_begins_while_the_first_is_unfinished(hub: str, moment: Moment, verb: Verb) -> None:
+def test_a_second_move_begins_while_the_first_is_unfinished(
+    hub: str, moment: Moment, verb: type[Frame]
+) -> None:
     """
     1. a moves from h1 to h2;
     2. at one step of that the plan says h3, and each hub hears of it at a time of its own;
@@ -121,7 +131,7 @@ def test_a_second_move_begins_while_the_first_is_unfinished(hub: str, moment: Mo
         outcomes, wire = tell(seed, story)
         check_promises(outcomes, seed)
         assert wire.sprung == 1, f"seed {seed}: there was no second move"
-        assert wire.heard["h3", Verb.CLOSE] >= 1, f"seed {seed}: the topic did not arrive"
+        assert wire.heard["h3", CloseFrame] >= 1, f"seed {seed}: the topic did not arrive"
 
 
 def test_a_plain_subscriber_that_never_leaves_its_hub_misses_nothing() -> None:
@@ -141,7 +151,7 @@ def test_a_plain_subscriber_that_never_leaves_its_hub_misses_nothing() -> None:
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, clients=clients, trouble=Trouble(duration_s=2.0))
         check_promises(outcomes, seed)
-        assert wire.heard["h3", Verb.CLOSE] and wire.heard["h1", Verb.CLOSE], f"seed {seed}: too few moves"
+        assert wire.heard["h3", CloseFrame] and wire.heard["h1", CloseFrame], f"seed {seed}: too few moves"
         assert not any(isinstance(event, Away) for track in outcomes.history.tracks for event in track.events)
 
 
@@ -186,7 +196,7 @@ def test_a_pattern_subscriber_hears_the_end_of_an_epoch_before_the_next_home() -
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, trouble=Trouble(duration_s=2.0))
         check_promises(outcomes, seed)
-        flushes += wire.heard["h1", Verb.FLUSH]
+        flushes += wire.heard["h1", FlushFrame]
     assert flushes, "the new home never was the first to be heard"
 
 
@@ -219,4 +229,4 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
     for seed in THIRD:
         outcomes, wire = tell(seed, story, clients=clients, trouble=trouble)
         check_promises(outcomes, seed)
-        assert wire.heard["h1", Verb.INGRESS], f"seed {seed}: she did not go elsewhere"
+        assert wire.heard["h1", IngressFrame], f"seed {seed}: she did not go elsewhere"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.link.codec import Verb, encode
+from equipoise.hub.cluster.link.frames import DoneFrame
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -114,7 +114,7 @@ class Barrier:
     def introduce(self, link: OutLink) -> None:
         """Say what was decided, with the latest epoch known here: who opens a topic by it gives it a later one."""
         if self._own is not None:
-            link.write(encode(Verb.DONE, *self._own, self._cluster.core.last_epoch))
+            link.send(DoneFrame(*self._own, self._cluster.core.last_epoch))
 
     def withdraw(self) -> None:
         """Say DONE again, once all topics have been asked about again."""

@@ -17,13 +17,24 @@ from typing import TYPE_CHECKING, Final, Protocol
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.counters import cluster_counters
-from equipoise.hub.cluster.dependencies import Tag, Tags
-from equipoise.hub.cluster.frame_dispatch import Hearing
+from equipoise.hub.cluster.dependencies import Tags
+from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.handover import Handover
 from equipoise.hub.cluster.handover_throttle import Moves
 from equipoise.hub.cluster.ingress import Ingress, fresh_messages
 from equipoise.hub.cluster.lanes import Lanes
-from equipoise.hub.cluster.link.codec import PROBING, Field, Verb, decode, encode, spell_path
+from equipoise.hub.cluster.link.capabilities import Announcement, capabilities_of_verbs
+from equipoise.hub.cluster.link.codec import decode
+from equipoise.hub.cluster.link.frames import (
+    PROBE,
+    AttachedFrame,
+    DeadFrame,
+    EchoFrame,
+    Frame,
+    Life,
+    ProbeFrame,
+    Tag,
+)
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.patterns import Patterns
 from equipoise.hub.cluster.peer_events import News
@@ -32,7 +43,7 @@ from equipoise.hub.cluster.publish_acks import Receipts
 from equipoise.hub.cluster.publish_route import Ways
 from equipoise.hub.cluster.redirects import Telling
 from equipoise.hub.cluster.relay_merge import Merging
-from equipoise.hub.cluster.router import Life, LiveHub, Path, Router, Routing
+from equipoise.hub.cluster.router import LiveHub, Router, Routing
 from equipoise.hub.cluster.stream_gc import Tidying
 from equipoise.hub.cluster.streams import Held, Stream
 from equipoise.hub.cluster.subscription_barrier import Listening
@@ -97,7 +108,7 @@ class Cluster:
         self._is_over = False
         self._last_ticket = 0
         self._tidying = Tidying(self, settings.unsubscribe_delay_s)
-        self._hearing = Hearing(self)
+        self._dispatch = FrameDispatch(self)
 
     # --- routing
 
@@ -134,7 +145,7 @@ class Cluster:
         peers = self.router.peers
         for hub, incarnation in ended:
             for name in peers:
-                self.tell(name, Verb.DEAD, hub.encode(), incarnation)
+                self.tell(name, DeadFrame(hub, incarnation))
         for name, link in list(self.out.items()):
             facts = peers.get(name)
             if facts is None or facts.incarnation != link.incarnation:
@@ -142,6 +153,7 @@ class Cluster:
         for name, facts in peers.items():
             if name not in self.out:
                 link = OutLink(name, facts.incarnation, self._settings.link_bytes_max, self._overflowed)
+                link.capabilities = capabilities_of_verbs(facts.verbs)
                 self.out[name] = link
                 self._introduce(link)
                 self._dials.dial(link, facts)
@@ -222,25 +234,21 @@ class Cluster:
 
     # --- links
 
-    def tell(self, peer: str, verb: Verb, *fields: Field) -> None:
-        """Say something to a hub, if it is still there."""
+    def tell(self, peer: str, frame: Frame) -> None:
+        """Send a frame to a hub, if it is alive and understands it."""
         link = self.out.get(peer)
         if link is not None:
-            link.write(encode(verb, *fields))
+            link.send(frame)
 
     def new_ticket(self) -> int:
         """The number of a question to another hub."""
         self._last_ticket += 1
         return self._last_ticket
 
-    def tell_numbered(self, path: Path, name: bytes, count: int, at: tuple[int, int]) -> None:
-        """So many more of the messages that came here so have been dealt with, the last at `at`."""
-        self.tell(path[-1][0], Verb.NUMBERED, name, spell_path(path[:-1]), count, *at)
-
     def _introduce(self, link: OutLink) -> None:
         """The first frames of a link: what the peer must know of us before all else."""
         for hub, incarnation in self.router.dead:
-            link.write(encode(Verb.DEAD, hub.encode(), incarnation))
+            link.send(DeadFrame(hub, incarnation))
         self.patterns.introduce(link)
         self.lanes.introduce(link)
         self.asking.introduce(link)
@@ -248,13 +256,11 @@ class Cluster:
         self.barrier.introduce(link)
 
     def _overflowed(self, link: OutLink) -> None:
-        """More waits for the peer than may be kept: all of it is void.
+        """The link has fallen: more waits for the peer than may be kept, or the peer met an error in it.
 
         This may happen in the middle of anything that is written, so what follows has a turn of its own.
         """
-        log.warning(
-            "link to %s began anew: more than %d bytes unsent", link.hub, self._settings.link_bytes_max
-        )
+        log.warning("link to %s begins anew: what was not executed there is lost, and counted", link.hub)
         self._dials.redial(link)
         self.core.shell.call_later(0, self._begin_anew, link)
 
@@ -296,27 +302,41 @@ class Cluster:
         incoming = self.incoming[link.hub] = InLink(link)
         return incoming
 
+    def announced(self, life: Life, announcement: Announcement) -> None:
+        """A hub that greets, or is greeted, says what it understands, and the limits that should be the same here."""
+        link = self.out.get(life[0])
+        if link is None or link.incarnation != life[1]:
+            return
+        link.capabilities = announcement.capabilities
+        own, before = Announcement.of(self.core.limits), link.differences
+        link.differences = own.differences(announcement, self.name, link.hub)
+        if link.differences and link.differences != before:
+            log.warning("hubs of one system need the same limits: %s", link.differences)
+
+    def hears(self, incoming: InLink) -> bool:
+        """Whether this is the present generation of its link."""
+        return self.incoming.get(incoming.id.hub) is incoming
+
     def receive(self, incoming: InLink, command: Command) -> None:
-        """Do what a frame says. Raises ProtocolError if it is none."""
-        if self.incoming.get(incoming.id.hub) is not incoming:
+        """Execute a frame. Raises ProtocolError if it is not one."""
+        if not self.hears(incoming):
             raise ProtocolError(f"a frame of {incoming.id.hub} that is no longer heard")
-        verb, fields, payloads = decode(command)
-        self._hearing.hear(incoming.id.hub, verb, fields, payloads)
+        self._dispatch.execute(incoming.id.hub, decode(command))
 
     # --- for the core and its clients
 
     is_alone: Final = False
 
     def can_probe(self, peer: str) -> bool:
-        """Whether there is a way back, and the peer knows the question: an older one would end the link over it."""
-        facts = self.router.peers.get(peer)
-        return peer in self.incoming and facts is not None and facts.verbs >= PROBING
+        """Whether there is a link back, and the peer understands the question."""
+        link = self.out.get(peer)
+        return peer in self.incoming and link is not None and link.can(PROBE)
 
     def send_probe(self, peer: str, token: int) -> None:
-        self.tell(peer, Verb.PROBE, token)
+        self.tell(peer, ProbeFrame(token))
 
     def send_echo(self, peer: str, token: int, coordinate: bytes) -> None:
-        self.tell(peer, Verb.ECHO, token, coordinate)
+        self.tell(peer, EchoFrame(token, coordinate))
 
     def counters(self) -> dict[str, int]:
         return cluster_counters(self)
@@ -352,13 +372,6 @@ class Cluster:
         frame = push((bulk(b"eq.opened"), bulk(topic.name), *map(integer, (epoch, after_epoch, after_n))), 3)
         self.listening.push(topic, frame)
 
-    def pattern_links(self, topic: Topic) -> list[OutLink]:
-        """The hubs that hear the topic by pattern."""
-        links: dict[OutLink, None] = {}
-        for pattern in self.core.index.relayed.matching(topic.name):
-            links.update(pattern.relays)
-        return list(links)
-
     def answer_waiting(self, stream: Stream) -> None:
         """The stream stands here: tell everybody who waits for that."""
         if stream.state.is_home:
@@ -383,5 +396,5 @@ class Cluster:
 
     def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None:
         self.core.index.add_relay(topic, link)
-        link.write(encode(Verb.ATTACHED, topic.key, ticket, topic.epoch, topic.n))
+        link.send(AttachedFrame(topic.key, ticket, topic.epoch, topic.n))
         self.tags.greet(topic, link)

@@ -22,8 +22,10 @@ def cluster_counters(cluster: Cluster) -> dict[str, int]:
         "links": len(links),
         "links_connected": sum(link.is_connected for link in links),
         "links_unacked_bytes": sum(link.kept_bytes for link in links),
-        # Links that had to give up frames for want of room.
+        # Generations of links that were given up, for want of room or because the receiver met an error in them.
         "links_overflowed": sum(link.voided for link in links),
+        # Hubs whose limits differ from those of this one; the log names them.
+        "limits_differing": sum(bool(link.differences) for link in links),
         "moves_started": moves.begun,
         "moves_finished": moves.finished,
         "moves_retried": moves.retried,

@@ -17,13 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.lane_state import Beside
-from equipoise.hub.cluster.link.codec import Verb, encode
+from equipoise.hub.cluster.link.codec import encode
+from equipoise.hub.cluster.link.frames import AfterFrame, Tag
 from equipoise.hub.cluster.streams import State
 from equipoise.resp.replies import bulk, integer, push
 from equipoise.stream.parts import Dependency, Messages
-from equipoise.stream.parts import Dependency as Tag
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -32,23 +31,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Tag", "Tags", "parse_tags", "spell_tags"]
-
-
-def spell_tags(tags: Iterable[Tag]) -> bytes:
-    """The names of hubs have neither spaces nor colons."""
-    return b" ".join([b"%b:%d:%d" % tag for tag in tags])
-
-
-def parse_tags(spelled: bytes) -> tuple[Tag, ...]:
-    """Raises ProtocolError for anything that `spell_tags` does not make."""
-    tags = []
-    for word in spelled.split(b" ") if spelled else ():
-        stream, *numbers = word.split(b":")
-        if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
-            raise ProtocolError(f"no tag: {word[:64]!r}")
-        tags.append(Tag(stream, int(numbers[0]), int(numbers[1])))
-    return tuple(tags)
+__all__ = ["Tags"]
 
 
 class Tags:
@@ -136,10 +119,10 @@ class Tags:
             if beside.after.get(tag.stream, (0, 0)) >= tag[1:]:
                 continue
             beside.after[tag.stream] = tag[1:]
-            frame = encode(Verb.AFTER, topic.key, topic.epoch, *tag)
+            frame = encode(AfterFrame(topic.key, topic.epoch, *tag))
             links = dict(topic.relays or {})
             if not topic.lane and topic.is_home:
-                links.update(dict.fromkeys(self._cluster.pattern_links(topic)))
+                links.update(dict.fromkeys(self._cluster.patterns.links(topic)))
             for link in links:
                 link.write(frame)
             self._cluster.listening.push(topic, _after_push(topic, tag))
@@ -151,7 +134,7 @@ class Tags:
     def greet(self, topic: Topic, link: OutLink) -> None:
         """A hub begins to follow the stream, or is to number it: it has not heard the marks of before."""
         for tag in self.marks_of(topic):
-            link.write(encode(Verb.AFTER, topic.key, topic.epoch, *tag))
+            link.write(encode(AfterFrame(topic.key, topic.epoch, *tag)))
 
     def greet_session(self, topic: Topic, session: Session) -> None:
         for tag in self.marks_of(topic):

@@ -1,13 +1,46 @@
-"""What the frames of other hubs mean here: read the fields, find the topic, hand it to whom it concerns."""
+"""Execute the frames of other hubs: find the topic that a frame is about, and call the part that it concerns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from equipoise.hub.cluster.dependencies import Tag, parse_tags
 from equipoise.hub.cluster.ingress import NOWHERE
-from equipoise.hub.cluster.link.codec import Field, Verb, read_path
+from equipoise.hub.cluster.link.frames import (
+    AfterFrame,
+    AskFrame,
+    AtFrame,
+    AttachedFrame,
+    AttachFrame,
+    CancelFrame,
+    CloseFrame,
+    DeadFrame,
+    DetachFrame,
+    DoneFrame,
+    EchoFrame,
+    EgressFrame,
+    EndedFrame,
+    FlushFrame,
+    FollowFrame,
+    Frame,
+    IngressFrame,
+    LaneFrame,
+    NoPatternFrame,
+    NumberedFrame,
+    OpenedFrame,
+    OverFrame,
+    PatternedFrame,
+    PatternFrame,
+    PreparedFrame,
+    PrepareFrame,
+    ProbeFrame,
+    RecountedFrame,
+    RecountFrame,
+    SettledFrame,
+    SeveredFrame,
+    SeverFrame,
+    Tag,
+)
 from equipoise.hub.cluster.streams import Held, Stream
 from equipoise.hub.data.topics import LANE_PREFIX
 
@@ -15,103 +48,123 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Hearing"]
+__all__ = ["FrameDispatch"]
+
+AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
 
-class Hearing:
-    """Part of one cluster."""
+class FrameDispatch:
+    """Owned by one cluster. Always true: every type of frame has a handler."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._handlers: dict[Verb, Callable[[str, list[Field], list[bytes]], None]] = {
-            Verb.INGRESS: self._on_ingress,
-            Verb.NUMBERED: self._on_numbered,
-            Verb.RECOUNT: self._on_recount,
-            Verb.RECOUNTED: self._on_recounted,
-            Verb.ATTACH: self._on_attach,
-            Verb.DETACH: self._on_detach,
-            Verb.ATTACHED: self._on_attached,
-            Verb.EGRESS: self._on_egress,
-            Verb.PATTERN: lambda peer, f, _: self._cluster.patterns.added(peer, _name(f[0]), _number(f[1])),
-            Verb.NOPATTERN: lambda peer, f, _: self._cluster.patterns.removed(peer, _name(f[0])),
-            Verb.PATTERNED: lambda peer, f, _: self._cluster.patterns.confirmed(
-                peer, _name(f[0]), _number(f[1])
-            ),
-            Verb.DONE: self._on_done,
-            Verb.DEAD: lambda _, f, __: self._cluster.hear_of_death((_name(f[0]).decode(), _number(f[1]))),
-            Verb.PREPARE: self._on_prepare,
-            Verb.PREPARED: self._on_prepared,
-            Verb.CANCEL: self._on_cancel,
-            Verb.CLOSE: self._on_close,
-            Verb.FLUSH: self._on_flush,
-            Verb.ENDED: self._on_ended,
-            Verb.OPENED: self._on_opened,
-            Verb.AFTER: self._on_after,
-            Verb.SETTLED: lambda peer, f, _: self._cluster.lanes.heard_settled(peer, _number(f[0])),
-            Verb.ASK: lambda peer, f, _: self._cluster.asking.asked(
-                peer, _name(f[0]), self._find(_name(f[0]))
-            ),
-            Verb.AT: self._on_at,
-            Verb.FOLLOW: self._on_follow,
-            Verb.OVER: self._on_over,
-            Verb.LANE: lambda peer, f, _: self._cluster.lanes.heard_lane(peer, _name(f[0])),
-            Verb.PROBE: lambda peer, f, _: self._cluster.core.places.probing.asked(
-                self._cluster, peer, _number(f[0])
-            ),
-            Verb.ECHO: lambda peer, f, _: self._cluster.core.places.probing.heard(
-                self._cluster, peer, _number(f[0]), _name(f[1])
-            ),
-            Verb.SEVER: lambda peer, f, _: self._cluster.receipts.asked_to_sever(peer, _name(f[0])),
-            Verb.SEVERED: lambda peer, f, _: self._cluster.receipts.severed(peer, _name(f[0])),
-        }
+        self._handlers: dict[type[Frame], Callable[[str, Any], None]] = {}
+        self._handle_messages()
+        self._handle_streams()
+        self._handle_plans()
+        self._handle_questions()
 
-    def hear(self, peer: str, verb: Verb, fields: list[Field], payloads: list[bytes]) -> None:
-        """Do what a frame says; its shape has been checked."""
-        self._handlers[verb](peer, fields, payloads)
+    def execute(self, peer: str, frame: Frame) -> None:
+        """Do what a frame of a live peer says."""
+        self._handlers[type(frame)](peer, frame)
 
-    def _on_ingress(self, peer: str, fields: list[Field], payloads: list[bytes]) -> None:
-        cluster, name = self._cluster, _name(fields[0])
-        path = (*read_path(_name(fields[2])), (peer, cluster.out[peer].incarnation))
-        topic = self._find(name, is_made=True)
+    def _on(self, frame_type: type[AnyFrame], handler: Callable[[str, AnyFrame], None]) -> None:
+        self._handlers[frame_type] = handler
+
+    # Which handler executes which frame.
+
+    def _handle_messages(self) -> None:
+        self._on(IngressFrame, self._ingress)
+        self._on(NumberedFrame, self._numbered)
+        self._on(RecountFrame, self._recount)
+        self._on(RecountedFrame, self._recounted)
+        self._on(EgressFrame, self._egress)
+
+    def _handle_streams(self) -> None:
+        lanes, patterns = self._cluster.lanes, self._cluster.patterns
+        self._on(AttachFrame, self._attach)
+        self._on(DetachFrame, self._detach)
+        self._on(AttachedFrame, self._attached)
+        self._on(OpenedFrame, self._opened)
+        self._on(AfterFrame, self._after)
+        self._on(FlushFrame, self._flush)
+        self._on(EndedFrame, self._ended)
+        self._on(PatternFrame, lambda peer, frame: patterns.added(peer, frame.pattern, frame.ticket))
+        self._on(NoPatternFrame, lambda peer, frame: patterns.removed(peer, frame.pattern))
+        self._on(PatternedFrame, lambda peer, frame: patterns.confirmed(peer, frame.pattern, frame.ticket))
+        self._on(SettledFrame, lambda peer, frame: lanes.heard_settled(peer, frame.version))
+        self._on(LaneFrame, lambda peer, frame: lanes.heard_lane(peer, frame.key))
+        self._on(FollowFrame, self._follow)
+        self._on(OverFrame, self._over)
+
+    def _handle_plans(self) -> None:
+        cluster = self._cluster
+        self._on(DoneFrame, self._done)
+        self._on(DeadFrame, lambda _, frame: cluster.hear_of_death((frame.hub, frame.incarnation)))
+        self._on(PrepareFrame, self._prepare)
+        self._on(PreparedFrame, self._prepared)
+        self._on(CancelFrame, self._cancel)
+        self._on(CloseFrame, self._close)
+
+    def _handle_questions(self) -> None:
+        cluster, probing = self._cluster, self._cluster.core.places.probing
+        self._on(AskFrame, lambda peer, frame: cluster.asking.asked(peer, frame.key, self._find(frame.key)))
+        self._on(AtFrame, self._at)
+        self._on(SeverFrame, lambda peer, frame: cluster.receipts.asked_to_sever(peer, frame.link))
+        self._on(SeveredFrame, lambda peer, frame: cluster.receipts.severed(peer, frame.link))
+        self._on(ProbeFrame, lambda peer, frame: probing.asked(cluster, peer, frame.token))
+        self._on(EchoFrame, lambda peer, frame: probing.heard(cluster, peer, frame.token, frame.coordinate))
+
+    # Messages on their way in, and out.
+
+    def _ingress(self, peer: str, frame: IngressFrame) -> None:
+        cluster = self._cluster
+        path = (*frame.path, (peer, cluster.out[peer].incarnation))
+        topic = self._find(frame.key, is_made=True)
         if topic is None:
-            cluster.ingress.dropped += len(payloads)
-            cluster.tell_numbered(path, name, len(payloads), NOWHERE)
+            cluster.ingress.dropped += len(frame.payloads)
+            cluster.ingress.acknowledge(path, frame.key, len(frame.payloads), NOWHERE)
         else:
-            tags = parse_tags(_name(fields[3]))
-            cluster.ingress.give(topic, Held(path, _number(fields[1]), payloads, tags))
+            cluster.ingress.give(topic, Held(path, frame.version, frame.payloads, frame.tags))
 
-    def _on_numbered(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        stream = self._stream(fields)
+    def _numbered(self, peer: str, frame: NumberedFrame) -> None:
+        stream = self._stream(frame.key)
         if stream is not None:
-            path, at = read_path(_name(fields[1])), (_number(fields[3]), _number(fields[4]))
-            self._cluster.ingress.numbered(stream, peer, path, _number(fields[2]), at)
+            self._cluster.ingress.numbered(stream, peer, frame.path, frame.count, (frame.epoch, frame.n))
             self._cluster.handover.progressed(stream)
 
-    def _on_recount(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        stream = self._stream(fields)
-        path = (*read_path(_name(fields[1])), (peer, self._cluster.out[peer].incarnation))
+    def _recount(self, peer: str, frame: RecountFrame) -> None:
+        stream = self._stream(frame.key)
+        path = (*frame.path, (peer, self._cluster.out[peer].incarnation))
         count = 0 if stream is None else self._cluster.ingress.outstanding(stream, path)
-        self._cluster.tell(peer, Verb.RECOUNTED, *fields, count)
+        self._cluster.tell(peer, RecountedFrame(frame.key, frame.path, frame.ticket, count))
 
-    def _on_recounted(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        stream = self._stream(fields)
+    def _recounted(self, peer: str, frame: RecountedFrame) -> None:
+        stream = self._stream(frame.key)
         if stream is not None:
-            path, ticket = read_path(_name(fields[1])), _number(fields[2])
-            self._cluster.ingress.recounted(stream, peer, path, ticket, _number(fields[3]))
+            self._cluster.ingress.recounted(stream, peer, frame.path, frame.ticket, frame.count)
             self._cluster.handover.progressed(stream)
 
-    def _on_attach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        topic, link = self._find(_name(fields[0]), is_made=True), self._cluster.out.get(peer)
+    def _egress(self, peer: str, frame: EgressFrame) -> None:
+        self._cluster.core.note_epoch(frame.epoch)
+        stream = self._heard(frame.key)
+        if stream is not None and not stream.state.is_home:
+            self._cluster.merging.egress(stream, peer, frame.epoch, frame.first, frame.payloads)
+
+    # Streams that are followed.
+
+    def _attach(self, peer: str, frame: AttachFrame) -> None:
+        topic, link = self._find(frame.topic, is_made=True), self._cluster.out.get(peer)
         if topic is None or link is None:
             return
         stream = topic.stream
         if stream is None or stream.state.is_home:
-            self._cluster.take_in(topic, link, _number(fields[1]))
+            self._cluster.take_in(topic, link, frame.ticket)
         else:
-            stream.relays_waiting[link] = _number(fields[1])
+            stream.relays_waiting[link] = frame.ticket
 
-    def _on_detach(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        topic, link = self._find(_name(fields[0])), self._cluster.out.get(peer)
+    def _detach(self, peer: str, frame: DetachFrame) -> None:
+        topic, link = self._find(frame.key), self._cluster.out.get(peer)
         if topic is None or link is None:
             return
         if topic.relays and link in topic.relays:
@@ -119,96 +172,88 @@ class Hearing:
         if topic.stream is not None:
             topic.stream.relays_waiting.pop(link, None)
 
-    def _on_attached(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        epoch = self._epoch(fields[2])
-        stream = self._stream(fields)
-        if stream is not None and not stream.state.is_home and stream.ticket == _number(fields[1]):
-            self._cluster.merging.attached(stream, peer, epoch, _number(fields[3]))
+    def _attached(self, peer: str, frame: AttachedFrame) -> None:
+        self._cluster.core.note_epoch(frame.epoch)
+        stream = self._stream(frame.key)
+        if stream is not None and not stream.state.is_home and stream.ticket == frame.ticket:
+            self._cluster.merging.attached(stream, peer, frame.epoch, frame.n)
 
-    def _on_egress(self, peer: str, fields: list[Field], payloads: list[bytes]) -> None:
-        epoch = self._epoch(fields[1])
-        stream = self._heard(_name(fields[0]))
+    def _opened(self, peer: str, frame: OpenedFrame) -> None:
+        self._cluster.core.note_epoch(frame.epoch)
+        stream = self._heard(frame.topic)
         if stream is not None and not stream.state.is_home:
-            self._cluster.merging.egress(stream, peer, epoch, _number(fields[2]), payloads)
-
-    def _on_done(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        self._cluster.barrier.heard(peer, (_number(fields[0]), _number(fields[1])), _number(fields[2]))
-
-    def _on_prepare(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        topic, version = self._find(_name(fields[0]), is_made=True), _number(fields[1])
-        if topic is None:
-            self._cluster.handover.refuse(_name(fields[0]), peer, version)
-        elif topic.stream is not None:
-            self._cluster.handover.asked(topic.stream, peer, version)
-        else:
-            self._cluster.tell(peer, Verb.PREPARED, topic.name, version)
-
-    def _on_prepared(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        stream = self._stream(fields)
-        if stream is not None:
-            self._cluster.handover.answered(stream, peer, _number(fields[1]))
-
-    def _on_cancel(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        stream = self._stream(fields)
-        self._cluster.handover.forget_offers(peer, _name(fields[0]))
-        if stream is not None:
-            self._cluster.handover.cancelled(stream, peer, _number(fields[1]))
-
-    def _on_close(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        epoch = self._epoch(fields[1])
-        stream = self._stream(fields)
-        if stream is not None:
-            self._cluster.handover.ended(stream, peer, epoch, _number(fields[2]))
-
-    def _on_flush(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        """Whoever asks has heard that the epoch is closed: all of it was written before this is."""
-        self._cluster.tell(peer, Verb.ENDED, _name(fields[0]), _number(fields[1]))
-
-    def _on_ended(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        stream = self._stream(fields)
-        if stream is not None:
-            self._cluster.merging.ended(stream, peer, _number(fields[1]))
-
-    def _on_opened(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        epoch = self._epoch(fields[1])
-        stream = self._heard(_name(fields[0]))
-        if stream is not None and not stream.state.is_home:
-            after = (_name(fields[2]).decode(), _number(fields[3]), _number(fields[4]))
+            after = (frame.hub, frame.former_epoch, frame.former_n)
             self._cluster.moves.opened(stream)
-            self._cluster.merging.opened(stream, peer, epoch, after)
+            self._cluster.merging.opened(stream, peer, frame.epoch, after)
 
-    def _epoch(self, field: Field) -> int:
-        """An epoch that another hub has given out: those that are opened here are later."""
-        epoch = _number(field)
-        self._cluster.core.note_epoch(epoch)
-        return epoch
-
-    def _on_after(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        stream = self._heard(_name(fields[0]))
+    def _after(self, peer: str, frame: AfterFrame) -> None:
+        stream = self._heard(frame.key)
         if stream is not None and not stream.state.is_home:
-            mark = Tag(_name(fields[2]), _number(fields[3]), _number(fields[4]))
-            self._cluster.merging.depends(stream, peer, _number(fields[1]), mark)
+            mark = Tag(frame.stream, frame.after_epoch, frame.after_n)
+            self._cluster.merging.depends(stream, peer, frame.epoch, mark)
 
-    def _on_at(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        at = (_number(fields[1]), _number(fields[2]))
-        self._cluster.asking.answered(peer, _name(fields[0]), at, is_there=bool(fields[3]))
+    def _flush(self, peer: str, frame: FlushFrame) -> None:
+        """The peer knows that the epoch is closed: all of it was written before this is."""
+        self._cluster.tell(peer, EndedFrame(frame.topic, frame.epoch))
 
-    def _on_follow(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
+    def _ended(self, peer: str, frame: EndedFrame) -> None:
+        stream = self._stream(frame.topic)
+        if stream is not None:
+            self._cluster.merging.ended(stream, peer, frame.epoch)
+
+    def _follow(self, peer: str, frame: FollowFrame) -> None:
         link = self._cluster.out.get(peer)
         if link is not None:
-            self._cluster.lanes.heard_follow(link, _name(fields[0]), _number(fields[1]), _number(fields[2]))
+            self._cluster.lanes.heard_follow(link, frame.key, frame.version, frame.ticket)
 
-    def _on_over(self, peer: str, fields: list[Field], _: list[bytes]) -> None:
-        stream = self._stream(fields)
+    def _over(self, peer: str, frame: OverFrame) -> None:
+        stream = self._stream(frame.key)
         if stream is not None and not stream.state.is_home:
-            self._cluster.merging.over(stream, peer, _number(fields[1]), _number(fields[2]))
+            self._cluster.merging.over(stream, peer, frame.epoch, frame.n)
 
-    def _stream(self, fields: list[Field]) -> Stream | None:
-        topic = self._find(_name(fields[0]))
+    # Plans and handovers.
+
+    def _done(self, peer: str, frame: DoneFrame) -> None:
+        self._cluster.barrier.heard(peer, (frame.version, frame.digest), frame.epoch)
+
+    def _prepare(self, peer: str, frame: PrepareFrame) -> None:
+        topic = self._find(frame.topic, is_made=True)
+        if topic is None:
+            self._cluster.handover.refuse(frame.topic, peer, frame.version)
+        elif topic.stream is not None:
+            self._cluster.handover.asked(topic.stream, peer, frame.version)
+        else:
+            self._cluster.tell(peer, PreparedFrame(topic.name, frame.version))
+
+    def _prepared(self, peer: str, frame: PreparedFrame) -> None:
+        stream = self._stream(frame.topic)
+        if stream is not None:
+            self._cluster.handover.answered(stream, peer, frame.version)
+
+    def _cancel(self, peer: str, frame: CancelFrame) -> None:
+        stream = self._stream(frame.topic)
+        self._cluster.handover.forget_offers(peer, frame.topic)
+        if stream is not None:
+            self._cluster.handover.cancelled(stream, peer, frame.version)
+
+    def _close(self, peer: str, frame: CloseFrame) -> None:
+        self._cluster.core.note_epoch(frame.epoch)
+        stream = self._stream(frame.topic)
+        if stream is not None:
+            self._cluster.handover.ended(stream, peer, frame.epoch, frame.n)
+
+    def _at(self, peer: str, frame: AtFrame) -> None:
+        at = (frame.epoch, frame.n)
+        self._cluster.asking.answered(peer, frame.key, at, is_there=frame.is_home)
+
+    # Inside.
+
+    def _stream(self, key: bytes) -> Stream | None:
+        topic = self._find(key)
         return None if topic is None else topic.stream
 
     def _find(self, key: bytes, *, is_made: bool = False) -> Topic | None:
-        """A topic, made if need be, or a lane that there is; told what became of other hubs."""
+        """A topic, made if need be, or a lane that exists; it has been told of all peer events."""
         core = self._cluster.core
         topic: Topic | None
         if key.startswith(LANE_PREFIX):
@@ -219,19 +264,9 @@ class Hearing:
             self._cluster.news.tell(topic)
         return topic
 
-    def _heard(self, name: bytes) -> Stream | None:
-        """The stream of a topic that is told to us; made if it is by a pattern of our clients that we hear it."""
-        topic = self._find(name)
-        if topic is None and not name.startswith(LANE_PREFIX) and self._cluster.listening.hears(name):
-            topic = self._find(name, is_made=True)
+    def _heard(self, key: bytes) -> Stream | None:
+        """The stream that a peer sends; made if a client here has a pattern that matches the topic."""
+        topic = self._find(key)
+        if topic is None and not key.startswith(LANE_PREFIX) and self._cluster.listening.hears(key):
+            topic = self._find(key, is_made=True)
         return None if topic is None else topic.stream
-
-
-def _name(field: Field) -> bytes:
-    assert isinstance(field, bytes), "the table of frames says so"
-    return field
-
-
-def _number(field: Field) -> int:
-    assert isinstance(field, int), "the table of frames says so"
-    return field

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.link.codec import Verb, encode
+from equipoise.hub.cluster.link.codec import encode
+from equipoise.hub.cluster.link.frames import (
+    CancelFrame,
+    CloseFrame,
+    OpenedFrame,
+    PreparedFrame,
+    PrepareFrame,
+)
 from equipoise.hub.cluster.streams import TABLE, Event, State, Stream
 
 if TYPE_CHECKING:
@@ -209,11 +216,11 @@ class Handover:
         stream.asked_version = self._cluster.router.version
         self._cluster.moves.asked(stream)
         if peer is not None:
-            self._cluster.tell(peer, Verb.PREPARE, stream.topic.name, stream.asked_version)
+            self._cluster.tell(peer, PrepareFrame(stream.topic.name, stream.asked_version))
 
     def cancel_peer(self, stream: Stream, peer: str | None) -> None:
         if stream.peer is not None:
-            self._cluster.tell(stream.peer, Verb.CANCEL, stream.topic.name, self._cluster.router.version)
+            self._cluster.tell(stream.peer, CancelFrame(stream.topic.name, self._cluster.router.version))
         stream.peer = None
 
     def agree(self, stream: Stream, peer: str) -> None:
@@ -222,7 +229,7 @@ class Handover:
             if not self._cluster.barrier.is_introduced:
                 stream.suitor = (peer, stream.asked_version)
                 return
-        self._cluster.tell(peer, Verb.PREPARED, stream.topic.name, stream.asked_version)
+        self._cluster.tell(peer, PreparedFrame(stream.topic.name, stream.asked_version))
 
     def withdraw(self, stream: Stream, peer: str) -> None:
         stream.preparer = stream.ending = None
@@ -242,7 +249,7 @@ class Handover:
         link = cluster.out.get(peer)
         if link is not None:
             cluster.tags.greet(topic, link)
-        cluster.tell(peer, Verb.CLOSE, topic.name, topic.epoch, topic.n)
+        cluster.tell(peer, CloseFrame(topic.name, topic.epoch, topic.n))
 
     def open_after(self, stream: Stream, peer: str) -> None:
         assert stream.ending is not None, "an epoch follows one that has ended"
@@ -262,9 +269,9 @@ class Handover:
         topic.epoch, topic.n, topic.audience = opened, 0, None
         if topic.beside is not None:
             topic.beside.opened = (opened, epoch, n)
-        frame = encode(Verb.OPENED, topic.name, opened, hub.encode(), epoch, n)
+        frame = encode(OpenedFrame(topic.name, opened, hub, epoch, n))
         hearing = {**dict.fromkeys(topic.relays or ()), **stream.relays_waiting}
-        hearing.update(dict.fromkeys(cluster.pattern_links(topic)))
+        hearing.update(dict.fromkeys(cluster.patterns.links(topic)))
         if hub in cluster.out:
             # Whoever has closed it waits for that, listener or not.
             hearing[cluster.out[hub]] = None

@@ -17,14 +17,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.dependencies import Tag, parse_tags, spell_tags
-from equipoise.hub.cluster.link.codec import Verb, decode, encode, runs, spell_path
+from equipoise.hub.cluster.link.codec import decode, encode, runs
+from equipoise.hub.cluster.link.frames import IngressFrame, NumberedFrame, Path, RecountFrame, Tag
 from equipoise.hub.cluster.streams import Doubt, Held, State, Stream
 from equipoise.resp import RequestReader
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
-    from equipoise.hub.cluster.router import Path
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["GONE", "HOPS_MAX", "NOWHERE", "Fresh", "Ingress", "Where", "fresh_messages"]
@@ -105,6 +104,10 @@ class Ingress:
 
     # Words about what was sent.
 
+    def acknowledge(self, path: Path, key: bytes, count: int, at: Where) -> None:
+        """Acknowledge `count` messages to the hub that sent them by `path`; the last has position `at`."""
+        self._cluster.tell(path[-1][0], NumberedFrame(key, path[:-1], count, *at))
+
     def numbered(self, stream: Stream, peer: str, path: Path, count: int, at: Where) -> None:
         """Of the messages that had come here so, the peer has dealt with so many more; the last is at `at`."""
         doubt = stream.doubts.get((peer, path))
@@ -157,7 +160,7 @@ class Ingress:
         ticket = self._cluster.new_ticket()
         for path, count in counts.items():
             stream.doubts[peer, path] = Doubt(ticket, False, count)
-            self._cluster.tell(peer, Verb.RECOUNT, stream.topic.key, spell_path(path), ticket)
+            self._cluster.tell(peer, RecountFrame(stream.topic.key, path, ticket))
 
     def recounted(self, stream: Stream, peer: str, path: Path, ticket: int, count: int) -> None:
         """The peer has yet to deal with this many of those that are in doubt."""
@@ -273,16 +276,16 @@ class Ingress:
         cluster, topic = self._cluster, stream.topic
         target = _target(stream)
         assert target is not None, "what goes nowhere waits"
-        link, version, path = cluster.out[target], cluster.router.version, spell_path(item.path)
+        link, version = cluster.out[target], cluster.router.version
         way = (target, stream.term)
-        tags, size = spell_tags(item.tags), 0
+        tags, size = tuple(item.tags), 0
         for _, part in runs(item.payloads, cluster.core.limits.payload_bytes_max):
-            frame = encode(Verb.INGRESS, topic.key, version, path, tags, payloads=part)
+            frame = encode(IngressFrame(topic.key, version, item.path, tags, part))
             size += len(frame)
             # First: writing it may give up all that is owed.
             stream.owed.setdefault(way, deque()).append((item.path, len(part)))
             link.write(frame)
-            tags = b""
+            tags = ()
         meter = cluster.core.metering.touch(topic)
         if meter is not None:
             meter.note_ingress(len(item.payloads), size)
@@ -292,7 +295,7 @@ class Ingress:
         if not path:
             self._cluster.receipts.settle(topic, count, at)
         elif path != GONE:
-            self._cluster.tell_numbered(path, topic.key, count, at)
+            self.acknowledge(path, topic.key, count, at)
 
 
 def _target(stream: Stream) -> str | None:
@@ -307,7 +310,7 @@ def fresh_messages(pieces: Iterable[bytes], reader: RequestReader) -> Fresh:
     found: Fresh = {}
     for piece in pieces:
         for command in reader.feed(piece):
-            verb, fields, payloads = decode(command)
-            if verb is Verb.INGRESS:
-                found.setdefault(bytes(fields[0]), []).append((parse_tags(bytes(fields[3])), payloads))
+            frame = decode(command)
+            if isinstance(frame, IngressFrame):
+                found.setdefault(frame.key, []).append((frame.tags, frame.payloads))
     return found

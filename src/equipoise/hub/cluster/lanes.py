@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.lane_state import Beside, Facts, Lane, lane_key, parse_lane_key
-from equipoise.hub.cluster.link.codec import Verb, encode
+from equipoise.hub.cluster.link.codec import encode
+from equipoise.hub.cluster.link.frames import FollowFrame, LaneFrame, OverFrame, SettledFrame
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.telemetry.rows import gather_lanes
 from equipoise.resp.replies import bulk, integer, push
@@ -149,7 +150,7 @@ class Lanes:
                 stream.ticket = self._cluster.new_ticket()
             if stream.source is None:
                 stream.joining = lane.hub
-            self._cluster.tell(lane.hub, Verb.FOLLOW, lane.key, lane.asked, stream.ticket)
+            self._cluster.tell(lane.hub, FollowFrame(lane.key, lane.asked, stream.ticket))
 
     def began(self, stream: Stream) -> None:
         """We follow the lane."""
@@ -207,7 +208,7 @@ class Lanes:
                 return
         self.settled[own] = version
         for link in self._cluster.out.values():
-            link.write(encode(Verb.SETTLED, version))
+            link.send(SettledFrame(version))
         self.heard_settled(own, version)
 
     @property
@@ -222,7 +223,7 @@ class Lanes:
             return True
         if lane.stream is not None and lane.stream.held:
             return False
-        frame = encode(Verb.OVER, lane.key, lane.epoch, lane.n)
+        frame = encode(OverFrame(lane.key, lane.epoch, lane.n))
         for link in lane.relays or ():
             link.write(frame)
         self._remove(lane, lane.epoch, lane.n)
@@ -284,14 +285,14 @@ class Lanes:
         elif lane is not None and lane.hub == self._cluster.name:
             self._cluster.take_in(lane, link, ticket)
         else:
-            link.write(encode(Verb.OVER, key, 0, 0))
+            link.send(OverFrame(key, 0, 0))
 
     def introduce(self, link: OutLink) -> None:
         """What a hub that we meet has to know of our lanes."""
-        link.write(encode(Verb.SETTLED, self.settled.get(self._cluster.name, 0)))
+        link.send(SettledFrame(self.settled.get(self._cluster.name, 0)))
         for key, lane in self._cluster.core.index.lanes.items():
             if lane.hub == self._cluster.name:
-                link.write(encode(Verb.LANE, key))
+                link.send(LaneFrame(key))
 
     def link_gone(self, link: OutLink) -> None:
         for links in self._waiting.values():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.link.codec import Verb, encode
+from equipoise.hub.cluster.link.frames import NoPatternFrame, PatternedFrame, PatternFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.latch import Wait
     from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.data.topics import Topic
 
 __all__ = ["Patterns"]
 
@@ -57,13 +58,13 @@ class Patterns:
             self._tell(link, pattern)
 
     def _tell(self, link: OutLink, pattern: bytes) -> None:
-        link.write(encode(Verb.PATTERN, pattern, self._tickets[pattern]))
+        link.send(PatternFrame(pattern, self._tickets[pattern]))
 
     def added(self, peer: str, pattern: bytes, ticket: int) -> None:
         link = self._cluster.out.get(peer)
         if link is not None:
             self._cluster.core.index.add_pattern_relay(pattern, link)
-            link.write(encode(Verb.PATTERNED, pattern, ticket))
+            link.send(PatternedFrame(pattern, ticket))
 
     def removed(self, peer: str, pattern: bytes) -> None:
         link = self._cluster.out.get(peer)
@@ -83,6 +84,13 @@ class Patterns:
     def _unconfirmed_by(self, peer: str) -> list[bytes]:
         return [pattern for pattern, unconfirmed in self._unconfirmed.items() if peer in unconfirmed]
 
+    def links(self, topic: Topic) -> list[OutLink]:
+        """The hubs that get the topic by pattern."""
+        links: dict[OutLink, None] = {}
+        for pattern in self._cluster.core.index.relayed.matching(topic.name):
+            links.update(pattern.relays)
+        return list(links)
+
     def tidy(self, claimed: set[bytes]) -> None:
         """Take back the patterns that no client of ours has any more, or waits for."""
         known = self._cluster.core.index.patterns
@@ -90,4 +98,4 @@ class Patterns:
             if pattern not in claimed and known.get(pattern) is None:
                 del self._unconfirmed[pattern], self._tickets[pattern]
                 for peer in self._cluster.out:
-                    self._cluster.tell(peer, Verb.NOPATTERN, pattern)
+                    self._cluster.tell(peer, NoPatternFrame(pattern))

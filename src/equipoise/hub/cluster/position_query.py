@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.link.codec import Verb, encode
+from equipoise.hub.cluster.link.frames import AskFrame, AtFrame
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -47,13 +47,13 @@ class Asking:
         else:
             peer = found.stream.peer
             self._asked.setdefault((peer, found.key), deque()).append((trunk, stream, tell))
-            self._cluster.tell(peer, Verb.ASK, found.key)
+            self._cluster.tell(peer, AskFrame(found.key))
 
     def asked(self, peer: str, key: bytes, topic: Topic | None) -> None:
         """A hub wants to know. It asks again if the stream does not live here."""
         is_here = topic is not None and topic.is_home
         at = (topic.epoch, topic.n) if topic is not None else (0, 0)
-        self._cluster.tell(peer, Verb.AT, key, *at, int(is_here))
+        self._cluster.tell(peer, AtFrame(key, *at, is_here))
 
     def answered(self, peer: str, key: bytes, at: tuple[int, int], *, is_there: bool) -> None:
         waiting = self._asked.get((peer, key))
@@ -77,7 +77,8 @@ class Asking:
         """The link begins anew: what was asked is void."""
         for (hub, key), waiting in self._asked.items():
             if hub == link.hub:
-                link.write(encode(Verb.ASK, key) * len(waiting))
+                for _ in waiting:
+                    link.send(AskFrame(key))
 
     def _again(self, trunk: Topic, stream: bytes, tell: Tell) -> None:
         self._cluster.core.shell.call_later(AGAIN_S, self.position, trunk, stream, tell)

@@ -17,9 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.dependencies import Tag
 from equipoise.hub.cluster.latch import Wait
-from equipoise.hub.cluster.link.codec import Verb
+from equipoise.hub.cluster.link.frames import SeveredFrame, SeverFrame, Tag
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -140,10 +139,10 @@ class Receipts:
             tell()
         else:
             self._severing.setdefault((hub, link), []).append(tell)
-            cluster.tell(hub, Verb.SEVER, link)
+            cluster.tell(hub, SeverFrame(link))
 
     def asked_to_sever(self, peer: str, link: bytes) -> None:
-        self._sever_here(link, lambda: self._cluster.tell(peer, Verb.SEVERED, link))
+        self._sever_here(link, lambda: self._cluster.tell(peer, SeveredFrame(link)))
 
     def severed(self, peer: str, link: bytes) -> None:
         for tell in self._severing.pop((peer, link), ()):
@@ -153,7 +152,7 @@ class Receipts:
         """The hub is dead, or what it was to tell us is void: then it is asked again."""
         for hub, link in [key for key in self._severing if key[0] == peer]:
             if peer in self._cluster.out:
-                self._cluster.tell(hub, Verb.SEVER, link)
+                self._cluster.tell(hub, SeverFrame(link))
             else:
                 self.severed(hub, link)
 
@@ -161,7 +160,7 @@ class Receipts:
         """The link to the peer begins anew: what it was asked is void."""
         for hub, link in self._severing:
             if hub == peer:
-                self._cluster.tell(hub, Verb.SEVER, link)
+                self._cluster.tell(hub, SeverFrame(link))
 
     def is_severed(self, link: bytes) -> bool:
         """Whether nothing may come over a client's link any more."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64_intdigest
 
-from equipoise.hub.cluster.dependencies import Tag
 from equipoise.hub.cluster.lane_state import Lane
+from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.cluster.streams import Held, Stream
 from equipoise.model import Mode
 from equipoise.stream.position import TRUNK

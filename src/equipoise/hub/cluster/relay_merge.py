@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.lane_state import Lane
-from equipoise.hub.cluster.link.codec import Verb, encode
+from equipoise.hub.cluster.link.codec import encode
+from equipoise.hub.cluster.link.frames import AttachFrame, DetachFrame, FlushFrame, OpenedFrame
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.stream.cursor import repeated
 from equipoise.stream.parts import Begun, Dependency, Ended, Messages, Opened, Part
@@ -146,7 +147,7 @@ class Merging:
         return hub in self._cluster.out
 
     def flush(self, stream: Stream, hub: str, epoch: int) -> None:
-        self._cluster.tell(hub, Verb.FLUSH, stream.topic.name, epoch)
+        self._cluster.tell(hub, FlushFrame(stream.topic.name, epoch))
 
     # Inside.
 
@@ -217,7 +218,7 @@ class Merging:
         topic, (epoch, after_epoch, after_n, hub) = stream.topic, opened
         if epoch <= topic.epoch:
             return
-        frame = encode(Verb.OPENED, topic.name, epoch, hub.encode(), after_epoch, after_n)
+        frame = encode(OpenedFrame(topic.name, epoch, hub, after_epoch, after_n))
         for link in topic.relays or ():
             link.write(frame)
         self._cluster.announce(topic, epoch, after_epoch, after_n)
@@ -233,8 +234,8 @@ class Merging:
 
     def _attach(self, stream: Stream, hub: str) -> None:
         stream.ticket = self._cluster.new_ticket()
-        self._cluster.tell(hub, Verb.ATTACH, stream.topic.name, stream.ticket)
+        self._cluster.tell(hub, AttachFrame(stream.topic.name, stream.ticket))
 
     def _leave(self, stream: Stream, hub: str | None) -> None:
         if hub is not None:
-            self._cluster.tell(hub, Verb.DETACH, stream.topic.key)
+            self._cluster.tell(hub, DetachFrame(stream.topic.key))

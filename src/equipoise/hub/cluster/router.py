@@ -16,18 +16,15 @@ from dataclasses import dataclass, field
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from equipoise.hub.cluster.link.codec import VERBS
+from equipoise.hub.cluster.link.capabilities import VERBS
+from equipoise.hub.cluster.link.frames import Life
 from equipoise.model import Entry, Mode, Placement, Plan
 
-__all__ = ["Life", "LiveHub", "Path", "Router", "Routing", "Stamp"]
+__all__ = ["LiveHub", "Router", "Routing", "Stamp"]
 
 # Lives known to be over, the latest of them: nothing that speaks of an older one is under way any more.
 DEAD_MAX = 1_000
 
-# A hub's name and its incarnation.
-Life = tuple[str, int]
-# The hubs that a message has passed.
-Path = tuple[Life, ...]
 # What decides where topics live: the plan's version, and a digest of the lives that serve under it. Equal stamps mean
 # that all topics have equal homes.
 Stamp = tuple[int, int]
@@ -41,7 +38,7 @@ class LiveHub(msgspec.Struct, frozen=True):
     port: int
     # The latest version of the plan that was committed before it came alive; it serves under later ones.
     joined_version: int = 0
-    # Which verbs it knows (`frames.VERBS`).
+    # What it announces in the store to hubs of releases before capabilities had names (`capabilities.VERBS`).
     verbs: int = VERBS
 
 

@@ -14,7 +14,7 @@ MIB = 1024 * KIB
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """This hub among others. Hubs of one system need the same `limits.payload_bytes_max`."""
+    """This hub among others. Hubs of one system should have the same `limits`: the log names those that differ."""
 
     link_bytes_max: Annotated[
         int,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from equipoise.hub.cluster.dependencies import Tag
+from equipoise.hub.cluster.link.frames import Tag
 from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from equipoise.stream.relay import RelayMerge
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.dependencies import Tag
+    from equipoise.hub.cluster.link.frames import Path, Tag
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.publish_route import Way
-    from equipoise.hub.cluster.router import Path
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["TABLE", "Action", "Doubt", "Event", "Held", "State", "Stream"]

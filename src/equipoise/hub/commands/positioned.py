@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.access.denials import denial
-from equipoise.hub.cluster.dependencies import Tag
+from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.commands.connection import LINK_BYTES_MAX, NEEDS_RESP3
 from equipoise.hub.data.session import DEFERRED, Deferred
 from equipoise.resp.replies import OK, array, bulk, error, integer, push

@@ -88,6 +88,12 @@ def _small_talk() -> list[CommandSpec]:
             positioned.sever,
             "Ends a link of this client to another hub, and tells when it is over.",
         ),
+        of(
+            "eq.l.capabilities",
+            -3,
+            handshake.capabilities,
+            "Tells what another hub understands, and answers with what this one does.",
+        ),
         of("eq.l.hello", 7, handshake.hello, "Makes this the connection of a link from another hub."),
     ]
 

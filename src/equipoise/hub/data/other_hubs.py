@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.dependencies import Tag
+    from equipoise.hub.cluster.link.frames import Tag
     from equipoise.hub.cluster.link.link import InLink, OutLink
     from equipoise.hub.data.kinds import Kind
     from equipoise.hub.data.session import Session

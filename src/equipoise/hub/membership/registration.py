@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from equipoise.errors import NodeExistsError, NoNodeError, SettingsError
-from equipoise.hub.cluster.link.codec import VERBS
+from equipoise.hub.cluster.link.capabilities import VERBS
 from equipoise.store.contract import SessionState, Store
 from equipoise.store.records.hubs import HubFacts, HubsStore
 

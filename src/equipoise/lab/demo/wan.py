@@ -222,7 +222,7 @@ def caller_of(data: bytes) -> str | None:
     if words is False:
         return None if len(data) < _GREETING_BYTES_MAX else ""
     match words:
-        case [b"EQ.L.HELLO", _, bytes(name), *_]:
+        case [b"EQ.L.HELLO", _, bytes(name), *_] | [b"EQ.L.CAPABILITIES", bytes(name), *_]:
             return name.decode(errors="replace")
         case [b"HELLO", *rest] if b"SETNAME" in rest[:-1]:
             named: object = rest[rest.index(b"SETNAME") + 1]

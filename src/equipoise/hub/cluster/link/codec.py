@@ -1,145 +1,68 @@
-"""What hubs say to each other over a link: one table of verbs and their fields, and how they are spelled.
+"""How frames between hubs are spelled and read: every field by its type, in both directions.
 
 A frame is a RESP command like any other, so the ordinary reader parses it under the ordinary limits. It carries no
 number: both ends of a link count bytes. The same frame is therefore the same bytes on every link.
 
-Always true: a frame holds at most `PAYLOADS_MAX` payloads and, unless it is a single one, at most as many bytes of
-them as one payload may have; so a frame always fits what its receiver may buffer.
+Always true:
+    what `decode` returns has the types that its class declares; everything else is a ProtocolError that names the verb
+    and what is wrong with it;
+    a frame holds at most `PAYLOADS_MAX` payloads and, unless it is a single one, at most as many bytes of them as one
+    payload may have; so a frame always fits what its receiver may buffer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
 
 from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.link.frames import (
+    FRAMES,
+    EgressFrame,
+    Frame,
+    IngressFrame,
+    NumberedFrame,
+    Path,
+    Payloads,
+    Tag,
+)
 from equipoise.resp.frames import Encoder
 from equipoise.resp.spelling import bulk, spell
 
 __all__ = [
-    "GREETING",
     "PAYLOADS_MAX",
-    "PROBING",
-    "PROTOCOL",
-    "VERBS",
-    "Field",
-    "Verb",
     "decode",
     "egress_encoder",
     "encode",
-    "read_path",
+    "parse_number",
     "runs",
-    "spell",
-    "spell_path",
 ]
 
-# Opens a link: protocol, sender, its incarnation, the link's generation, receiver, its incarnation. Answered with the
-# number of bytes of this generation that the receiver has dealt with.
-GREETING = b"EQ.L.HELLO"
-PROTOCOL = b"1"
-# Which verbs a hub knows, as it tells the others in the store. 1: all up to AT; from PROBING on, PROBE and ECHO. A verb
-# that comes later gets the next number, and is said only to those that know it: others would end the link over it.
-PROBING = 2
-VERBS = PROBING
 # Below the argument limit of any setting, with room for the other fields.
 PAYLOADS_MAX = 1_000
 _DIGITS_MAX = 19
+# As much of a word as an error shows.
+_SHOWN_BYTES = 32
 
 
-class Verb(Enum):
-    """Value: the word; the fields, `name` for bytes and `number` for an integer; whether payloads follow."""
-
-    # Number these messages, or pass them on: the sender's version of the plan; the hubs they have passed before it;
-    # tags, positions of other streams of the topic that the first of them comes after, as `tags` spells them.
-    INGRESS = (b"EQ.L.INGRESS", ("name", "number", "name", "name"), True)
-    # Of the messages that you sent me for the topic, and that had come to you by these hubs, so many more have their
-    # positions, the last (epoch, n); epoch 0: they never will.
-    NUMBERED = (b"EQ.L.NUMBERED", ("name", "name", "number", "number", "number"), False)
-    # A link between us has begun anew: of how many such messages do you still owe me the word? The number comes back
-    # with the answer, here and below: one to an earlier question says nothing.
-    RECOUNT = (b"EQ.L.RECOUNT", ("name", "name", "number"), False)
-    RECOUNTED = (b"EQ.L.RECOUNTED", ("name", "name", "number", "number"), False)
-    # Send me the topic's stream once it lives with you.
-    ATTACH = (b"EQ.L.ATTACH", ("name", "number"), False)
-    DETACH = (b"EQ.L.DETACH", ("name",), False)
-    # You get the stream from the position after (epoch, n).
-    ATTACHED = (b"EQ.L.ATTACHED", ("name", "number", "number", "number"), False)
-    # A run of the stream: epoch, position of the first.
-    EGRESS = (b"EQ.L.EGRESS", ("name", "number", "number"), True)
-    # Send me the streams of all topics that match and live with you.
-    PATTERN = (b"EQ.L.PATTERN", ("name", "number"), False)
-    NOPATTERN = (b"EQ.L.NOPATTERN", ("name",), False)
-    PATTERNED = (b"EQ.L.PATTERNED", ("name", "number"), False)
-    # I have said what I have to say about the plan of this version under those who serve by it (a digest); the last
-    # number is the latest epoch that I know of.
-    DONE = (b"EQ.L.DONE", ("number", "number", "number"), False)
-    # This life of that hub is over: whatever I say from now on, I say knowing it.
-    DEAD = (b"EQ.L.DEAD", ("name", "number"), False)
-    # Under this version of the plan the topic is to be yours; do you take it? CANCEL: under that version
-    # it is not.
-    PREPARE = (b"EQ.L.PREPARE", ("name", "number"), False)
-    PREPARED = (b"EQ.L.PREPARED", ("name", "number"), False)
-    CANCEL = (b"EQ.L.CANCEL", ("name", "number"), False)
-    # The topic is yours: my epoch ended at n.
-    CLOSE = (b"EQ.L.CLOSE", ("name", "number", "number"), False)
-    # I have heard that this epoch of yours is closed: say ENDED, behind all that you have written of it.
-    FLUSH = (b"EQ.L.FLUSH", ("name", "number"), False)
-    ENDED = (b"EQ.L.ENDED", ("name", "number"), False)
-    # End the connection of this client's link, and tell me when all that you took from clients has its position.
-    SEVER = (b"EQ.L.SEVER", ("name",), False)
-    SEVERED = (b"EQ.L.SEVERED", ("name",), False)
-    # The topic's stream goes on in this epoch, after (epoch, n) of that hub; epoch 0 if nobody can say.
-    OPENED = (b"EQ.L.OPENED", ("name", "number", "name", "number", "number"), False)
-
-    # What follows in this stream, in its epoch, comes after (epoch, n) of another stream of the topic: the lane of that
-    # hub, or the trunk if it is none.
-    AFTER = (b"EQ.L.AFTER", ("name", "number", "name", "number", "number"), False)
-    # All have said DONE about this version: my lanes that it names are open, those that it does not name have ended.
-    SETTLED = (b"EQ.L.SETTLED", ("number",), False)
-    # To a hub that I meet: I have this lane.
-    LANE = (b"EQ.L.LANE", ("name",), False)
-    # Send me your lane that the plan of this version names, or named: answered with ATTACHED, or OVER.
-    FOLLOW = (b"EQ.L.FOLLOW", ("name", "number", "number"), False)
-    # The lane that you follow ended at n; epoch 0: there is none.
-    OVER = (b"EQ.L.OVER", ("name", "number", "number"), False)
-    # How far is this stream with you? It is at (epoch, n), and lives with me: 1, or not: 0.
-    ASK = (b"EQ.L.ASK", ("name",), False)
-    AT = (b"EQ.L.AT", ("name", "number", "number", "number"), False)
-    # Are you there, and where? The number comes back with the sender's coordinate, as `coordinates` spells it.
-    PROBE = (b"EQ.L.PROBE", ("number",), False)
-    ECHO = (b"EQ.L.ECHO", ("number", "name"), False)
-
-    def __init__(self, word: bytes, fields: tuple[str, ...], has_payloads: bool) -> None:
-        self.word = word
-        self.fields = fields
-        self.has_payloads = has_payloads
-
-    __hash__ = object.__hash__
-
-
-Field = bytes | int
-_BY_WORD = {verb.word: verb for verb in Verb}
-
-
-def encode(verb: Verb, *fields: Field, payloads: Sequence[bytes] = ()) -> bytes:
+def encode(frame: Frame) -> bytes:
     """One frame. Runs that are too long for one are cut by `runs`."""
-    words = [b"%d" % field if isinstance(field, int) else field for field in fields]
-    return spell((verb.word, *words, *payloads))
+    return spell(_WRITERS[type(frame)](frame))
 
 
-def decode(command: Sequence[bytes]) -> tuple[Verb, list[Field], list[bytes]]:
-    """Verb, fields and payloads. Raises ProtocolError for anything that `encode` does not make."""
-    verb = _BY_WORD.get(command[0])
-    if verb is None:
-        raise ProtocolError(f"no frame of a link: {command[0][:32]!r}")
-    count = len(verb.fields) + 1
-    if len(command) < count or (len(command) > count) != verb.has_payloads:
-        raise ProtocolError(f"{len(command)} words do not make {command[0]!r}")
-    fields = [
-        _number(word) if kind == "number" else word
-        for kind, word in zip(verb.fields, command[1:count], strict=True)
-    ]
-    return verb, fields, list(command[count:])
+def decode(command: Sequence[bytes]) -> Frame:
+    """Raises ProtocolError for anything that `encode` does not make."""
+    shape = _SHAPES.get(command[0])
+    if shape is None:
+        raise ProtocolError(f"no frame of a link: {command[0][:_SHOWN_BYTES]!r}")
+    if not shape.words_min <= len(command) <= shape.words_max:
+        raise shape.wrong_arity(command)
+    try:
+        return shape.read(command)
+    except ValueError:
+        raise shape.wrong_field(command) from None
 
 
 def runs(payloads: Sequence[bytes], bytes_max: int) -> Iterator[tuple[int, Sequence[bytes]]]:
@@ -153,9 +76,9 @@ def runs(payloads: Sequence[bytes], bytes_max: int) -> Iterator[tuple[int, Seque
     yield start, payloads[start:]
 
 
-def egress_encoder(topic: bytes, epoch: int, bytes_max: int) -> Encoder:
-    """A run of messages for relays; a long one becomes several frames in one piece."""
-    head = bulk(Verb.EGRESS.word) + bulk(topic) + bulk(b"%d" % epoch)
+def egress_encoder(key: bytes, epoch: int, bytes_max: int) -> Encoder:
+    """EGRESS frames of one epoch of a stream; a long run of messages becomes several frames in one piece."""
+    head = bulk(EgressFrame.verb) + bulk(key) + bulk(b"%d" % epoch)
 
     def one(first: int, payloads: Sequence[bytes]) -> bytes:
         tails = [b"%d\r\n%b\r\n" % (len(payload), payload) for payload in payloads]
@@ -171,20 +94,154 @@ def egress_encoder(topic: bytes, epoch: int, bytes_max: int) -> Encoder:
     return encode_run
 
 
-def spell_path(path: Sequence[tuple[str, int]]) -> bytes:
-    """Lives of hubs in one field."""
+# Fields. A reader raises ValueError for what its writer does not make.
+
+
+def parse_number(word: bytes) -> int:
+    """Raises ValueError unless the word is a number below 10^19, spelled in digits."""
+    if not word.isdigit() or len(word) > _DIGITS_MAX:
+        raise ValueError("not a number")
+    return int(word)
+
+
+def _spell_tags(tags: Iterable[Tag]) -> bytes:
+    """The names of hubs have neither spaces nor colons."""
+    return b" ".join([b"%b:%d:%d" % tag for tag in tags])
+
+
+def _parse_tags(spelled: bytes) -> tuple[Tag, ...]:
+    """Raises ValueError for anything that `_spell_tags` does not make."""
+    tags = []
+    for word in spelled.split(b" ") if spelled else ():
+        stream, *numbers = word.split(b":")
+        if len(numbers) != 2:
+            raise ValueError("not a list of tags")
+        tags.append(Tag(stream, parse_number(numbers[0]), parse_number(numbers[1])))
+    return tuple(tags)
+
+
+def _spell_path(path: Path) -> bytes:
     return b"\n".join([b"%d %b" % (incarnation, hub.encode()) for hub, incarnation in path])
 
 
-def read_path(field: bytes) -> tuple[tuple[str, int], ...]:
-    """Raises ProtocolError for anything that `spell_path` does not make."""
-    if not field:
+def _parse_path(word: bytes) -> Path:
+    if not word:
         return ()
-    lives = [line.partition(b" ") for line in field.split(b"\n")]
-    return tuple((hub.decode("utf-8", "replace"), _number(incarnation)) for incarnation, _, hub in lives)
+    lives = [line.partition(b" ") for line in word.split(b"\n")]
+    return tuple([(hub.decode(), parse_number(incarnation)) for incarnation, _, hub in lives])
 
 
-def _number(word: bytes) -> int:
-    if not (word.isdigit() and word.isascii()) or len(word) > _DIGITS_MAX:
-        raise ProtocolError(f"no number: {word[:32]!r}")
-    return int(word)
+def _parse_flag(word: bytes) -> bool:
+    if word not in (b"0", b"1"):
+        raise ValueError("neither 0 nor 1")
+    return word == b"1"
+
+
+# By the type of a field, how it is spelled and read.
+_KINDS: dict[Any, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
+    bytes: (bytes, bytes),
+    int: (b"%d".__mod__, parse_number),
+    bool: (b"%d".__mod__, _parse_flag),
+    str: (str.encode, bytes.decode),
+    Path: (_spell_path, _parse_path),
+    tuple[Tag, ...]: (_spell_tags, _parse_tags),
+}
+
+
+class _Shape:
+    """How one type of frame is read: its arity, the names and readers of its fields."""
+
+    def __init__(self, frame_type: type[Frame]) -> None:
+        fields = msgspec.structs.fields(frame_type)
+        self._frame_type = frame_type
+        self._has_payloads = fields[-1].type == Payloads
+        named = fields[:-1] if self._has_payloads else fields
+        self._names = [field.name for field in named]
+        self._readers = [_KINDS[field.type][1] for field in named]
+        self._count = len(named) + 1
+        self.words_min = self._count + self._has_payloads
+        self.words_max: float = float("inf") if self._has_payloads else self._count
+        self.read: Callable[[Sequence[bytes]], Frame] = _HOT_READERS.get(frame_type, self._read)
+
+    def _read(self, command: Sequence[bytes]) -> Frame:
+        values = [read(word) for read, word in zip(self._readers, command[1 : self._count], strict=True)]
+        return (
+            self._frame_type(*values, command[self._count :])
+            if self._has_payloads
+            else self._frame_type(*values)
+        )
+
+    def wrong_arity(self, command: Sequence[bytes]) -> ProtocolError:
+        wanted = f"at least {self.words_min}" if self._has_payloads else str(self.words_min)
+        return ProtocolError(f"{self._frame_type.verb.decode()} has {wanted} words, not {len(command)}")
+
+    def wrong_field(self, command: Sequence[bytes]) -> ProtocolError:
+        """Name the first field that cannot be read."""
+        for name, read, word in zip(self._names, self._readers, command[1 : self._count], strict=True):
+            try:
+                read(word)
+            except ValueError as problem:
+                shown = word[:_SHOWN_BYTES]
+                return ProtocolError(f"{self._frame_type.verb.decode()} {name}: {problem}: {shown!r}")
+        raise AssertionError("asked only if one cannot be read")
+
+
+def _writer(frame_type: type[Frame]) -> Callable[[Any], tuple[bytes, ...]]:
+    fields = msgspec.structs.fields(frame_type)
+    has_payloads = fields[-1].type == Payloads
+    spellers = [(field.name, _KINDS[field.type][0]) for field in (fields[:-1] if has_payloads else fields)]
+
+    def words(frame: Any) -> tuple[bytes, ...]:
+        spelled = [speller(getattr(frame, name)) for name, speller in spellers]
+        return (frame_type.verb, *spelled, *frame.payloads) if has_payloads else (frame_type.verb, *spelled)
+
+    return words
+
+
+# The frames that come with every message, written out: half as long as by the table, which a test compares them with.
+
+
+def _read_ingress(command: Sequence[bytes]) -> Frame:
+    _, key, version, path, tags = command[:5]
+    return IngressFrame(
+        key,
+        parse_number(version),
+        _parse_path(path) if path else (),
+        _parse_tags(tags) if tags else (),
+        command[5:],
+    )
+
+
+def _read_numbered(command: Sequence[bytes]) -> Frame:
+    _, key, path, count, epoch, n = command
+    return NumberedFrame(
+        key, _parse_path(path) if path else (), parse_number(count), parse_number(epoch), parse_number(n)
+    )
+
+
+def _read_egress(command: Sequence[bytes]) -> Frame:
+    return EgressFrame(command[1], parse_number(command[2]), parse_number(command[3]), command[4:])
+
+
+def _ingress_words(frame: IngressFrame) -> tuple[bytes, ...]:
+    path = _spell_path(frame.path) if frame.path else b""
+    tags = _spell_tags(frame.tags) if frame.tags else b""
+    return (IngressFrame.verb, frame.key, b"%d" % frame.version, path, tags, *frame.payloads)
+
+
+def _numbered_words(frame: NumberedFrame) -> tuple[bytes, ...]:
+    path = _spell_path(frame.path) if frame.path else b""
+    return (NumberedFrame.verb, frame.key, path, b"%d" % frame.count, b"%d" % frame.epoch, b"%d" % frame.n)
+
+
+_HOT_READERS: dict[type[Frame], Callable[[Sequence[bytes]], Frame]] = {
+    IngressFrame: _read_ingress,
+    NumberedFrame: _read_numbered,
+    EgressFrame: _read_egress,
+}
+_WRITERS: dict[type[Frame], Callable[[Any], tuple[bytes, ...]]] = {
+    **{frame_type: _writer(frame_type) for frame_type in FRAMES},
+    IngressFrame: _ingress_words,
+    NumberedFrame: _numbered_words,
+}
+_SHAPES = {frame_type.verb: _Shape(frame_type) for frame_type in FRAMES}

@@ -1,4 +1,4 @@
-"""Keep a connection to every other hub: dial, log in, greet, go on where the link had got to; and again when it breaks.
+"""Keep a connection to every other hub: dial, log in, greet, resume the link; and again when the connection breaks.
 
 The shell of the outgoing links. Runs on uvloop, on asyncio's own loop and on the simulated one alike.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.cluster import Cluster
-from equipoise.hub.cluster.link.codec import GREETING, PROTOCOL
+from equipoise.hub.cluster.link.capabilities import Announcement, spell_greeting
 from equipoise.resp.spelling import spell
 
 if TYPE_CHECKING:
@@ -74,12 +76,12 @@ class Dialer:
         """One connection, from dialling to its end; whether it was of use."""
         loop = asyncio.get_running_loop()
         settings = self._core.settings.cluster
-        connection = LinkConnection(link, loop)
+        connection = LinkConnection(link, loop, partial(self._announced, link))
         try:
             async with asyncio.timeout(settings.link_timeout_s):
                 await loop.create_connection(lambda: connection, facts.host, facts.port)
                 self._connections[link] = connection
-                refusal = await connection.greet(self._greeting(link))
+                refusal = await connection.greet(self._login_words(), self._greeting(link))
             if refusal is not None:
                 self._refused(link, refusal)
                 return False
@@ -102,14 +104,20 @@ class Dialer:
             if link.kept_bytes and connection.heard == heard and link.base == kept_from:
                 return
 
-    def _greeting(self, link: OutLink) -> list[bytes]:
-        core = self._core
+    def _login_words(self) -> bytes:
         # Where there are no users, nobody is known by a name: hubs have their login ready for when there will be some.
-        words = None if core.users.is_open else self._login
-        login = [] if words is None else [spell((b"AUTH", *(part.encode() for part in words)))]
-        own = (core.settings.name.encode(), b"%d" % core.incarnation, b"%d" % link.generation)
-        peer = (link.hub.encode(), b"%d" % link.incarnation)
-        return [*login, spell((GREETING, PROTOCOL, *own, *peer))]
+        words = None if self._core.users.is_open else self._login
+        return b"" if words is None else spell((b"AUTH", *(part.encode() for part in words)))
+
+    def _greeting(self, link: OutLink) -> bytes:
+        core = self._core
+        own, peer = (core.settings.name, core.incarnation), (link.hub, link.incarnation)
+        return spell_greeting(own, Announcement.of(core.limits), generation=link.generation, peer=peer)
+
+    def _announced(self, link: OutLink, announcement: Announcement) -> None:
+        cluster = self._core.cluster
+        if isinstance(cluster, Cluster):
+            cluster.announced((link.hub, link.incarnation), announcement)
 
     def _refused(self, link: OutLink, refusal: str) -> None:
         cluster = self._core.cluster
@@ -126,22 +134,31 @@ class LinkConnection(asyncio.Protocol):
 
     transport: asyncio.Transport | None = None
 
-    def __init__(self, link: OutLink, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, link: OutLink, loop: asyncio.AbstractEventLoop, on_announced: Callable[[Announcement], None]
+    ) -> None:
         self._link = link
+        self._on_announced = on_announced
         self._generation = link.generation
         self.lost: asyncio.Future[None] = loop.create_future()
         self._greeted: asyncio.Future[str | None] = loop.create_future()
-        # Replies to come before the greeting's own.
-        self._logins = 0
+        # What takes each of the replies to come, up to that to EQ.L.HELLO; acks follow. Says whether the connection is
+        # of further use.
+        self._replies: deque[Callable[[bytes], bool]] = deque()
+        self._announcement: Announcement | None = None
         self._line = b""
         # Counts what was received.
         self.heard = 0
 
-    async def greet(self, commands: list[bytes]) -> str | None:
-        """Say who we are; why we may not be, if so. Frames flow from then on. Raises OSError if it is cut short."""
+    async def greet(self, login: bytes, greeting: bytes) -> str | None:
+        """Greet; the peer's reason if it refuses. Frames flow from then on. Raises OSError if it is cut short.
+
+        `login` may be empty.
+        """
         assert self.transport is not None, "greeted once connected"
-        self._logins = len(commands) - 1
-        self.transport.write(b"".join(commands))
+        self._replies.extend([self._logged_in] if login else [])
+        self._replies.extend((self._told_capabilities, self._told_offset))
+        self.transport.write(login + greeting)
         return await self._greeted
 
     def abort(self) -> None:
@@ -179,21 +196,33 @@ class LinkConnection(asyncio.Protocol):
 
     def _take(self, line: bytes) -> bool:
         """One reply; whether the connection is of any further use."""
+        if self._replies:
+            return self._replies.popleft()(line)
+        return line[:1] == b":" and line[1:].isdigit() and self._link.acknowledge(int(line[1:]))
+
+    def _logged_in(self, line: bytes) -> bool:
+        return line[:1] != b"-" or self._refuse(line)
+
+    def _told_capabilities(self, line: bytes) -> bool:
+        """An error is that of a hub before capabilities had names; if there is another reason, HELLO meets it, too."""
+        if line[:1] == b"+":
+            self._announcement = Announcement.parse(line[1:].split())
+        return True
+
+    def _told_offset(self, line: bytes) -> bool:
         if line[:1] == b"-":
-            if not self._greeted.done():
-                self._greeted.set_result(line[1:].decode("utf-8", "replace"))
-            return False
-        if self._logins:
-            self._logins -= 1
-            return True
+            return self._refuse(line)
         if line[:1] != b":" or not line[1:].isdigit():
             return False
-        offset = int(line[1:])
-        if self._greeted.done():
-            return self._link.acknowledge(offset)
         assert self.transport is not None, "it is connected"
-        if not self._link.resume(offset, self.transport.write):
+        if self._announcement is not None:
+            self._on_announced(self._announcement)
+        if not self._link.resume(int(line[1:]), self.transport.write):
             self._link.fall()
             return False
         self._greeted.set_result(None)
         return True
+
+    def _refuse(self, line: bytes) -> bool:
+        self._greeted.set_result(line[1:].decode("utf-8", "replace"))
+        return False

@@ -1,12 +1,12 @@
 """Links between hubs: frames in order, none lost and none twice, over connections that come and go.
 
 Each hub has one outgoing link to each other hub. Both ends count the bytes of whole frames. The sender keeps what it
-has written until the receiver has dealt with it; after a reset the receiver says how far it has got, and the sender
-goes on from there. A link belongs to one incarnation of both hubs: a restart is a new link, and what was under way is
-void. So it is, too, when the sender has to keep more than it may: the next generation of the link begins, and
-both ends ask each other again for what they need.
+has written until the receiver has executed it; after a reset the receiver says how far it has got, and the sender
+goes on from there. A link belongs to one incarnation of both hubs: a restart is a new link, and what was in flight is
+void. It is void, too, when the sender has to keep more than it may, and when the receiver met an error in it: then the
+next generation of the link begins, and both hubs ask each other again for what they need.
 
-Pure: connections are made by `dialer`, what frames mean is known to `cluster`.
+Pure: connections are made by `dialer`, frames are executed by `frame_dispatch`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["InLink", "LinkId", "OutLink"]
+from equipoise.hub.cluster.link.codec import encode
+from equipoise.hub.cluster.link.frames import Frame
+
+__all__ = ["VOID_OFFSET", "InLink", "LinkId", "OutLink"]
 
 Send = Callable[[bytes], object]
+# Beyond what any sender has written: a sender that is told to go on there begins the next generation. The first release
+# does so, too.
+VOID_OFFSET = (1 << 63) - 1
 
 
 class LinkId(NamedTuple):
-    """One life of a link, as the sender names it."""
+    """One generation of a link, as the sender names it."""
 
     hub: str
     incarnation: int
@@ -32,7 +38,7 @@ class OutLink:
     """The sending end. A member of audiences: `write` takes whole frames, and all that is written goes out in order.
 
     Always true: `_kept` followed by `_unsent` holds the bytes from `base` to `end`; what lies before `base` has been
-    dealt with; what lies after `written_to` has never been given to a connection.
+    executed; what lies after `written_to` has never been given to a connection.
     """
 
     __slots__ = (
@@ -42,7 +48,9 @@ class OutLink:
         "_send",
         "_unsent",
         "base",
+        "capabilities",
         "connections",
+        "differences",
         "end",
         "generation",
         "hub",
@@ -55,11 +63,17 @@ class OutLink:
     )
 
     def __init__(
-        self, hub: str, incarnation: int, bytes_max: int, overflowed: Callable[[OutLink], None]
+        self,
+        hub: str,
+        incarnation: int,
+        bytes_max: int,
+        overflowed: Callable[[OutLink], None],
     ) -> None:
-        # Whom it leads to.
         self.hub = hub
         self.incarnation = incarnation
+        # What the hub has announced to understand, and the limits in which it differs from this one.
+        self.capabilities: frozenset[str] = frozenset()
+        self.differences = ""
         self.generation = 1
         self._bytes_max = bytes_max
         self._overflowed = overflowed
@@ -74,7 +88,7 @@ class OutLink:
         self.base = self.end = self.written_to = 0
         # Connections that it has had.
         self.connections = 0
-        # Generations that were given up for want of room.
+        # Generations that were given up: for want of room, or because the receiver met an error.
         self.voided = 0
 
     @property
@@ -84,6 +98,17 @@ class OutLink:
     @property
     def is_connected(self) -> bool:
         return self._send is not None
+
+    def can(self, capability: str) -> bool:
+        """Whether the hub understands frames that need the capability; every hub understands those that need none."""
+        return not capability or capability in self.capabilities
+
+    def send(self, frame: Frame) -> bool:
+        """Write a frame, if the hub understands it; whether it does."""
+        if frame.capability and frame.capability not in self.capabilities:
+            return False
+        self.write(encode(frame))
+        return True
 
     def write(self, data: bytes) -> None:
         if self.is_over or self.is_fallen:
@@ -99,7 +124,7 @@ class OutLink:
             self.fall()
 
     def resume(self, offset: int, send: Send) -> bool:
-        """A connection is up and the receiver has dealt with `offset` bytes. False if that cannot be."""
+        """A connection is up and the receiver has executed `offset` bytes. False if that cannot be, or all is void."""
         self._unsent.extendleft(reversed(self._kept))
         self._kept.clear()
         if self.is_over or not self.base <= offset <= self.written_to:
@@ -112,7 +137,7 @@ class OutLink:
         return True
 
     def acknowledge(self, offset: int) -> bool:
-        """The receiver has dealt with `offset` bytes. False if that cannot be."""
+        """The receiver has executed `offset` bytes. False if that cannot be."""
         if offset > self.written_to:
             return False
         self._drop(self._kept, offset)
@@ -183,12 +208,19 @@ class OutLink:
 
 
 class InLink:
-    """The receiving end: which life of the link this is, and how much of it has been dealt with."""
+    """The receiving end: which generation of the link this is, and how many bytes of it have been executed."""
 
-    __slots__ = ("connections", "id", "offset")
+    __slots__ = ("connections", "id", "is_void", "offset")
 
     def __init__(self, link: LinkId) -> None:
         self.id = link
         self.offset = 0
+        # An error has stopped it: nothing more of this generation is executed.
+        self.is_void = False
         # Connections that it has had.
         self.connections = 0
+
+    @property
+    def resume_at(self) -> int:
+        """Where the sender is told to go on."""
+        return VOID_OFFSET if self.is_void else self.offset

@@ -1,0 +1,384 @@
+"""What hubs say to each other over a link: one frozen type per verb, with the names and types of its fields.
+
+A class is the whole definition of a frame: `codec` reads the spelling of each field off its type. Fields are spelled in
+the order in which they are declared; `Payloads` may only be the last.
+
+Always true:
+    a verb, once released, keeps its fields: a frame that needs others gets a new verb;
+    a frame that not every hub understands names the capability that its receiver has to announce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from equipoise.stream.parts import Dependency as Tag
+
+__all__ = [
+    "CAPABILITIES",
+    "FRAMES",
+    "PROBE",
+    "AfterFrame",
+    "AskFrame",
+    "AtFrame",
+    "AttachFrame",
+    "AttachedFrame",
+    "CancelFrame",
+    "CloseFrame",
+    "DeadFrame",
+    "DetachFrame",
+    "DoneFrame",
+    "EchoFrame",
+    "EgressFrame",
+    "EndedFrame",
+    "FlushFrame",
+    "FollowFrame",
+    "Frame",
+    "IngressFrame",
+    "LaneFrame",
+    "Life",
+    "NoPatternFrame",
+    "NumberedFrame",
+    "OpenedFrame",
+    "OverFrame",
+    "Path",
+    "PatternFrame",
+    "PatternedFrame",
+    "Payloads",
+    "PrepareFrame",
+    "PreparedFrame",
+    "ProbeFrame",
+    "RecountFrame",
+    "RecountedFrame",
+    "SettledFrame",
+    "SeverFrame",
+    "SeveredFrame",
+    "Tag",
+]
+
+# Names of what a hub can do beyond the frames that every release understands, as it announces them when it greets. A
+# hub ignores the names that it does not know.
+PROBE = "probe"
+CAPABILITIES = frozenset({PROBE})
+
+# A hub's name and its incarnation.
+Life = tuple[str, int]
+# The hubs that a message has passed, the latest last.
+Path = tuple[Life, ...]
+
+
+# All words behind the other fields, at least one.
+Payloads = Sequence[bytes]
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """A `key` names a stream: a topic's name for its trunk, or a lane's key. A `topic` is always a topic's name."""
+
+    verb: ClassVar[bytes] = b""
+    # What the receiver has to announce; empty: every hub understands the frame.
+    capability: ClassVar[str] = ""
+
+
+# Messages on their way in.
+
+
+class IngressFrame(Frame, frozen=True):
+    """Number these messages, or pass them on."""
+
+    verb = b"EQ.L.INGRESS"
+    key: bytes
+    # The sender's version of the plan, and the hubs that the messages have passed before it.
+    version: int
+    path: Path
+    # Positions of other streams of the topic that the first message comes after.
+    tags: tuple[Tag, ...]
+    payloads: Payloads
+
+
+class NumberedFrame(Frame, frozen=True):
+    """Ack: `count` more of the messages that the receiver sent, and that had come to it by `path`, have positions.
+
+    The last is at (epoch, n). Epoch 0: they never get one.
+    """
+
+    verb = b"EQ.L.NUMBERED"
+    key: bytes
+    path: Path
+    count: int
+    epoch: int
+    n: int
+
+
+class RecountFrame(Frame, frozen=True):
+    """A link between the two hubs began anew: how many messages of that path are not acknowledged?
+
+    The ticket comes back with the answer: an answer to an earlier question is ignored.
+    """
+
+    verb = b"EQ.L.RECOUNT"
+    key: bytes
+    path: Path
+    ticket: int
+
+
+class RecountedFrame(Frame, frozen=True):
+    """The answer to RECOUNT."""
+
+    verb = b"EQ.L.RECOUNTED"
+    key: bytes
+    path: Path
+    ticket: int
+    count: int
+
+
+# Streams on their way out.
+
+
+class AttachFrame(Frame, frozen=True):
+    """Send me the topic's stream once you are its home."""
+
+    verb = b"EQ.L.ATTACH"
+    topic: bytes
+    ticket: int
+
+
+class DetachFrame(Frame, frozen=True):
+    """Send me the stream no longer."""
+
+    verb = b"EQ.L.DETACH"
+    key: bytes
+
+
+class AttachedFrame(Frame, frozen=True):
+    """You get the stream from the position after (epoch, n)."""
+
+    verb = b"EQ.L.ATTACHED"
+    key: bytes
+    ticket: int
+    epoch: int
+    n: int
+
+
+class EgressFrame(Frame, frozen=True):
+    """A run of the stream; `first` is the position of the first payload."""
+
+    verb = b"EQ.L.EGRESS"
+    key: bytes
+    epoch: int
+    first: int
+    payloads: Payloads
+
+
+class AfterFrame(Frame, frozen=True):
+    """What follows in this stream, in its epoch, comes after a position of another stream of the topic.
+
+    The other stream is the lane of the hub `stream`, or the trunk if that is empty.
+    """
+
+    verb = b"EQ.L.AFTER"
+    key: bytes
+    epoch: int
+    stream: bytes
+    after_epoch: int
+    after_n: int
+
+
+class OpenedFrame(Frame, frozen=True):
+    """The topic's stream goes on in `epoch`, after the end of the former epoch at `hub`; former epoch 0: unknown."""
+
+    verb = b"EQ.L.OPENED"
+    topic: bytes
+    epoch: int
+    hub: str
+    former_epoch: int
+    former_n: int
+
+
+class FlushFrame(Frame, frozen=True):
+    """I know that this epoch of yours is closed: answer ENDED, behind all that you have written of it."""
+
+    verb = b"EQ.L.FLUSH"
+    topic: bytes
+    epoch: int
+
+
+class EndedFrame(Frame, frozen=True):
+    """The answer to FLUSH."""
+
+    verb = b"EQ.L.ENDED"
+    topic: bytes
+    epoch: int
+
+
+# Patterns.
+
+
+class PatternFrame(Frame, frozen=True):
+    """Send me the streams of all topics that match and whose home you are."""
+
+    verb = b"EQ.L.PATTERN"
+    pattern: bytes
+    ticket: int
+
+
+class NoPatternFrame(Frame, frozen=True):
+    """Send me the streams of the pattern no longer."""
+
+    verb = b"EQ.L.NOPATTERN"
+    pattern: bytes
+
+
+class PatternedFrame(Frame, frozen=True):
+    """The answer to PATTERN."""
+
+    verb = b"EQ.L.PATTERNED"
+    pattern: bytes
+    ticket: int
+
+
+# Plans and handovers.
+
+
+class DoneFrame(Frame, frozen=True):
+    """I have offered all streams that leave me under this stamp: plan version, digest of the hubs that serve by it.
+
+    `epoch` is the latest that I know of.
+    """
+
+    verb = b"EQ.L.DONE"
+    version: int
+    digest: int
+    epoch: int
+
+
+class DeadFrame(Frame, frozen=True):
+    """This incarnation of that hub is dead: all that I say from now on, I say knowing it."""
+
+    verb = b"EQ.L.DEAD"
+    hub: str
+    incarnation: int
+
+
+class PrepareFrame(Frame, frozen=True):
+    """Under this version of the plan the topic is to be yours: are you ready to take it?"""
+
+    verb = b"EQ.L.PREPARE"
+    topic: bytes
+    version: int
+
+
+class PreparedFrame(Frame, frozen=True):
+    """The answer to PREPARE of that version: yes."""
+
+    verb = b"EQ.L.PREPARED"
+    topic: bytes
+    version: int
+
+
+class CancelFrame(Frame, frozen=True):
+    """Under this version of the plan the topic is not to be yours: PREPARE is withdrawn."""
+
+    verb = b"EQ.L.CANCEL"
+    topic: bytes
+    version: int
+
+
+class CloseFrame(Frame, frozen=True):
+    """The topic is yours: my epoch ended at n."""
+
+    verb = b"EQ.L.CLOSE"
+    topic: bytes
+    epoch: int
+    n: int
+
+
+# Lanes.
+
+
+class SettledFrame(Frame, frozen=True):
+    """All hubs have said DONE about this version: my lanes that it names are open, the others have ended."""
+
+    verb = b"EQ.L.SETTLED"
+    version: int
+
+
+class LaneFrame(Frame, frozen=True):
+    """I have this lane; said to a hub that I meet."""
+
+    verb = b"EQ.L.LANE"
+    key: bytes
+
+
+class FollowFrame(Frame, frozen=True):
+    """Send me your lane that the plan of this version names, or named: answered with ATTACHED, or OVER."""
+
+    verb = b"EQ.L.FOLLOW"
+    key: bytes
+    version: int
+    ticket: int
+
+
+class OverFrame(Frame, frozen=True):
+    """The lane that you follow ended at n; epoch 0: there is none."""
+
+    verb = b"EQ.L.OVER"
+    key: bytes
+    epoch: int
+    n: int
+
+
+# Questions.
+
+
+class AskFrame(Frame, frozen=True):
+    """How far is this stream at your hub?"""
+
+    verb = b"EQ.L.ASK"
+    key: bytes
+
+
+class AtFrame(Frame, frozen=True):
+    """The answer to ASK: the stream is at (epoch, n), and I am its home or not."""
+
+    verb = b"EQ.L.AT"
+    key: bytes
+    epoch: int
+    n: int
+    is_home: bool
+
+
+class SeverFrame(Frame, frozen=True):
+    """End the connection of this client's link; answer SEVERED when all that clients gave you has its position."""
+
+    verb = b"EQ.L.SEVER"
+    link: bytes
+
+
+class SeveredFrame(Frame, frozen=True):
+    """The answer to SEVER."""
+
+    verb = b"EQ.L.SEVERED"
+    link: bytes
+
+
+class ProbeFrame(Frame, frozen=True):
+    """Answer ECHO at once, for a round trip is measured."""
+
+    verb = b"EQ.L.PROBE"
+    capability = PROBE
+    token: int
+
+
+class EchoFrame(Frame, frozen=True):
+    """The answer to PROBE, with the sender's coordinate as `coordinates` spells it."""
+
+    verb = b"EQ.L.ECHO"
+    capability = PROBE
+    token: int
+    coordinate: bytes
+
+
+FRAMES: tuple[type[Frame], ...] = tuple(Frame.__subclasses__())
