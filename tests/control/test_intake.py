@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from equipoise.control.view_receiver import Intake
+from equipoise.control.view_receiver import GREETING_S, SENDERS_MAX, Intake
 from equipoise.errors import SettingsError
 from equipoise.view import HubView, TopicView, View, to_tables
 from equipoise.view.codec import encode_view, greeting
@@ -117,6 +117,56 @@ def test_whoever_does_not_know_the_token_is_turned_away(token: str) -> None:
         assert await sender.send(sent(view_at(NOW))) == b""
 
     assert play(scenario, token=token).latest is None
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_silent_connections_keep_no_sender_out() -> None:
+    """
+    1. One address opens a hundred connections to the controller and says nothing on any of them.
+    2. A pipeline on the same machine connects, greets and is heard at once.
+    3. The silent ones are gone: most because their address opened more, the last ones after two seconds.
+    """
+
+    async def scenario(intake: Intake, sender: Sender) -> None:
+        assert await sender.send(sent(view_at(NOW - 3))) == b"+\n"
+        assert intake._server is not None
+        port = intake._server.sockets[0].getsockname()[1]
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(greeting(TOKEN))
+        assert await Sender(reader, writer).send(sent(view_at(NOW - 2))) == b"+\n"
+        async with asyncio.timeout(GREETING_S + 5):
+            assert all([await is_closed(reader) for reader, _ in silent])
+        assert await sender.send(sent(view_at(NOW - 1))) == b"+\n"
+        assert len(intake._serving) == 2
+        for _, one in (*silent, (reader, writer)):
+            one.transport.abort()
+
+    assert play(scenario).views == 3
+
+
+def test_so_many_senders_with_the_token_and_no_more() -> None:
+    async def scenario(intake: Intake, sender: Sender) -> None:
+        assert intake._server is not None
+        port = intake._server.sockets[0].getsockname()[1]
+        assert await sender.send(sent(view_at(NOW - 20))) == b"+\n"
+        writers = []
+        for n in range(SENDERS_MAX):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(greeting(TOKEN))
+            writers.append(writer)
+            answer = await Sender(reader, writer).send(sent(view_at(NOW - 10 + n)))
+            assert answer == (b"+\n" if n < SENDERS_MAX - 1 else b"")
+        for writer in writers:
+            writer.transport.abort()
+
+    play(scenario)
 
 
 def test_an_address_that_is_taken_is_told() -> None:

@@ -221,7 +221,7 @@ def is_described(body: bytes, schema: dict[str, Any], world: World) -> bool:
 def test_no_other_token_opens_anything(
     world: World, method: str, path: str, token: str, as_cookie: bool
 ) -> None:
-    if token.strip() == TOKEN:
+    if token.strip() == TOKEN and not as_cookie:
         return
     before = world.plan()
     headers = {"cookie": f"equipoise-token={quote(token)}"} if as_cookie else {}

@@ -106,6 +106,21 @@ def test_a_token_that_holds_no_more_is_put_away() -> None:
         await page.reload()
         await expect(page.locator("#notice")).to_contain_text("log in again")
         await expect(page.get_by_role("button", name="Log in")).to_be_visible()
+        # The refusals that follow, of what the page asks without a token, are no news.
+        for name in ("Topics", "Plans"):
+            async with page.expect_response(lambda answer: answer.status == 401):
+                await go_to(page, name)
+        await expect(page.locator("#notice")).to_contain_text("log in again")
+
+    look(scenario, token=TOKEN)
+
+
+def test_the_token_lies_in_no_cookie() -> None:
+    async def scenario(site: Site, page: Page) -> None:
+        await log_in(page, TOKEN)
+        await expect(page.locator("#state")).to_have_text("leading")
+        assert await page.context.cookies() == []
+        assert await page.evaluate("document.cookie") == ""
 
     look(scenario, token=TOKEN)
 

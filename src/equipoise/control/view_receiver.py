@@ -1,7 +1,10 @@
 """Take views from the pipeline: the newest one wins, what makes no sense is refused and counted.
 
-Always true: `latest` never goes back in time; one connection holds at most one view's bytes; whoever does not know the
-token is not read any further.
+Always true:
+    `latest` never goes back in time, and one connection holds at most one view's bytes;
+    a sender without the token is not read any further;
+    connections that have not shown it keep no sender out: they end after 2 s, and before that when their address opens
+    more of them.
 """
 
 from __future__ import annotations
@@ -21,8 +24,12 @@ __all__ = ["Intake"]
 
 log = logging.getLogger("equipoise.control")
 
-# A pipeline, and the one that follows it; more are somebody's mistake.
-CONNECTIONS_MAX = 8
+# Senders with the token: a pipeline, and the one that follows it; more are a mistake.
+SENDERS_MAX = 8
+# Connections of one address, and of all, that have not shown it yet; the oldest gives way to the next.
+STRANGERS_PER_PEER_MAX = 4
+STRANGERS_MAX = 64
+GREETING_S = 2.0
 GREETING_BYTES_MAX = 1_024
 # A view comes each second; a sender that is silent for so long is gone.
 SILENCE_S = 60.0
@@ -39,6 +46,8 @@ class Intake:
         self._server: asyncio.Server | None = None
         # The task of each connection, and its sending end.
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        # Those that have not shown the token yet, the oldest first, each with its address.
+        self._strangers: dict[asyncio.StreamWriter, str] = {}
         self._latest: View | None = None
         self.views = 0
         self.refused = 0
@@ -85,13 +94,17 @@ class Intake:
         task = asyncio.current_task()
         assert task is not None, "called as a task"
         self._serving[task] = writer
+        self._receive_stranger(writer)
         try:
-            if len(self._serving) > CONNECTIONS_MAX:
-                return
-            async with asyncio.timeout(SILENCE_S):
+            async with asyncio.timeout(GREETING_S):
                 is_known = self._knows(await reader.readline())
             if not is_known:
                 log.warning("a sender of views without the token was turned away")
+                return
+            if self._strangers.pop(writer, None) is None:
+                return
+            if len(self._serving) - len(self._strangers) > SENDERS_MAX:
+                log.warning("a sender of views was turned away: there are %d already", SENDERS_MAX)
                 return
             while True:
                 async with asyncio.timeout(SILENCE_S):
@@ -103,7 +116,22 @@ class Intake:
             log.debug("a sender of views is gone: %r", problem)
         finally:
             self._serving.pop(task, None)
+            self._strangers.pop(writer, None)
             writer.transport.abort()
+
+    def _receive_stranger(self, writer: asyncio.StreamWriter) -> None:
+        """Let the oldest stranger go where there are too many, of the same address first."""
+        peer = str((writer.get_extra_info("peername") or ("",))[0])
+        alike = [other for other, address in self._strangers.items() if address == peer]
+        self._strangers[writer] = peer
+        if len(alike) >= STRANGERS_PER_PEER_MAX:
+            self._send_away(alike[0])
+        elif len(self._strangers) > STRANGERS_MAX:
+            self._send_away(next(iter(self._strangers)))
+
+    def _send_away(self, writer: asyncio.StreamWriter) -> None:
+        del self._strangers[writer]
+        writer.transport.abort()
 
     async def _answer(self, header: Header, data: bytes) -> bytes:
         try:

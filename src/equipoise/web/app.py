@@ -10,7 +10,6 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 from starlette.applications import Starlette
@@ -27,6 +26,7 @@ from equipoise.web.actions import Actions, Drain, Limits, Move, Weigh
 from equipoise.web.auth import Verdict, judge
 from equipoise.web.facts import PAGE_MAX, SORTS, TOPICS_NOTED, Facts
 from equipoise.web.history import KEPT_MAX
+from equipoise.web.peer_slots import PeerSlots
 from equipoise.web.routes import ROUTES, describe
 from equipoise.web.settings import WebSettings
 
@@ -34,6 +34,13 @@ __all__ = ["make_app"]
 
 STATIC = Path(__file__).parent / "static"
 BODY_BYTES_MAX = 64 * 1024
+# Time for a body to come.
+BODY_S = 10.0
+# Pages open at once, in all and from one address.
+STREAMS_MAX = 64
+STREAMS_PER_PEER_MAX = 16
+# An encoded overview is shared for this part of a period, so that each page gets a new one every time.
+EVENT_SHARED = 0.9
 # The page loads nothing from elsewhere, runs no inline script and may not be framed.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
@@ -73,13 +80,16 @@ class _Pages:
         self._facts = facts
         self._actions = actions
         self._settings = settings
+        self._streams = PeerSlots(STREAMS_MAX, STREAMS_PER_PEER_MAX)
+        # What all open pages are sent, and until when.
+        self._event: bytes | None = None
+        self._event_until = 0.0
 
     def guarded(self, handler: Handler, *, is_change: bool = False) -> Handler:
         async def guard(request: Request) -> Response:
             verdict = judge(
                 token=self._settings.token,
                 shown=_token(request),
-                cookies=_cookies(request),
                 peer=request.client.host if request.client else "",
                 host=request.headers.get("host", ""),
                 is_change=is_change,
@@ -89,6 +99,8 @@ class _Pages:
                 return _json({"error": verdict.value}, 401)
             try:
                 return await handler(request)
+            except TimeoutError:
+                return _json({"error": f"the body did not come within {BODY_S:g} s"}, 408)
             except (MisuseError, PlanError, msgspec.DecodeError, ValueError) as problem:
                 return _json({"error": str(problem)}, 400)
             except StoreError as problem:
@@ -149,8 +161,11 @@ class _Pages:
         return _json(self._facts.plans(await self._actions.history(limit, self._facts.plan_version)))
 
     async def events(self, request: Request) -> Response:
+        peer = request.client.host if request.client else ""
+        if not self._streams.take(peer):
+            return _json({"error": "as many pages are open as may be: close some"}, 503)
         return StreamingResponse(
-            self._pushes(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            self._pushes(peer), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
     async def move(self, request: Request) -> Response:
@@ -168,12 +183,23 @@ class _Pages:
     async def limits(self, request: Request) -> Response:
         return _json(await self._actions.limit(await _body(request, Limits)))
 
-    async def _pushes(self) -> AsyncIterator[bytes]:
+    async def _pushes(self, peer: str) -> AsyncIterator[bytes]:
         """An overview at once and after each period; the page asks for the rest when it has something to show."""
-        while True:
+        try:
+            while True:
+                yield self._overview_event()
+                await asyncio.sleep(self._settings.refresh_interval_s)
+        finally:
+            self._streams.give_back(peer)
+
+    def _overview_event(self) -> bytes:
+        """Encoded once a period, however many pages are open."""
+        now = asyncio.get_running_loop().time()
+        if self._event is None or now >= self._event_until:
             data = msgspec.json.encode(self._facts.overview())
-            yield b"event: overview\ndata: " + data + b"\n\n"
-            await asyncio.sleep(self._settings.refresh_interval_s)
+            self._event = b"event: overview\ndata: " + data + b"\n\n"
+            self._event_until = now + EVENT_SHARED * self._settings.refresh_interval_s
+        return self._event
 
 
 async def _unknown(request: Request, problem: Exception) -> Response:
@@ -186,13 +212,6 @@ async def _unknown(request: Request, problem: Exception) -> Response:
 def _token(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def _cookies(request: Request) -> list[str]:
-    """The tokens that cookies show, for what is read: a stream of events cannot have headers of its own."""
-    if request.method != "GET":
-        return []
-    return [unquote(value) for name, value in request.cookies.items() if name.startswith("equipoise-token")]
 
 
 def _topic(request: Request) -> bytes:
@@ -219,10 +238,11 @@ def _seconds(text: str) -> float:
 async def _body(request: Request, kind: type[Any]) -> Any:
     """The body as one of the structs. Raises ValueError and msgspec's errors."""
     body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > BODY_BYTES_MAX:
-            raise ValueError(f"more than {BODY_BYTES_MAX} bytes")
+    async with asyncio.timeout(BODY_S):
+        async for piece in request.stream():
+            body += piece
+            if len(body) > BODY_BYTES_MAX:
+                raise ValueError(f"more than {BODY_BYTES_MAX} bytes")
     return msgspec.json.decode(body, type=kind)
 
 

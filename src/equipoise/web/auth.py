@@ -1,14 +1,16 @@
-"""Who may look and who may act. Pure.
+"""Decide which requests may look and which may act. Pure.
 
-With a token set, whoever shows it may do everything and everybody else nothing, unless loopback was said to be free to
-look. Without one, loopback may look and nobody may act: a page that any other site's script could reach must not change
-anything by itself.
+With a token set, a request that shows it may do everything and others nothing, unless loopback was said to be free to
+look. Without one, loopback may look and no request may act: a page that any other site's script could reach must not
+change anything by itself.
+
+The token comes in a header alone. A browser adds cookies by itself, and sends them to every port of the host: another
+server on the machine would be given the operator's token.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
 from enum import Enum
 from ipaddress import ip_address
 
@@ -29,18 +31,14 @@ def judge(
     peer: str,
     host: str,
     is_change: bool,
-    cookies: Iterable[str] = (),
     is_loopback_free: bool = False,
 ) -> Verdict:
     """`shown` is the token of the request, `peer` its address, `host` the name it was sent to.
 
-    `cookies` are tokens that the browser added by itself. All ports of a machine share them, so a wrong one may be
-    another system's or an old one, and counts as none.
-
-    `is_loopback_free`: whoever is on this machine may look though there is a token. Not for a machine with a proxy,
-    which makes everybody look as if they were.
+    `is_loopback_free`: requests from this machine may look though there is a token. Not for a machine with a proxy,
+    which makes all requests come from there.
     """
-    if token and any(hmac.compare_digest(one.encode(), token.encode()) for one in (shown, *cookies)):
+    if token and hmac.compare_digest(shown.encode(), token.encode()):
         return Verdict.ALLOWED
     # A wrong token is told, not taken for none: its owner wants to act.
     if token and (shown or is_change or not is_loopback_free):

@@ -13,6 +13,8 @@ from equipoise.errors import SettingsError
 from equipoise.web.actions import Actions
 from equipoise.web.app import make_app
 from equipoise.web.facts import Facts
+from equipoise.web.http_connections import CONNECTIONS_MAX, PER_PEER_MAX, bounded
+from equipoise.web.peer_slots import PeerSlots
 from equipoise.web.settings import WebSettings
 
 __all__ = ["serve"]
@@ -25,9 +27,16 @@ async def serve(facts: Facts, actions: Actions, settings: WebSettings) -> AsyncI
     """Serve while the block runs; its address. Raises SettingsError if the port is taken."""
     listening = _listen(settings.host, settings.port)
     app = make_app(facts, actions, settings)
-    # Open pages hold a stream of events: nobody waits for them to leave.
+    # Open pages hold a stream of events: shutting down does not wait for them to leave.
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=int(STOP_S)
+        app,
+        http=bounded(PeerSlots(CONNECTIONS_MAX, PER_PEER_MAX)),
+        ws="none",
+        limit_concurrency=CONNECTIONS_MAX + 1,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=int(STOP_S),
     )
     server = _Embedded(config)
     async with asyncio.TaskGroup() as group:

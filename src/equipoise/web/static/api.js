@@ -1,9 +1,9 @@
 // Everything that is asked of the controller, and the token that goes with it.
 
 const KEY = "equipoise-token";
-// All ports of a machine share their cookies, and each may have a system of its own.
-const COOKIE = `${KEY}-${location.port || "web"}`;
+const RETRY_MS = 2000;
 
+// Kept for this visit and this origin. Never a cookie: browsers send those to every port of the host.
 export function token() {
   return sessionStorage.getItem(KEY) || "";
 }
@@ -11,8 +11,6 @@ export function token() {
 export function keepToken(value) {
   if (value) sessionStorage.setItem(KEY, value);
   else sessionStorage.removeItem(KEY);
-  // The stream of events cannot carry a header: a cookie that only this site gets, for this visit, does it.
-  document.cookie = `${COOKIE}=${encodeURIComponent(value)}; path=/; SameSite=Strict${value ? "" : "; max-age=0"}`;
 }
 
 export class Refused extends Error {}
@@ -38,9 +36,41 @@ export async function post(path, body) {
 }
 
 // Calls back with every overview, and with null while there is no connection. Returns what ends it.
+// A fetch instead of an EventSource, which could not carry the token in a header.
 export function listen(onOverview) {
-  const source = new EventSource("/api/events");
-  source.addEventListener("overview", (event) => onOverview(JSON.parse(event.data)));
-  source.onerror = () => onOverview(null);
-  return () => source.close();
+  const ending = new AbortController();
+  follow(onOverview, ending.signal);
+  return () => ending.abort();
+}
+
+async function follow(onOverview, signal) {
+  while (!signal.aborted) {
+    let isRefused = false;
+    try {
+      const response = await fetch("/api/events", { headers: headers(token()), signal });
+      isRefused = response.status === 401;
+      if (response.ok) await readEvents(response.body, onOverview);
+    } catch {
+      // The connection is lost, or was never made.
+    }
+    if (signal.aborted) return;
+    onOverview(null);
+    if (isRefused) return;
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+}
+
+async function readEvents(body, onOverview) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const events = (text + value).split("\n\n");
+    text = events.pop();
+    for (const event of events) {
+      const line = event.split("\n").find((one) => one.startsWith("data: "));
+      if (line) onOverview(JSON.parse(line.slice(6)));
+    }
+  }
 }

@@ -8,6 +8,7 @@ const place = document.getElementById("page");
 const state = document.getElementById("state");
 let refresh = null;
 let isBusy = false;
+let isTold = false;
 
 function route() {
   const [, name = "", argument = ""] = location.hash.split("/");
@@ -28,17 +29,23 @@ async function update() {
   try {
     await mine();
   } catch (problem) {
-    if (mine === refresh) notice(problem.message);
-    if (problem instanceof Refused) refused();
+    if (problem instanceof Refused) refused(problem);
+    else if (mine === refresh) notice(problem.message);
   } finally {
     if (mine === refresh) isBusy = false;
   }
 }
 
 // The token may be that of a controller that has gone: without it there may still be something to see.
-function refused() {
+// That is said once; the refusals that follow are no news.
+function refused(problem) {
   state.textContent = "log in";
-  if (!token()) return;
+  if (!token()) {
+    if (!isTold) notice(problem.message);
+    isTold = true;
+    return;
+  }
+  isTold = true;
   keepToken("");
   notice("the token does not hold any more: log in again");
   again();
