@@ -34,6 +34,7 @@
             │   ├── NotEmptyError      … it has children
             │   └── BadVersionError    … somebody else has changed it
             ├── PlanRaceError          … somebody else has committed this version of the plan
+            ├── ForeignRegionError     … it holds another region than this hub's
             └── DamagedError           … what is stored is not what was written
 
 An error carries its facts as attributes and says in its text what to do next.
@@ -218,6 +219,10 @@ class PlanRaceError(StoreError):
     def __init__(self, version: int) -> None:
         super().__init__(f"plan version {version} is already committed: load the plan and decide again")
         self.version = version
+
+
+class ForeignRegionError(StoreError):
+    """The store holds another region than the one this hub belongs to; the hub does not register there."""
 
 
 class DamagedError(StoreError):

@@ -28,7 +28,7 @@ from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex
 from equipoise.hub.locations.locations import Places
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.telemetry.recorder import Metering
-from equipoise.hub.telemetry.stats import Stats
+from equipoise.hub.telemetry.stats import Health, Stats
 from equipoise.resp import Command, RequestLimits
 from equipoise.resp.replies import error, integer
 
@@ -49,6 +49,7 @@ class HubCore:
         self.shell = shell
         self.now = shell.now
         self.stats = Stats()
+        self.health = Health(settings.name)
         self.sessions: dict[int, Session] = {}
         # Those that are no longer served, but still read what they are owed.
         self._leaving: set[Session] = set()

@@ -51,6 +51,10 @@ class Tree:
         return f"/equipoise/{self.region}"
 
     @property
+    def identity(self) -> str:
+        return f"{self.root}/identity"
+
+    @property
     def hubs(self) -> str:
         return f"{self.root}/hubs"
 
@@ -139,6 +143,12 @@ class NodeKind:
 
 _FOREVER, _SESSION = "persistent", "ephemeral"
 NODES = (
+    NodeKind(
+        "/identity",
+        _FOREVER,
+        "the first hub",
+        "Which region this is. Missing or different: the store was emptied, or holds another region.",
+    ),
     NodeKind(
         "/hubs/HUB", _FOREVER, "the hub", "Facts of the hub: address, incarnation, site, rack (msgpack)."
     ),

@@ -31,6 +31,7 @@ from equipoise.hub.membership.acl_sync import Rules
 from equipoise.hub.membership.combined_read import Glances
 from equipoise.hub.membership.join import enter
 from equipoise.hub.membership.liveness import Sight
+from equipoise.hub.membership.region_guard import RegionGuard
 from equipoise.hub.membership.registration import Presence
 from equipoise.hub.membership.settings import Join
 from equipoise.model import Member, Plan, Specs, quantise_weight
@@ -40,6 +41,7 @@ from equipoise.store.records.hubs import HubsStore
 from equipoise.store.records.leader import LeaderStore
 from equipoise.store.records.plans import PlanStore
 from equipoise.store.records.specs import SpecsStore
+from equipoise.store.records.users import StoredUsers
 from equipoise.store.tree import Tree
 
 if TYPE_CHECKING:
@@ -83,8 +85,23 @@ class Membership:
         self._rules = Rules(store, tree, self._apply_users, access_version=access_version)
         self._login = login
         self._sight = Sight(self._name)
+        self._guard = RegionGuard(
+            store,
+            tree,
+            self._plans,
+            self,
+            report=lambda problem: hub.core.health.report("store", problem),
+            new_identity=lambda: f"{self._name}.{hub.core.incarnation:x}",
+        )
         self._presence = Presence(
-            hub, store, self._hubs, self._sight, process=process, on_held=self._hubs_changed
+            hub,
+            store,
+            self._hubs,
+            self._sight,
+            process=process,
+            check_region=self._guard.check,
+            served_version=self._served_version,
+            on_held=self._hubs_changed,
         )
         self._load = load
         # The latest plan there is; None until it was asked for.
@@ -141,6 +158,24 @@ class Membership:
         log.warning("hub %s, with the store: %s", self._name, problem)
         await asyncio.sleep(self._settings.retry_interval_s)
 
+    # What the hub knows of its region, for the guard.
+
+    @property
+    def known_plan(self) -> Plan | None:
+        return self._plan
+
+    @property
+    def known_users(self) -> StoredUsers:
+        return StoredUsers(self._hub.core.users, self._rules.access_version)
+
+    @property
+    def known_specs(self) -> Specs:
+        return self.specs
+
+    def _served_version(self) -> int:
+        cluster = self._hub.cluster
+        return cluster.router.version if cluster is not None and self.ready.is_set() else 0
+
     # Following.
 
     async def _follow_plan(self) -> None:
@@ -167,6 +202,9 @@ class Membership:
     async def _follow_specs(self) -> None:
         async with aclosing(self._specs.watch()) as changes:
             async for specs in changes:
+                if not await self._guard.is_intact():
+                    # An emptied store says nothing about specs.
+                    continue
                 self.specs = specs
                 self._hub.core.places.follow(specs)
 
@@ -224,7 +262,7 @@ class Membership:
         if known.plan is not plan or known.hubs != hubs:
             cluster.apply(Routing(plan, hubs))
         self._look_at = self._sight.doubtful_until(self._now())
-        if own.since_id < plan_id and self._name in plan.by_hub:
+        if own.serves_under(plan.version, plan_id) and self._name in plan.by_hub:
             self._waiting_since = None
             self.ready.set()
         else:

@@ -8,7 +8,7 @@ it, and this life is over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from equipoise.errors import NodeExistsError, NoNodeError, SettingsError
@@ -42,14 +42,19 @@ class Presence:
         sight: Sight,
         *,
         process: str,
+        check_region: Callable[[], Awaitable[bool]],
+        served_version: Callable[[], int],
         on_held: Callable[[], None],
     ) -> None:
-        """`process`: the identity of this process, for its successor."""
+        """`process`: the identity of this process, for its successor. `check_region` is asked before each
+        registration: whether the store had lost the region. `served_version`: of the plan this hub serves under."""
         self._hub = hub
         self._store = store
         self._hubs = hubs
         self._sight = sight
         self._process = process
+        self._check_region = check_region
+        self._served_version = served_version
         self._on_held = on_held
         self._settings = settings = hub.settings.membership
         self._name = hub.settings.name
@@ -59,6 +64,7 @@ class Presence:
         # The life that was announced last, and the creation id of its first node; 0 before it.
         self.life = 0
         self._since_id = 0
+        self._registered_version = 0
         self._told_load = 0.0
         self._must_look = asyncio.Event()
 
@@ -106,7 +112,12 @@ class Presence:
             if not self.is_held() or abs(load_ratio - self._told_load) < _LOAD_STEP:
                 continue
             try:
-                await self._hubs.report(self._facts, load_ratio=load_ratio, since_id=self._since_id)
+                await self._hubs.report(
+                    self._facts,
+                    load_ratio=load_ratio,
+                    since_id=self._since_id,
+                    served_version=self._registered_version,
+                )
             except NoNodeError:
                 self.give_up()
             else:
@@ -115,6 +126,9 @@ class Presence:
     async def _announce(self) -> None:
         """Hold `alive` in the present session and life."""
         session_s = self._settings.session_timeout_s
+        if await self._check_region():
+            # The order of creations is that of the new store.
+            self._since_id = 0
         if self.life == self._hub.core.incarnation:
             self._sight.doubt(asyncio.get_running_loop().time() + _DOUBT_SESSIONS * session_s)
             if await self._is_missed():
@@ -122,10 +136,14 @@ class Presence:
         present = self._present
         if self.life != present[1]:
             self.life, self._since_id = present[1], 0
+            self._registered_version = 0
+        else:
+            self._registered_version = self._served_version()
         node = await self._hubs.announce(
             self._facts,
             load_ratio=self._told_load,
             since_id=self._since_id,
+            served_version=self._registered_version,
             patience_s=_PATIENCE_SESSIONS * session_s,
         )
         self._since_id = self._since_id or node.created_id

@@ -98,6 +98,7 @@ def _equipoise(core: HubCore, totals: Totals) -> dict[str, object]:
     stats, backlogs = core.stats, core.backlogs
     return {
         "hub": core.settings.name,
+        "health": core.health.text,
         "incarnation": core.incarnation,
         "access_version": core.users.version,
         "topics": len(core.index.topics),

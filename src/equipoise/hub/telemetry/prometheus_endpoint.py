@@ -113,7 +113,9 @@ class _Scraping:
         if path not in ("/metrics", "/healthz"):
             return _answer("404 Not Found", b"see /metrics\n")
         if path == "/healthz":
-            return _answer("200 OK", b"ok\n")
+            health = self._hub.core.health
+            status = "503 Service Unavailable" if health.problems else "200 OK"
+            return _answer(status, f"{health.text}\n".encode())
         peer = writer.get_extra_info("peername")
         refusal = self._refusal(headers, str(peer[0]) if peer else "")
         if refusal:

@@ -32,10 +32,33 @@ from equipoise.store.records.hubs_snapshot import (
 )
 from equipoise.store.tree import ALIVE, ALIVE_NEXT, Tree
 
-__all__ = ["HubAlive", "HubFacts", "HubSeen", "HubsStore"]
+__all__ = ["HubAlive", "HubFacts", "HubSeen", "HubsStore", "RegionStore"]
 
 # A hub changes from one of its two nodes to the other while they are read; hardly more than once.
 _LOOKS_MAX = 5
+
+
+class RegionStore:
+    """Which region a store holds. The first hub makes the node, and hubs remember it: a store in which it is missing
+    was emptied, and one in which it differs holds another history of plans, users and hubs."""
+
+    def __init__(self, store: Store, tree: Tree) -> None:
+        self._store = store
+        self._tree = tree
+
+    async def identity(self) -> str | None:
+        """None if no hub was ever here, or the store was emptied."""
+        node = await self._store.find(self._tree.identity)
+        return None if node is None else node.data.decode("utf-8", "replace")
+
+    async def claim(self, identity: str) -> str:
+        """Give the region this identity unless it has one; the one it has."""
+        await self._store.ensure(self._tree.root)
+        try:
+            await self._store.create(self._tree.identity, identity.encode())
+        except NodeExistsError:
+            return await self.identity() or identity
+        return identity
 
 
 class HubsStore:
@@ -56,7 +79,13 @@ class HubsStore:
         self._guesses: dict[str, str] = {}
 
     async def announce(
-        self, facts: HubFacts, *, load_ratio: float = 0.0, since_id: int = 0, patience_s: float = 30.0
+        self,
+        facts: HubFacts,
+        *,
+        load_ratio: float = 0.0,
+        since_id: int = 0,
+        served_version: int = 0,
+        patience_s: float = 30.0,
     ) -> Node:
         """Come alive in the present session; call again after every LOST. Returns the `alive` node.
 
@@ -64,15 +93,17 @@ class HubsStore:
         name to end; raises NodeExistsError if it does not within `patience_s`.
         """
         await self._store.ensure(self._tree.hub(facts.hub))
-        alive = HubAlive(facts=facts, load_ratio=load_ratio, since_id=since_id)
+        alive = HubAlive(facts=facts, load_ratio=load_ratio, since_id=since_id, served_version=served_version)
         node = await self._claim(alive, patience_s)
         # After the claim: whoever is still alive under this name keeps its facts until then.
         await self._store.set(self._tree.hub(facts.hub), msgspec.msgpack.encode(facts), version=None)
         return node
 
-    async def report(self, facts: HubFacts, *, load_ratio: float, since_id: int = 0) -> None:
+    async def report(
+        self, facts: HubFacts, *, load_ratio: float, since_id: int = 0, served_version: int = 0
+    ) -> None:
         """Tell the current load. Raises NoNodeError if the hub is not alive."""
-        alive = HubAlive(facts=facts, load_ratio=load_ratio, since_id=since_id)
+        alive = HubAlive(facts=facts, load_ratio=load_ratio, since_id=since_id, served_version=served_version)
         await self._store.set(self._tree.alive(facts.hub), msgspec.msgpack.encode(alive), version=None)
 
     async def withdraw(self, hub: str) -> None:

@@ -50,6 +50,8 @@ class HubAlive(msgspec.Struct, frozen=True, kw_only=True):
     load_ratio: float = 0.0
     # The creation id of the first `alive` of this life, from the second on; 0 in the first.
     since_id: int = 0
+    # The latest plan that this life served under when it registered: counts where the order of creations is lost.
+    served_version: int = 0
 
 
 class HubSeen(msgspec.Struct, frozen=True):
@@ -63,6 +65,13 @@ class HubSeen(msgspec.Struct, frozen=True):
     def since_id(self) -> int:
         """When this life began, among all creations in the store; 0 if the hub is dead."""
         return self.created_id if self.alive is None else self.alive.since_id or self.created_id
+
+    def serves_under(self, version: int, plan_id: int) -> bool:
+        """Whether its life began before the plan was committed, which has this creation id; or it says that it
+        served under the plan before the store was emptied."""
+        if self.alive is not None and self.alive.served_version >= version > 0:
+            return True
+        return self.since_id < plan_id
 
 
 _facts = msgspec.msgpack.Decoder(HubFacts)

@@ -82,6 +82,8 @@ class PlanLog:
         self._read = (0, 0)
 
     async def prepare(self) -> None:
+        # What was read before may be of a store that has been emptied since.
+        self._read = (0, 0)
         for path in (self._tree.log, self._tree.snapshots, self._tree.plan_blobs):
             await self._store.ensure(path)
 
@@ -138,8 +140,12 @@ class PlanLog:
         """
         if self._read[0] == version:
             return self._read[1]
-        node = await self._store.find(self._tree.change(version))
-        return None if node is None else node.created_id
+        change, snapshot = await self._store.read(
+            [Read(self._tree.change(version)), Read(self._tree.snapshot(version))]
+        )
+        # A plan that was put back whole has no change.
+        node = change or snapshot
+        return node.created_id if isinstance(node, Node) else None
 
     async def _unpacked(self, path: str, record: _Record) -> bytes:
         if record.blob is not None:

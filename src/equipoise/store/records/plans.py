@@ -192,6 +192,16 @@ class PlanStore:
         """
         return await self._log.created_id(version)
 
+    async def last_known(self) -> int:
+        """The latest version that the store tells of; 0 if there is none."""
+        return await self._log.last_known()
+
+    async def put_back(self, plan: Plan) -> None:
+        """Write a plan whole, with its version, into a store that has lost it. A later plan there stays the latest."""
+        await self._log.prepare()
+        await self._log.write_snapshot(plan)
+        await self._log.raise_head(plan.version)
+
     # Reading.
 
     async def _load_once(self) -> tuple[Plan, bool]:

@@ -56,6 +56,14 @@ class SpecsStore:
         except NodeExistsError:
             await self._store.set(path, data, version=None)
 
+    async def put_back(self, spec: TopicSpec) -> None:
+        """Store a spec that the store has lost, unless its pattern has one."""
+        await self._store.ensure(self._tree.specs)
+        try:
+            await self._store.create(self._tree.spec(spec.pattern), encode_spec(spec))
+        except NodeExistsError:
+            pass
+
     async def change(
         self, pattern: bytes, make: Callable[[TopicSpec | None], TopicSpec | None]
     ) -> TopicSpec | None:

@@ -38,7 +38,14 @@ class StoredUsers(msgspec.Struct, frozen=True):
     access_version: int
 
 
-_references = msgspec.msgpack.Decoder(BlobRef)
+class _UsersRef(BlobRef, frozen=True, array_like=True):
+    """Where the text of the users is."""
+
+    # Added to the node's version: users that were put back into an emptied store keep their access version.
+    access_base: int = 0
+
+
+_references = msgspec.msgpack.Decoder(_UsersRef)
 
 
 class UsersStore:
@@ -74,17 +81,28 @@ class UsersStore:
 
     async def replace(self, users: Users, *, access_version: int) -> StoredUsers:
         """Replace the users of this access version. Raises BadVersionError if others are in force by now."""
+        return await self._replace(users, over=access_version, access_version=access_version + 1)
+
+    async def put_back(self, users: StoredUsers, *, over: int) -> StoredUsers:
+        """Store users with their own access version, in place of older ones. Raises BadVersionError as `replace`."""
+        return await self._replace(users.users, over=over, access_version=users.access_version)
+
+    async def _replace(self, users: Users, *, over: int, access_version: int) -> StoredUsers:
         if users.is_open:
             raise SettingsError("open access cannot be stored: give at least one user")
         old = await self._store.find(self._tree.users)
-        if (0 if old is None else _access_version(old)) != access_version:
+        if (0 if old is None else _access_version(old)) != over:
             raise BadVersionError(self._tree.users)
         await self._store.ensure(self._tree.users_blobs)
         blob = await write_blob(
-            self._store, self._tree.users_blobs, self._name(access_version + 1), render_users(users).encode()
+            self._store, self._tree.users_blobs, self._name(access_version), render_users(users).encode()
+        )
+        node_version = 0 if old is None else old.version + 1
+        reference = _UsersRef(
+            blob.name, blob.parts, blob.size, blob.digest, access_base=access_version - node_version - 1
         )
         try:
-            node = await self._put(old, msgspec.msgpack.encode(blob))
+            node = await self._put(old, msgspec.msgpack.encode(reference))
         except (BadVersionError, NodeExistsError) as problem:
             await delete_blob(self._store, self._tree.users_blobs, blob.name)
             raise BadVersionError(self._tree.users) from problem
@@ -152,4 +170,8 @@ async def publish_users(
 
 
 def _access_version(node: Node) -> int:
-    return node.version + 1
+    try:
+        base = _references.decode(node.data).access_base
+    except msgspec.DecodeError:
+        base = 0
+    return node.version + 1 + base

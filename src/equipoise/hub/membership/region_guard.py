@@ -1,0 +1,122 @@
+"""Notice a store that came back empty, older, or as another region; put back what the hub knows, or keep apart.
+
+A store that lost its data ends every session, so each hub looks here before it registers in a new session:
+
+    the identity is missing    the store was emptied: put back plan, users and specs, then the identity
+    it is another one          hubs of another region were first: register nowhere, serve on with the last plan
+    the plan there is older    the store was restored from a copy: put back the plan and the users, which count on
+
+Always true: a plan is only ever put back with its own version, so of several hubs that do it the one with the latest
+plan wins; users only replace users of a lower access version, so no revocation is undone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from equipoise.errors import BadVersionError, ForeignRegionError
+from equipoise.model import Plan, Specs
+from equipoise.store.contract import Store
+from equipoise.store.records.hubs import RegionStore
+from equipoise.store.records.plans import PlanStore
+from equipoise.store.records.specs import SpecsStore
+from equipoise.store.records.users import StoredUsers, UsersStore
+from equipoise.store.tree import Tree
+
+__all__ = ["KnownRegion", "RegionGuard"]
+
+log = logging.getLogger("equipoise.hub")
+
+
+class KnownRegion(Protocol):
+    """What the hub knows of its region, and can put back."""
+
+    @property
+    def known_plan(self) -> Plan | None: ...
+
+    @property
+    def known_users(self) -> StoredUsers: ...
+
+    @property
+    def known_specs(self) -> Specs: ...
+
+
+class RegionGuard:
+    """Owned by one membership, which calls `check` before the hub registers in a session."""
+
+    def __init__(
+        self,
+        store: Store,
+        tree: Tree,
+        plans: PlanStore,
+        known: KnownRegion,
+        *,
+        report: Callable[[str], None],
+        new_identity: Callable[[], str],
+    ) -> None:
+        """`report` takes the present problem with the store, empty if there is none."""
+        self._region = RegionStore(store, tree)
+        self._users = UsersStore(store, tree)
+        self._specs = SpecsStore(store, tree)
+        self._plans = plans
+        self._known = known
+        self._report = report
+        self._new_identity = new_identity
+        # Empty until the hub has met its region.
+        self.identity = ""
+
+    async def check(self) -> bool:
+        """Whether the store had lost something, which is put back now.
+
+        Raises ForeignRegionError if the store holds another region, and StoreError.
+        """
+        found = await self._region.identity()
+        if not self.identity:
+            self.identity = found or await self._region.claim(self._new_identity())
+            return False
+        if found is None:
+            self._report("the store was emptied: putting back plan, users and specs")
+            await self._put_back()
+            self._refuse_other(await self._region.claim(self.identity))
+        else:
+            self._refuse_other(found)
+            if not await self._is_older():
+                self._report("")
+                return False
+            self._report("the store holds an older plan or older users: putting back the latest")
+            await self._put_back()
+        log.error("region %s is put back into the store", self.identity)
+        self._report("")
+        return True
+
+    def _refuse_other(self, found: str) -> None:
+        if found != self.identity:
+            text = f"the store holds another region ({found}) than this hub's ({self.identity})"
+            self._report(f"{text}: stop this hub, or the hubs of that region")
+            raise ForeignRegionError(text)
+
+    async def is_intact(self) -> bool:
+        """Whether what the store shows is of this hub's region. Raises StoreError."""
+        return await self._region.identity() == self.identity
+
+    async def _is_older(self) -> bool:
+        plan, users = self._known.known_plan, self._known.known_users
+        is_plan_older = plan is not None and await self._plans.last_known() < plan.version
+        return is_plan_older or (await self._users.load()).access_version < users.access_version
+
+    async def _put_back(self) -> None:
+        users, plan = self._known.known_users, self._known.known_plan
+        if users.access_version:
+            stored = await self._users.load()
+            if stored.access_version < users.access_version:
+                try:
+                    await self._users.put_back(users, over=stored.access_version)
+                except BadVersionError:
+                    # Another hub was first. Whether its users are as new is checked in the next session.
+                    pass
+        for spec in self._known.known_specs:
+            await self._specs.put_back(spec)
+        if plan is not None and plan.version:
+            await self._plans.put_back(plan)
