@@ -70,6 +70,9 @@ class Shell:
     def resident_bytes(self) -> int:
         return 0
 
+    def has_hung_up(self, wire: object) -> bool:
+        return False
+
     def round_trip_s(self, wire: object) -> float:
         # By 10 %: more than what counts as the same.
         return 0.020 * (1 + 0.1 * self.rng.random())

@@ -146,10 +146,11 @@ def test_commands_behind_a_login_wait_for_it() -> None:
     client = world.client()
     client.send_raw(pipeline([["AUTH", "alice", "right"], ["PING"], ["PUBLISH", "t", "x"]]))
     assert client.read() == []
-    assert not client.wire.is_reading
+    assert client.session.is_busy
+    assert client.wire.is_reading, "else nobody would notice that the client leaves"
     world.check_secrets()
     assert client.read() == [b"OK", b"PONG", 0]
-    assert client.wire.is_reading
+    assert not client.session.is_busy
 
 
 def test_a_wrong_password_leaves_a_stranger_a_stranger() -> None:

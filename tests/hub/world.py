@@ -72,6 +72,9 @@ class FakeShell:
     def round_trip_s(self, wire: Wire) -> float | None:
         return wire.get_extra_info("rtt_s")  # type: ignore[no-any-return]  # a number or None
 
+    def has_hung_up(self, wire: Wire) -> bool:
+        return bool(wire.get_extra_info("has_hung_up"))
+
     def memory_bytes(self) -> int:
         return self._memory_bytes
 
@@ -117,6 +120,7 @@ class FakeWire:
         self.is_closing = False
         # What the kernel says of the connection.
         self.rtt_s: float | None = None
+        self.has_hung_up = False
         self._is_gone = False
         self._is_full = False
         self._is_told = False
@@ -168,7 +172,8 @@ class FakeWire:
         return len(self.buffer)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self.rtt_s if name == "rtt_s" else default
+        known = {"rtt_s": self.rtt_s, "has_hung_up": self.has_hung_up}
+        return known.get(name, default)
 
     def is_gone(self) -> bool:
         return self._is_gone
@@ -267,6 +272,8 @@ class World:
         checks, self.shell.checks = self.shell.checks, []
         for _, password, done in checks:
             done(is_right(password))
+        # What was sent behind a login is executed in a turn of its own.
+        self.advance()
 
     def advance(self, delay_s: float = 0.0) -> None:
         self.shell.advance(delay_s)

@@ -22,7 +22,8 @@ from equipoise.hub.commands.spec import objection
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.fanout import compile_audience, deliver_in_stages, deliver_to_hubs
 from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
-from equipoise.hub.data.session import LINGER_S, Deferred, Session
+from equipoise.hub.data.reply import Reply
+from equipoise.hub.data.session import LINGER_S, Session
 from equipoise.hub.data.subscribe import forget_session, judge_again
 from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex
 from equipoise.hub.locations.locations import Places
@@ -212,6 +213,7 @@ class HubCore:
 
     def _forget(self, session: Session, *, is_slow: bool) -> None:
         session.write = discard
+        session.forget_replies()
         self._unlink(session)
         self.backlogs.discard(session, is_cut=is_slow)
         forget_session(self, session)
@@ -224,7 +226,7 @@ class HubCore:
 
     # --- commands
 
-    def execute(self, session: Session, command: Command) -> bytes | Deferred:
+    def execute(self, session: Session, command: Command) -> bytes | Reply:
         """One command's reply; empty if it has none or has pushed its own."""
         self.stats.commands += 1
         spec = COMMANDS.get(command[0]) or COMMANDS.get(command[0].lower())
@@ -238,6 +240,11 @@ class HubCore:
         if type(reply) is str:
             return self.refuse(reply)
         return reply  # type: ignore[return-value]  # a handler's str is an error text, dealt with above
+
+    def is_pipelined(self, command: Command) -> bool:
+        """Whether the command may run while earlier replies are owed, and later ones while its own is."""
+        spec = COMMANDS.get(command[0]) or COMMANDS.get(command[0].lower())
+        return spec is not None and spec.is_pipelined
 
     def refuse(self, text: str, *, times: int = 1) -> bytes:
         """The error reply, and how often it is given counted."""
@@ -301,8 +308,8 @@ class HubCore:
                 audience.version = self.index.version
         return audience
 
-    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        """Publish for a client, wherever the topic lives; the reply to each message."""
+    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
+        """Publish for a client, wherever the topic lives: the reply to each message, or one to all that comes later."""
         if topic.is_watched:
             self.metering.arrivals.note(topic, payloads)
         if topic.stream is None:

@@ -38,7 +38,7 @@ from equipoise.hub.cluster.link.frames import (
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.patterns import Patterns
 from equipoise.hub.cluster.peer_events import News
-from equipoise.hub.cluster.position_query import Asking
+from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.publish_acks import Receipts
 from equipoise.hub.cluster.publish_route import Ways
 from equipoise.hub.cluster.redirects import Telling
@@ -96,7 +96,7 @@ class Cluster:
         self.barrier = Barrier(self)
         self.lanes = Lanes(self)
         self.tags = Tags(self)
-        self.asking = Asking(self)
+        self.asking = PositionQueries(self)
         self.ways = Ways(self)
         self.listening = Listening(self)
         self.receipts = Receipts(self)

@@ -40,7 +40,7 @@ class Patterns:
             for link in self._cluster.out.values():
                 self._tell(link, pattern)
         if unconfirmed:
-            self._waiters.setdefault(pattern, []).append(wait.add())
+            wait.join(self._waiters.setdefault(pattern, []))
 
     def confirmed(self, peer: str, pattern: bytes, ticket: int) -> None:
         if self._tickets.get(pattern) == ticket:

@@ -118,9 +118,11 @@ class Receipts:
 
     def when_all_settled(self, tell: Callable[[], object]) -> None:
         """Tell when all messages that clients have given to any topic so far are settled."""
+        waiters: list[Callable[[], None]] = []
         wait = Wait(tell)
         for account in self._accounts.values():
-            account.waiting.append(Settled(0, account.taken, _whatever(wait.add())))
+            wait.join(waiters)
+            account.waiting.append(Settled(0, account.taken, _whatever(waiters[-1])))
         if wait.is_over_at_once():
             tell()
 

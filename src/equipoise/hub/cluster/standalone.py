@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import InLink, OutLink
     from equipoise.hub.data.kinds import Kind
     from equipoise.hub.data.other_hubs import LeftOut
+    from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
@@ -30,15 +31,15 @@ class _NoRedirects:
 class _OwnStreams:
     """Every stream is this hub's own."""
 
-    def prepare(
+    def when_ready(
         self,
         session: Session,
         kind: Kind,
         names: Sequence[bytes],
-        proceed: Callable[[], None],
+        subscribe: Callable[[], bytes],
         left_out: LeftOut = lambda topic: (),
-    ) -> bool:
-        return True
+    ) -> bytes | Reply:
+        return subscribe()
 
     def heard_by(self, patterns: Sequence[bytes]) -> None: ...
     def greet(self, session: Session, topic: Topic, kind: Kind) -> None: ...
@@ -75,8 +76,10 @@ class _OneRoute:
     def keep_to(self, topic: Topic, stream: bytes) -> bool:
         return True
 
-    def position(self, trunk: Topic, stream: bytes, tell: Callable[[int, int], object]) -> None:
-        tell(trunk.epoch, trunk.n)
+    def position(
+        self, trunk: Topic, stream: bytes, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
+    ) -> None:
+        answer(trunk.epoch, trunk.n)
 
 
 class _OnlyHub:

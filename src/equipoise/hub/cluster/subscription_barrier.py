@@ -8,13 +8,14 @@ as if by name. A hub that has just joined waits until all others have told it th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.hub.cluster.lane_state import Beside, Lane
 from equipoise.hub.cluster.lanes import lane_push
 from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.streams import State
 from equipoise.hub.data.kinds import Kind
+from equipoise.hub.data.reply import Reply
 from equipoise.model import Glob
 from equipoise.resp.replies import bulk, integer, push
 from equipoise.stream.position import TRUNK
@@ -28,41 +29,63 @@ if TYPE_CHECKING:
 __all__ = ["Listening"]
 
 
+class Claim(NamedTuple):
+    """A subscription that waits, but for the streams that are left out."""
+
+    kind: Kind
+    names: Sequence[bytes]
+    left_out: LeftOut
+    wait: Wait
+
+
 class Listening:
     """Part of one cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        # What clients wait to be subscribed to, but for which streams; a client that waits sends nothing more.
-        self._claims: dict[Session, tuple[Kind, Sequence[bytes], LeftOut]] = {}
+        # What clients wait to be subscribed to: one claim each, since subscribing is a fence.
+        self._claims: dict[Session, Claim] = {}
         # Whether every hub that was there when we came has introduced itself; and who waits for that.
         self._is_acquainted = False
         self._strangers: list[Callable[[], None]] = []
 
-    def prepare(
+    def when_ready(
         self,
         session: Session,
         kind: Kind,
         names: Sequence[bytes],
-        proceed: Callable[[], None],
+        subscribe: Callable[[], bytes],
         left_out: LeftOut = lambda topic: (),
-    ) -> bool:
-        """See that whoever subscribes to these now misses nothing from now on, but for the streams that are left out.
+    ) -> bytes | Reply:
+        """Call `subscribe` once a subscription to these misses nothing from then on, and answer with what it returns.
 
-        False if that takes a while; then `proceed` is called when it is so.
+        Streams that are left out need not stand here.
         """
+        reply = Reply(abandoned=lambda: self._give_up(session))
 
         def again() -> None:
             # What was so first may not be so any more.
-            if session.is_closing:
-                self._claims.pop(session, None)
-            elif self.prepare(session, kind, names, proceed, left_out):
-                proceed()
+            if reply.is_wanted and self._is_ready(session, kind, names, left_out, later):
+                reply.complete(subscribe())
 
-        # In a turn of its own: the client's next commands must not run in the middle of what made it so.
-        wait = Wait(lambda: self._cluster.core.shell.call_later(0, again))
+        def later() -> None:
+            # In a turn of its own: it must not run in the middle of what made it so.
+            self._cluster.core.shell.call_later(0, again)
+
+        return subscribe() if self._is_ready(session, kind, names, left_out, later) else reply
+
+    def _is_ready(
+        self,
+        session: Session,
+        kind: Kind,
+        names: Sequence[bytes],
+        left_out: LeftOut,
+        later: Callable[[], None],
+    ) -> bool:
+        """Whether it is so now; else `later` is called when it may be."""
+        wait = Wait(later)
         if not self._is_acquainted:
-            self._strangers.append(wait.add())
+            wait.join(self._strangers)
         elif kind.is_pattern:
             for pattern in names:
                 self._cluster.patterns.want(pattern, wait)
@@ -76,23 +99,28 @@ class Listening:
                 absent = None if isinstance(found, str) else left_out(found)
                 if not isinstance(found, str) and absent is not None:
                     self._stand(found, wait, absent)
-        is_over = wait.is_over_at_once()
-        if is_over:
+        if wait.is_over_at_once():
             self._claims.pop(session, None)
-        else:
-            self._claims[session] = (kind, names, left_out)
-        return is_over
+            return True
+        self._claims[session] = Claim(kind, names, left_out, wait)
+        return False
+
+    def _give_up(self, session: Session) -> None:
+        """The client has gone, or was told to try again."""
+        claim = self._claims.pop(session, None)
+        if claim is not None:
+            claim.wait.cancel()
 
     def _stand(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
         """Follow the streams of the topic, and wait for those that do not stand here yet."""
         self._cluster.news.tell(topic)
         stream = topic.stream
         if TRUNK not in left_out and stream is not None and not stream.is_ready:
-            stream.waiters.append(wait.add())
+            wait.join(stream.waiters)
             self._cluster.merging.follow(stream)
         for lane in self._cluster.lanes.of(topic):
             if lane.lane not in left_out and lane.stream is not None and not lane.stream.is_ready:
-                lane.stream.waiters.append(wait.add())
+                wait.join(lane.stream.waiters)
                 self._cluster.lanes.follow(lane)
 
     def _topics_with_lanes(self, patterns: Sequence[bytes]) -> list[Topic]:
@@ -118,16 +146,15 @@ class Listening:
 
     def claimed(self) -> tuple[set[bytes], set[bytes]]:
         """The topics and the patterns that clients wait to be subscribed to."""
-        self._claims = {session: claim for session, claim in self._claims.items() if not session.is_closing}
         claims = list(self._claims.values())
-        patterns = {name for kind, names, _ in claims if kind.is_pattern for name in names}
-        topics = {name for kind, names, _ in claims if not kind.is_pattern for name in names}
+        patterns = {name for claim in claims if claim.kind.is_pattern for name in claim.names}
+        topics = {name for claim in claims if not claim.kind.is_pattern for name in claim.names}
         topics.update(topic.name for topic in self._topics_with_lanes(list(patterns)))
         return topics, patterns
 
     def is_claimed(self, topic: Topic, stream: bytes) -> bool:
         """Whether a client waits to be subscribed to this stream of the topic, or is about to be."""
-        for kind, names, left_out in self._claims.values():
+        for kind, names, left_out, _ in self._claims.values():
             if kind.is_pattern:
                 if any(Glob(pattern).matches(topic.name) for pattern in names):
                     return True

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from equipoise.hub.commands.connection import BAD_NAME, is_client_name
 from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.data.kinds import Kind
-from equipoise.hub.data.session import Replies
+from equipoise.hub.data.reply import ReplyMode
 from equipoise.hub.data.turns import by_turns
 from equipoise.resp.replies import OK, bulk, integer, null, verbatim
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.session import Deferred, Session
+    from equipoise.hub.data.reply import Reply
+    from equipoise.hub.data.session import Session
 
 _OPERATORS_ONLY = "NOPERM only a user with operate = [\"*\"] may use '{}'"
 _TYPES = ("normal", "master", "replica", "slave", "pubsub")
@@ -54,7 +55,7 @@ def info(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     return verbatim(describe(core, session) + "\n", session.proto)
 
 
-def list_(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+def list_(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     if not session.is_operator:
         return _OPERATORS_ONLY.format("client|list")
     chosen = list(core.sessions.values())
@@ -97,13 +98,13 @@ def no_touch(core: HubCore, session: Session, command: list[bytes]) -> bytes | s
 def reply(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     match command[2].lower():
         case b"on":
-            session.reply_mode = Replies.ON
+            session.reply_mode = ReplyMode.ON
             session.reply(OK)
         case b"off":
-            session.reply_mode = Replies.OFF
+            session.reply_mode = ReplyMode.OFF
         case b"skip":
-            if session.reply_mode is not Replies.OFF:
-                session.reply_mode = Replies.SKIP_NEXT
+            if session.reply_mode is not ReplyMode.OFF:
+                session.reply_mode = ReplyMode.SKIP_NEXT
         case _:
             return "ERR syntax error"
     return b""

@@ -10,7 +10,7 @@ from equipoise.access import DECOY_SECRET, User
 from equipoise.access.users import DEFAULT_USER
 from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.data.kinds import Kind
-from equipoise.hub.data.session import DEFERRED, Deferred, Replies
+from equipoise.hub.data.reply import Reply, ReplyMode
 from equipoise.hub.data.subscribe import forget_session, renew_forms
 from equipoise.resp.replies import OK, PONG, bulk, error, null, push, simple, value
 
@@ -43,7 +43,7 @@ NEEDS_RESP3 = "ERR EQ commands need RESP3: send HELLO 3 first"
 BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 
 
-def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     proto = session.proto
     if len(command) > 1:
         version = parse_integer(command[1])
@@ -86,7 +86,7 @@ def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     return proceed()
 
 
-def auth(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+def auth(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     if len(command) > 3:
         return "ERR syntax error"
     if len(command) == 2:
@@ -98,13 +98,16 @@ def auth(core: HubCore, session: Session, command: list[bytes]) -> bytes | str |
 
 def _authenticate(
     core: HubCore, session: Session, login: tuple[bytes, bytes], proceed: Callable[[], bytes]
-) -> bytes | Deferred:
+) -> bytes | Reply:
     """Check the login beside the loop; then `proceed` makes the reply."""
     name, password = login
     user = core.users.get(text_of(name))
     if user is not None and user.is_anonymous:
         core.log_in(session, user)
         return proceed()
+
+    # login_check_timeout_s ends the wait.
+    reply = Reply(wait_s=None)
 
     def done(is_right: bool) -> None:
         # Rules may have been reloaded while the secret was checked: only the present ones count.
@@ -114,24 +117,24 @@ def _authenticate(
             session.stop_timer()
             if session.user is None:
                 core.expect_login(session)
-            session.settle(error(_WRONG_PASSWORD))
+            reply.complete(error(_WRONG_PASSWORD))
             return
         problem = core.quotas.login_objection(session.user, known)
         if problem is not None:
             session.stop_timer()
             if session.user is None:
                 core.expect_login(session)
-            session.settle(core.refuse(problem))
+            reply.complete(core.refuse(problem))
             return
         core.log_in(session, known)
-        session.settle(proceed())
+        reply.complete(proceed())
 
     # Behind others who log in, this may take longer than a stranger has: that is not the client's delay.
     session.cut_after(core.limits.login_check_timeout_s, "its login could not be checked in time")
     # An unknown name takes as long as a wrong password, so that names cannot be found out.
     secret = user.secret if user is not None and user.secret is not None else DECOY_SECRET
     core.shell.verify_secret(secret, password, done, lambda: not session.is_closing)
-    return DEFERRED
+    return reply
 
 
 def ping(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
@@ -159,7 +162,7 @@ def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     session.is_never_evicted = False
     session.tags = session.told = None
     core.places.forget(session)
-    session.reply_mode = Replies.ON
+    session.reply_mode = ReplyMode.ON
     core.greet(session)
     session.push(simple("RESET"))
     return b""

@@ -24,12 +24,13 @@ from equipoise.resp.replies import (
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.session import Deferred, Session
+    from equipoise.hub.data.reply import Reply
+    from equipoise.hub.data.session import Session
 
 _EVERY_SECTION = frozenset(("all", "default", "everything"))
 
 
-def info(core: HubCore, session: Session, command: list[bytes]) -> bytes | Deferred:
+def info(core: HubCore, session: Session, command: list[bytes]) -> bytes | Reply:
     wanted = {text_of(argument).lower() for argument in command[1:]}
     if not wanted or wanted & _EVERY_SECTION:
         wanted = set(SECTIONS)

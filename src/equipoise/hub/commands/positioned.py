@@ -8,7 +8,7 @@ from equipoise.access import Action
 from equipoise.hub.access.denials import denial
 from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.commands.connection import LINK_BYTES_MAX, NEEDS_RESP3
-from equipoise.hub.data.session import DEFERRED, Deferred
+from equipoise.hub.data.reply import REPLY_S, Reply
 from equipoise.resp.replies import OK, array, bulk, error, integer, push
 from equipoise.stream.position import TRUNK
 
@@ -25,10 +25,20 @@ _LOST = (
     "UNCERTAIN the hub where the topic lived died with messages under way; they may or may not have been delivered: "
     "publish them again only if duplicates do no harm"
 )
+_LATE = (
+    f"UNCERTAIN the messages have no position after {REPLY_S:.0f} s; they may or may not be delivered: "
+    "publish them again only if duplicates do no harm"
+)
+# Stands for a position that EQ.AFTER names and that is not confirmed yet.
+UNCONFIRMED = (-1, -1)
+_NOT_CONFIRMED = "TRYAGAIN the position that EQ.AFTER names is not confirmed yet"
 
 
-def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     """Publish to one topic; the reply comes when the last message has its position, wherever the topic lives."""
+    tags = None if session.tags is None else session.tags.get(command[1])
+    if tags is not None and UNCONFIRMED in tags.values():
+        return _NOT_CONFIRMED
     topic = core.topic_to_publish(session, command[1])
     if isinstance(topic, str):
         return topic
@@ -37,28 +47,22 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
         # The client may be its own audience: what it was answered before comes first.
         session.flush()
     cluster = core.cluster
-    tags = None if session.tags is None else session.tags.pop(topic.name, None)
+    if tags is not None and session.tags is not None:
+        del session.tags[topic.name]
     if topic.stream is None and not tags:
         receivers = core.publish(topic, payloads)
         return _receipt(Tag(TRUNK, topic.epoch, topic.n), receivers)
-    reply = cluster.submit(topic, payloads, [Tag(stream, *at) for stream, at in (tags or {}).items()])
-    if reply.startswith(b"-"):
-        return reply
-    receivers = int(reply[1:])
-    is_over: list[bytes] = []
-    is_waiting = False
-
-    def settled(at: Tag, is_lost: bool) -> None:
-        receipt = error(_LOST) if is_lost else _receipt(at, receivers)
-        if not is_waiting:
-            is_over.append(receipt)
-        elif not session.is_closing:
-            # In a turn of its own: the client's next commands must not run in the middle of what settled this.
-            core.shell.call_later(0, _answer, session, receipt)
-
-    cluster.receipts.when_settled(topic, len(payloads), settled)
-    is_waiting = True
-    return is_over[0] if is_over else DEFERRED
+    refusal = cluster.submit(topic, payloads, [Tag(stream, *at) for stream, at in (tags or {}).items()])
+    if refusal.startswith(b"-"):
+        return refusal
+    receivers = int(refusal[1:])
+    reply = Reply(expired=lambda: error(_LATE))
+    cluster.receipts.when_settled(
+        topic,
+        len(payloads),
+        lambda at, is_lost: reply.complete(error(_LOST) if is_lost else _receipt(at, receivers)),
+    )
+    return reply
 
 
 def settle(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
@@ -117,11 +121,6 @@ def _tell(core: HubCore, session: Session, frame: bytes) -> None:
             del asking[session]
     if not session.is_closing:
         session.write(frame)
-
-
-def _answer(session: Session, receipt: bytes) -> None:
-    if not session.is_closing:
-        session.settle(receipt)
 
 
 def _receipt(at: Tag, receivers: int) -> bytes:

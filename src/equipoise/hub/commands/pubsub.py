@@ -10,10 +10,11 @@ from equipoise.hub.access.denials import denial, too_long
 from equipoise.hub.commands.connection import NEEDS_RESP3
 from equipoise.hub.commands.spec import Handler, text_of
 from equipoise.hub.data.kinds import Kind
-from equipoise.hub.data.session import DEFERRED, Deferred
+from equipoise.hub.data.publish import publish_run
+from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.subscribe import compile_pattern, objection, subscribe, unsubscribe
 from equipoise.hub.data.turns import by_turns
-from equipoise.resp.replies import array, bulk, error, integer
+from equipoise.resp.replies import array, bulk, integer
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -28,7 +29,7 @@ COMPILED_AT_ONCE = 16
 
 
 def subscriber(kind: Kind) -> Handler:
-    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
         if kind.is_positioned and session.proto != 3:
             return NEEDS_RESP3
         names = command[1:]
@@ -43,7 +44,7 @@ def subscriber(kind: Kind) -> Handler:
 
 def _subscribe_everywhere(
     core: HubCore, session: Session, kind: Kind, names: list[bytes]
-) -> bytes | str | Deferred:
+) -> bytes | str | Reply:
     """Subscribe once the hubs concerned send us what the subscription is for."""
     globs: dict[bytes, Glob] = {}
     for name in names if kind.is_pattern else ():
@@ -55,30 +56,18 @@ def _subscribe_everywhere(
     if problem is not None:
         return problem
 
-    def proceed() -> None:
-        if not session.is_closing:
-            problem = _subscribe_and_tell(core, session, kind, names, globs)
-            session.settle(b"" if problem is None else error(problem))
+    def proceed() -> bytes:
+        problem = subscribe(core, session, kind, names, globs)
+        if session.told is not None and kind is Kind.POSITIONED_NAME:
+            core.cluster.telling.subscribed(session, names)
+        if kind.is_pattern:
+            core.cluster.listening.heard_by(names)
+        return b"" if problem is None else core.refuse(problem)
 
-    if not core.cluster.listening.prepare(session, kind, names, proceed):
-        return DEFERRED
-    return _subscribe_and_tell(core, session, kind, names, globs) or b""
-
-
-def _subscribe_and_tell(
-    core: HubCore, session: Session, kind: Kind, names: list[bytes], globs: dict[bytes, Glob]
-) -> str | None:
-    problem = subscribe(core, session, kind, names, globs)
-    if session.told is not None and kind is Kind.POSITIONED_NAME:
-        core.cluster.telling.subscribed(session, names)
-    if kind.is_pattern:
-        core.cluster.listening.heard_by(names)
-    return problem
+    return core.cluster.listening.when_ready(session, kind, names, proceed)
 
 
-def _subscribe_to_patterns(
-    core: HubCore, session: Session, kind: Kind, names: list[bytes]
-) -> bytes | Deferred:
+def _subscribe_to_patterns(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> bytes | Reply:
     """Compiling a thousand long patterns takes a while: by turns."""
     globs: dict[bytes, Glob] = {}
     problem: str | None = None
@@ -111,14 +100,11 @@ def unsubscriber(kind: Kind) -> Handler:
     return run
 
 
-def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    topic = core.topic_to_publish(session, command[1])
-    if isinstance(topic, str):
-        return topic
+def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | Reply:
     if session.subscriptions is not None:
         # The client may be its own audience: what it was answered before comes first.
         session.flush()
-    return core.submit(topic, (command[2],))
+    return publish_run(core, session, command[1], command[2:])
 
 
 def spublish(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
@@ -134,11 +120,11 @@ def spublish(core: HubCore, session: Session, command: list[bytes]) -> bytes | s
     return integer(core.publish(topic, (command[2],)))
 
 
-def channels(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+def channels(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     return _channels(core, core.index.topics, session, command)
 
 
-def shardchannels(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+def shardchannels(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     return _channels(core, core.index.shards, session, command)
 
 
@@ -156,7 +142,7 @@ def numpat(core: HubCore, session: Session, command: list[bytes]) -> bytes:
 
 def _channels(
     core: HubCore, topics: dict[bytes, Topic], session: Session, command: list[bytes]
-) -> bytes | str | Deferred:
+) -> bytes | str | Reply:
     """Topics with subscribers. A listing shows nobody what it may not use."""
     if len(command) > 3:
         word = text_of(command[1])

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.session import Deferred, Session
+    from equipoise.hub.data.reply import Reply
+    from equipoise.hub.data.session import Session
 
 # The reply's bytes (empty if the handler pushed its own), an error's text, or that the reply comes later.
-Outcome = "bytes | str | Deferred"
-Handler = Callable[["HubCore", "Session", list[bytes]], "bytes | str | Deferred"]
+Outcome = "bytes | str | Reply"
+Handler = Callable[["HubCore", "Session", list[bytes]], "bytes | str | Reply"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,15 @@ class CommandSpec:
     tips: tuple[str, ...] = ()
     is_open_to_strangers: bool = False
     runs_while_subscribed: bool = False
+    # Whether it may run while earlier replies are owed, and later commands while its own is; see hub/data/reply.py.
+    is_pipelined: bool = False
     subcommands: Mapping[str, CommandSpec] = field(default_factory=dict)
 
 
 def dispatch(container: str, subcommands: Mapping[str, CommandSpec]) -> Handler:
     """A handler that passes the command on to the subcommand its second word names."""
 
-    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
         word = command[1].decode("utf-8", "surrogateescape")
         spec = subcommands.get(word.lower())
         if spec is None:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.connection import NEEDS_RESP3
+from equipoise.hub.commands.positioned import UNCONFIRMED
 from equipoise.hub.commands.spec import parse_integer
 from equipoise.hub.data.kinds import Kind
-from equipoise.hub.data.session import DEFERRED, Deferred
+from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.subscribe import objection, subscribe
 from equipoise.resp.replies import OK
 
@@ -22,7 +23,7 @@ TAGGED_MAX = 1_000
 _USAGE = "ERR syntax error: EQ.OWN topic [ELSEWHERE [stream ...]]"
 
 
-def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     """Subscribe to a topic but for the streams that the client gets elsewhere; without a word, all but our own."""
     if session.proto != 3:
         return NEEDS_RESP3
@@ -35,7 +36,7 @@ def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | 
     return _subscribe_to_rest(core, session, name, elsewhere)
 
 
-def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     """The session's next EQ.PUBLISH to the topic comes after a position of another stream, if that has been given."""
     epoch, n = parse_integer(command[3]), parse_integer(command[4])
     if epoch is None or n is None or min(epoch, n) < 0:
@@ -48,25 +49,24 @@ def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     tags = session.tags = session.tags or {}
     if topic.name not in tags and len(tags) >= TAGGED_MAX:
         return f"ERR more than {TAGGED_MAX} topics with EQ.AFTER and without EQ.PUBLISH on one connection"
-    is_answered = is_waiting = False
+    stream, name = command[2], topic.name
+    # Until the position is confirmed, EQ.PUBLISH to the topic is refused: it would come too early.
+    tags.setdefault(name, {})[stream] = UNCONFIRMED
+    reply = Reply()
 
-    def told(given_epoch: int, given_n: int) -> None:
-        nonlocal is_answered
-        is_answered = True
+    def confirmed(given_epoch: int, given_n: int) -> None:
         at = min((epoch, n), (given_epoch, given_n))
-        if at[0] and not session.is_closing:
-            tags.setdefault(topic.name, {})[command[2]] = at
-        if is_waiting and not session.is_closing:
-            core.shell.call_later(0, _settle, session)
+        tagged = tags.get(name, {})
+        if at[0]:
+            tagged[stream] = at
+        else:
+            tagged.pop(stream, None)
+        if not tagged:
+            tags.pop(name, None)
+        reply.complete(OK)
 
-    core.cluster.asking.position(topic, command[2], told)
-    is_waiting = True
-    return OK if is_answered else DEFERRED
-
-
-def _settle(session: Session) -> None:
-    if not session.is_closing:
-        session.settle(OK)
+    core.cluster.asking.position(topic, stream, confirmed, lambda: not session.is_closing)
+    return reply
 
 
 def _elsewhere(words: Sequence[bytes]) -> list[bytes] | str | None:
@@ -79,7 +79,7 @@ def _elsewhere(words: Sequence[bytes]) -> list[bytes] | str | None:
 
 def _subscribe_to_rest(
     core: HubCore, session: Session, name: bytes, elsewhere: list[bytes] | None
-) -> bytes | str | Deferred:
+) -> bytes | str | Reply:
     """Subscribe once the streams stand here that the client does not get elsewhere."""
     cluster = core.cluster
 
@@ -97,16 +97,10 @@ def _subscribe_to_rest(
             cluster.telling.subscribed(session, [name])
         return b"" if problem is None else core.refuse(problem)
 
-    def later() -> None:
-        if not session.is_closing:
-            session.settle(proceed())
-
     def left_out(topic: Topic) -> list[bytes] | None:
         return elsewhere if elsewhere is not None else cluster.listening.not_own(topic)
 
-    if not cluster.listening.prepare(session, Kind.OWN, [name], later, left_out):
-        return DEFERRED
-    return proceed()
+    return cluster.listening.when_ready(session, Kind.OWN, [name], proceed, left_out)
 
 
 def _not_home(version: int | None) -> str:

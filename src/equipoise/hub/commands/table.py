@@ -21,7 +21,8 @@ from equipoise.hub.data.kinds import Kind
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.session import Deferred, Session
+    from equipoise.hub.data.reply import Reply
+    from equipoise.hub.data.session import Session
 
 _STRANGERS = ("noscript", "loading", "stale", "fast", "no_auth", "allow_busy")
 _FAST = ("loading", "stale", "fast")
@@ -155,7 +156,12 @@ def _streams() -> list[CommandSpec]:
 
 
 def _publishing() -> list[CommandSpec]:
-    facts = {"group": "pubsub", "flags": ("pubsub", *_FAST), "categories": ("@pubsub", "@fast")}
+    facts = {
+        "group": "pubsub",
+        "flags": ("pubsub", *_FAST),
+        "categories": ("@pubsub", "@fast"),
+        "is_pipelined": True,
+    }
     cost = "O(N) in the number of subscribers"
     return [
         CommandSpec(
@@ -165,7 +171,7 @@ def _publishing() -> list[CommandSpec]:
             summary="Sends a message to a topic.",
             since="2.0.0",
             complexity=cost,
-            **facts,  # type: ignore[arg-type]  # the three facts above
+            **facts,  # type: ignore[arg-type]  # the four facts above
         ),
         CommandSpec(
             name="eq.publish",
@@ -174,7 +180,7 @@ def _publishing() -> list[CommandSpec]:
             summary="Sends messages to a topic, and answers with the position of the last.",
             since="0.1.0",
             complexity=cost,
-            **facts,  # type: ignore[arg-type]  # the three facts above
+            **facts,  # type: ignore[arg-type]  # the four facts above
         ),
         CommandSpec(
             name="spublish",
@@ -184,7 +190,7 @@ def _publishing() -> list[CommandSpec]:
             since="7.0.0",
             complexity=cost,
             shard_names_to=1,
-            **facts,  # type: ignore[arg-type]  # the three facts above
+            **facts,  # type: ignore[arg-type]  # the four facts above
         ),
     ]
 
@@ -335,7 +341,7 @@ def _introspection() -> list[CommandSpec]:
     rows = {"count": of("count", 2), "docs": of("docs", -2), "info": of("info", -2), "list": of("list", -2)}
     container = _container("command", "2.8.13", "server", "Describes commands.", rows)
 
-    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
         handler = describe["bare"] if len(command) == 1 else container.run
         return handler(core, session, command)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from equipoise.access import Action
 from equipoise.hub.access.denials import denial, too_long
 from equipoise.hub.commands.spec import parse_integer, text_of
-from equipoise.hub.data.session import DEFERRED, Deferred
+from equipoise.hub.data.reply import Reply
 from equipoise.resp.replies import OK, integer
 from equipoise.telemetry import Block, Part, Ring
 from equipoise.telemetry.arrow import END, batch, schema_message
@@ -35,7 +35,7 @@ JUDGED_AT_ONCE = 256
 _OFF = "ERR this hub records nothing (telemetry.enabled); set it and start the hub again"
 
 
-def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     """EQ.TELEMETRY incarnation from-sequence max-bytes → [incarnation, first, next, Arrow stream, end].
 
     The records from `first` to `next`, of those up to `end`. Whoever names another incarnation than the present one
@@ -59,8 +59,9 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
         return b"".join(_reply(ring, first, first, ()))
     # Above output_soft_bytes the reader would soon be cut for being slow.
     bytes_max = min(bytes_max, REPLY_BYTES_MAX, core.limits.output_soft_bytes)
-    core.shell.call_later(0, Reading(core, session, first, bytes_max).go_on)
-    return DEFERRED
+    reading = Reading(core, session, first, bytes_max)
+    core.shell.call_later(0, reading.go_on)
+    return reading.reply
 
 
 def arrivals(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
@@ -89,6 +90,8 @@ class Reading:
     def __init__(self, core: HubCore, session: Session, first: int, bytes_max: int) -> None:
         self._core = core
         self._session = session
+        # The records are finite, so it needs no limit of time.
+        self.reply = Reply(wait_s=None)
         self._ring = core.metering.ring
         self._first = self._next = first
         self._bytes_left = bytes_max - len(schema_message()) - len(END)
@@ -102,18 +105,14 @@ class Reading:
 
     def go_on(self) -> None:
         """One step; then the next in a turn of its own, or the reply."""
-        core, session = self._core, self._session
-        if session.is_closing:
+        core, reply = self._core, self.reply
+        if not reply.is_wanted:
             return
         if core.users.version != self._access_version:
-            session.settle(core.refuse("TRYAGAIN the access rules have changed meanwhile"))
+            reply.complete(core.refuse("TRYAGAIN the access rules have changed meanwhile"))
         elif next(self._steps, self) is self:
-            *pieces, last = _reply(self._ring, self._first, self._next, self._batches)
-            for piece in pieces:
-                # Putting them together would take as long as sending them.
-                session.reply(piece)
-                session.flush()
-            session.settle(last)
+            # In pieces: putting them together would take as long as sending them.
+            reply.complete(*_reply(self._ring, self._first, self._next, self._batches))
         else:
             core.shell.call_later(0, self.go_on)
 

@@ -20,7 +20,8 @@ from equipoise.resp.replies import array, bulk, integer, null
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.session import Deferred, Session
+    from equipoise.hub.data.reply import Reply
+    from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
 # Topics in one page: 100 kB of a reply.
@@ -42,7 +43,7 @@ class _Asked(NamedTuple):
     is_home: bool = False
 
 
-def topics(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Deferred:
+def topics(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     """EQ.TOPICS cursor count [MATCH pattern] [HOME] → [next cursor, rows]; the last page has the cursor 0."""
     asked = _parse(core, session, command)
     if isinstance(asked, str):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frames import Tag
     from equipoise.hub.cluster.link.link import InLink, OutLink
     from equipoise.hub.data.kinds import Kind
+    from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
@@ -41,15 +42,15 @@ class Redirects(Protocol):
 class Subscriptions(Protocol):
     """Follow all streams of a topic before a subscription is answered, and tell smart clients of the streams."""
 
-    def prepare(
+    def when_ready(
         self,
         session: Session,
         kind: Kind,
         names: Sequence[bytes],
-        proceed: Callable[[], None],
+        subscribe: Callable[[], bytes],
         left_out: LeftOut = ...,
-    ) -> bool:
-        """Whether a client that subscribes now misses nothing; if not, `proceed` is called once it is so."""
+    ) -> bytes | Reply:
+        """Call `subscribe` once a client that subscribes misses nothing from then on; its reply."""
 
     def heard_by(self, patterns: Sequence[bytes]) -> None: ...
     def greet(self, session: Session, topic: Topic, kind: Kind) -> None: ...
@@ -83,7 +84,9 @@ class PublishRoutes(Protocol):
 
 
 class PositionQueries(Protocol):
-    def position(self, trunk: Topic, stream: bytes, tell: Callable[[int, int], object]) -> None: ...
+    def position(
+        self, trunk: Topic, stream: bytes, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
+    ) -> None: ...
 
 
 class Routes(Protocol):

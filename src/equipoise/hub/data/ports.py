@@ -70,6 +70,9 @@ class Shell(Protocol):
     ) -> None:
         """Check a password beside the loop and call back on it; not at all if nobody wants to know any more."""
 
+    def has_hung_up(self, wire: Wire) -> bool:
+        """Whether the other end has closed or reset the connection; False where that cannot be told."""
+
     def round_trip_s(self, wire: Wire) -> float | None:
         """To the other end of a connection and back; None where it cannot be told."""
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from equipoise.resp import Publishes
+from equipoise.hub.data.reply import Reply
+from equipoise.resp import Command, Publishes
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
-    from equipoise.hub.data.topics import Topic
 
 # Bytes written to all subscribers together in one go: some 50 ms. 50 messages of 1 kB to 2,000 subscribers stay below.
 AT_ONCE_BYTES = 128 * 1024 * 1024
@@ -27,55 +27,60 @@ FEW_RECEIVERS = 50
 _GROUPS_MAX = 256
 
 
+def publish_run(core: HubCore, session: Session, name: bytes, payloads: Sequence[bytes]) -> bytes | Reply:
+    """Publish messages of one topic; the replies to all of them."""
+    topic = core.topic_to_publish(session, name)
+    if isinstance(topic, str):
+        return core.refuse(topic, times=len(payloads)) * len(payloads)
+    reply = core.submit(topic, payloads)
+    return reply * len(payloads) if isinstance(reply, bytes) else reply
+
+
 def publish_batch(
     core: HubCore, session: Session, batch: Publishes, until: float
-) -> tuple[bytes, Publishes | None]:
+) -> tuple[Sequence[bytes | Reply], Publishes | None]:
     """The replies to what was published, and what is left at `until`."""
     topics, payloads = batch
     name = topics[0]
     if topics.count(name) != len(topics):
-        replies = _publish_grouped(core, session, batch)
-        if replies is not None:
-            return b"".join(replies), None
+        grouped = _publish_grouped(core, session, batch)
+        if grouped is not None:
+            return (grouped,), None
         return _publish_in_order(core, session, batch, until)
-    topic = core.topic_to_publish(session, name)
-    if isinstance(topic, str):
-        return core.refuse(topic, times=len(payloads)) * len(payloads), None
-    receivers = core.audience_of(topic).receivers
+    topic = core.index.topics.get(name)
+    receivers = 0 if topic is None else core.audience_of(topic).receivers
     if receivers > FEW_RECEIVERS and receivers * sum(map(len, payloads)) > AT_ONCE_BYTES:
-        return _publish_in_slices(core, topic, batch, until)
-    return core.submit(topic, payloads) * len(payloads), None
+        return _publish_in_slices(core, session, batch, until)
+    return (publish_run(core, session, name, payloads),), None
 
 
-def publish_run(core: HubCore, session: Session, name: bytes, payloads: Sequence[bytes]) -> bytes:
-    """The replies to messages of one topic."""
-    topic = core.topic_to_publish(session, name)
-    if isinstance(topic, str):
-        return core.refuse(topic, times=len(payloads)) * len(payloads)
-    return core.submit(topic, payloads) * len(payloads)
+def spelled_out(batch: Publishes | list[Command]) -> list[Command]:
+    """As commands, one by one."""
+    if isinstance(batch, Publishes):
+        return [[b"PUBLISH", *message] for message in zip(*batch, strict=True)]
+    return batch
 
 
 def _publish_in_slices(
-    core: HubCore, topic: Topic, batch: Publishes, until: float
-) -> tuple[bytes, Publishes | None]:
+    core: HubCore, session: Session, batch: Publishes, until: float
+) -> tuple[Sequence[bytes | Reply], Publishes | None]:
     topics, payloads = batch
-    count = len(payloads)
-    sent_bytes = core.audience_of(topic).receivers * sum(map(len, payloads))
+    count, name = len(payloads), topics[0]
+    sent_bytes = core.audience_of(core.index.topics[name]).receivers * sum(map(len, payloads))
     step = max(1, count * AT_ONCE_BYTES // sent_bytes)
-    replies: list[bytes] = []
+    replies: list[bytes | Reply] = []
     for start in range(0, count, step):
         if replies and core.now() > until:
-            return b"".join(replies), Publishes(topics[start:], payloads[start:])
-        run = payloads[start : start + step]
-        replies.append(core.submit(topic, run) * len(run))
-    return b"".join(replies), None
+            return replies, Publishes(topics[start:], payloads[start:])
+        replies.append(publish_run(core, session, name, payloads[start : start + step]))
+    return replies, None
 
 
-def _publish_grouped(core: HubCore, session: Session, batch: Publishes) -> list[bytes] | None:
+def _publish_grouped(core: HubCore, session: Session, batch: Publishes) -> bytes | None:
     """Gather a mixed batch by topic, if no subscriber can tell the difference; the replies in order.
 
-    A subscriber sees the order between two topics only if it gets both. So all topics but one have to be
-    heard by nobody but clients with a single subscription.
+    A subscriber sees the order between two topics only if it gets both. So all topics but one must have no subscribers
+    but clients with a single subscription, and no topic may have a reply that comes later.
     """
     topics, payloads = batch
     runs: dict[bytes, list[bytes]] = {}
@@ -89,25 +94,28 @@ def _publish_grouped(core: HubCore, session: Session, batch: Publishes) -> list[
         # Little to gather, or much to look at first: the plain way is cheaper, and gives way.
         return None
     found = {name: core.topic_to_publish(session, name) for name in runs}
-    audiences = [core.audience_of(topic) for topic in found.values() if not isinstance(topic, str)]
-    if sum(not audience.is_exclusive for audience in audiences) > 1:
+    known = [topic for topic in found.values() if not isinstance(topic, str)]
+    is_shared = [not core.audience_of(topic).is_exclusive for topic in known]
+    if sum(is_shared) > 1 or any(topic.stream is not None for topic in known):
         return None
-    replies = {
-        name: core.refuse(topic, times=len(runs[name]))
-        if isinstance(topic, str)
-        else core.submit(topic, runs[name])
-        for name, topic in found.items()
-    }
-    return [replies[name] for name in topics]
+    replies: dict[bytes, bytes] = {}
+    for name, topic in found.items():
+        if isinstance(topic, str):
+            replies[name] = core.refuse(topic, times=len(runs[name]))
+        else:
+            reply = core.submit(topic, runs[name])
+            assert isinstance(reply, bytes), "a topic that is simply open answers at once"
+            replies[name] = reply
+    return b"".join([replies[name] for name in topics])
 
 
 def _publish_in_order(
     core: HubCore, session: Session, batch: Publishes, until: float
-) -> tuple[bytes, Publishes | None]:
+) -> tuple[Sequence[bytes | Reply], Publishes | None]:
     """Publish each run of consecutive messages to one topic as one."""
     topics, payloads = batch
     count = len(topics)
-    replies: list[bytes] = []
+    replies: list[bytes | Reply] = []
     start = 0
     while start < count:
         name = topics[start]
@@ -118,5 +126,5 @@ def _publish_in_order(
         start = end
         # A topic that is new has to be matched with all patterns, so each run may take long.
         if start < count and core.now() > until:
-            return b"".join(replies), Publishes(topics[start:], payloads[start:])
-    return b"".join(replies), None
+            return replies, Publishes(topics[start:], payloads[start:])
+    return replies, None

@@ -1,7 +1,8 @@
 """One client's connection as the hub sees it: commands in, replies and deliveries out.
 
 The session owns the order of what its client sees. Replies of one batch of commands are written together; before
-a command that may deliver to this very client, what has been answered so far goes first.
+a command that may deliver to this very client, what has been answered so far goes first. A reply whose outcome is not
+known yet is owed (`reply`); what follows it is executed or kept, but read, so that a client that leaves is noticed.
 
 Pure: bytes come in through `receive`, go out through `write`, and time is the hub's.
 """
@@ -9,125 +10,75 @@ Pure: bytes come in through `receive`, go out through `write`, and time is the h
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import TYPE_CHECKING
 
-from equipoise.access import Action, User
-from equipoise.hub.data.kinds import Kind
+from equipoise.access import User
+from equipoise.hub.data.client_state import ClientState
 from equipoise.hub.data.ports import NO_WIRE, Wire, discard
-from equipoise.hub.data.publish import publish_batch, publish_run
+from equipoise.hub.data.publish import publish_batch, publish_run, spelled_out
+from equipoise.hub.data.reply import OwedReplies, Reply, ReplyMode
+from equipoise.hub.data.turns import TURN_S
 from equipoise.resp import Command, Publishes, RequestReader, leading_publishes
 from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.handshake import LinkSession
-    from equipoise.hub.cluster.redirects import Told
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.patterns import Pattern
-    from equipoise.hub.data.ports import Timer
-    from equipoise.hub.data.topics import Topic
 
 # How long a client may take to read its last replies after QUIT or a protocol error, in seconds.
 LINGER_S = 5.0
-# How long one client's commands may keep the loop, in seconds; then everybody else has a turn.
-TURN_S = 0.01
 # The clock is read once in so many commands, and after a long reply.
 _TURN_COMMANDS = 16
 _LOOK_AT = _TURN_COMMANDS - 1
 # A reply of this size is written at once, so that a pipeline of short requests with long replies is not gathered.
 _LONG_REPLY_BYTES = 4 * 1024
+# What is read and kept behind a command that waits for its outcome; beyond, reading pauses.
+_KEPT_BYTES = 64 * 1024
+# How often a session that is owed replies is looked at: whether they have expired, whether its client has gone.
+_WATCH_S = 1.0
 
 
-class Replies(Enum):
-    """CLIENT REPLY."""
-
-    ON = "on"
-    OFF = "off"
-    # The next command's reply is left out, then ON again.
-    SKIP_NEXT = "skip"
-
-
-class Deferred:
-    """Returned by a command whose reply comes later through `Session.settle`; what follows it waits."""
-
-
-DEFERRED = Deferred()
-
-
-class Session:
+class Session(ClientState):
     """Created and ended by HubCore; `subscriptions` changes only through hub/data/subscribe.py."""
 
     __slots__ = (
-        "_core",
         "_held",
+        "_is_blocked",
+        "_is_paused",
         "_output_bytes",
+        "_owed",
         "_reader",
         "_replies",
         "_waiting",
-        "address",
-        "certificate",
-        "command",
-        "created_at",
-        "id",
         "input_bytes",
-        "is_certified",
         "is_closing",
-        "is_never_evicted",
-        "last_at",
-        "lib_name",
-        "lib_version",
-        "link",
-        "local_address",
-        "name",
         "peer",
-        "proto",
         "reply_mode",
-        "subscriptions",
-        "tags",
-        "timer",
-        "told",
-        "user",
         "wire",
         "write",
     )
 
     def __init__(self, core: HubCore, session_id: int, user: User | None) -> None:
-        self._core = core
-        self.id = session_id
-        # None until the client has said who it is, where it must.
-        self.user = user
-        self.proto = 2
-        self.name = self.lib_name = self.lib_version = b""
-        # The client's own name for the link that this connection is the latest of; see HubCore.follow.
-        self.link: bytes | None = None
-        # By topic, what its next message with a receipt comes after: by stream, epoch and n.
-        self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
-        # By topic, what a smart client was told about where it lives; None: it has not asked to be told.
-        self.told: dict[bytes, Told] | None = None
+        super().__init__(core, session_id, user)
         # The other hub's end, where this is the connection of a link between hubs.
         self.peer: LinkSession | None = None
-        # Common names in the client's certificate, and whether the user was found by one of them.
-        self.certificate: Sequence[str] = ()
-        self.is_certified = False
-        # Runs while the client has to log in, and while it reads what it is owed before it goes.
-        self.timer: Timer | None = None
-        self.address = self.local_address = self.command = ""
-        self.created_at = self.last_at = core.now()
-        self.reply_mode = Replies.ON
-        self.is_closing = self.is_never_evicted = False
+        self.reply_mode = ReplyMode.ON
+        self.is_closing = False
         self.input_bytes = 0
-        # By kind and name; None until the first, since most connections of a fleet only publish.
-        self.subscriptions: dict[Kind, dict[bytes, Topic | Pattern]] | None = None
         self.wire: Wire = NO_WIRE
         # The transport's own write, or a backlog's `hold` while the transport is full.
         self.write: Callable[[bytes], object] = discard
         self._reader = RequestReader(core.request_limits(is_authenticated=user is not None))
         self._replies: list[bytes] = []
         self._output_bytes = 0
-        # Commands that wait behind one whose reply comes later, or for their turn. None: nothing waits.
+        # None: nothing is owed but what `_replies` has.
+        self._owed: OwedReplies | None = None
+        # Commands that wait: for replies that are owed before them (`_is_blocked`), or for their turn. None: none do.
         self._waiting: list[Command] | Publishes | None = None
-        # What came though the transport had been told to pause; None while it reads.
+        self._is_blocked = False
+        # What has come while commands wait; None while none do.
         self._held: list[bytes] | None = None
+        self._is_paused = False
 
     # --- in
 
@@ -148,12 +99,12 @@ class Session:
             self._execute(self._read_as_stranger(data))
         else:
             batch = reader.feed(data)
-            takes_columns = self.subscriptions is None and self.reply_mode is Replies.ON
+            takes_columns = self.subscriptions is None is self._owed and self.reply_mode is ReplyMode.ON
             if isinstance(batch, Publishes):
                 if takes_columns:
                     self._publish(batch)
                 else:
-                    self._execute(_spelled_out(batch))
+                    self._execute(spelled_out(batch))
             elif batch:
                 if takes_columns and batch[0][0] == b"PUBLISH" and len(batch[0]) == 3:
                     self._publish_then_execute(batch)
@@ -162,22 +113,15 @@ class Session:
         if reader.buffered_bytes or reader.error is not None:
             self._read_on()
 
-    def settle(self, reply: bytes) -> None:
-        """The reply of a deferred command has come; go on with what waited behind it."""
-        if self.reply_mode is Replies.SKIP_NEXT:
-            self.reply_mode = Replies.ON
-        else:
-            self.reply(reply)
-        self._go_on()
-
     # --- out
 
     def reply(self, reply: bytes) -> None:
-        if self.reply_mode is Replies.ON:
+        """For a fence that answers by itself: no reply is owed before it."""
+        if self.reply_mode is ReplyMode.ON:
             self._replies.append(reply)
 
     def push(self, frame: bytes) -> None:
-        """Like a reply in order, but CLIENT REPLY does not silence it."""
+        """Like a reply in order, but CLIENT REPLY does not silence it. It does not wait for replies that are owed."""
         self._replies.append(frame)
 
     def flush(self) -> None:
@@ -201,6 +145,11 @@ class Session:
         self._core.leave(self)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether commands wait, or replies are owed."""
+        return self._waiting is not None or self._owed is not None
+
+    @property
     def unread_bytes(self) -> int:
         """What has come and not been executed, for want of the rest or of a turn."""
         return self._reader.buffered_bytes + sum(map(len, self._held or ()))
@@ -220,65 +169,40 @@ class Session:
         self.is_certified = False
         self._reader.limits = self._core.request_limits(is_authenticated=False)
 
-    def cut_after(self, delay_s: float, reason: str) -> None:
-        """Unless the timer is stopped first, or set anew."""
-        self.stop_timer()
-        self.timer = self._core.shell.call_later(delay_s, self._core.cut, self, reason)
-
-    def stop_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-
-    def may(self, action: Action, name: bytes) -> bool:
-        return self._core.users.is_open or (self.user is not None and self.user.may(action, name))
-
-    @property
-    def is_unrestricted(self) -> bool:
-        return self._core.users.is_open
-
-    @property
-    def is_operator(self) -> bool:
-        return self._core.users.is_open or (self.user is not None and self.user.is_operator)
-
-    def subscription_count(self, counted_with: str) -> int:
-        if self.subscriptions is None:
-            return 0
-        return sum(
-            len(names) for kind, names in self.subscriptions.items() if kind.counted_with == counted_with
-        )
-
-    @property
-    def is_subscribed(self) -> bool:
-        return self.subscriptions is not None and any(self.subscriptions.values())
-
-    @property
-    def subscriptions_held(self) -> int:
-        return 0 if self.subscriptions is None else sum(map(len, self.subscriptions.values()))
-
-    # --- inside
-
     def _publish(self, batch: Publishes) -> None:
+        """Publish while nothing is owed."""
         core = self._core
         self.command = "publish"
         if len(batch.topics) == 1:
             core.stats.commands += 1
-            self.write(publish_run(core, self, batch.topics[0], batch.payloads))
+            reply = publish_run(core, self, batch.topics[0], batch.payloads)
+            if isinstance(reply, bytes):
+                self.write(reply)
+            else:
+                self._answer_run((reply,), batch)
             return
         replies, rest = publish_batch(core, self, batch, self.last_at + TURN_S)
         core.stats.commands += len(batch.topics) - (len(rest.topics) if rest is not None else 0)
-        self.write(replies)
+        self._answer_run(replies, batch)
         if rest is not None and not self.is_closing:
             self._wait_for_turn(rest)
 
+    def _answer_run(self, replies: Sequence[bytes | Reply], batch: Publishes) -> None:
+        if Reply not in map(type, replies):
+            self.write(b"".join(replies))  # type: ignore[arg-type]  # all are bytes
+            return
+        size = sum(map(len, batch.payloads)) // len(replies)
+        for reply in replies:
+            self._answer(reply, size, is_muted=False)
+        self.flush()
+
     def _publish_then_execute(self, commands: list[Command]) -> None:
-        """A burst of publishes often has something else behind it: a PING that asks whether all have come."""
+        """A burst of publishes often has something else behind it, such as a PING."""
         burst = leading_publishes(commands)
         self._publish(burst)
         rest = commands[len(burst.topics) :]
-        waiting = self._waiting
-        if waiting is not None:
-            self._waiting = [*(_spelled_out(waiting) if isinstance(waiting, Publishes) else waiting), *rest]
+        if self._waiting is not None:
+            self._waiting = [*spelled_out(self._waiting), *rest]
         elif not self.is_closing:
             self._execute(rest)
 
@@ -289,18 +213,26 @@ class Session:
                 # Only behind RESET: these were read under the limits of whoever the client was.
                 self._fail(objection)
                 return
+            owed = self._owed
+            if owed is not None and not (owed.may_grow and core.is_pipelined(command)):
+                self._suspend(commands[i:], is_blocked=True)
+                break
             mode = self.reply_mode
             reply = core.execute(self, command)
-            if isinstance(reply, Deferred):
-                self._suspend(commands[i + 1 :])
-                break
-            is_long = len(reply) >= _LONG_REPLY_BYTES
-            if reply and mode is Replies.ON:
+            if mode is ReplyMode.SKIP_NEXT and self.reply_mode is ReplyMode.SKIP_NEXT:
+                self.reply_mode = ReplyMode.ON
+            is_long = isinstance(reply, bytes) and len(reply) >= _LONG_REPLY_BYTES
+            if owed is not None or not isinstance(reply, bytes):
+                self._answer(reply, sum(map(len, command)), is_muted=mode is not ReplyMode.ON)
+                if self._owed is not None and not core.is_pipelined(command):
+                    # Nothing behind a fence is even read as a command: a login changes what may be.
+                    self._owed.is_fenced = True
+                    self._suspend(commands[i + 1 :], is_blocked=True)
+                    break
+            elif reply and mode is ReplyMode.ON:
                 self._replies.append(reply)
                 if is_long:
                     self.flush()
-            elif mode is Replies.SKIP_NEXT and self.reply_mode is Replies.SKIP_NEXT:
-                self.reply_mode = Replies.ON
             if self.is_closing:
                 return
             if (is_long or i % _TURN_COMMANDS == _LOOK_AT) and core.now() - self.last_at > TURN_S:
@@ -308,7 +240,67 @@ class Session:
                 break
         self.flush()
 
-    # --- waiting
+    def _answer(self, reply: bytes | Reply, size: int, *, is_muted: bool) -> None:
+        """Write the reply to a command of so many bytes when it is complete, and all before it are."""
+        pieces = (reply,) if isinstance(reply, bytes) else reply.pieces
+        if pieces is not None and (is_muted or self._owed is None):
+            self._replies += () if is_muted else pieces
+            return
+        if self._owed is None:
+            self._owed = OwedReplies(self._core.shell.call_later(_WATCH_S, self._watch))
+        if isinstance(reply, Reply):
+            reply.owe(self._wake, self._core.now(), is_muted=is_muted)
+        self._owed.add(reply, size)
+
+    def _wake(self) -> None:
+        """An owed reply is complete. Several that are complete in one turn are written together.
+
+        But for a fence: it may have changed what its client is sent from now on, so its reply is written before that.
+        The commands behind it have a turn of their own: they must not run in the middle of what completed it.
+        """
+        owed = self._owed
+        if owed is None or self.is_closing:
+            return
+        if owed.is_fenced:
+            self._write_owed(owed)
+            self.flush()
+        if not owed.is_woken:
+            owed.is_woken = True
+            self._core.shell.call_later(0, self._answer_owed)
+
+    def _write_owed(self, owed: OwedReplies) -> None:
+        for piece in owed.take():
+            self._replies.append(piece)
+            if len(piece) >= _LONG_REPLY_BYTES:
+                self.flush()
+
+    def _answer_owed(self) -> None:
+        owed = self._owed
+        if owed is None or self.is_closing:
+            return
+        owed.is_woken = False
+        self._write_owed(owed)
+        self.flush()
+        if owed.is_empty:
+            self.forget_replies()
+        if self._is_blocked and not self.is_closing and (self._owed is None or owed.may_grow):
+            self._go_on()
+
+    def forget_replies(self) -> None:
+        """All is complete, or the session has ended."""
+        owed, self._owed = self._owed, None
+        if owed is not None:
+            owed.timer.cancel()
+            owed.forget()
+
+    def _watch(self) -> None:
+        owed, core = self._owed, self._core
+        assert owed is not None, "the timer runs while replies are owed"
+        owed.timer = core.shell.call_later(_WATCH_S, self._watch)
+        owed.expire(core.now())
+        if self._is_paused and core.shell.has_hung_up(self.wire):
+            # A transport whose reading is paused would not tell.
+            core.cut(self, "it has hung up")
 
     def stand_by(self) -> None:
         """Serve the client only after `proceed`."""
@@ -321,11 +313,14 @@ class Session:
             self._core.expect_login(self)
         self._go_on()
 
-    def _suspend(self, commands: list[Command] | Publishes) -> None:
+    def _suspend(self, commands: list[Command] | Publishes, *, is_blocked: bool = False) -> None:
         """Let the commands, and whatever comes after them, wait for `_go_on`."""
         self._waiting = commands
+        self._is_blocked = is_blocked
         if self._held is None:
             self._held = []
+        if not is_blocked:
+            self._is_paused = True
             self.wire.pause_reading()
 
     def _wait_for_turn(self, commands: list[Command] | Publishes) -> None:
@@ -335,11 +330,14 @@ class Session:
     def _hold(self, data: bytes) -> None:
         """Transports may bring what they had read already; more than a buffer of it is no accident."""
         held = self._held
-        assert held is not None, "something waits, so reading is paused"
+        assert held is not None, "something waits"
         held.append(data)
-        # uvloop forgets that reading was paused when a connection has just been made.
-        self.wire.pause_reading()
-        if sum(map(len, held)) > self._core.input_bytes_max:
+        size = sum(map(len, held))
+        if self._is_paused or size > min(_KEPT_BYTES, self._core.input_bytes_max // 2):
+            # Also if it is paused: uvloop forgets that when a connection has just been made.
+            self._is_paused = True
+            self.wire.pause_reading()
+        if size > self._core.input_bytes_max:
             self._core.cut(self, "it sent on though reading was paused")
 
     def _go_on(self) -> None:
@@ -347,13 +345,17 @@ class Session:
         waiting, self._waiting = self._waiting, None
         if self.is_closing or waiting is None:
             return
+        self._is_blocked = False
         self.last_at = self._core.now()
-        self._publish(waiting) if isinstance(waiting, Publishes) else self._execute(waiting)
+        if isinstance(waiting, Publishes) and self._owed is None:
+            self._publish(waiting)
+        else:
+            self._execute(spelled_out(waiting))
         self._read_on()
         while self._held and self._waiting is None and not self.is_closing:
             self.receive(self._held.pop(0))
         if self._waiting is None and not self.is_closing:
-            self._held = None
+            self._held, self._is_paused = None, False
             self.wire.resume_reading()
 
     def _read_on(self) -> None:
@@ -369,10 +371,13 @@ class Session:
                 self._execute(reader.feed_exactly(b""))
         if self._waiting is not None or self.is_closing:
             return
-        if reader.error is not None:
-            self._fail(reader.error)
-        elif reader.buffered_bytes > core.input_bytes_max:
-            self._fail("Protocol error: request larger than the input limit")
+        if reader.error is None and reader.buffered_bytes <= core.input_bytes_max:
+            return
+        if self._owed is not None:
+            # The replies to what was understood come first.
+            self._suspend([], is_blocked=True)
+        else:
+            self._fail(reader.error or "Protocol error: request larger than the input limit")
 
     def _read_as_stranger(self, data: bytes) -> list[Command]:
         """Read no further than a login, and count what was read."""
@@ -392,9 +397,3 @@ class Session:
         self._core.stats.protocol_errors += 1
         self._replies.append(error("ERR " + text))
         self.finish()
-
-
-def _spelled_out(batch: Publishes | list[Command]) -> list[Command]:
-    if isinstance(batch, Publishes):
-        return [[b"PUBLISH", *message] for message in zip(*batch, strict=True)]
-    return batch

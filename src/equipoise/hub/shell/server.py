@@ -30,7 +30,7 @@ from equipoise.hub.core import HubCore
 from equipoise.hub.data.ports import Timer
 from equipoise.hub.data.session import LINGER_S
 from equipoise.hub.settings import HubSettings, Tls
-from equipoise.hub.shell.tcp_info import round_trip_s
+from equipoise.hub.shell.tcp_info import has_hung_up, round_trip_s
 from equipoise.hub.telemetry.gauges import Process
 from equipoise.resp.replies import error
 
@@ -193,6 +193,7 @@ class LoopShell:
         self.verify_secret = logins.check
         self.resident_bytes = process.resident_bytes
         self.round_trip_s = round_trip_s
+        self.has_hung_up = has_hung_up
 
     def memory_bytes(self) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

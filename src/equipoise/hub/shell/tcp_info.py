@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Wire
 
-__all__ = ["Times", "believed_us", "round_trip_s"]
+__all__ = ["Times", "believed_us", "has_hung_up", "round_trip_s"]
 
 # struct tcp_info of linux/tcp.h: eight bytes, then numbers of four. The last one came with Linux 4.6.
+# The first byte is the state, by the numbers of net/tcp_states.h.
+_ESTABLISHED = 1
 _LAST_SENT_AT = 44
 _LAST_HEARD_AT = 52
 _RTT_AT = 68
@@ -53,24 +55,35 @@ class Times(NamedTuple):
     heard_ms: int = 0
 
 
+def has_hung_up(wire: Wire) -> bool:
+    """Whether a FIN or RST has come, which a transport whose reading is paused does not notice."""
+    info = _tcp_info(wire)
+    return info is not None and len(info) > 0 and info[0] != _ESTABLISHED
+
+
 def round_trip_s(wire: Wire) -> float | None:
-    """None where nobody knows: no TCP, no Linux, nothing measured yet, or the connection is gone."""
-    sock = wire.get_extra_info("socket")
-    option = getattr(socket, "TCP_INFO", None)
-    if sock is None or option is None:
-        return None
-    try:
-        info = sock.getsockopt(socket.IPPROTO_TCP, option, _BYTES)
-    except (OSError, ValueError):
-        # What uvloop says of a connection that is gone.
-        return None
-    if len(info) < _RTT_AT + 8:
+    """None where it is not known: no TCP, no Linux, nothing measured yet, or the connection is gone."""
+    info = _tcp_info(wire)
+    if info is None or len(info) < _RTT_AT + 8:
         return None
     smoothed_us, deviation_us = struct.unpack_from("=II", info, _RTT_AT)
     (least_us,) = struct.unpack_from("=I", info, _MIN_RTT_AT) if len(info) == _BYTES else (_NONE_US,)
     (sent_ms,) = struct.unpack_from("=I", info, _LAST_SENT_AT)
     (heard_ms,) = struct.unpack_from("=I", info, _LAST_HEARD_AT)
     return believed_us(Times(smoothed_us, deviation_us, least_us, sent_ms, heard_ms)) / 1e6 or None
+
+
+def _tcp_info(wire: Wire) -> bytes | None:
+    sock = wire.get_extra_info("socket")
+    option = getattr(socket, "TCP_INFO", None)
+    if sock is None or option is None:
+        return None
+    try:
+        info: bytes = sock.getsockopt(socket.IPPROTO_TCP, option, _BYTES)
+    except (OSError, ValueError):
+        # What uvloop says of a connection that is gone.
+        return None
+    return info
 
 
 def believed_us(times: Times) -> int:

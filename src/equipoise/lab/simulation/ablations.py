@@ -30,6 +30,7 @@ from equipoise.hub.access.connection_limits import Admission
 from equipoise.hub.core import HubCore
 from equipoise.hub.data import subscribe
 from equipoise.hub.data.backlog import Backlogs
+from equipoise.hub.data.client_state import ClientState
 from equipoise.hub.data.fanout import compile_audience
 from equipoise.hub.data.session import Session
 from equipoise.lab.simulation.checkers import authorised, memory, once, order, progress
@@ -99,12 +100,12 @@ def _without_subscribe_grants() -> AbstractContextManager[None]:
 
 
 def _without_publish_grants() -> AbstractContextManager[None]:
-    original = Session.may
+    original = ClientState.may
 
-    def may(self: Session, action: Action, name: bytes) -> bool:
+    def may(self: ClientState, action: Action, name: bytes) -> bool:
         return action in (Action.PUBLISH, Action.CREATE) or original(self, action, name)
 
-    return replaced(Session, "may", may)
+    return replaced(ClientState, "may", may)
 
 
 @contextmanager
@@ -112,7 +113,7 @@ def _without_pattern_grants() -> Iterator[None]:
     """Both layers: the judgement of a pattern as a whole, and the look at each topic it then reaches."""
 
     def compile_unjudged(*args: Any) -> Any:
-        with replaced(Session, "may", lambda self, action, name: True):
+        with replaced(ClientState, "may", lambda self, action, name: True):
             return compile_audience(*args)
 
     with (

@@ -1,0 +1,107 @@
+"""What a hub knows about the client of one connection: its user, its protocol, its subscriptions, its names for itself.
+
+Always true: `subscriptions` changes only through hub/data/subscribe.py, and the user only through HubCore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from equipoise.access import Action, User
+from equipoise.hub.data.kinds import Kind
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.redirects import Told
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.patterns import Pattern
+    from equipoise.hub.data.ports import Timer
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["ClientState"]
+
+
+class ClientState:
+    """The part of a session that commands read and change."""
+
+    __slots__ = (
+        "_core",
+        "address",
+        "certificate",
+        "command",
+        "created_at",
+        "id",
+        "is_certified",
+        "is_never_evicted",
+        "last_at",
+        "lib_name",
+        "lib_version",
+        "link",
+        "local_address",
+        "name",
+        "proto",
+        "subscriptions",
+        "tags",
+        "timer",
+        "told",
+        "user",
+    )
+
+    def __init__(self, core: HubCore, session_id: int, user: User | None) -> None:
+        self._core = core
+        self.id = session_id
+        # None until the client has logged in, where it must.
+        self.user = user
+        self.proto = 2
+        self.name = self.lib_name = self.lib_version = b""
+        # The client's own name for the link that this connection is the latest of; see HubCore.follow.
+        self.link: bytes | None = None
+        # By topic, what its next message with a receipt comes after: by stream, epoch and n.
+        self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
+        # By topic, where a smart client was told that it lives; None: it has not asked for redirects.
+        self.told: dict[bytes, Told] | None = None
+        # Common names in the client's certificate, and whether the user was found by one of them.
+        self.certificate: Sequence[str] = ()
+        self.is_certified = self.is_never_evicted = False
+        self.address = self.local_address = self.command = ""
+        self.created_at = self.last_at = core.now()
+        # Runs while the client has to log in, and while it reads what it is owed before it goes.
+        self.timer: Timer | None = None
+        # By kind and name; None until the first, since most connections of a fleet only publish.
+        self.subscriptions: dict[Kind, dict[bytes, Topic | Pattern]] | None = None
+
+    def may(self, action: Action, name: bytes) -> bool:
+        return self._core.users.is_open or (self.user is not None and self.user.may(action, name))
+
+    @property
+    def is_unrestricted(self) -> bool:
+        return self._core.users.is_open
+
+    @property
+    def is_operator(self) -> bool:
+        return self._core.users.is_open or (self.user is not None and self.user.is_operator)
+
+    def subscription_count(self, counted_with: str) -> int:
+        if self.subscriptions is None:
+            return 0
+        return sum(
+            len(names) for kind, names in self.subscriptions.items() if kind.counted_with == counted_with
+        )
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self.subscriptions is not None and any(self.subscriptions.values())
+
+    @property
+    def subscriptions_held(self) -> int:
+        return 0 if self.subscriptions is None else sum(map(len, self.subscriptions.values()))
+
+    def cut_after(self, delay_s: float, reason: str) -> None:
+        """Unless the timer is stopped first, or set anew."""
+        self.stop_timer()
+        self.timer = self._core.shell.call_later(delay_s, self._core.cut, self, reason)
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
