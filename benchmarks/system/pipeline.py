@@ -40,6 +40,7 @@ from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.settings import PipelineSettings, SessionSettings, SourceSettings
 from equipoise.pipeline.source.hub_directory import ListedHubs
 from equipoise.pipeline.spark.session import SparkDriver
+from equipoise.pipeline.sums_choice import SumsAt
 from equipoise.profile.environment import keep
 from equipoise.profile.meters import process_cpu_s, resident_bytes
 from equipoise.resp.spelling import spell
@@ -146,31 +147,32 @@ def quantile(values: list[float], rank: float) -> float:
     return ordered[min(len(ordered) - 1, int(rank * len(ordered)))]
 
 
-def lags(pipeline: Pipeline, views: Views, seconds: float) -> list[float]:
-    """Watch for so long; from the end of each hub's window to the view that holds it."""
-    shown: dict[tuple[str, int], float] = {}
+def lags(pipeline: Pipeline, views: Views, seconds: float) -> tuple[list[float], list[dict[str, float]]]:
+    """Watch for so long; from the end of each hub's window to the view that holds it, and what each batch took."""
+    shown: list[tuple[float, float]] = []
+    batches: list[dict[str, float]] = []
     until_s = time.time() + seconds
-    known = set(windows_in(pipeline))
-    last = pipeline.status.view_time_s
+    known, last, count = pipeline.newest_us, pipeline.status.view_time_s, pipeline.status.batches
     while time.time() < until_s:
         time.sleep(0.01)
         if pipeline.status.view_time_s != last:
             last = pipeline.status.view_time_s
-            for window in windows_in(pipeline):
-                if window not in known:
-                    shown[window] = last
-                    known.add(window)
+            newest = pipeline.newest_us
+            for hub, us in newest.items():
+                shown += [(end_us / 1e6, last) for end_us in windows_between(known.get(hub, us), us)]
+            known = newest
+        if pipeline.status.batches != count:
+            count = pipeline.status.batches
+            batches.append({"records": float(pipeline.status.records), **pipeline.status.took_s})
     time.sleep(2.0)
-    return [
-        views.taken_at_s[view_s] - time_us / 1e6
-        for (_, time_us), view_s in shown.items()
-        if view_s in views.taken_at_s
-    ]
+    found = [views.taken_at_s[view_s] - end_s for end_s, view_s in shown if view_s in views.taken_at_s]
+    return found, batches
 
 
-def windows_in(pipeline: Pipeline) -> list[tuple[str, int]]:
-    samples = pipeline._window._hubs
-    return list(zip(samples.column("hub").to_pylist(), samples.column("time_us").to_pylist(), strict=True))
+def windows_between(before_us: int, newest_us: int) -> list[float]:
+    """When a hub's windows ended that came since: one a second, the last at the newest record."""
+    count = max(1, round((newest_us - before_us) / 1e6)) if newest_us > before_us else 0
+    return [before_us + (newest_us - before_us) * at / count for at in range(1, count + 1)]
 
 
 def measure(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
@@ -193,12 +195,14 @@ def measure(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
     views = Views()
     listed = ",".join(f"h{number}=127.0.0.1:{port}" for number, port in enumerate(ports))
     began_at = time.monotonic()
-    driver = SparkDriver.start(SessionSettings(cache=cache))
+    driver = SparkDriver.start(SessionSettings(cache=cache, master=options.master))
     stack.callback(driver.stop)
     session_s = time.monotonic() - began_at
     sender = ViewSender(lambda: views.address)
     stack.callback(sender.close)
-    settings = PipelineSettings(source=SourceSettings(hubs=listed), directory=folder / "pipeline")
+    settings = PipelineSettings(
+        source=SourceSettings(hubs=listed), directory=folder / "pipeline", sums=SumsAt(options.sums)
+    )
     pipeline = Pipeline(settings, driver, ListedHubs(listed), sender)
     stack.callback(pipeline.stop)
     pipeline.start()
@@ -210,7 +214,7 @@ def measure(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
     time.sleep(_WARM_S)
     pids = [driver.jvm.pid, os.getpid(), *descendants(driver.jvm.pid)]
     before = pipeline.status.records, cpu_s(pids), [process_cpu_s(hub.pid) for hub in hubs], time.monotonic()
-    found = lags(pipeline, views, options.seconds)
+    found, batches = lags(pipeline, views, options.seconds)
     took_s = time.monotonic() - before[3]
     pipeline.check()
     return {
@@ -221,6 +225,8 @@ def measure(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
             "max": max(found),
             "windows": len(found),
         },
+        "sums_at": pipeline.status.sums_at.value,
+        "batches": summed_up(batches, pipeline),
         "records_per_s": (pipeline.status.records - before[0]) / took_s,
         "rejected": dict(pipeline.status.rejected),
         "views": dict(sender.counts),
@@ -237,6 +243,24 @@ def measure(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
             "workers": memory.workers_bytes_max,
         },
         "load_average": os.getloadavg()[0],
+    }
+
+
+def summed_up(batches: list[dict[str, float]], pipeline: Pipeline) -> dict[str, Any]:
+    """What batches took, in seconds, by part: the median and the slowest; and Spark's own account of it."""
+    told = pipeline.spark_progress()
+    parts = {name: [batch[name] for batch in batches] for name in ("tasks", "view", "commit")}
+    parts |= (
+        {f"spark_{name}": [each.get(name, 0) / 1e3 for each in told] for name in told[-1]} if told else {}
+    )
+    return {
+        name: {
+            "p50": round(quantile(values, 0.5), 4),
+            "p95": round(quantile(values, 0.95), 4),
+            "max": round(max(values), 4),
+        }
+        for name, values in parts.items()
+        if values
     }
 
 
@@ -262,6 +286,10 @@ def main() -> None:
     parser.add_argument("--hubs", type=int, default=4)
     parser.add_argument("--topics", type=int, default=12_500, help="at each hub")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument(
+        "--sums", choices=[each.value for each in SumsAt], default="auto", help="where windows are summed"
+    )
+    parser.add_argument("--master", default="local[*]", help="such as local-cluster[2,1,1024]")
     parser.add_argument("--cold", action="store_true", help="start without an archive of classes")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--out", type=Path, help="folder to keep the dated result in")
@@ -273,6 +301,7 @@ def main() -> None:
         "topics_per_hub": options.topics,
         "seconds": options.seconds,
         "is_cold": options.cold,
+        "master": options.master,
         "spark_versions": {name: version(name) for name in ("pyspark", "pyarrow")},
         **measured,
     }

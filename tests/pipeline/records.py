@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
+import pytest
 
 from equipoise.coordinates import Coordinate
 from equipoise.pipeline.sliding_window import WindowedView
 from equipoise.telemetry import arrow_schema
-from equipoise.view.arrow_table import from_tables
+from equipoise.view.codec import from_tables
 from equipoise.view.view import View
 from pipeline.places import SETTINGS, HubFacts, Whereabouts, random_place, random_sides, read_whereabouts
 
@@ -144,12 +146,40 @@ def view_of(found: WindowedView) -> View:
     return from_tables(found.time_s, found.tables, window_s=found.window_s)
 
 
+def assert_same_view(one: View, other: View) -> None:
+    """Whole numbers and names are equal, all others within 1e-12 of themselves."""
+    assert set(one.topics.names) == set(other.topics.names)
+    assert set(one.hubs.names) == set(other.hubs.names)
+    for topic in one.topic_rows():
+        _same_row(topic, other.topic(topic.name))
+    for hub in one.hub_rows():
+        _same_row(hub, other.hub(hub.name))
+
+
+def _same_row(one: Any, other: Any) -> None:
+    for part in fields(one):
+        ours, theirs = getattr(one, part.name), getattr(other, part.name)
+        if isinstance(ours, Coordinate):
+            ours, theirs = ours.numbers, theirs.numbers
+        if isinstance(ours, float | tuple | dict):
+            assert ours == pytest.approx(theirs, rel=1e-12, abs=0.0, nan_ok=True), (one.name, part.name)
+        else:
+            assert ours == theirs, (one.name, part.name)
+
+
 class PlainReading:
     """What a view says, read off the records one by one, as the definition has it."""
 
     def __init__(self, records: Sequence[Record], end_us: int, over_us: int = 10 * SECOND_US) -> None:
         self.end_us = end_us
-        within = [record for record in records if end_us - over_us < record["time"] <= end_us]
+        until = [record for record in records if record["time"] <= end_us]
+        newest: dict[str, int] = {}
+        for record in until:
+            if record["kind"] == "hub":
+                newest[record["hub"]] = max(newest.get(record["hub"], 0), record["time"])
+        # Each hub's own window; of a hub that has been silent for a whole one, nothing.
+        present = {hub: us for hub, us in newest.items() if us > end_us - over_us}
+        within = [r for r in until if r["hub"] in present and r["time"] > present[r["hub"]] - over_us]
         self.hub_records: dict[str, list[Record]] = defaultdict(list)
         for record in within:
             if record["kind"] == "hub":

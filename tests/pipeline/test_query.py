@@ -17,13 +17,16 @@ from equipoise.pipeline.job import Pipeline
 from equipoise.pipeline.lake.compaction import keep
 from equipoise.pipeline.lake.lake import Lake
 from equipoise.pipeline.lake.profiles import lake_records
-from equipoise.pipeline.settings import KeepingSettings, PipelineSettings, SourceSettings
-from equipoise.pipeline.sliding_window import WindowedView
+from equipoise.pipeline.samples import sampled
+from equipoise.pipeline.settings import KeepingSettings, PipelineSettings, Plausible, SourceSettings
+from equipoise.pipeline.sliding_window import SlidingWindow, WindowedView
 from equipoise.pipeline.source.hub_directory import ListedHubs
 from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.spark.session import SparkDriver
+from equipoise.pipeline.sums_choice import SumsAt
+from equipoise.pipeline.validation import judged
 from pipeline.fake_hub import FakeHub
-from pipeline.records import SECOND_US, Record, hub_record, topic_record, view_of
+from pipeline.records import SECOND_US, Record, assert_same_view, batch_of, hub_record, topic_record, view_of
 from pipeline.store_thread import REGION, StoreThread
 
 pytestmark = pytest.mark.needs_spark
@@ -62,7 +65,12 @@ def seconds(count: int, *, since: int = 0, topics: int = 2, **values: Any) -> li
 
 @contextmanager
 def running(
-    driver: SparkDriver, folder: Path, *hubs: FakeHub, sender: Collector | None = None, **options: Any
+    driver: SparkDriver,
+    folder: Path,
+    *hubs: FakeHub,
+    sender: Collector | None = None,
+    sums: SumsAt = SumsAt.DRIVER,
+    **options: Any,
 ) -> Iterator[Pipeline]:
     listed = ",".join(hub.listed for hub in hubs)
     source = SourceSettings(**{"hubs": listed, "timeout_s": 2.0, **options})
@@ -71,6 +79,9 @@ def running(
         directory=folder,
         trigger_interval_s=0.0,
         keeping=KeepingSettings(compaction_interval_s=3600.0),
+        sums=sums,
+        # Small enough that a test meets it: `auto` goes over to executors.
+        executors_records_per_s=2.0,
     )
     pipeline = Pipeline(settings, driver, ListedHubs(listed), sender)  # type: ignore[arg-type]  # Offers are all it needs.
     pipeline.start()
@@ -103,14 +114,15 @@ def sent(*hubs: FakeHub) -> Counter[tuple[str, int, int]]:
     )
 
 
+@pytest.mark.parametrize("sums", [SumsAt.DRIVER, SumsAt.EXECUTORS])
 def test_records_of_all_hubs_come_once_and_views_are_made_of_them(
-    driver: SparkDriver, tmp_path: Path, hubs: tuple[FakeHub, FakeHub]
+    driver: SparkDriver, tmp_path: Path, hubs: tuple[FakeHub, FakeHub], sums: SumsAt
 ) -> None:
     first, second = hubs
     sender = Collector()
     first.add(*seconds(10))
     second.add(*seconds(10))
-    with running(driver, tmp_path, *hubs, sender=sender) as pipeline:
+    with running(driver, tmp_path, *hubs, sender=sender, sums=sums) as pipeline:
         until(lambda: kept(tmp_path) == sent(*hubs), pipeline)
         first.add(*seconds(5, since=10, subscribers=4))
         second.add(*seconds(5, since=10, subscribers=3))
@@ -123,6 +135,65 @@ def test_records_of_all_hubs_come_once_and_views_are_made_of_them(
     assert topic.publications_per_s == 2.0
     assert topic.subscribers == 7.0
     assert [view.time_s for view in sender.views] == sorted({view.time_s for view in sender.views})
+
+
+def test_sums_of_executors_go_on_after_a_restart_where_they_were(
+    driver: SparkDriver, tmp_path: Path, hubs: tuple[FakeHub, FakeHub]
+) -> None:
+    first, second = hubs
+    begun_s, records = time.time(), []
+    for at in range(16):
+        records.append((seconds(1, since=at, subscribers=at), seconds(1, since=at, bytes_out=at)))
+    sender = Collector()
+    live = SlidingWindow()
+    for part in (records[:8], records[8:]):
+        with running(driver, tmp_path, *hubs, sender=sender, sums=SumsAt.EXECUTORS) as pipeline:
+            for one, other in part:
+                first.add(*one)
+                second.add(*other)
+            until(lambda: kept(tmp_path) == sent(*hubs), pipeline)
+            assert pipeline.status.sums_at is SumsAt.EXECUTORS
+    now_us = int((begun_s + 3600) * SECOND_US)
+    for hub in hubs:
+        batch = judged(batch_of(hub.records), now_us=now_us, plausible=Plausible())
+        live.add(sampled([batch], Counter()))
+    expected = live.view()
+    assert expected is not None
+    # Ten seconds, half of which were read by the query before.
+    assert_same_view(view_of(expected), view_of(sender.views[-1]))
+
+
+def test_where_sums_are_made_changes_with_the_rate_and_no_view_is_of_less(
+    driver: SparkDriver, tmp_path: Path, hubs: tuple[FakeHub, FakeHub]
+) -> None:
+    """`seconds` stamps records with the present second, so the clock of the window is the number of batches."""
+    first, _ = hubs
+    sender, at = Collector(), 0
+    with running(driver, tmp_path, first, sender=sender, sums=SumsAt.AUTO) as pipeline:
+        while pipeline.status.sums_at is not SumsAt.EXECUTORS:
+            assert at < 60
+            first.add(*numbered_seconds(at))
+            at += 1
+            until(
+                lambda: pipeline.status.view_time_s * SECOND_US == BEGIN_US + (at - 1) * SECOND_US, pipeline
+            )
+    assert at > 20
+    for view in sender.views[10:]:
+        assert view_of(view).topic(b"t").publications_per_s == 3.0
+        assert view_of(view).hubs.count == 1
+
+
+BEGIN_US = (int(time.time()) - 1000) * SECOND_US
+
+
+def numbered_seconds(at: int) -> list[Record]:
+    time_us = BEGIN_US + at * SECOND_US
+    return [
+        topic_record(b"t", time_us, publications=3),
+        topic_record(b"u", time_us),
+        topic_record(b"v", time_us),
+        hub_record(time_us),
+    ]
 
 
 def test_a_query_that_dies_in_any_batch_goes_on_and_each_record_is_kept_once(

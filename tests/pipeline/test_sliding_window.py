@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from equipoise.pipeline.hub_state import HubState
+from equipoise.pipeline.hub_sums import hub_sums
 from equipoise.pipeline.samples import Sampled, sampled
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.sliding_window import SlidingWindow
+from equipoise.pipeline.sliding_window import JoinedWindow, SlidingWindow, timely
 from equipoise.pipeline.source.hub_directory import HubEntry
 from equipoise.pipeline.validation import judged
 from equipoise.view.view import View
@@ -20,6 +23,7 @@ from pipeline.records import (
     START_US,
     PlainReading,
     Record,
+    assert_same_view,
     batch_of,
     hub_record,
     numbered,
@@ -83,6 +87,64 @@ def test_a_view_is_what_a_plain_reading_of_the_records_says(seed: int) -> None:
     for hub_row in view.hub_rows():
         agrees(hub_row, reading.hub(hub_row.name))
         assert hub_row.coordinate == reading.coordinate(hub_row.name)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sums_that_tasks_made_of_their_own_hubs_join_to_the_same_view(seed: int, tmp_path: Path) -> None:
+    world, rng = random_world(seed, seconds=30), random.Random(seed)
+    live, joined = SlidingWindow(), JoinedWindow()
+    waiting = {hub: list(records) for hub, records in world.items()}
+    batch = 0
+    while any(waiting.values()):
+        tasks: list[list[Record]] = [[], []]
+        for records in waiting.values():
+            count = rng.randrange(12)
+            rng.choice(tasks).extend(records[:count])
+            del records[:count]
+        sums, late = [], Counter[str]()
+        since_us = max(0, joined.start_us)
+        for task in tasks:
+            kept, own_late = timely(samples_of(task), since_us)
+            window = HubState(tmp_path, batch, joined.over_us).updated(kept)
+            late += own_late
+            sums.append(hub_sums(window.topics, window.hubs, over_us=joined.over_us))
+        joined.add(sums)
+        assert live.add(samples_of([record for task in tasks for record in task])) == late
+        assert joined.end_us == live.end_us
+        one, other = live.view(), joined.view()
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            assert_same_view(view_of(one), view_of(other))
+        batch += 1
+
+
+def test_state_from_before_a_hubs_window_is_deleted(tmp_path: Path) -> None:
+    for at in range(30):
+        found = samples_of(numbered("h1", [hub_record(START_US + at * SECOND_US)]))
+        window = HubState(tmp_path, at, 10 * SECOND_US).updated(found)
+    assert len(window.hubs) == len(list((tmp_path / "h1").iterdir())) == 10
+
+
+def test_a_batch_that_is_run_again_sums_its_records_once(tmp_path: Path) -> None:
+    found = samples_of(numbered("h1", [topic_record(b"t", START_US, publications=10), hub_record(START_US)]))
+    state = HubState(tmp_path, 7, 10 * SECOND_US)
+    assert len(state.updated(found).topics) == 1
+    assert len(state.updated(found).topics) == 1
+    assert len(state._replace(batch=8).updated(found).topics) == 2
+
+
+def test_state_that_cannot_be_read_costs_its_records_only(tmp_path: Path) -> None:
+    state = HubState(tmp_path, 1, 10 * SECOND_US)
+    first, second = (
+        samples_of(
+            numbered("h/1", [topic_record(b"t", START_US + at, publications=10), hub_record(START_US + at)])
+        )
+        for at in (0, SECOND_US)
+    )
+    state.updated(first)
+    next(tmp_path.rglob("*.arrow")).write_bytes(b"torn")
+    window = state._replace(batch=2).updated(second)
+    assert window.topics.column("time_us").to_pylist() == [START_US + SECOND_US]
 
 
 def test_a_hub_that_has_just_come_is_rated_over_the_time_it_has_told_of() -> None:

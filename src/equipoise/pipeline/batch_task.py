@@ -1,17 +1,21 @@
-"""What workers do with the pieces of a batch: judge them, sample them and write them to the lake, in one pass.
+"""What a task does with the pieces of its hubs: validate, sample, write them to the lake, and sum the window.
 
-A row of the result has, for some pieces together:
-    topics    samples about topics, as an Arrow stream
-    hubs      samples about hubs, likewise
+What comes back from each task:
+    samples   samples about topics and about hubs, where the driver sums: two Arrow streams
+    sums      sums of each topic and hub and of each hub, where executors sum: likewise
     rejected  how many records were rejected, by hub and reason
     files     what was written into the lake's staging, if there is a lake
 
-Spark wants as many rows back as it gave: the first has everything, the others nothing.
+Spark wants as many rows back as it gave: the first has everything, the others nothing. (`mapInArrow` would not, but
+needs pandas.)
+
+Always true: all records of a hub in a batch are in one task, since the source has one partition per hub.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,79 +23,121 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
 
+from equipoise.pipeline.hub_state import HubState
+from equipoise.pipeline.hub_sums import HubSums, hub_sums
 from equipoise.pipeline.lake.writer import Written, written
+from equipoise.pipeline.packed_tables import pack_table, unpack_table
 from equipoise.pipeline.samples import HUB_SAMPLES, TOPIC_SAMPLES, Sampled, sampled
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.source.piece_rows import PIECES_SCHEMA
+from equipoise.pipeline.sliding_window import timely
+from equipoise.pipeline.source.piece_rows import PIECES_SCHEMA, Rejection
 from equipoise.pipeline.source.unpack import unpacked
 
-__all__ = ["Worked", "worked", "worked_pieces"]
+__all__ = ["SumTask", "Worked", "worked", "worked_pieces"]
 
 _COUNT = pa.struct([("hub", pa.string()), ("reason", pa.string()), ("records", pa.int64())])
 _FILE = pa.struct([("name", pa.string()), ("records", pa.int64())])
 _RESULT = pa.struct(
     [
-        ("topics", pa.binary()),
-        ("hubs", pa.binary()),
+        ("samples", pa.list_(pa.binary())),
+        ("sums", pa.list_(pa.binary())),
+        ("records", pa.int64()),
         ("rejected", pa.list_(_COUNT)),
         ("files", pa.list_(_FILE)),
     ]
 )
 _RESULT_DDL = (
-    "struct<topics binary, hubs binary, rejected array<struct<hub string, reason string, records bigint>>, "
+    "struct<samples array<binary>, sums array<binary>, records bigint, "
+    "rejected array<struct<hub string, reason string, records bigint>>, "
     "files array<struct<name string, records bigint>>>"
 )
+
+
+class SumTask(NamedTuple):
+    """That tasks keep and sum the window themselves."""
+
+    state: HubState
+    # The start of the window until now: samples from before it are late.
+    since_us: int
 
 
 class Worked(NamedTuple):
     """Of a whole batch, on the driver."""
 
     samples: Sampled
+    sums: list[HubSums]
+    records: int
     files: list[Written]
 
 
-def worked_pieces(pieces: DataFrame, *, now_us: int, plausible: Plausible, lake: Path | None) -> DataFrame:
-    """One column `worked`. Without a lake nothing is written."""
+def worked_pieces(
+    pieces: DataFrame,
+    *,
+    now_us: int,
+    plausible: Plausible,
+    lake: Path | None = None,
+    sums: SumTask | None = None,
+    has_samples: bool = True,
+) -> DataFrame:
+    """One column `worked`. `sums`: executors sum; `has_samples`: the driver gets samples, to sum them."""
 
-    def work(*columns: pa.Array) -> pa.Array:
-        rows = pa.RecordBatch.from_arrays(list(columns), schema=PIECES_SCHEMA).to_pylist()
+    def work(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        rows = [
+            row
+            for columns in batches
+            for row in pa.RecordBatch.from_arrays(list(columns), schema=PIECES_SCHEMA).to_pylist()
+        ]
+        if not rows:
+            return
         records, rejected = unpacked(rows, now_us=now_us, plausible=plausible)
         found = sampled(records, rejected)
+        count = len(found.topics) + len(found.hubs)
         files = [] if lake is None else written(records, lake)
-        return pa.array([_told(found, files), *[None] * (len(rows) - 1)], _RESULT)
+        summed = [] if sums is None else _summed(found, sums, is_counting_late=not has_samples)
+        told = {
+            "samples": [pack_table(table) for table in found[:2]] if has_samples else [],
+            "sums": summed,
+            "records": count,
+            "rejected": [
+                {"hub": hub, "reason": reason, "records": number}
+                for (hub, reason), number in sorted(found.rejected.items())
+            ],
+            "files": [file._asdict() for file in files],
+        }
+        yield pa.array([told, *[None] * (len(rows) - 1)], _RESULT)
 
     # Its type hints for PySpark know no function of several columns.
     udf: Any = arrow_udf(work, _RESULT_DDL)  # type: ignore[call-overload]
     return pieces.select(udf(*PIECES_SCHEMA.names).alias("worked"))
 
 
+def _summed(found: Sampled, task: SumTask, *, is_counting_late: bool) -> list[bytes]:
+    kept, late = timely(found, task.since_us)
+    if is_counting_late:
+        for hub, count in late.items():
+            found.rejected[hub, Rejection.LATE.value] += count
+    window = task.state.updated(kept)
+    if not len(window.hubs):
+        return []
+    return [pack_table(table) for table in hub_sums(window.topics, window.hubs, over_us=task.state.over_us)]
+
+
 def worked(rows: pa.Table) -> Worked:
-    """What all workers told, together."""
+    """What all tasks returned, together."""
     topics, hubs = [TOPIC_SAMPLES.empty_table()], [HUB_SAMPLES.empty_table()]
     rejected: Counter[tuple[str, str]] = Counter()
+    sums: list[HubSums] = []
     files: list[Written] = []
-    for told in rows.column("worked").to_pylist():
-        if told is not None:
-            topics.append(pa.ipc.open_stream(told["topics"]).read_all())
-            hubs.append(pa.ipc.open_stream(told["hubs"]).read_all())
-            for each in told["rejected"]:
-                rejected[each["hub"], each["reason"]] += each["records"]
-            files += [Written(each["name"], each["records"]) for each in told["files"]]
-    return Worked(Sampled(pa.concat_tables(topics), pa.concat_tables(hubs), rejected), files)
-
-
-def _told(found: Sampled, files: list[Written]) -> dict[str, Any]:
-    counts = sorted(found.rejected.items())
-    return {
-        "topics": _packed(found.topics),
-        "hubs": _packed(found.hubs),
-        "rejected": [{"hub": hub, "reason": reason, "records": count} for (hub, reason), count in counts],
-        "files": [file._asdict() for file in files],
-    }
-
-
-def _packed(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return bytes(sink.getvalue())
+    records = 0
+    for told in filter(None, rows.column("worked").to_pylist()):
+        if told["samples"]:
+            topics.append(unpack_table(told["samples"][0]))
+            hubs.append(unpack_table(told["samples"][1]))
+        if told["sums"]:
+            sums.append(HubSums(*map(unpack_table, told["sums"])))
+        records += told["records"]
+        for each in told["rejected"]:
+            rejected[each["hub"], each["reason"]] += each["records"]
+        files += [Written(each["name"], each["records"]) for each in told["files"]]
+    samples = Sampled(pa.concat_tables(topics), pa.concat_tables(hubs), rejected)
+    return Worked(samples, sums, records, files)

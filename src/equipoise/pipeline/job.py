@@ -1,8 +1,8 @@
 """The pipeline as it runs: one query, from hubs to the view and the lake.
 
-Every second Spark asks the hubs how far they are, has workers read, judge, sample and write, and hands the batch to
-`_process` on the driver: the samples go into the window, the view to the controller, the files into the lake. Then
-Spark writes down that the batch is done.
+Every second Spark asks the hubs how far they are, has tasks read, validate, sample, sum and write, and hands the batch
+to `_process` on the driver: sums are joined (or samples summed, where the driver does that: `sums_choice`), the view
+goes to the controller, the files into the lake. Then Spark writes down that the batch is done.
 
 Always true: a view is made of a batch before the lake waits for its disk; a batch that is run again after a crash adds
 nothing to the lake that is there; when `stop` returns, no batch is half done.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import subprocess
 import threading
 import time
@@ -23,16 +24,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from equipoise.errors import PipelineError
-from equipoise.pipeline.batch_task import worked, worked_pieces
+from equipoise.pipeline.batch_task import SumTask, Worked, worked, worked_pieces
+from equipoise.pipeline.hub_state import HubState
 from equipoise.pipeline.lake.compaction import keep
 from equipoise.pipeline.lake.lake import Lake
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.settings import PipelineSettings
-from equipoise.pipeline.sliding_window import SlidingWindow
+from equipoise.pipeline.sliding_window import JoinedWindow, SlidingWindow
 from equipoise.pipeline.source.hub_directory import Directory
 from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.source.source import FORMAT, TelemetrySource
 from equipoise.pipeline.spark.session import SparkDriver
+from equipoise.pipeline.sums_choice import SumsAt, SumsChoice
 
 __all__ = ["Pipeline", "Status"]
 
@@ -56,6 +59,10 @@ class Status(msgspec.Struct):
     view_time_s: float = 0.0
     view_lag_s: float = 0.0
     view_topics: int = 0
+    # Where the last view was summed.
+    sums_at: SumsAt = SumsAt.DRIVER
+    # How long each part of the last batch took, in seconds.
+    took_s: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class Pipeline:
@@ -69,7 +76,12 @@ class Pipeline:
         self._driver = driver
         self._directory = directory
         self._sender = sender
-        self._window = SlidingWindow()
+        # One of them makes the views; both are fed while the other takes over.
+        self._samples = SlidingWindow()
+        self._sums = JoinedWindow()
+        self._choice = SumsChoice(
+            settings.sums, records_per_s=settings.executors_records_per_s, over_s=self._samples.over_s
+        )
         self._lake = Lake(settings.lake) if settings.lake_enabled else None
         self._query: Any = None
         # What ended the query, if it was a batch.
@@ -152,32 +164,64 @@ class Pipeline:
         if lake is not None and lake.is_finished(self._query_name(), batch):
             # It crashed behind the lake: only the view has to see it again.
             lake = None
+        began_at = time.monotonic()
         rows = worked_pieces(
             # A task for each core: each costs some 10 ms whatever it does, and writes a file.
             pieces.coalesce(self._tasks),
             now_us=time.time_ns() // 1000,
             plausible=self.settings.plausible,
             lake=None if lake is None else lake.folder.resolve(),
+            sums=self._sum_task(batch) if self._choice.has_state else None,
+            has_samples=self._choice.has_samples,
         ).toArrow()
+        worked_at = time.monotonic()
         done = worked(rows)
-        self._show(done.samples)
+        self._show(done)
+        shown_at = time.monotonic()
         if lake is not None:
             lake.commit(self._query_name(), batch, [file.name for file in done.files])
         self.status.batches += 1
+        self.status.took_s = {
+            "tasks": worked_at - began_at,
+            "view": shown_at - worked_at,
+            "commit": time.monotonic() - shown_at,
+        }
 
-    def _show(self, samples: Any) -> None:
-        status = self.status
-        late = self._window.add(samples)
-        status.records += len(samples.topics) + len(samples.hubs)
-        for (_, reason), count in samples.rejected.items():
+    def spark_progress(self) -> list[dict[str, int]]:
+        """Of the latest batches, what each step took in milliseconds, in Spark's own words."""
+        return [dict(each["durationMs"]) for each in self._query.recentProgress]
+
+    @property
+    def newest_us(self) -> dict[str, int]:
+        """When each hub's newest record in the view was made."""
+        return (self._sums if self.status.sums_at is SumsAt.EXECUTORS else self._samples).newest_us
+
+    def _sum_task(self, batch: int) -> SumTask:
+        folder = self.settings.state.resolve() / self._query_name()
+        if not folder.exists():
+            # Windows of an earlier checkpoint belong to no batch of this one.
+            shutil.rmtree(folder.parent, ignore_errors=True)
+            folder.mkdir(parents=True)
+        return SumTask(HubState(folder, batch, self._sums.over_us), max(self._sums.start_us, 0))
+
+    def _show(self, done: Worked) -> None:
+        status, before_us = self.status, max(self._samples.end_us, self._sums.end_us)
+        status.records += done.records
+        for (_, reason), count in done.samples.rejected.items():
             status.rejected[reason] += count
-        status.rejected[Rejection.LATE.value] += late.total()
-        view = self._window.view(self._directory.hubs(0.0))
+        if self._choice.has_state:
+            self._sums.add(done.sums)
+        if self._choice.has_samples:
+            status.rejected[Rejection.LATE.value] += self._samples.add(done.samples).total()
+        status.sums_at = self._choice.at
+        window = self._sums if self._choice.at is SumsAt.EXECUTORS else self._samples
+        view = window.view(self._directory.hubs(0.0))
         if view is not None and view.time_s > status.view_time_s:
             status.view_time_s, status.view_lag_s = view.time_s, time.time() - view.time_s
             status.view_topics = len(view.tables.topics)
             if self._sender is not None:
                 self._sender.offer(view)
+        self._choice.observe(done.records, (window.end_us - before_us) / 1e6 if before_us else 0.0)
 
     def _query_name(self) -> str:
         """Of the query, the same after each restart from its checkpoint: batches are numbered within it."""

@@ -8,6 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from equipoise.pipeline.sums_choice import SumsAt
+
 __all__ = ["KeepingSettings", "PipelineSettings", "Plausible", "SessionSettings", "SourceSettings"]
 
 MIB = 1024 * 1024
@@ -163,6 +165,20 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             "batch starts at once.",
         ),
     ] = 1.0
+    sums: Annotated[
+        SumsAt,
+        Meta(
+            description="Where windows are kept and summed: `driver`, in one thread; `executors`, by hub, in parallel; "
+            "`auto`: the driver up to `executors_records_per_s`, executors beyond."
+        ),
+    ] = SumsAt.AUTO
+    executors_records_per_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Records a second beyond which executors sum: measured on two cores, where both cost the same.",
+        ),
+    ] = 100_000.0
     plausible: Plausible = Plausible()
     keeping: KeepingSettings = KeepingSettings()
 
@@ -173,3 +189,8 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     @property
     def lake(self) -> Path:
         return self.directory / "lake"
+
+    @property
+    def state(self) -> Path:
+        """Windows that executors keep."""
+        return self.directory / "state"

@@ -1,7 +1,7 @@
 """The view: what is measured of all topics and hubs, as the planner sees it. Pure."""
 
-from equipoise.view.arrow_table import ViewTables, from_tables, to_tables
-from equipoise.view.rows import HubView, TopicView
+from equipoise.view.codec import ViewTables, from_tables, to_tables
+from equipoise.view.schema import HubView, TopicView
 from equipoise.view.view import View
 
 __all__ = ["HubView", "TopicView", "View", "ViewTables", "from_tables", "to_tables"]

@@ -2,8 +2,8 @@
 
 A policy reads nothing else. A view holds what was true of a window of some seconds: rates are per second over that
 window, counts are those of its end, and numbers of a topic are totals over all hubs that carry it. With 100,000 topics
-a planner has no time for objects, so the numbers are numpy columns (`view_columns`); `TopicView` and `HubView`
-(`view_rows`) are rows of them, for people, tests and small worlds.
+a planner has no time for objects, so the numbers are numpy columns (`columns`); `TopicView` and `HubView`
+(`schema`) are rows of them, for people, tests and small worlds.
 
 Always true of a view:
     every required number is finite and not negative, trends may be negative, and what is not known yet is NaN;
@@ -11,7 +11,7 @@ Always true of a view:
     what a hub carries of a topic refers to a topic and a hub of this view; shares of a topic are above 0 and sum to at
     most 1 (less if a part is carried by a hub that is not in the view).
 
-How views are made belongs to the pipeline, their bytes to `view_table`.
+Making views belongs to the pipeline, their bytes to `codec`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from equipoise.view.columns import (
     row_of,
 )
 from equipoise.view.coordinate_columns import check_one_space
-from equipoise.view.rows import HubView, TopicView
+from equipoise.view.schema import HUB_COLUMNS, TOPIC_COLUMNS, HubView, TopicView
 
 __all__ = ["View"]
 
@@ -82,8 +82,8 @@ class View:
         ]
         return cls(
             time_s,
-            TopicColumns(**columns_of(TopicColumns, topic_rows)),
-            HubColumns(**columns_of(HubColumns, hub_rows)),
+            TopicColumns(**columns_of(TOPIC_COLUMNS, topic_rows)),
+            HubColumns(**columns_of(HUB_COLUMNS, hub_rows)),
             Carried(
                 topic=np.array([row[0] for row in carried], np.int64),
                 hub=np.array([row[1] for row in carried], np.int64),
@@ -105,7 +105,7 @@ class View:
             else replace(hub, **{name: getattr(facts, name) for name in _FACTS})
             for hub in self.hub_rows()
         ]
-        hubs = HubColumns(**columns_of(HubColumns, [*rows, *told.values()]))
+        hubs = HubColumns(**columns_of(HUB_COLUMNS, [*rows, *told.values()]))
         return replace(self, hubs=hubs)
 
     @cached_property

@@ -32,14 +32,15 @@ class ViewMaking:
     def note(self) -> str:
         """What a reader should know of how views were made."""
         if self.why_not:
-            return f"Views were made by the live pipeline's window alone: {self.why_not}."
+            return (
+                f"Views were summed by the live pipeline's code in one thread, without Spark: {self.why_not}."
+            )
         by_spark = [views for views in self._made if isinstance(views, SparkViews)]
         made = sum(views.made for views in by_spark)
         worst = max((views.difference_max for views in by_spark), default=0.0)
         return (
-            f"Views were made by the live pipeline's own window; {made} of them, at even distances, by its batch "
-            f"transforms on Spark, planned on, and held against the other: the largest difference was {worst:.1g} of a "
-            "number."
+            f"Views were summed by the live pipeline's code in one thread; {made} of them, at even distances, by "
+            f"Spark's executors, planned on, and compared: the largest difference was {worst:.1g} of a number."
         )
 
     @property

@@ -1,10 +1,9 @@
 """Make views of what hubs recorded, with the pipeline's own code.
 
-The live pipeline lets Spark fetch, judge and sample records and keeps the window in Arrow (`pipeline.windows`); its
-batch transforms (`pipeline.transforms`) make the same view in Spark. A simulation has no processes to fetch from, and a
-step of Spark takes a third of a second whatever it is given. So `LiveViews` judges, samples and windows the records as
-the pipeline does, and `SparkViews` has every n-th view made by the batch transforms: that one is planned on, and held
-against the other.
+A simulation has no processes to fetch from, and a step of Spark takes a third of a second whatever it is given. So
+`LiveViews` validates, samples and sums the records in one thread, as the pipeline's driver does on one machine, and
+`SparkViews` has every n-th view summed by Spark's executors (`pipeline.batch`): that one is planned on, and compared
+with the other.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.sliding_window import SlidingWindow
 from equipoise.pipeline.validation import conformed, judged
 from equipoise.view import View
-from equipoise.view.arrow_table import from_tables
+from equipoise.view.codec import from_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +29,7 @@ __all__ = ["LiveViews", "SparkViews"]
 
 _US = 1e6
 # Sums of floats in another order differ in their last digits.
-TOLERANCE = 1e-9
+TOLERANCE = 1e-12
 
 
 class LiveViews:
@@ -49,7 +48,7 @@ class LiveViews:
 
 
 class SparkViews(LiveViews):
-    """The same, with every n-th view made by Spark."""
+    """The same, with every n-th view summed by Spark's executors."""
 
     def __init__(self, session: SparkSession, every: int) -> None:
         super().__init__()
@@ -80,8 +79,7 @@ class SparkViews(LiveViews):
         return view
 
     def _by_spark(self, now: float) -> View:
-        from equipoise.pipeline.batch import view_at
-        from equipoise.pipeline.transforms import judged_records, valid_records
+        from equipoise.pipeline.batch import judged_records, valid_records, view_at
 
         table = pa.Table.from_batches([batch for _, batches in self._kept for batch in batches])
         records = self._session.createDataFrame(table)

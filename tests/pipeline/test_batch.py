@@ -1,13 +1,12 @@
-"""The transforms on Spark, against a plain reading of the same records."""
+"""Views and validation of records that Spark has, against a plain reading of the same records."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
@@ -16,28 +15,25 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.pipeline.batch import view_at
+from equipoise.errors import PipelineError
+from equipoise.pipeline.batch import judged_records, rejections, valid_records, view_at
 from equipoise.pipeline.client_locations import WHERE_COLUMNS
 from equipoise.pipeline.lake.profiles import hub_profiles, quantiles, topic_profiles
+from equipoise.pipeline.samples import sampled
+from equipoise.pipeline.settings import Plausible
+from equipoise.pipeline.sliding_window import SlidingWindow
 from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.spark.session import SparkDriver
-from equipoise.pipeline.transforms import (
-    hub_loads,
-    judged_records,
-    records_in_windows,
-    rejections,
-    topic_rates_by_hub,
-    topic_totals,
-    valid_records,
-)
+from equipoise.pipeline.validation import judged
 from equipoise.telemetry import spark_schema
+from equipoise.view import View
 from pipeline.places import same_places
 from pipeline.records import (
     SECOND_US,
     START_US,
     PlainReading,
     Record,
+    assert_same_view,
     batch_of,
     hub_record,
     numbered,
@@ -71,59 +67,44 @@ def worlds(count: int) -> list[Record]:
     return found
 
 
-def row_of(columns: dict[str, Any]) -> SimpleNamespace:
-    """With coordinates where Spark has lists."""
-    places = {
-        name: Coordinate.of(value, CoordinateSettings())
-        for name, value in columns.items()
-        if isinstance(value, list)
-    }
-    return SimpleNamespace(**(columns | places))
-
-
 def agree(ours: dict[str, Any], theirs: dict[str, float]) -> None:
     for name, value in theirs.items():
         assert ours[name] == pytest.approx(value, rel=1e-6, abs=1e-6), (name, ours)
 
 
-def test_every_sliding_window_is_what_a_plain_reading_says(driver: SparkDriver) -> None:
-    records = worlds(6)
-    windowed = records_in_windows(frame(driver, records)).persist()
-    by_hub = topic_rates_by_hub(windowed).persist()
-    loads = hub_loads(windowed)
-    topics = {(row["window_end_us"], row["topic"]): row for row in rows_of(topic_totals(by_hub, loads))}
-    hubs = {(row["window_end_us"], row["hub"]): row for row in rows_of(loads)}
-    carried: dict[tuple[int, bytes], dict[str, float]] = defaultdict(dict)
-    for row in rows_of(by_hub):
-        carried[row["window_end_us"], row["topic"]][row["hub"]] = row["out_bytes_per_s"]
-    ends = sorted({end for end, _ in hubs})
-    assert len(ends) > 20
-    expected = 0
-    for end_us in ends:
-        reading = PlainReading(records, end_us)
-        for topic in reading.topic_records:
-            agree(topics[end_us, topic], reading.topic(topic))
-            same_places(row_of(topics[end_us, topic]), reading.whereabouts(topic))
-            assert carried[end_us, topic] == pytest.approx(reading.through(topic))
-            expected += 1
-        for hub in reading.hub_records:
-            agree(hubs[end_us, hub], {k: v for k, v in reading.hub(hub).items() if k != "is_alive"})
-    assert expected == len(topics)
-    windowed.unpersist()
-    by_hub.unpersist()
-
-
-def test_the_view_of_a_moment_is_the_live_one(driver: SparkDriver) -> None:
-    records = worlds(3)
-    end_us = max(record["time"] for record in records if record["kind"] == "hub")
-    view, reading = view_of(view_at(frame(driver, records), end_us)), PlainReading(records, end_us)
+def same_view(view: View, reading: PlainReading) -> None:
     assert set(view.topics.names) == set(reading.topic_records)
     for row in view.topic_rows():
         agree({name: getattr(row, name) for name in reading.topic(row.name)}, reading.topic(row.name))
         same_places(row, reading.whereabouts(row.name))
+    assert set(view.hubs.names) == set(reading.hub_records)
     for hub in view.hub_rows():
         agree({name: getattr(hub, name) for name in reading.hub(hub.name)}, reading.hub(hub.name))
         assert hub.coordinate == reading.coordinate(hub.name)
+
+
+def test_the_view_of_any_moment_is_what_a_plain_reading_says(driver: SparkDriver) -> None:
+    records = worlds(3)
+    found = frame(driver, records).persist()
+    times = sorted({record["time"] for record in records if record["kind"] == "hub"})
+    for end_us in (times[0], times[len(times) // 2], times[-1], times[-1] + 4 * SECOND_US):
+        same_view(view_of(view_at(found, end_us)), PlainReading(records, end_us))
+    found.unpersist()
+
+
+def test_the_view_of_a_moment_is_the_live_one(driver: SparkDriver) -> None:
+    records = worlds(3)
+    window = SlidingWindow()
+    batch = judged(batch_of(records), now_us=START_US + 3600 * SECOND_US, plausible=Plausible())
+    window.add(sampled([batch], Counter()))
+    live = window.view()
+    assert live is not None
+    assert_same_view(view_of(live), view_of(view_at(frame(driver, records), window.end_us)))
+
+
+def test_a_moment_without_a_record_is_told(driver: SparkDriver) -> None:
+    with pytest.raises(PipelineError, match="no hub has a record"):
+        view_at(frame(driver, worlds(1)), START_US - 60 * SECOND_US)
 
 
 def test_records_that_do_not_count_are_counted_by_hub_and_reason(driver: SparkDriver) -> None:
@@ -132,16 +113,16 @@ def test_records_that_do_not_count_are_counted_by_hub_and_reason(driver: SparkDr
     negative = numbered("h1", [topic_record(b"t", START_US, publications=-1)], incarnation=2)
     endless = numbered("h2", [hub_record(START_US, cpu_ratio=float("nan"))])
     records = [*good, *stranger, *negative, *endless, good[1], good[1]]
-    judged = judged_records(frame(driver, records), now_us=START_US, known_hubs=["h1", "h2"]).persist()
-    found = {(row["hub"], row["rejected"]): row["records"] for row in rows_of(rejections(judged))}
+    told = judged_records(frame(driver, records), now_us=START_US, known_hubs=["h1", "h2"]).persist()
+    found = {(row["hub"], row["rejected"]): row["records"] for row in rows_of(rejections(told))}
     assert found == {
         ("h9", Rejection.UNKNOWN_HUB): 1,
         ("h1", Rejection.NEGATIVE): 1,
         ("h2", Rejection.NOT_FINITE): 1,
         ("h1", Rejection.DUPLICATE): 2,
     }
-    assert sorted(row["sequence"] for row in rows_of(valid_records(judged))) == [0, 1]
-    judged.unpersist()
+    assert sorted(row["sequence"] for row in rows_of(valid_records(told))) == [0, 1]
+    told.unpersist()
 
 
 def test_files_from_before_records_told_of_places_are_read(driver: SparkDriver, tmp_path: Path) -> None:

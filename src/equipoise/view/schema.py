@@ -1,0 +1,222 @@
+"""The view's one table: every number of a topic and of a hub, with its type, unit, default, source and aggregate.
+
+A number is declared once, as a field of `TopicFields` or `HubFields`. Rows (`TopicView`, `HubView`), numpy columns
+(`TopicColumns`, `HubColumns`), the Arrow tables, the samples that the pipeline keeps and the sums that it makes of them
+all follow from these fields. So a new number costs three files: the column in `telemetry/schema.py`, the hub that fills
+it, and one field here.
+
+Always true: a field's name is that of the column wherever the number occurs; `source` names columns of telemetry.
+"""
+
+# A default here is a declaration, made anew by none of its users.
+# ruff: noqa: RUF009
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from equipoise.coordinates import Coordinate
+
+__all__ = [
+    "ADDED",
+    "HUB_COLUMNS",
+    "TOPIC_COLUMNS",
+    "Aggregate",
+    "HubFields",
+    "HubView",
+    "Shape",
+    "Sign",
+    "TopicFields",
+    "TopicView",
+    "ViewColumn",
+]
+
+UNKNOWN = float("nan")
+
+
+class Shape(StrEnum):
+    """What one value of a column is."""
+
+    NUMBER = "float64"
+    WHOLE = "int64"
+    FLAG = "bool"
+    TEXT = "string"
+    # A coordinate: point, error, height, adjustment.
+    PLACE = "list<float64>"
+
+
+class Sign(StrEnum):
+    """Which numbers are allowed."""
+
+    NOT_NEGATIVE = "at least 0"
+    SIGNED = "any"
+    # At least 0, or NaN: not known.
+    OPTIONAL = "at least 0, or unknown"
+
+
+class Aggregate(StrEnum):
+    """How a number of the view follows from the records of the window: at each hub, and over a topic's hubs."""
+
+    # The sum of the records over the time that the hub's records cover; the sum over hubs.
+    RATE = "rate"
+    # The largest record, per second of its own length; the sum over hubs, whose seconds do not begin together.
+    PEAK = "peak"
+    # The slope of a line through the records, per second; the sum over hubs.
+    TREND = "trend"
+    # The largest record; the largest of the hubs.
+    WORST = "worst"
+    # The mean by the length of each record.
+    MEAN = "mean"
+    # The last record; the sum over the hubs that carry the topic now.
+    LAST = "last"
+    # From coordinates, by `pipeline.topic_latency`.
+    LOCATION = "location"
+    # No record says it: the store does.
+    STORE = "store"
+
+
+# Sources that are sums of columns of telemetry: to clients and to other hubs, all that a topic made a hub send.
+ADDED: Mapping[str, tuple[str, ...]] = {"out_bytes": ("bytes_out", "egress_bytes", "ingress_bytes")}
+
+
+@dataclass(frozen=True, slots=True)
+class ViewColumn:
+    """One column of the view's table."""
+
+    name: str
+    shape: Shape
+    unit: str
+    default: Any
+    sign: Sign
+    # A column of telemetry, or a key of ADDED; empty where no record says it.
+    source: str
+    aggregate: Aggregate
+    # What a unit of the source is in units of the view: records count microseconds, views seconds.
+    scale: float = 1.0
+
+
+def _declared(shape: Shape, default: Any, aggregate: Aggregate, source: str = "", **more: Any) -> Any:
+    """A field of the table. The type of the field is its declaration's to say: one declaration serves two."""
+    told = {"shape": shape, "source": source, "aggregate": aggregate, "sign": Sign.NOT_NEGATIVE, "unit": ""}
+    return field(default=default, metadata=told | more)
+
+
+def _number(aggregate: Aggregate, source: str, unit: str, **more: Any) -> Any:
+    return _declared(Shape.NUMBER, 0.0, aggregate, source, unit=unit, **more)
+
+
+def _trend(source: str, unit: str) -> Any:
+    return _number(Aggregate.TREND, source, unit, sign=Sign.SIGNED)
+
+
+def _located(unit: str, default: float = 0.0, sign: Sign = Sign.NOT_NEGATIVE) -> Any:
+    return _declared(Shape.NUMBER, default, Aggregate.LOCATION, unit=unit, sign=sign)
+
+
+def _place() -> Any:
+    return _declared(Shape.PLACE, None, Aggregate.LOCATION, unit="s")
+
+
+_US = 1e-6
+NumberT = TypeVar("NumberT")
+WholeT = TypeVar("WholeT")
+FlagT = TypeVar("FlagT")
+TextT = TypeVar("TextT")
+PlaceT = TypeVar("PlaceT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TopicFields(Generic[NumberT, PlaceT]):
+    """Numbers of topics: totals over all hubs that carry them."""
+
+    publications_per_s: NumberT = _number(Aggregate.RATE, "publications", "messages/s")
+    deliveries_per_s: NumberT = _number(Aggregate.RATE, "deliveries", "messages/s")
+    in_bytes_per_s: NumberT = _number(Aggregate.RATE, "bytes_in", "bytes/s")
+    out_bytes_per_s: NumberT = _number(Aggregate.RATE, "out_bytes", "bytes/s")
+    publishers: NumberT = _number(Aggregate.LAST, "publishers", "clients")
+    subscribers: NumberT = _number(Aggregate.LAST, "subscribers", "clients")
+    # The largest second of the window: what a burst needs.
+    publications_per_s_max: NumberT = _number(Aggregate.PEAK, "publications", "messages/s")
+    out_bytes_per_s_max: NumberT = _number(Aggregate.PEAK, "out_bytes", "bytes/s")
+    # The largest backlog of one subscriber.
+    backlog_bytes_max: NumberT = _number(Aggregate.WORST, "backlog_bytes_max", "bytes")
+    # How long messages waited: for the envelope, and from publish to the last write.
+    throttle_delay_s: NumberT = _number(Aggregate.WORST, "throttle_us_max", "s", scale=_US)
+    queue_delay_s: NumberT = _number(Aggregate.WORST, "queue_us_max", "s", scale=_US)
+    # Change of `out_bytes_per_s` in a second.
+    out_bytes_trend: NumberT = _trend("out_bytes", "bytes/s²")
+    # E(t) of ePulsar: one way from the farthest publisher to the farthest subscriber by way of the home, from clients'
+    # coordinates and what smart clients observe. NaN: not known.
+    latency_s_worst: NumberT = _located("s", UNKNOWN, Sign.OPTIONAL)
+    # W(t): how far publishers and subscribers are from their centroids at most, both together, one way.
+    deviation_s: NumberT = _located("s", UNKNOWN, Sign.OPTIONAL)
+    # The centroids, and how many clients they are of. None: no client has reported a coordinate.
+    publishers_at: PlaceT = _place()
+    subscribers_at: PlaceT = _place()
+    publishers_located: NumberT = _located("clients")
+    subscribers_located: NumberT = _located("clients")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
+    """Numbers of hubs, as each measured itself, and what the store knows of them."""
+
+    site: TextT = _declared(Shape.TEXT, "", Aggregate.STORE)
+    rack: TextT = _declared(Shape.TEXT, "", Aggregate.STORE)
+    # It has its `alive` node, and its records are not too old to be believed.
+    is_alive: FlagT = _declared(Shape.FLAG, True, Aggregate.STORE)
+    # It serves, but must not be given more: an operator wants it back.
+    is_draining: FlagT = _declared(Shape.FLAG, False, Aggregate.STORE)
+    # A provisioner stops it when the planner releases it; without one, emptying it saves nothing.
+    is_releasable: FlagT = _declared(Shape.FLAG, True, Aggregate.STORE)
+    # 0: not known.
+    incarnation: WholeT = _declared(Shape.WHOLE, 0, Aggregate.LAST, "incarnation")
+    # The plan that the hub applies. 0: not known.
+    plan_version: WholeT = _declared(Shape.WHOLE, 0, Aggregate.LAST, "plan_version")
+    # Of one core.
+    cpu_ratio: NumberT = _number(Aggregate.MEAN, "cpu_ratio", "cores")
+    loop_lag_s: NumberT = _number(Aggregate.MEAN, "loop_lag_us_mean", "s", scale=_US)
+    memory_bytes: NumberT = _number(Aggregate.LAST, "memory_bytes", "bytes")
+    # What it may take; 0: no limit known.
+    memory_bytes_max: NumberT = _number(Aggregate.STORE, "", "bytes")
+    out_bytes_per_s: NumberT = _number(Aggregate.MEAN, "out_bytes_per_s", "bytes/s")
+    # What its network can carry; 0: no limit known.
+    out_bytes_per_s_max: NumberT = _number(Aggregate.LAST, "out_bytes_per_s_max", "bytes/s")
+    publications_per_s: NumberT = _number(Aggregate.RATE, "publications", "messages/s")
+    deliveries_per_s: NumberT = _number(Aggregate.RATE, "deliveries", "messages/s")
+    # What it delivers in time; 0: no limit known.
+    deliveries_per_s_max: NumberT = _number(Aggregate.LAST, "deliveries_per_s_max", "messages/s")
+    connections: NumberT = _number(Aggregate.LAST, "connections", "clients")
+    topics: NumberT = _number(Aggregate.LAST, "topics_home", "topics")
+    # Change in a second.
+    out_bytes_trend: NumberT = _trend("out_bytes_per_s", "bytes/s²")
+    cpu_trend: NumberT = _trend("cpu_ratio", "cores/s")
+    # Where it is in the network. None: it has no coordinate yet.
+    coordinate: PlaceT = _place()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicView(TopicFields[float, Coordinate | None]):
+    """One topic as a row: for people, tests and small worlds."""
+
+    name: bytes
+    # The hubs that carry it, homes and relays, each with its share of the topic's outgoing bytes.
+    carried_by: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubView(HubFields[float, int, bool, str, Coordinate | None]):
+    """One hub as a row."""
+
+    name: str
+
+
+def _columns(declared: type[Any]) -> tuple[ViewColumn, ...]:
+    return tuple(ViewColumn(part.name, default=part.default, **part.metadata) for part in fields(declared))
+
+
+TOPIC_COLUMNS = _columns(TopicFields)
+HUB_COLUMNS = _columns(HubFields)
