@@ -156,12 +156,8 @@ def _streams() -> list[CommandSpec]:
 
 
 def _publishing() -> list[CommandSpec]:
-    facts = {
-        "group": "pubsub",
-        "flags": ("pubsub", *_FAST),
-        "categories": ("@pubsub", "@fast"),
-        "is_pipelined": True,
-    }
+    flags, categories = ("pubsub", *_FAST), ("@pubsub", "@fast")
+    facts = {"group": "pubsub", "flags": flags, "categories": categories, "is_pipelined": True}
     cost = "O(N) in the number of subscribers"
     return [
         CommandSpec(
