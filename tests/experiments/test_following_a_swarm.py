@@ -15,7 +15,7 @@ from equipoise.gateway import Gateway, GatewaySettings
 from equipoise.lab.demo.swarm import LIMIT_MS, TOPIC, Swarm
 from equipoise.lab.demo.wan import Ways
 from equipoise.lab.experiments.fleet import PORT
-from equipoise.lab.experiments.sites import CONTROLLER, Command, Region
+from equipoise.lab.experiments.sites import CONTROLLER, CloudRegion, Command
 from equipoise.lab.simulation import LinkSpec, Simulation
 from equipoise.lab.simulation.topology import Sites
 from equipoise.lab.workload.game import Tally
@@ -41,7 +41,7 @@ class Flight:
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
-        self.region = Region(sim, Command(hubs=HUBS, cloud="cloud"))
+        self.region = CloudRegion(sim, Command(hubs=HUBS, cloud="cloud"))
         self.air = sim.host("swarm", place="air")
         gateways = {site: f"gateway-{site}:{6390}" for site in ("west", "east")}
         self.swarm = Swarm([f"equipoise://{hub}:{PORT}" for hub in HUBS], Ways(0.0, 0.0), gateways, Tally())

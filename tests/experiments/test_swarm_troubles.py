@@ -22,8 +22,9 @@ from equipoise.lab.experiments.epulsar_swarms import (
     planner_of,
     topics_of,
 )
-from equipoise.lab.experiments.sites import CONTROLLER, STORE, Region
+from equipoise.lab.experiments.sites import CONTROLLER, CloudRegion
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.cluster.region import STORE
 
 CITY = City(zones=2)
 MISSION = Mission(city=CITY, swarms=2, drones=3, messages_per_s=5.0, seconds=120, settle_s=40.0, begin_s=25.0)
@@ -33,7 +34,7 @@ BACK_S = 30
 class Witness(Crew):
     """Remembers what each drone heard last of each other, and what it should not have heard then."""
 
-    def __init__(self, sim: Simulation, mission: Mission, region: Region) -> None:
+    def __init__(self, sim: Simulation, mission: Mission, region: CloudRegion) -> None:
         super().__init__(sim, mission, region)
         self.heard: dict[tuple[int, bytes, bytes], float] = {}
         self.wrong: list[str] = []
@@ -49,7 +50,7 @@ class Witness(Crew):
         self.heard[who] = sent_at
 
 
-Story = Callable[[Simulation, Region, Witness], Awaitable[None]]
+Story = Callable[[Simulation, CloudRegion, Witness], Awaitable[None]]
 
 
 def run(story: Story) -> Witness:
@@ -80,7 +81,7 @@ def _began(crew: Crew) -> float:
 
 
 def test_a_site_that_is_cut_off_from_all_others_keeps_its_swarm_and_comes_back() -> None:
-    async def story(sim: Simulation, region: Region, crew: Witness) -> None:
+    async def story(sim: Simulation, region: CloudRegion, crew: Witness) -> None:
         here = [hub.name for hub in region.hubs.values() if hub.site == site(crew.zones[0])]
         others = [name for name in (*region.hubs, STORE, CONTROLLER) if name not in here]
         pairs = [(one, other) for one in here for other in others]
@@ -95,7 +96,7 @@ def test_a_site_that_is_cut_off_from_all_others_keeps_its_swarm_and_comes_back()
 
 
 def test_lossy_links_delay_messages_and_lose_none() -> None:
-    async def story(sim: Simulation, region: Region, crew: Witness) -> None:
+    async def story(sim: Simulation, region: CloudRegion, crew: Witness) -> None:
         hosts = [drone.host.name for drone in crew.drones]
         ways = [(one, other) for one in hosts for other in region.hubs]
         ways += [(other, one) for one, other in ways]
@@ -112,7 +113,7 @@ def test_lossy_links_delay_messages_and_lose_none() -> None:
 
 
 def test_a_move_ends_without_the_controller_that_began_it_and_another_one_makes_the_next() -> None:
-    async def story(sim: Simulation, region: Region, crew: Witness) -> None:
+    async def story(sim: Simulation, region: CloudRegion, crew: Witness) -> None:
         region.control(planner_of(len(CITY.hubs)), "standby")
         await asyncio.sleep(5.0)
         moves = len(region.moves)

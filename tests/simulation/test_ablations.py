@@ -19,7 +19,8 @@ def test_without_a_safeguard_the_checker_notices(name: str) -> None:
     ablation = ABLATIONS[name]
     scenario = scenario_by_name(ablation.case)
     with ablation.off():
-        for seed in range(SEEDS_MAX):
+        # The one that has shown it before comes first.
+        for seed in dict.fromkeys((ablation.seed, *range(SEEDS_MAX))):
             broken = {violation.property for violation in run_seed(scenario, seed).violations}
             if ablation.property in broken:
                 break

@@ -8,9 +8,10 @@ import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.topology import Sites
 from equipoise.telemetry.arrow import END, batch, schema_message
-from simulation.cluster.sited import PORT, SitedHubs
+from simulation.cluster.sited import SitedHubs
 from telemetry.records import read_stream
 
 MS = 1e-3

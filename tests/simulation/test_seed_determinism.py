@@ -15,7 +15,16 @@ from equipoise.lab.simulation.campaign import run_campaign
 from equipoise.lab.simulation.runner import run_seed
 
 ROOT = Path(__file__).parents[2]
-RUNS = [("hub-small", 1), ("hub-everything", 2), ("hub-revocation", 3), ("hub-hostile", 4), ("hub-cuts", 5)]
+RUNS = [
+    ("hub-small", 1),
+    ("hub-everything", 2),
+    ("hub-revocation", 3),
+    ("hub-hostile", 4),
+    ("hub-cuts", 5),
+    ("cluster-everything", 6),
+    ("cluster-store-crashes", 7),
+    ("cluster-replication", 8),
+]
 SCRIPT = f"""
 from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.simulation.runner import run_seed

@@ -54,7 +54,7 @@ def guarded(*rules: tuple[float, tuple[Grants, ...]], sent_at: float, received_a
     made.sent[P] = [Sent(sent_at)]
     made.tracks[0].user = "reader"
     made.users["p"] = "writer"
-    made.rules = list(rules)
+    made.rules = {"hub": list(rules)} if rules else {}
     return made
 
 

@@ -8,14 +8,13 @@ from itertools import combinations
 
 from equipoise.coordinates import Coordinate
 from equipoise.hub import Hub, HubSettings
-from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.locations.probes import Probing
 from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.cluster.directory import Directory
+from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.topology import Topology
 from equipoise.model import Member, Plan
-
-PORT = 6399
 
 
 class SitedHubs:
@@ -31,52 +30,35 @@ class SitedHubs:
         self.sim = sim
         self.topology = topology
         self.where = dict(where)
-        self.hubs: dict[str, Hub] = {}
-        self.alive: dict[str, LiveHub] = {}
-        self._settings = settings or CoordinatesSettings(tcp_rtt_for=TcpRttFor.ALL)
-        self._plan = Plan(version=1, members=tuple(Member(name) for name in sorted(where)))
+        self.directory = Directory(sim, lambda: 0.0, lag_s=0.0)
+        self.directory.plan = Plan(members=tuple(Member(name) for name in sorted(where)))
+        coordinates = settings or CoordinatesSettings(tcp_rtt_for=TcpRttFor.ALL)
         for name, place in where.items():
             sim.host(name, place=place)
+            self.directory.add(
+                HubSettings(name=name, host="0.0.0.0", port=PORT, insecure=True, coordinates=coordinates)
+            )
+
+    @property
+    def hubs(self) -> dict[str, Hub]:
+        """Those that serve."""
+        return {name: node.hub for name, node in self.directory.hubs.items() if node.hub is not None}
 
     async def start(self, *names: str) -> None:
-        """These, or all; and tell everybody."""
+        """These, or all; every hub learns of them."""
         starting = names or tuple(self.where)
         for name in starting:
-            host = self.sim.host(name)
-            if not host.is_up:
-                host.restart()
-            host.spawn(self._serve(name), name="hub")
+            self.directory.hubs[name].start()
         async with asyncio.timeout(10):
-            while not set(starting) <= set(self.hubs):  # noqa: ASYNC110  # hubs run on hosts of their own
+            while not set(starting) <= self.directory.alive.keys():  # noqa: ASYNC110  # hosts of their own
                 await asyncio.sleep(0.01)
-        self.tell()
+        # A hub serves under plans that are younger than it.
+        self.directory.commit(self.directory.plan)
 
     def crash(self, name: str) -> None:
-        """Everybody learns of it at once."""
-        del self.hubs[name], self.alive[name]
-        self.sim.host(name).crash(silent=False)
-        self.tell()
-
-    def tell(self) -> None:
-        routing = Routing(self._plan, dict(self.alive))
-        for name in self.hubs:
-            self.sim.host(name).spawn(self._apply(name, routing), name="routing")
-
-    async def _serve(self, name: str) -> None:
-        host = self.sim.host(name)
-        settings = HubSettings(
-            name=name, host="0.0.0.0", port=PORT, insecure=True, coordinates=self._settings
-        )
-        hub = Hub(settings, wall_clock=host.clock.time, rng=host.random)
-        await hub.start()
-        hub.join_cluster()
-        self.alive[name] = LiveHub(hub.core.incarnation, name, PORT)
-        self.hubs[name] = hub
-
-    async def _apply(self, name: str, routing: Routing) -> None:
-        cluster = self.hubs[name].cluster
-        assert cluster is not None
-        cluster.apply(routing)
+        """Every hub learns of it at once."""
+        self.directory.hubs[name].crash(silent=False)
+        self.directory.expire(name)
 
     def probing(self, name: str) -> Probing:
         return self.hubs[name].core.places.probing

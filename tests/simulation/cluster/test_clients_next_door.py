@@ -14,8 +14,9 @@ import equipoise
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.gateway import Gateway, GatewaySettings
 from equipoise.lab.simulation import LinkSpec, Simulation
+from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.topology import Matrix
-from simulation.cluster.sited import PORT, SitedHubs
+from simulation.cluster.sited import SitedHubs
 
 SITES = 3
 # Round trips: between sites, and from a site's hub to whoever is next door.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from equipoise.hub.telemetry.info import render_info
+from equipoise.lab.simulation.cluster.world import ClusterWorld
 
-from .worlds import Trouble, World, run
+from .worlds import CALM, run
 
 
-def _info(world: World, name: str, section: str) -> dict[str, int]:
-    hub = world.nodes[name].hub
+def _info(world: ClusterWorld, name: str, section: str) -> dict[str, int]:
+    hub = world.hubs[name].hub
     assert hub is not None
     core = hub.core
     *_, totals = core.index.totals()
@@ -31,7 +32,7 @@ def test_info_counts_links_and_moves_and_only_what_was_numbered_here_as_publishe
     published: list[int] = []
     moves: list[int] = []
 
-    async def story(world: World) -> None:
+    async def story(world: ClusterWorld) -> None:
         await asyncio.sleep(0.8)
         for topic, hub in (("a", "h1"), ("b", "h2"), ("c", "h2")):
             world.move(topic, hub)
@@ -39,13 +40,13 @@ def test_info_counts_links_and_moves_and_only_what_was_numbered_here_as_publishe
         before = _info(world, "h1", "cluster")
         world.move("a", "h3")
         await asyncio.sleep(1.2)
-        for name in world.nodes:
+        for name in world.hubs:
             seen[name] = _info(world, name, "cluster")
             published.append(_info(world, name, "equipoise")["published"])
         published.append(-world.history.messages)
         moves.append(seen["h1"]["moves_started"] - before["moves_started"])
 
-    outcomes = run(5, Trouble(lag_s=0.05), prepare=lambda world: world.keep(story(world)))
+    outcomes = run(5, CALM, prepare=lambda world: world.keep(story(world)))
     assert not outcomes.violations
     assert moves == [1]
     for name in ("h1", "h2", "h3"):

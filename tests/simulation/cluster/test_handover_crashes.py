@@ -8,6 +8,7 @@ what is received is received once and in order, and everything goes on afterward
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -23,14 +24,15 @@ from equipoise.hub.cluster.link.frames import (
     PreparedFrame,
     PrepareFrame,
 )
+from equipoise.lab.scenarios import Expectation
+from equipoise.lab.simulation.cluster.stories import TOPIC, Moment, Wire
+from equipoise.lab.simulation.cluster.world import ClusterWorld
 
-from .judging import check_promises
-from .stories import TOPIC, Moment, Wire, tell
-from .worlds import Trouble, World
+from .worlds import STORY, check_promises, tell
 
 SEEDS = range(2)
 OLD, NEW = "h1", "h2"
-TROUBLE = Trouble(duration_s=2.0, is_gap_allowed=True)
+CRASHES = replace(STORY, duration_s=2.0, expectation=Expectation())
 
 SAID_BY = (
     (OLD, PrepareFrame),
@@ -60,9 +62,9 @@ STEPS = [
 ]
 
 
-async def _restart(world: World, name: str) -> None:
+async def _restart(world: ClusterWorld, name: str) -> None:
     """Its session expires and it comes back; or it is back before that."""
-    node, facts = world.nodes[name], world.directory.alive.get(name)
+    node, facts = world.hubs[name], world.directory.alive.get(name)
     if world.random.random() < 0.3:
         await asyncio.sleep(0.05)
         node.start()
@@ -90,12 +92,12 @@ def test_a_home_that_crashes_in_the_middle_of_a_move_leaves_nothing_twice_and_no
     3. it comes back, after the others have buried it or before.
     """
 
-    async def story(world: World, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: Wire) -> None:
         crashed = asyncio.Event()
 
         def crash() -> None:
             world.excuse()
-            world.nodes[name].crash(silent=world.random.random() < 0.5)
+            world.hubs[name].crash(silent=world.random.random() < 0.5)
             crashed.set()
 
         wire.set_trap(name, moment, verb, crash)
@@ -104,6 +106,6 @@ def test_a_home_that_crashes_in_the_middle_of_a_move_leaves_nothing_twice_and_no
         await _restart(world, name)
 
     for seed in SEEDS:
-        outcomes, wire = tell(seed, story, trouble=TROUBLE)
+        outcomes, wire = tell(seed, story, scenario=CRASHES)
         assert wire.sprung == 1, f"seed {seed}: nothing crashed"
         check_promises(outcomes, seed)

@@ -7,6 +7,7 @@ Where nothing crashes nobody may be told of a gap. A change of mode between the 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -19,12 +20,14 @@ from equipoise.hub.cluster.link.frames import (
     PreparedFrame,
     PrepareFrame,
 )
-from equipoise.lab.scenarios import Dialect
+from equipoise.lab.scenarios import Dialect, Expectation
+from equipoise.lab.scenarios.cluster_clients import LISTENERS, listener, speaker
+from equipoise.lab.simulation.cluster.directory import Directory
+from equipoise.lab.simulation.cluster.stories import TOPIC, Moment, Wire
+from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.workload.history import Away
 
-from .judging import check_promises
-from .stories import CROWD, HUBS, TOPIC, Moment, Wire, listener, speaker, tell
-from .worlds import Trouble, World
+from .worlds import STORY, check_promises, tell
 
 SEEDS = range(16)
 # Of a case with several variants: as many in all.
@@ -47,7 +50,7 @@ def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> No
         listener("hal", "h3", pattern="[a]"),
     )
 
-    async def story(world: World, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: Wire) -> None:
         wire.heard.clear()
 
     for seed in SEEDS:
@@ -58,7 +61,7 @@ def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> No
         assert not wire.heard["h1", PrepareFrame] + wire.heard["h2", PrepareFrame]
 
 
-@pytest.mark.parametrize("late", HUBS)
+@pytest.mark.parametrize("late", STORY.hubs)
 def test_messages_that_are_sent_by_an_older_plan_arrive_like_others(late: str) -> None:
     """
     1. a lives at h1, and publishers are at all hubs;
@@ -67,8 +70,9 @@ def test_messages_that_are_sent_by_an_older_plan_arrive_like_others(late: str) -
     4. h1 passes on to h2 what comes to it by the older plan.
     """
 
-    async def story(world: World, wire: Wire) -> None:
-        world.directory._heard_at[late] = world.sim.now + 0.5
+    async def story(world: ClusterWorld, wire: Wire) -> None:
+        assert isinstance(world.directory, Directory)
+        world.directory.heard_at[late] = world.sim.now + 0.5
         world.move(TOPIC, "h2")
 
     hops = []
@@ -91,7 +95,7 @@ def test_a_link_that_is_reset_between_a_message_and_the_close_loses_neither(mome
     3. what was under way is sent again, in its order, and no more than once.
     """
 
-    async def story(world: World, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: Wire) -> None:
         def reset() -> None:
             world.sim.reset_connections("h1", "h2")
             world.sim.reset_connections("h1", "h3")
@@ -123,7 +127,7 @@ def test_a_second_move_begins_while_the_first_is_unfinished(
     3. a ends up at h3, after two moves or one, without a gap.
     """
 
-    async def story(world: World, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: Wire) -> None:
         wire.set_trap(hub, moment, verb, lambda: world.move(TOPIC, "h3"))
         world.move(TOPIC, "h2")
 
@@ -143,13 +147,13 @@ def test_a_plain_subscriber_that_never_leaves_its_hub_misses_nothing() -> None:
     plain = (listener("cat", "h1", Dialect.RESP3), listener("eve", "h1", Dialect.RESP2))
     clients = (speaker("ann", "h1"), speaker("bob", "h2"), speaker("ida", "h3"), *plain)
 
-    async def story(world: World, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: Wire) -> None:
         for hub in ("h2", "h3", "h1", "h2"):
             world.move(TOPIC, hub)
             await asyncio.sleep(0.1 + 0.2 * world.random.random())
 
     for seed in SEEDS:
-        outcomes, wire = tell(seed, story, clients=clients, trouble=Trouble(duration_s=2.0))
+        outcomes, wire = tell(seed, story, clients=clients, scenario=replace(STORY, duration_s=2.0))
         check_promises(outcomes, seed)
         assert wire.heard["h3", CloseFrame] and wire.heard["h1", CloseFrame], f"seed {seed}: too few moves"
         assert not any(isinstance(event, Away) for track in outcomes.history.tracks for event in track.events)
@@ -164,8 +168,8 @@ def test_a_hub_that_is_restarted_under_its_old_name_is_a_new_one(name: str) -> N
     """
     lives: set[tuple[int, int]] = set()
 
-    async def story(world: World, wire: Wire) -> None:
-        node = world.nodes[name]
+    async def story(world: ClusterWorld, wire: Wire) -> None:
+        node = world.hubs[name]
         before = world.directory.alive[name].incarnation
         world.excuse()
         node.crash(silent=world.random.random() < 0.5)
@@ -175,7 +179,7 @@ def test_a_hub_that_is_restarted_under_its_old_name_is_a_new_one(name: str) -> N
         lives.add((before, world.directory.alive[name].incarnation))
 
     for seed in HALF:
-        outcomes, _ = tell(seed, story, trouble=Trouble(duration_s=2.0, is_gap_allowed=True))
+        outcomes, _ = tell(seed, story, scenario=replace(STORY, duration_s=2.0, expectation=Expectation()))
         check_promises(outcomes, seed)
     assert len(lives) == len(HALF) and all(before != after for before, after in lives)
 
@@ -187,14 +191,14 @@ def test_a_pattern_subscriber_hears_the_end_of_an_epoch_before_the_next_home() -
     3. h3 has the first messages of h2 before the last of h1: it asks h1 to say when all is on its way, and waits.
     """
 
-    async def story(world: World, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: Wire) -> None:
         for hub in ("h2", "h1", "h2", "h1"):
             world.move(TOPIC, hub)
             await asyncio.sleep(0.1 + 0.2 * world.random.random())
 
     flushes = 0
     for seed in SEEDS:
-        outcomes, wire = tell(seed, story, trouble=Trouble(duration_s=2.0))
+        outcomes, wire = tell(seed, story, scenario=replace(STORY, duration_s=2.0))
         check_promises(outcomes, seed)
         flushes += wire.heard["h1", FlushFrame]
     assert flushes, "the new home never was the first to be heard"
@@ -210,10 +214,10 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
     """
     clients = (
         speaker("ann", "h1", interval_s=0.01),
-        *(client for client in CROWD if client.subscribes),
+        *LISTENERS,
     )
 
-    async def story(world: World, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: Wire) -> None:
         if way == "unheard":
             world.sim.cut("ann", "h1", one_way=True)
         elif way == "deaf":
@@ -225,8 +229,8 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
         # What was held up arrives after all, when she has long been elsewhere.
         world.sim.heal("ann", "h1")
 
-    trouble = Trouble(duration_s=4.0, is_routing=True)
+    scenario = replace(STORY, duration_s=4.0, is_routing=True)
     for seed in THIRD:
-        outcomes, wire = tell(seed, story, clients=clients, trouble=trouble)
+        outcomes, wire = tell(seed, story, clients=clients, scenario=scenario)
         check_promises(outcomes, seed)
         assert wire.heard["h1", IngressFrame], f"seed {seed}: she did not go elsewhere"

@@ -6,18 +6,17 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from equipoise.hub.cluster import barrier, handover, stream_gc
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
+from equipoise.lab.simulation.cluster.world import ClusterWorld
 
-from .judging import check_promises
-from .worlds import SETTINGS, Outcomes, Trouble, World, replace_weight, run
+from .worlds import CALM, Outcomes, case, check_promises, run
 
 NAMES = tuple(f"t{number}" for number in range(24))
-POOL = Trouble(settings=msgspec.structs.replace(SETTINGS, moves_max=3, handover_retry_s=0.4), lag_s=0.02)
+POOL = replace(CALM, cluster_settings={"moves_max": 3, "handover_retry_s": 0.4}, lag_s=0.02)
 
 
 def _talk() -> tuple[Publishing, ...]:
@@ -36,11 +35,11 @@ CROWD = (
         subscribes=(Subscribing(names=("*",), is_pattern=True),),
     ),
 )
-Story = Callable[[World], Coroutine[object, object, None]]
+Story = Callable[[ClusterWorld], Coroutine[object, object, None]]
 
 
 def _play(seed: int, story: Story, clients: tuple[Client, ...] = CROWD) -> Outcomes:
-    async def later(world: World) -> None:
+    async def later(world: ClusterWorld) -> None:
         await asyncio.sleep(1.0)
         await story(world)
 
@@ -49,23 +48,19 @@ def _play(seed: int, story: Story, clients: tuple[Client, ...] = CROWD) -> Outco
     return outcomes
 
 
-def _cluster(world: World, name: str) -> Cluster:
-    hub = world.nodes[name].hub
-    assert hub is not None and hub.cluster is not None
-    return hub.cluster
+def _cluster(world: ClusterWorld, name: str) -> Cluster:
+    cluster = world.hubs[name].cluster
+    assert cluster is not None
+    return cluster
 
 
-def _drain(world: World, name: str) -> None:
+def _drain(world: ClusterWorld, name: str) -> None:
     """Give the hub's topics to the others."""
-    plan = world.directory.plan
-    members = tuple(replace_weight(member, 0 if member.hub == name else 16) for member in plan.members)
-    world.directory.commit(replace(plan, members=members))
+    world.weigh({hub: 0 if hub == name else 16 for hub in world.hubs})
 
 
-def _give_all_to(world: World, name: str) -> None:
-    plan = world.directory.plan
-    members = tuple(replace_weight(member, 16 if member.hub == name else 0) for member in plan.members)
-    world.directory.commit(replace(plan, members=members))
+def _give_all_to(world: ClusterWorld, name: str) -> None:
+    world.weigh({hub: 16 if hub == name else 0 for hub in world.hubs})
 
 
 def test_only_so_many_topics_are_closed_at_once_and_all_of_them_arrive() -> None:
@@ -79,7 +74,7 @@ def test_only_so_many_topics_are_closed_at_once_and_all_of_them_arrive() -> None
     for seed in range(4):
         moved: list[int] = []
 
-        async def story(world: World, moved: list[int] = moved) -> None:
+        async def story(world: ClusterWorld, moved: list[int] = moved) -> None:
             cluster = _cluster(world, "h1")
             lived = [topic for topic in cluster.core.index.topics.values() if topic.stream is None]
             _drain(world, "h1")
@@ -109,7 +104,7 @@ def test_a_topic_whose_new_home_has_no_room_goes_on_and_is_offered_again() -> No
     retried = 0
     for seed in range(3):
 
-        async def story(world: World) -> None:
+        async def story(world: ClusterWorld) -> None:
             nonlocal retried
             index, home = _cluster(world, "h2").core.index, _cluster(world, "h1")
             moves = home.moves
@@ -133,17 +128,7 @@ def test_moves_in_many_turns_are_as_good_as_in_one(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(barrier, "EVALUATE_SLICE", 1)
     monkeypatch.setattr(handover, "SETTLE_SLICE", 1)
     monkeypatch.setattr(stream_gc, "TIDY_SLICE", 1)
-    everything = Trouble(
-        moves=(1, 6),
-        reweighs=(0, 2),
-        link_resets=(0, 5),
-        link_cuts=(0, 3),
-        pauses=(0, 2),
-        long_pauses=(0, 2),
-        crashes=(0, 2),
-        lag_s=0.3,
-        is_gap_allowed=True,
-    )
+    everything = case("cluster-everything")
     for seed in range(20):
         outcomes = run(seed, everything)
         check_promises(outcomes, seed)

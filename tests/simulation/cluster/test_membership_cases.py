@@ -13,7 +13,11 @@ from equipoise.control.operations import drain
 from equipoise.errors import SettingsError
 from equipoise.hub.cluster import Cluster, Routing
 from equipoise.hub.membership.acl_sync import Rules, first_rules
+from equipoise.lab.scenarios import Workload
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.cluster.region import STORE, TREE, RegionHub
+from equipoise.lab.simulation.cluster.world import SESSION_S, ClusterWorld
+from equipoise.lab.workload import History
 from equipoise.model import Member, Plan, PlanChange
 from equipoise.model.change import ASKED_FOR
 from equipoise.store import (
@@ -21,29 +25,31 @@ from equipoise.store import (
     LeaderStore,
     MemoryStore,
     PlanStore,
-    StoreSettings,
     UsersStore,
     publish_users,
 )
 
-from .store_worlds import SESSION_S, STORE, TREE, StoreNode, StoreTrouble, StoreWorld
+from .worlds import case
 
 NAMES = [b"t%d" % i for i in range(400)]
 # The way of news: a store's watch, a read or two, at most a look that comes late.
 NEWS_S = 0.5
 USERS = '[users.default]\nnopass = true\npublish = ["*"]\n'
-Script = Callable[[StoreWorld], Awaitable[None]]
+Script = Callable[[ClusterWorld], Awaitable[None]]
 
 
 def play(script: Script, hubs: tuple[str, ...] = ("h1", "h2", "h3")) -> None:
     with Simulation(seed=1, time_s_max=600.0) as sim:
-        world = StoreWorld(sim, StoreTrouble(), (), hubs)
+        scenario = case("cluster-store-moves", hubs=hubs, workload=Workload(clients=()))
+        world = ClusterWorld(sim, scenario, History())
 
         async def main() -> None:
-            await world.directory.begin()
-            for node in world.nodes.values():
+            await world.region.begin()
+            for work in world.region.work():
+                world.keep(work)
+            for node in world.hubs.values():
                 node.start()
-            await until(world.is_settled)
+            await until(world.region.is_settled)
             await script(world)
 
         sim.run(main())
@@ -55,28 +61,27 @@ async def until(is_so: Callable[[], bool], timeout_s: float = 30.0) -> None:
             await asyncio.sleep(0.01)
 
 
-async def beside(world: StoreWorld) -> MemoryStore:
-    """Somebody else's session, on the store's own host."""
-    return await MemoryStore(world.directory.tree, StoreSettings(session_timeout_s=1e6)).open()
+async def beside(world: ClusterWorld) -> MemoryStore:
+    """Another session, on the store's own host."""
+    return await world.region.beside()
 
 
-def cluster_of(node: StoreNode) -> Cluster:
+def cluster_of(node: RegionHub) -> Cluster:
     assert node.hub is not None
     assert node.hub.cluster is not None
     return node.hub.cluster
 
 
-def share(world: StoreWorld, observer: str, hub: str) -> float:
-    router = cluster_of(world.store_nodes[observer]).router
+def share(world: ClusterWorld, observer: str, hub: str) -> float:
+    router = cluster_of(world.region.hubs[observer]).router
     return sum(router.home(name) == hub for name in NAMES) / len(NAMES)
 
 
 def test_the_first_hub_makes_the_plan_and_a_new_one_gets_its_share() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         assert share(world, "h1", "h1") == 1.0
-        world.nodes["h2"] = StoreNode(world, "h2")
-        world.nodes["h2"].start()
-        await until(world.is_settled)
+        world.add_hub("h2").start()
+        await until(world.region.is_settled)
         assert world.directory.plan.version == 2
         for observer in ("h1", "h2"):
             assert 0.35 < share(world, observer, "h2") < 0.65
@@ -86,16 +91,16 @@ def test_the_first_hub_makes_the_plan_and_a_new_one_gets_its_share() -> None:
 
 @pytest.mark.parametrize("is_silent", [True, False])
 def test_a_dead_hub_is_passed_over_within_the_time_out_of_its_session(is_silent: bool) -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         died_at = world.sim.now
-        world.nodes["h2"].crash(silent=is_silent)
-        left = [world.store_nodes[name] for name in ("h1", "h3")]
+        world.region.hubs["h2"].crash(silent=is_silent)
+        left = [world.region.hubs[name] for name in ("h1", "h3")]
         await until(lambda: all(share(world, node.name, "h2") == 0.0 for node in left))
         assert world.sim.now - died_at < SESSION_S + NEWS_S
         assert world.directory.plan.version == 3, "nobody had to change the plan"
         # And it takes nothing until a plan gives it something: its own coming back is such a plan.
-        world.nodes["h2"].start()
-        await until(world.is_settled)
+        world.region.hubs["h2"].start()
+        await until(world.region.is_settled)
         assert world.directory.plan.version == 4
         assert share(world, "h1", "h2") > 0.2
 
@@ -103,8 +108,8 @@ def test_a_dead_hub_is_passed_over_within_the_time_out_of_its_session(is_silent:
 
 
 def test_a_hub_that_leaves_in_good_order_is_passed_over_at_once() -> None:
-    async def script(world: StoreWorld) -> None:
-        node = world.store_nodes["h2"]
+    async def script(world: ClusterWorld) -> None:
+        node = world.region.hubs["h2"]
         assert node.store is not None
         left_at = world.sim.now
         await node.host.spawn(node.store.close())
@@ -115,40 +120,40 @@ def test_a_hub_that_leaves_in_good_order_is_passed_over_at_once() -> None:
 
 
 def test_a_hub_that_thaws_after_its_session_begins_another_life() -> None:
-    async def script(world: StoreWorld) -> None:
-        node = world.store_nodes["h3"]
+    async def script(world: ClusterWorld) -> None:
+        node = world.region.hubs["h3"]
         node.host.pause()
         await until(lambda: share(world, "h1", "h3") == 0.0)
         node.host.thaw()
         thawed_at = world.sim.now
-        await until(lambda: node.lives == 2 and world.is_settled())
+        await until(lambda: node.incarnations == 2 and world.region.is_settled())
         assert world.sim.now - thawed_at < SESSION_S + NEWS_S
 
     play(script)
 
 
 def test_a_hub_whose_node_was_taken_away_announces_itself_again() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         store = await beside(world)
         await store.delete(TREE.alive("h2"))
-        await until(lambda: world.store_nodes["h2"].lives == 2 and world.is_settled())
+        await until(lambda: world.region.hubs["h2"].incarnations == 2 and world.region.is_settled())
 
     play(script)
 
 
 def test_a_hub_that_is_cut_off_from_the_store_goes_on_serving_under_the_last_plan() -> None:
-    async def script(world: StoreWorld) -> None:
-        for name in world.nodes:
+    async def script(world: ClusterWorld) -> None:
+        for name in world.region.hubs:
             world.sim.cut(name, STORE)
         await asyncio.sleep(20 * SESSION_S)
-        for name in world.nodes:
+        for name in world.region.hubs:
             assert share(world, name, "h1") > 0.2
-            assert world.store_nodes[name].lives == 1
-        for name in world.nodes:
+            assert world.region.hubs[name].incarnations == 1
+        for name in world.region.hubs:
             world.sim.heal(name, STORE)
         await asyncio.sleep(5 * SESSION_S)
-        assert world.is_settled()
-        assert [node.lives for node in world.store_nodes.values()] == [1, 1, 1]
+        assert world.region.is_settled()
+        assert [node.incarnations for node in world.region.hubs.values()] == [1, 1, 1]
 
     play(script)
 
@@ -164,68 +169,70 @@ def test_a_reconnection_that_brings_no_news_is_not_applied(monkeypatch: pytest.M
 
     monkeypatch.setattr(Cluster, "apply", counted)
 
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         before = applied
         assert before > 3
-        for name in world.nodes:
+        for name in world.region.hubs:
             world.sim.reset_connections(name, STORE)
         await asyncio.sleep(SESSION_S)
         assert applied == before
-        assert world.is_settled()
+        assert world.region.is_settled()
 
     play(script)
 
 
 def test_a_second_hub_of_a_name_is_refused() -> None:
-    async def script(world: StoreWorld) -> None:
-        other = StoreNode(world, "h1", host="elsewhere")
+    async def script(world: ClusterWorld) -> None:
+        first = world.region.hubs["h1"]
+        other = world.region.add(first.settings, host=world.sim.host("elsewhere"))
+        world.region.hubs["h1"] = first
         with pytest.raises(SettingsError, match="another hub called h1 is alive at h1:6399"):
-            await other.host.spawn(other._serve())
-        assert world.is_settled()
+            await other.host.spawn(other.serve())
+        assert world.region.is_settled()
 
     play(script)
 
 
 def test_a_drained_hub_that_comes_back_stays_drained() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         await drain(PlanStore(await beside(world), TREE), "h2")
-        await until(lambda: world.directory.plan.version == 4 and world.is_settled())
+        await until(lambda: world.directory.plan.version == 4 and world.region.is_settled())
         assert share(world, "h1", "h2") == 0.0
-        world.nodes["h2"].crash(silent=False)
-        world.nodes["h2"].start()
-        await until(lambda: world.directory.plan.version == 5 and world.is_settled())
+        world.region.hubs["h2"].crash(silent=False)
+        world.region.hubs["h2"].start()
+        await until(lambda: world.directory.plan.version == 5 and world.region.is_settled())
         assert share(world, "h1", "h2") == 0.0
 
     play(script)
 
 
 def test_where_a_controller_leads_a_hub_waits_and_is_ready() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         controller = await beside(world)
         await LeaderStore(controller, TREE).claim(LeaderFacts(name="c1"))
-        node = world.nodes["h4"] = StoreNode(world, "h4")
-        node.start()
+        world.add_hub("h4").start()
+        node = world.region.hubs["h4"]
         await until(lambda: node.membership is not None and node.membership.ready.is_set())
         await asyncio.sleep(3 * SESSION_S)
         assert world.directory.plan.version == 3
-        assert "h4" in cluster_of(world.store_nodes["h1"]).router.peers
+        assert "h4" in cluster_of(world.region.hubs["h1"]).router.peers
         # The controller goes without a word about it.
         await controller.close()
-        await until(world.is_settled)
+        await until(world.region.is_settled)
         assert share(world, "h1", "h4") > 0.1
 
     play(script)
 
 
 def test_a_member_that_comes_back_unnoticed_by_the_controller_helps_itself() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         await LeaderStore(await beside(world), TREE).claim(LeaderFacts(name="c1"))
-        world.nodes["h2"].crash(silent=False)
+        world.region.hubs["h2"].crash(silent=False)
         await until(lambda: share(world, "h1", "h2") == 0.0)
-        world.nodes["h2"].start()
-        await until(lambda: "h2" in cluster_of(world.store_nodes["h1"]).router.peers)
+        world.region.hubs["h2"].start()
+        await until(lambda: "h2" in cluster_of(world.region.hubs["h1"]).router.peers)
         back_at = world.sim.now
-        await until(world.is_settled, 60.0)
+        await until(world.region.is_settled, 60.0)
         assert 25.0 < world.sim.now - back_at < 35.0
         assert world.directory.plan.version == 4
 
@@ -233,16 +240,16 @@ def test_a_member_that_comes_back_unnoticed_by_the_controller_helps_itself() -> 
 
 
 def test_a_controller_gives_a_hub_its_place() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         controller = await beside(world)
         await LeaderStore(controller, TREE).claim(LeaderFacts(name="c1"))
-        node = world.nodes["h4"] = StoreNode(world, "h4")
-        node.start()
+        world.add_hub("h4").start()
+        node = world.region.hubs["h4"]
         await until(lambda: node.membership is not None and node.membership.ready.is_set())
         plans = PlanStore(controller, TREE, writer="c1")
         plan = await plans.load()
         await plans.commit(PlanChange.on(plan, ASKED_FOR, set_members=[Member("h4", 32)]))
-        await until(world.is_settled)
+        await until(world.region.is_settled)
         assert world.directory.plan.version == 4
         assert share(world, "h1", "h4") > 0.25
 
@@ -265,10 +272,10 @@ def test_no_plan_is_applied_before_the_rules_it_needs(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Cluster, "apply", observed)
     monkeypatch.setattr(Rules, "follow", deaf)
 
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         store, users = await beside(world), parse_users(USERS)
         await publish_users(UsersStore(store, TREE), PlanStore(store, TREE), users, access_version=0)
-        await until(lambda: world.directory.plan.version == 4 and world.is_settled())
+        await until(lambda: world.directory.plan.version == 4 and world.region.is_settled())
         newest = [rules for _, access_version, rules in applied if access_version == 1]
         assert len(newest) >= 3
         assert set(newest) == {users.version}
@@ -277,22 +284,22 @@ def test_no_plan_is_applied_before_the_rules_it_needs(monkeypatch: pytest.Monkey
 
 
 def test_new_rules_are_in_force_without_a_new_plan() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         store, users = await beside(world), parse_users(USERS)
         await UsersStore(store, TREE).replace(users, access_version=0)
-        await until(lambda: all(_rules_of(node) == users.version for node in world.store_nodes.values()))
+        await until(lambda: all(_rules_of(node) == users.version for node in world.region.hubs.values()))
         assert world.directory.plan.version == 3
 
     play(script)
 
 
-def _rules_of(node: StoreNode) -> Any:
+def _rules_of(node: RegionHub) -> Any:
     assert node.hub is not None
     return node.hub.core.users.version
 
 
 def test_a_users_file_seeds_an_empty_store_and_no_other() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         store, users = await beside(world), parse_users(USERS)
         first = await first_rules(store, TREE, users)
         assert (first.access_version, first.users.version) == (1, users.version)

@@ -10,17 +10,21 @@ import pytest
 
 from equipoise.hub.cluster import Cluster, Routing
 from equipoise.hub.membership.combined_read import Glances
+from equipoise.lab.scenarios import ClusterScenario, Workload
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.cluster.region import TREE
+from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.simulation.link import LinkSpec
 from equipoise.lab.simulation.topology import Lan
+from equipoise.lab.workload import History
 from equipoise.model import Member, Plan, PlanChange
 from equipoise.model.change import ASKED_FOR
-from equipoise.store import MemoryStore, PlanStore, Read, StoreSettings
+from equipoise.store import PlanStore, Read
 from equipoise.store.backends.watches import FlagWatch
 from equipoise.store.contract import Answer
 from equipoise.store.records.hubs_snapshot import HubLook, HubSeen, seen_in
 
-from .store_worlds import TREE, StoreNode, StoreTrouble, StoreWorld, run
+from .worlds import case, run
 
 ONE_WAY_S = 0.040
 HUBS = ("h1", "h2", "h3")
@@ -61,28 +65,29 @@ def _join_and_commit(seed: int) -> tuple[int, float]:
     """
     committed = (0, 0.0)
     with Simulation(seed=seed, topology=Lan(LinkSpec(latency_s=ONE_WAY_S)), time_s_max=600.0) as sim:
-        world = StoreWorld(sim, StoreTrouble(), (), HUBS)
+        world = ClusterWorld(sim, case("cluster-store-moves", workload=Workload(clients=())), History())
 
         async def main() -> None:
             nonlocal committed
-            await world.directory.begin()
-            for node in world.nodes.values():
+            await world.region.begin()
+            for work in world.region.work():
+                world.keep(work)
+            for node in world.hubs.values():
                 node.start()
-            await _until(world.is_settled)
+            await _until(world.region.is_settled)
             # What hubs do after a plan, they have done.
             await asyncio.sleep(2.0)
-            store = await MemoryStore(world.directory.tree, StoreSettings(session_timeout_s=1e6)).open()
+            store = await world.region.beside()
             plans = PlanStore(store, TREE, clock=lambda: 0.0)
             await plans.load()
-            world.nodes["h4"] = StoreNode(world, "h4")
             async with store.watch(TREE.alive("h4")) as watch:
-                world.nodes["h4"].start()
+                world.add_hub("h4").start()
                 await watch.changed()
             await _commit(plans, "h4")
-            await _until(world.is_settled)
+            await _until(world.region.is_settled)
             await asyncio.sleep(2.0)
             committed = ((await _commit(plans)).version, sim.now)
-            await _until(world.is_settled)
+            await _until(world.region.is_settled)
 
         sim.run(main())
     return committed
@@ -126,8 +131,7 @@ def test_without_asking_to_be_told_again_hubs_would_miss_plans(monkeypatch: pyte
         return await watch._told(lambda: watch._read(reads()))
 
     monkeypatch.setattr(FlagWatch, "changed_to", read_only)
-    trouble = StoreTrouble(moves=(0, 3), store_cuts=(1, 4), store_resets=(0, 5))
-    assert _is_any_unsettled(trouble)
+    assert _is_any_unsettled(case("cluster-store-cuts"))
 
 
 def test_with_guesses_that_are_believed_hubs_would_not_see_who_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,12 +142,10 @@ def test_with_guesses_that_are_believed_hubs_would_not_see_who_comes(monkeypatch
         return found, [] if found else list(listed)
 
     monkeypatch.setattr(HubLook, "conclude", believe)
-    assert _is_any_unsettled(StoreTrouble(moves=(0, 3), joins=(1, 2)))
+    assert _is_any_unsettled(case("cluster-store-joins", store_cuts=(0, 0)))
 
 
-def _is_any_unsettled(trouble: StoreTrouble) -> bool:
+def _is_any_unsettled(scenario: ClusterScenario) -> bool:
     return any(
-        violation.property in ("settled", "progress")
-        for seed in range(10)
-        for violation in run(seed, trouble).violations
+        violation.property == "progress" for seed in range(10) for violation in run(seed, scenario).violations
     )

@@ -3,135 +3,72 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 
 import pytest
-from msgspec import structs
 
-from equipoise.hub.cluster.dependencies import Tags
 from equipoise.hub.cluster.lane_state import lane_key
-from equipoise.hub.cluster.lanes import Lanes
-from equipoise.lab.scenarios import Client
+from equipoise.lab.scenarios import Client, ClusterScenario, Publishing, Workload
+from equipoise.lab.scenarios.cluster_clients import PLAIN_CROWD
+from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.model import Mode
 
-from .gathering import Gathering
-from .judging import check_promises
-from .replicated import (
-    CROWD,
-    FOLLOWERS,
-    FOLLOWERS_CRASH,
-    FOLLOWERS_SKEW,
-    GATHERING,
-    HUBS,
-    LANES,
-    LANES_ALL,
-    LANES_BULK,
-    LANES_CLIENTS,
-    LANES_CRASH,
-    LANES_SKEW,
-    PLAIN,
-    WANDERERS,
-    play,
-    talk,
-)
-from .wandering import Wandering
-from .worlds import SETTINGS, Trouble, World
+from .worlds import Outcomes, case, check_promises, check_seeds, run
 
 SEEDS = range(15)
+STILL = case("cluster-lanes", replications=(0, 0))
+HUBS = STILL.hubs
+Story = Callable[[ClusterWorld], Coroutine[object, object, None]]
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "name",
     [
-        pytest.param(LANES, id="all-subscribers"),
-        pytest.param(LANES_SKEW, id="both-modes-while-plans-differ-and-links-break"),
-        pytest.param(LANES_BULK, id="both-modes-while-hubs-join-and-weights-change"),
-        pytest.param(LANES_CRASH, id="both-modes-while-hubs-crash"),
-        pytest.param(LANES_CLIENTS, id="both-modes-while-clients-reconnect"),
-        pytest.param(LANES_ALL, id="both-modes-while-everything-happens"),
-        pytest.param(FOLLOWERS, id="all-publishers"),
-        pytest.param(FOLLOWERS_SKEW, id="all-publishers-while-plans-differ-and-links-break"),
-        pytest.param(FOLLOWERS_CRASH, id="all-publishers-while-hubs-crash"),
+        "cluster-lanes",
+        "cluster-replication",
+        "cluster-replication-ring",
+        "cluster-replication-crashes",
+        "cluster-replication-clients",
+        "cluster-replication-everything",
+        "cluster-followers",
+        "cluster-followers-skew",
+        "cluster-followers-crashes",
+        "cluster-lanes-roving",
     ],
 )
-def test_subscribers_of_a_replicated_topic_get_every_message_once_and_in_order(trouble: Trouble) -> None:
-    for seed in SEEDS:
-        outcomes = play(seed, trouble)
-        check_promises(outcomes, seed)
+def test_subscribers_of_a_replicated_topic_get_every_message_once_and_in_order(name: str) -> None:
+    check_seeds(name, SEEDS)
 
 
-# What would be missed if it were not there.
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "ablation", "broken"),
-    [
-        pytest.param(Tags, "must_wait", lambda tags, stream, marks: False, "order", id="without-tags"),
-        pytest.param(
-            Lanes,
-            "is_barrier_passed",
-            property(lambda lanes: True),
-            "once",
-            id="without-the-barrier-for-lanes",
-        ),
-    ],
-)
-def test_the_checkers_notice_what_is_left_out_of_lanes(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, ablation: object, broken: str
-) -> None:
-    monkeypatch.setattr(owner, name, ablation)
-    assert any(
-        violation.property == broken
-        for seed in range(40)
-        for violation in play(seed, LANES, clients=PLAIN).violations
-    )
-
-
-def test_a_subscriber_of_several_hubs_needs_the_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who takes lanes from their own hubs and passes over `eq.after` sees publishers overtake themselves."""
-    monkeypatch.setattr(Gathering, "is_careless", True)
-    gathering = (*PLAIN, *(client for client in CROWD if client.name in GATHERING))
-    assert any(
-        violation.property == "order"
-        for seed in range(40)
-        for violation in play(seed, LANES, clients=gathering).violations
-    )
-
-
-def test_a_publisher_that_wanders_from_hub_to_hub_keeps_its_order() -> None:
-    for seed in SEEDS:
-        outcomes = play(seed, LANES, clients=(*WANDERERS, *CROWD))
-        check_promises(outcomes, seed)
-
-
-def test_a_publisher_that_wanders_without_saying_so_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Wandering, "is_careless", True)
-    assert any(
-        violation.property == "order"
-        for seed in range(40)
-        for violation in play(seed, LANES, clients=(*WANDERERS, *PLAIN)).violations
-    )
+def play(seed: int, scenario: ClusterScenario, story: Story) -> Outcomes:
+    """One seed, with a story beside what is drawn."""
+    return run(seed, scenario, prepare=lambda world: world.keep(story(world)))
 
 
 def test_where_there_is_no_room_messages_are_missed_but_not_out_of_order() -> None:
-    settings = structs.replace(SETTINGS, pending_bytes_max=65_536)
-    trouble = replace(LANES_SKEW, link_cuts=(2, 5), settings=settings, is_gap_allowed=True)
     large = tuple(
         replace(client, publishes=tuple(replace(p, payload_bytes=(3_000, 3_000)) for p in client.publishes))
-        for client in PLAIN
+        for client in PLAIN_CROWD.clients
+    )
+    scenario = case(
+        "cluster-replication",
+        link_cuts=(2, 5),
+        cluster_settings={"pending_bytes_max": 65_536},
+        workload=Workload(clients=large),
     )
     missed = 0
     for seed in SEEDS:
-        violations = play(seed, trouble, clients=large).violations
+        violations = run(seed, scenario).violations
         assert {violation.property for violation in violations} <= {"once"}, f"seed {seed}"
         missed += len(violations)
     assert missed, "there was room for everything"
 
 
-def _lanes(world: World, topic: bytes) -> dict[str, int]:
+def _lanes(world: ClusterWorld, topic: bytes) -> dict[str, int]:
     """By hub, the messages that its lane of the topic has so far."""
     found = {}
-    for name, node in world.nodes.items():
+    for name, node in world.hubs.items():
         lane = None if node.hub is None else node.hub.core.index.lanes.get(lane_key(name, topic))
         if lane is not None:
             found[name] = lane.n
@@ -141,14 +78,16 @@ def _lanes(world: World, topic: bytes) -> dict[str, int]:
 def test_messages_are_spread_over_the_homes_of_all_subscribers() -> None:
     seen: list[dict[str, int]] = []
 
-    async def story(world: World) -> None:
+    async def story(world: ClusterWorld) -> None:
         await world.until(lambda: world.directory.plan.version > 0, 5.0)
         world.replicate("a", HUBS, Mode.ALL_SUBSCRIBERS)
         await world.until(lambda: sum(map(bool, _lanes(world, b"a").values())) == 3, 3.0)
         seen.append(_lanes(world, b"a"))
 
-    everywhere = tuple(Client(name=f"at-{hub}", place=hub, publishes=talk("a")) for hub in HUBS)
-    outcomes = play(1, Trouble(), clients=(*everywhere, *PLAIN), story=story)
+    talk = (Publishing(topics=("a",), count=400, burst=(1, 4), interval_s=0.015, receipts=0.1),)
+    everywhere = tuple(Client(name=f"at-{hub}", place=hub, publishes=talk) for hub in HUBS)
+    workload = Workload(clients=(*everywhere, *PLAIN_CROWD.clients))
+    outcomes = play(1, replace(STILL, workload=workload), story)
     assert not outcomes.violations
     assert seen[0].keys() == {"h2", "h3", "h4"}
     assert all(seen[0].values())
@@ -163,7 +102,7 @@ def test_a_mode_change_between_the_two_replications_is_not_noticed(seed: int) ->
     """
     used: list[int] = []
 
-    async def story(world: World) -> None:
+    async def story(world: ClusterWorld) -> None:
         await world.until(lambda: world.directory.plan.version > 0, 5.0)
         await asyncio.sleep(0.3)
         modes = (Mode.ALL_PUBLISHERS, Mode.ALL_SUBSCRIBERS)
@@ -173,7 +112,7 @@ def test_a_mode_change_between_the_two_replications_is_not_noticed(seed: int) ->
             await asyncio.sleep(0.1 + world.random.random() * 0.5)
             used.append(sum(_lanes(world, b"a").values()))
 
-    outcomes = play(seed, Trouble(lag_s=0.2), story=story)
+    outcomes = play(seed, replace(STILL, lag_s=0.2), story)
     check_promises(outcomes, seed)
     assert any(used), "the lanes were not used"
 
@@ -181,15 +120,15 @@ def test_a_mode_change_between_the_two_replications_is_not_noticed(seed: int) ->
 def test_a_further_home_follows_the_first_whether_or_not_anybody_listens_there() -> None:
     seen: list[tuple[str | None, ...]] = []
 
-    def sources(world: World) -> tuple[str | None, ...]:
+    def sources(world: ClusterWorld) -> tuple[str | None, ...]:
         found: list[str | None] = []
         for name in HUBS:
-            hub = world.nodes[name].hub
+            hub = world.hubs[name].hub
             topic = None if hub is None else hub.core.index.topics.get(b"unheard")
             found.append(None if topic is None or topic.stream is None else topic.stream.source)
         return tuple(found)
 
-    async def story(world: World) -> None:
+    async def story(world: ClusterWorld) -> None:
         await world.until(lambda: world.directory.plan.version > 0, 5.0)
         world.replicate("unheard", ("h1", "h2"), Mode.ALL_PUBLISHERS)
         await world.until(lambda: sources(world)[1] is not None, 5.0)
@@ -198,5 +137,5 @@ def test_a_further_home_follows_the_first_whether_or_not_anybody_listens_there()
         await world.until(lambda: not any(sources(world)), 5.0)
         seen.append(sources(world))
 
-    assert not play(1, Trouble(), story=story).violations
+    assert not play(1, STILL, story).violations
     assert seen == [(None, "h1", None, None), (None, None, None, None)]

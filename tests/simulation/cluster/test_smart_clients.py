@@ -10,168 +10,79 @@ from dataclasses import replace
 import pytest
 
 import equipoise
-from equipoise.client.publishing import Line, Publishing
 from equipoise.client.routing.channel import TopicChannel
-from equipoise.client.wire.connection import Connection
-from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.lab.simulation.ablations import ablation_by_name
+from equipoise.lab.simulation.cluster.world import ClusterWorld
+from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.workload import hurried
 from equipoise.model import Mode
-from equipoise.stream.merge import TopicMerge
-from equipoise.stream.sources import MergedStream, Source
 
-from . import replicated
-from .judging import check_promises
-from .worlds import CROWD, PORT, SETTINGS, Outcomes, Trouble, World, run
+from .worlds import CALM, case, check_promises, check_seeds, run
 
 SEEDS = range(10)
 # A run with four hubs and twelve clients takes ten times as long.
 FEW_SEEDS = range(3)
-MOVES = Trouble(moves=(1, 6), is_routing=True)
-LAZY = replace(
-    MOVES,
-    settings=ClusterSettings(
-        link_timeout_s=0.7, reconnect_interval_s_max=0.2, unsubscribe_delay_s=0.5, redirect_mode="lazy"
-    ),
-)
-SKEW = Trouble(moves=(1, 8), link_resets=(0, 5), link_cuts=(0, 3), pauses=(0, 2), lag_s=0.3, is_routing=True)
-BULK = Trouble(moves=(0, 3), reweighs=(1, 4), link_resets=(0, 3), joins=(0, 2), lag_s=0.3, is_routing=True)
-RESETS = Trouble(moves=(1, 6), client_resets=(1, 6), is_gap_allowed=True, is_routing=True)
-CUTS = Trouble(moves=(0, 5), client_cuts=(2, 5), duration_s=6.0, is_gap_allowed=True, is_routing=True)
-CRASHES = Trouble(moves=(1, 5), crashes=(1, 2), is_gap_allowed=True, is_routing=True)
-ZOMBIES = Trouble(long_pauses=(1, 2), is_gap_allowed=True, is_routing=True)
-# Who talks for as long as clients are cut off.
-TALKERS = tuple(
-    replace(client, publishes=tuple(replace(p, count=240, interval_s=0.2) for p in client.publishes))
-    for client in CROWD
-)
-
-
-def play(seed: int, trouble: Trouble) -> Outcomes:
-    return run(seed, trouble, clients=TALKERS if trouble is CUTS else CROWD)
-
-
-def play_replicated(seed: int, trouble: Trouble) -> Outcomes:
-    """Topics with lanes and followers, with all smart clients of the real kind, near some hubs and far from others."""
-    return run(
-        seed,
-        replace(trouble, is_routing=True),
-        clients=replicated.CROWD,
-        hubs=replicated.HUBS,
-        topology=replicated.Scattered(seed),
-    )
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "name",
     [
-        pytest.param(MOVES, id="topics-move"),
-        pytest.param(LAZY, id="clients-are-told-lazily"),
-        pytest.param(SKEW, id="topics-move-while-plans-differ-and-links-break"),
-        pytest.param(BULK, id="hubs-join-and-weights-change"),
-        pytest.param(RESETS, id="clients-are-reset"),
-        pytest.param(CUTS, id="clients-are-cut-off-with-messages-in-flight"),
-        pytest.param(CRASHES, id="hubs-crash-and-come-back"),
-        pytest.param(ZOMBIES, id="hubs-wake-up-after-they-were-buried"),
+        "cluster-routed-moves",
+        "cluster-routed-lazy",
+        "cluster-routed-skew",
+        "cluster-routed-ring",
+        "cluster-routed-resets",
+        "cluster-routed-cuts",
+        "cluster-routed-crashes",
+        "cluster-routed-zombies",
     ],
 )
-def test_wherever_clients_go_every_message_comes_once_and_in_order(trouble: Trouble) -> None:
-    for seed in SEEDS:
-        outcomes = play(seed, trouble)
-        check_promises(outcomes, seed)
+def test_wherever_clients_go_every_message_comes_once_and_in_order(name: str) -> None:
+    check_seeds(name, SEEDS)
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "name",
     [
-        pytest.param(replicated.LANES, id="lanes"),
-        pytest.param(replicated.LANES_SKEW, id="lanes-while-plans-differ-and-links-break"),
-        pytest.param(replicated.LANES_BULK, id="lanes-while-hubs-join"),
-        pytest.param(replicated.LANES_CLIENTS, id="lanes-while-clients-are-reset"),
-        pytest.param(replicated.LANES_CRASH, id="lanes-while-hubs-crash"),
-        pytest.param(replicated.LANES_CUTS, id="lanes-while-clients-are-cut-off"),
-        pytest.param(replicated.LANES_ALL, id="lanes-while-everything-happens"),
-        pytest.param(replicated.FOLLOWERS_SKEW, id="followers-while-plans-differ-and-links-break"),
+        "cluster-routed-lanes",
+        "cluster-routed-replication",
+        "cluster-routed-replication-ring",
+        "cluster-routed-replication-clients",
+        "cluster-routed-replication-crashes",
+        "cluster-routed-replication-cuts",
+        "cluster-routed-replication-everything",
+        "cluster-routed-followers-skew",
     ],
 )
-def test_wherever_replicas_are_every_message_comes_once_and_in_order(trouble: Trouble) -> None:
-    for seed in FEW_SEEDS:
-        outcomes = play_replicated(seed, trouble)
-        check_promises(outcomes, seed)
+def test_wherever_replicas_are_every_message_comes_once_and_in_order(name: str) -> None:
+    check_seeds(name, FEW_SEEDS)
 
 
 @pytest.mark.parametrize(
-    ("seed", "trouble"),
+    ("seed", "name"),
     [
-        pytest.param(239, replicated.LANES_CUTS, id="a-lane-begins-while-a-subscriber-is-cut-off"),
-        pytest.param(241, replicated.LANES_ALL, id="a-hub-without-a-plan-lags-behind-what-was-received"),
-        pytest.param(374, replicated.LANES_ALL, id="a-trunk-opens-for-those-who-get-its-lanes-elsewhere"),
+        pytest.param(
+            239, "cluster-routed-replication-cuts", id="a-lane-begins-while-a-subscriber-is-cut-off"
+        ),
+        pytest.param(
+            241,
+            "cluster-routed-replication-everything",
+            id="a-hub-without-a-plan-lags-behind-what-was-received",
+        ),
+        pytest.param(
+            374,
+            "cluster-routed-replication-everything",
+            id="a-trunk-opens-for-those-who-get-its-lanes-elsewhere",
+        ),
     ],
 )
-def test_seeds_that_have_failed_once_do_not_again(seed: int, trouble: Trouble) -> None:
-    outcomes = play_replicated(seed, trouble)
-    check_promises(outcomes, seed)
+def test_seeds_that_have_failed_once_do_not_again(seed: int, name: str) -> None:
+    check_promises(run(seed, case(name)), seed)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    assert play(3, SKEW).hash == play(3, SKEW).hash
-
-
-# What would be missed if it were not there.
-
-
-def _leave_at_once(merge: TopicMerge, sources: list[Source]) -> None:
-    for source in merge.sources.keys() - set(sources):
-        merge._leave(source)
-    merge.wanted = set(sources)
-    for source in sources:
-        merge.sources.setdefault(source, False)
-
-
-def _do_not_wait(publishing: Publishing, line: Line, way: Connection) -> None:
-    line.way = None
-    publishing._advance(line)
-
-
-def _do_not_sever(publishing: Publishing, line: Line, way: Connection, connection: Connection) -> None:
-    way.is_severed = True
-    publishing._advance(line)
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "ablation", "trouble"),
-    [
-        pytest.param(
-            TopicMerge, "want", _leave_at_once, SKEW, id="without-staying-until-the-new-home-is-as-far"
-        ),
-        pytest.param(Publishing, "_settle", _do_not_wait, SKEW, id="without-waiting-for-the-old-home"),
-        pytest.param(Publishing, "_sever", _do_not_sever, CUTS, id="without-ending-the-lost-connection"),
-    ],
-)
-def test_the_checkers_notice_what_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, ablation: Callable[..., object], trouble: Trouble
-) -> None:
-    monkeypatch.setattr(owner, name, ablation)
-    assert any(play(seed, trouble).violations for seed in range(60))
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "ablation"),
-    [
-        pytest.param(Publishing, "_note", lambda *words: None, id="without-tags"),
-        pytest.param(TopicMerge, "depends", lambda *words: None, id="without-marks"),
-        pytest.param(
-            MergedStream,
-            "is_awaited_from",
-            lambda *words: False,
-            id="without-awaiting-a-lane-from-its-beginning",
-        ),
-    ],
-)
-def test_the_checkers_notice_what_is_left_out_of_lanes(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, ablation: Callable[..., object]
-) -> None:
-    monkeypatch.setattr(owner, name, ablation)
-    assert any(play_replicated(seed, replicated.LANES_SKEW).violations for seed in range(10, 50))
+    scenario = case("cluster-routed-skew")
+    assert run(3, scenario).hash == run(3, scenario).hash
 
 
 # Step by step.
@@ -180,13 +91,13 @@ def test_the_checkers_notice_what_is_left_out_of_lanes(
 class Story:
     """Three hubs, and a client of the test's own beside them; the plan has the topic t where the test wants it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterWorld) -> None:
         self.world = world
 
     def subscribers(self, topic: str = "t") -> dict[str, int]:
         """By hub, how many clients subscribe there."""
         found: dict[str, int] = {}
-        for name, node in self.world.nodes.items():
+        for name, node in self.world.hubs.items():
             known = None if node.hub is None else node.hub.core.index.topics.get(topic.encode())
             if known is not None and known.members:
                 found[name] = len(known.members)
@@ -196,7 +107,7 @@ class Story:
         """By hub, the connections of clients."""
         return {
             name: sum(session.peer is None for session in node.hub.core.sessions.values())
-            for name, node in self.world.nodes.items()
+            for name, node in self.world.hubs.items()
             if node.hub is not None
         }
 
@@ -209,7 +120,7 @@ def tell(seed: int, story: Callable[[Story, equipoise.Bus], Awaitable[None]], **
     """Play a story with one client, whose base is h1; the topic t lives at h1 at first."""
     ends: list[BaseException | None] = []
 
-    async def client(world: World) -> None:
+    async def client(world: ClusterWorld) -> None:
         await world.until(lambda: world.directory.plan.version > 0, 5.0)
         world.move("t", "h1")
         await asyncio.sleep(0.5)
@@ -223,10 +134,10 @@ def tell(seed: int, story: Callable[[Story, equipoise.Bus], Awaitable[None]], **
         else:
             ends.append(None)
 
-    def prepare(world: World) -> None:
+    def prepare(world: ClusterWorld) -> None:
         world.keep(client(world))
 
-    outcomes = run(seed, Trouble(settings=SETTINGS, duration_s=30.0), clients=(), prepare=prepare)
+    outcomes = run(seed, replace(CALM, duration_s=30.0), clients=(), prepare=prepare)
     for error in ends:
         if error is not None:
             raise error
@@ -279,9 +190,9 @@ def test_at_no_time_is_there_no_live_subscription(monkeypatch: pytest.MonkeyPatc
     assert downs == []
 
 
-def test_who_leaves_before_it_has_arrived_has_no_live_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TopicMerge, "want", _leave_at_once)
-    assert any(silences(seed)[1] for seed in range(5))
+def test_who_leaves_before_it_has_arrived_has_no_live_subscription() -> None:
+    with ablation_by_name("staying").off():
+        assert any(silences(seed)[1] for seed in range(5))
 
 
 def test_a_publisher_goes_to_the_home_too_and_its_link_is_closed_when_it_falls_silent() -> None:
@@ -291,7 +202,7 @@ def test_a_publisher_goes_to_the_home_too_and_its_link_is_closed_when_it_falls_s
         await bus.publish("t", "told")
         await hubs.until(lambda: hubs.sessions() == {"h1": 1, "h2": 1, "h3": 0})
         await asyncio.sleep(0.5)
-        base = hubs.world.nodes["h1"].hub
+        base = hubs.world.hubs["h1"].hub
         assert base is not None and base.cluster is not None
         with pytest.MonkeyPatch.context() as patch:
             passed_on: list[object] = []
@@ -316,7 +227,7 @@ def test_a_home_that_dies_is_replaced_within_a_moment_and_the_gap_is_told() -> N
             await bus.publish("t", "before")
             assert isinstance(await anext(t), equipoise.Message)
             await hubs.until(lambda: hubs.subscribers() == {"h2": 1})
-            hubs.world.nodes["h2"].crash(silent=False)
+            hubs.world.hubs["h2"].crash(silent=False)
             hubs.world.directory.expire("h2")
             event = await anext(t)
             assert isinstance(event, equipoise.Gap)
@@ -326,7 +237,7 @@ def test_a_home_that_dies_is_replaced_within_a_moment_and_the_gap_is_told() -> N
                 if isinstance(event, equipoise.Message):
                     break
             await hubs.until(lambda: sum(hubs.subscribers().values()) == 1)
-        hubs.world.nodes["h2"].start()
+        hubs.world.hubs["h2"].start()
 
     tell(4, story)
 
@@ -336,14 +247,14 @@ def test_the_base_that_dies_is_replaced_by_another_hub_of_the_url() -> None:
         hubs.world.move("t", "h3")
         async with bus.subscribe("t") as t, bus.psubscribe("other*") as other:
             await hubs.until(lambda: hubs.subscribers() == {"h3": 1})
-            hubs.world.nodes["h1"].crash(silent=False)
+            hubs.world.hubs["h1"].crash(silent=False)
             hubs.world.directory.expire("h1")
             await bus.publish("t", "while the base is away")
             assert isinstance(await anext(t), equipoise.Message), "the home goes on serving"
             assert isinstance(await anext(other), equipoise.Gap)
             await bus.publish("other topic", "x")
             assert isinstance(await anext(other), equipoise.Message)
-        hubs.world.nodes["h1"].start()
+        hubs.world.hubs["h1"].start()
 
     tell(5, story)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from equipoise.access import parse_users
-from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.cluster.region import TREE
+from equipoise.lab.simulation.cluster.world import SESSION_S, ClusterWorld
 from equipoise.model import TopicSpec
 from equipoise.store import (
     MemoryStore,
@@ -18,32 +19,17 @@ from equipoise.store import (
 )
 from equipoise.store.contract import Store
 
-from .store_worlds import SESSION_S, TREE, StoreNode, StoreTrouble, StoreWorld
-from .test_membership_cases import Script, beside, cluster_of, until
+from .test_membership_cases import beside, cluster_of, play, until
 
 USERS = '[users.default]\nnopass = true\npublish = ["*"]\nsubscribe = ["*"]\n'
 
 
-def play(script: Script) -> None:
-    with Simulation(seed=1, time_s_max=600.0) as sim:
-        world = StoreWorld(sim, StoreTrouble(), (), ("h1", "h2", "h3"))
-
-        async def main() -> None:
-            await world.directory.begin()
-            for node in world.nodes.values():
-                node.start()
-            await until(world.is_settled)
-            await script(world)
-
-        sim.run(main())
-
-
-async def lose(world: StoreWorld, tree: MemoryTree) -> None:
+async def lose(world: ClusterWorld, tree: MemoryTree) -> None:
     """The store's machine is replaced: what was in it is gone, or as old as this copy."""
-    world.directory.go_away()
+    world.region.go_away()
     await asyncio.sleep(0.2)
-    world.directory.tree = tree
-    world.directory.serve()
+    world.region.tree = tree
+    world.region.serve()
 
 
 async def copy_nodes(source: Store, target: Store, path: str) -> None:
@@ -56,20 +42,20 @@ async def copy_nodes(source: Store, target: Store, path: str) -> None:
         await copy_nodes(source, target, f"{path}/{name}")
 
 
-def versions(world: StoreWorld) -> list[int]:
-    return [cluster_of(node).router.version for node in world.store_nodes.values()]
+def versions(world: ClusterWorld) -> list[int]:
+    return [cluster_of(node).router.version for node in world.region.hubs.values()]
 
 
-def epochs(world: StoreWorld) -> list[int]:
-    return [node.lives for node in world.store_nodes.values()]
+def epochs(world: ClusterWorld) -> list[int]:
+    return [node.incarnations for node in world.region.hubs.values()]
 
 
-def problems(world: StoreWorld) -> list[str]:
-    return [node.hub.core.health.text for node in world.store_nodes.values() if node.hub is not None]
+def problems(world: ClusterWorld) -> list[str]:
+    return [node.hub.core.health.text for node in world.region.hubs.values() if node.hub is not None]
 
 
 def test_an_emptied_store_gets_plan_users_and_specs_back() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         own = await beside(world)
         users = UsersStore(own, TREE)
         await users.seed(parse_users(USERS))
@@ -78,7 +64,7 @@ def test_an_emptied_store_gets_plan_users_and_specs_back() -> None:
             users, PlanStore(own, TREE), parse_users(USERS), access_version=stored.access_version
         )
         await SpecsStore(own, TREE).put(TopicSpec(pattern=b"game.*", latency_ms=40.0))
-        nodes = world.store_nodes.values()
+        nodes = world.region.hubs.values()
         await until(
             lambda: all(
                 node.membership is not None
@@ -99,12 +85,11 @@ def test_an_emptied_store_gets_plan_users_and_specs_back() -> None:
         assert problems(world) == ["ok"] * 3
         # Nobody began anew, and a hub that comes now joins them.
         assert epochs(world) == [1, 1, 1]
-        world.nodes["h4"] = StoreNode(world, "h4")
-        world.nodes["h4"].start()
+        world.add_hub("h4").start()
         await until(
             lambda: (
-                world.store_nodes["h4"].membership is not None
-                and world.store_nodes["h4"].membership.ready.is_set()
+                world.region.hubs["h4"].membership is not None
+                and world.region.hubs["h4"].membership.ready.is_set()
                 and len(set(versions(world))) == 1
             )
         )
@@ -119,14 +104,14 @@ def test_an_emptied_store_gets_plan_users_and_specs_back() -> None:
 
 
 def test_an_older_store_gets_the_latest_plan_back() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         # A copy of the store from before the latest plan.
         old = MemoryTree(world.sim.loop.time)
         source = await beside(world)
         target = await MemoryStore(old, StoreSettings(session_timeout_s=1e6)).open()
         await copy_nodes(source, target, "/equipoise")
         world.directory.commit(world.directory.plan)
-        await until(lambda: len(set(versions(world))) == 1 and world.is_settled())
+        await until(lambda: len(set(versions(world))) == 1 and world.region.is_settled())
         latest = max(versions(world))
         await lose(world, old)
         await asyncio.sleep(6 * SESSION_S)
@@ -138,7 +123,7 @@ def test_an_older_store_gets_the_latest_plan_back() -> None:
 
 
 def test_hubs_do_not_mix_with_another_region_that_was_first() -> None:
-    async def script(world: StoreWorld) -> None:
+    async def script(world: ClusterWorld) -> None:
         fresh = MemoryTree(world.sim.loop.time)
         plans = versions(world)
         await lose(world, fresh)

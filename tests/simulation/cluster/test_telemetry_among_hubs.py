@@ -9,40 +9,44 @@ from random import Random
 
 import pytest
 
-from equipoise.lab.scenarios import Dialect
+from equipoise.lab.scenarios import Dialect, Workload
+from equipoise.lab.scenarios.cluster_clients import CROWD
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.cluster.faults import play
+from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.simulation.link import LinkSpec
 from equipoise.lab.simulation.topology import Lan
-from equipoise.lab.workload.history import Outcome, Received
+from equipoise.lab.workload.history import History, Outcome, Received
 from equipoise.model import Mode
 from equipoise.telemetry import Kind, Role
 from equipoise.telemetry.arrow import END, batch, schema_message
-from simulation.cluster.worlds import CROWD, TOPICS, Trouble, World
+from simulation.cluster.worlds import CALM
 from telemetry.records import read_stream
 
 SEEDS = range(6)
+TOPICS = ("a", "b", "c")
 # Subscribers that have their messages from the hub they are connected to and from no other, and publishers.
 PLAIN = tuple(
     replace(client, subscribes=()) if client.publishes else replace(client, dialect=Dialect.RESP3)
-    for client in CROWD
+    for client in CROWD.clients
 )
 
 
-async def play_and_settle(world: World) -> None:
+async def play_and_settle(world: ClusterWorld) -> None:
     """Then the publishers are gone, what they sent has arrived, and all that was counted is recorded."""
-    await world.play()
-    for client in world.clients:
+    await play(world)
+    for client in world.scenario.workload.clients:
         if client.publishes:
             world.sim.host(client.name).crash()
     await asyncio.sleep(5.0)
-    for node in world.nodes.values():
+    for node in world.hubs.values():
         assert node.hub is not None and node.hub.core.metering.topics_active == 0
 
 
-def sums_of(world: World) -> dict[bytes, Counter[str]]:
+def sums_of(world: ClusterWorld) -> dict[bytes, Counter[str]]:
     """Over all hubs and windows, by topic; and how often the hub had which role."""
     sums: dict[bytes, Counter[str]] = {}
-    for node in world.nodes.values():
+    for node in world.hubs.values():
         assert node.hub is not None
         ring = node.hub.core.metering.ring
         parts = [block.part(start, block.count) for block, start in ring.read(0) if block.kind is Kind.TOPIC]
@@ -55,15 +59,19 @@ def sums_of(world: World) -> dict[bytes, Counter[str]]:
 
 @pytest.mark.parametrize("mode", [None, Mode.ALL_PUBLISHERS, Mode.ALL_SUBSCRIBERS])
 def test_publications_are_counted_once_and_deliveries_where_they_are_made(mode: Mode | None) -> None:
-    trouble = Trouble(
-        moves=(2, 4), replications=(0, 0) if mode is None else (2, 3), modes=() if mode is None else (mode,)
+    scenario = replace(
+        CALM,
+        workload=Workload(clients=PLAIN),
+        moves=(2, 4),
+        replications=(0, 0) if mode is None else (2, 3),
+        modes=() if mode is None else (mode,),
     )
     total: Counter[str] = Counter()
     for seed in SEEDS:
         draw = Random(f"network {seed}")
         topology = Lan(LinkSpec(latency_s=0.000_2 + draw.random() * 0.01))
         with Simulation(seed=seed, topology=topology, time_s_max=1_000.0) as sim:
-            world = World(sim, trouble, PLAIN, ("h1", "h2", "h3"))
+            world = ClusterWorld(sim, scenario, History())
             sim.run(play_and_settle(world))
             sums = sums_of(world)
         for topic in TOPICS:

@@ -18,7 +18,7 @@ from equipoise.lab.experiments.epulsar_workflows import Places
 from equipoise.lab.experiments.fleet import PORT
 from equipoise.lab.experiments.light import LightClient
 from equipoise.lab.experiments.meter import Meter
-from equipoise.lab.experiments.sites import Command, Region
+from equipoise.lab.experiments.sites import CloudRegion, Command
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.topology import Matrix
@@ -139,7 +139,7 @@ async def _move_all(
 ) -> list[Moved]:
     cluster = ClusterSettings(unsubscribe_delay_s=2.0, moves_max=executors, redirect_mode="eager")
     hubs = dict(zip(HUBS, PLACES.brokers, strict=True))
-    region = Region(sim, Command(hubs=hubs, cloud=PLACES.cloud, cluster=cluster))
+    region = CloudRegion(sim, Command(hubs=hubs, cloud=PLACES.cloud, cluster=cluster))
     names = [b"topic-%d" % number for number in range(topics)]
     await region.begin(dict.fromkeys(names, HUBS[0]))
     meter = Meter()
@@ -171,7 +171,7 @@ async def _move_all(
     ]
 
 
-async def _move(sim: Simulation, region: Region, talkers: Sequence[Talker], target: str) -> list[float]:
+async def _move(sim: Simulation, region: CloudRegion, talkers: Sequence[Talker], target: str) -> list[float]:
     """Until all clients have come to rest after it; when each topic was at home at the target, since the commit."""
     for talker in talkers:
         talker.watch()
@@ -188,7 +188,7 @@ async def _move(sim: Simulation, region: Region, talkers: Sequence[Talker], targ
     return list(moved.values())
 
 
-def _is_home(region: Region, hub: str, name: bytes) -> bool:
+def _is_home(region: CloudRegion, hub: str, name: bytes) -> bool:
     """Whether the hub numbers the topic's messages."""
     topic = region.hub(hub).core.index.topics.get(name)
     return topic is not None and (topic.stream is None or topic.stream.state.is_home)

@@ -21,7 +21,7 @@ from equipoise.lab.experiments.experiment import Progress, silent
 from equipoise.lab.experiments.latencies import Latencies
 from equipoise.lab.experiments.light import LightClient
 from equipoise.lab.experiments.meter import Meter
-from equipoise.lab.experiments.sites import Command, Region
+from equipoise.lab.experiments.sites import CloudRegion, Command
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.link import LinkSpec
@@ -225,7 +225,7 @@ def play(session: Session, progress: Progress = silent) -> Evening:
 async def _play(sim: Simulation, session: Session, progress: Progress) -> Evening:
     hubs = {f"hub-{city}": city for city in session.names}
     # Controller and store are in New York, which is the first.
-    region = Region(sim, Command(hubs=hubs, cloud=session.names[0]))
+    region = CloudRegion(sim, Command(hubs=hubs, cloud=session.names[0]))
     await region.begin(specs=[TopicSpec(pattern=b"avatar/*", latency_ms=1e3 * limit_s())])
     await asyncio.sleep(session.settle_s)
     table = Table(sim, session)

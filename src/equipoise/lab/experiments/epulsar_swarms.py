@@ -23,7 +23,7 @@ from equipoise.lab.experiments.experiment import Progress, silent
 from equipoise.lab.experiments.latencies import Latencies
 from equipoise.lab.experiments.light import LightClient
 from equipoise.lab.experiments.meter import Meter
-from equipoise.lab.experiments.sites import Command, Region
+from equipoise.lab.experiments.sites import CloudRegion, Command
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.link import LinkSpec
@@ -191,7 +191,7 @@ class Drone:
 class Crew:
     """All that fly, the gateways below, and what is written down of them."""
 
-    def __init__(self, sim: Simulation, mission: Mission, region: Region) -> None:
+    def __init__(self, sim: Simulation, mission: Mission, region: CloudRegion) -> None:
         self._sim, self.mission, self._region = sim, mission, region
         self.meter = Meter()
         # Not written before it begins to count.
@@ -284,10 +284,12 @@ def fly(mission: Mission, progress: Progress = silent) -> Patrol:
         return sim.run(_fly(sim, mission, progress))
 
 
-async def gather(sim: Simulation, mission: Mission, make: type[Crew] | None = None) -> tuple[Region, Crew]:
+async def gather(
+    sim: Simulation, mission: Mission, make: type[Crew] | None = None
+) -> tuple[CloudRegion, Crew]:
     """Everything in place: hubs and gateways know where they are, drones talk, and topics are where they should be."""
     city = mission.city
-    region = Region(sim, Command(hubs=city.hubs, cloud=city.hubs["hub-cloud"]))
+    region = CloudRegion(sim, Command(hubs=city.hubs, cloud=city.hubs["hub-cloud"]))
     await region.begin(specs=[TopicSpec(pattern=b"swarm/*", latency_ms=1e3 * limit_s())])
     crew = (make or Crew)(sim, mission, region)
     await crew.open_gateways()

@@ -18,38 +18,29 @@ from equipoise.client.url import Endpoint
 from equipoise.control.controller import Controller
 from equipoise.control.provision import NoProvisioner
 from equipoise.control.settings import ControllerSettings
-from equipoise.errors import StoreError
 from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster.settings import ClusterSettings
-from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.settings import Join, MembershipSettings
 from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
-from equipoise.lab.experiments.fleet import LOOK_S, PORT
+from equipoise.lab.experiments.fleet import LOOK_S
 from equipoise.lab.experiments.telemetry_reader import TelemetryReader
 from equipoise.lab.experiments.views import LiveViews
 from equipoise.lab.simulation import CpuSpec, Simulation
-from equipoise.lab.simulation.process import HostProcess
-from equipoise.model import Entry, EntryChange, Member, MemberChange, Plan, PlanChange, Reason, TopicSpec, Why
+from equipoise.lab.simulation.cluster.region import TREE, Region, RegionHub
+from equipoise.lab.simulation.simulated_hub import PORT
+from equipoise.model import Entry, EntryChange, Member, MemberChange, PlanChange, Reason, TopicSpec, Why
 from equipoise.plan import Policy
 from equipoise.store import (
     HubsStore,
     LeaderFacts,
-    MemoryStore,
-    MemoryStoreServer,
-    MemoryTree,
     PlanStore,
-    RemoteMemoryStore,
     SpecsStore,
-    StoreSettings,
-    Tree,
 )
 from equipoise.view import View
 
-__all__ = ["CONTROLLER", "STORE", "Command", "Region", "SiteHub", "TelemetryViews"]
+__all__ = ["CONTROLLER", "CloudRegion", "Command", "TelemetryViews"]
 
-STORE, STORE_PORT = "store", 2181
 CONTROLLER = "controller"
-TREE = Tree()
 WANTED = Why(Reason.OPERATOR)
 # Between two attempts to reach the store.
 RETRY_S = 0.5
@@ -66,44 +57,6 @@ class Command:
     cpu: CpuSpec | None = None
     out_bytes_per_s: float | None = None
     cluster: ClusterSettings = field(default_factory=lambda: ClusterSettings(unsubscribe_delay_s=2.0))
-
-
-class SiteHub:
-    """One hub on a machine of its own. `hub` is None until it serves."""
-
-    def __init__(self, region: Region, name: str, site: str) -> None:
-        command = region.command
-        self.name, self.site = name, site
-        self.host = region.sim.host(
-            name, place=site, cpu=command.cpu, nic_out_bytes_per_s=command.out_bytes_per_s
-        )
-        self.hub: Hub | None = None
-        self.membership: Membership | None = None
-        self._settings = HubSettings(
-            name=name,
-            host="0.0.0.0",
-            port=PORT,
-            insecure=True,
-            limits=Limits(accepts_per_s=10_000),
-            cluster=command.cluster,
-            telemetry=TelemetrySettings(out_bytes_per_s_max=command.out_bytes_per_s),
-            # The first plan names the members: whoever starts is not to enter itself.
-            membership=MembershipSettings(
-                store=f"eqs://{STORE}:{STORE_PORT}", advertise=f"{name}:{PORT}", site=site, join=Join.WAIT
-            ),
-        )
-
-    def start(self) -> None:
-        self.host.spawn(self._serve(), name="hub")
-
-    async def _serve(self) -> None:
-        host = self.host
-        store = await open_patiently()
-        hub = Hub(self._settings, wall_clock=host.clock.time, rng=host.random, process=HostProcess(host))
-        await hub.start()
-        self.hub = hub
-        self.membership = Membership(hub, store, wall_clock=host.clock.time)
-        await self.membership.run()
 
 
 class TelemetryViews:
@@ -128,19 +81,19 @@ class TelemetryViews:
                 self.news.set()
 
 
-class Region:
+class CloudRegion(Region):
     """All of it. `begin` first; then `commit` as an operator in the cloud, or let a `control` run."""
 
     def __init__(self, sim: Simulation, command: Command) -> None:
-        self.sim, self.command = sim, command
-        self.hubs = {name: SiteHub(self, name, site) for name, site in command.hubs.items()}
-        self.plan = Plan()
+        super().__init__(sim, place=command.cloud, retry_s=RETRY_S)
+        self.command = command
+        for name, site in command.hubs.items():
+            host = sim.host(name, place=site, cpu=command.cpu, nic_out_bytes_per_s=command.out_bytes_per_s)
+            self.add(_settings(name, site, command), host=host)
         # When a plan was committed, and how many topics it put elsewhere.
         self.moves: list[tuple[float, int]] = []
-        self._tree = MemoryTree(sim.loop.time)
-        self._store_host = sim.host(STORE, place=command.cloud)
         self._operator = sim.host("operator", place=command.cloud)
-        self._plans: PlanStore | None = None
+        self._from_afar: PlanStore | None = None
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -155,8 +108,7 @@ class Region:
         self, entries: Mapping[bytes, str] | None = None, specs: Iterable[TopicSpec] = ()
     ) -> None:
         """Start everything, with these topics at these hubs, and wait until all serve under that plan."""
-        server = MemoryStoreServer(self._tree, host="0.0.0.0", port=STORE_PORT)
-        self._store_host.spawn(server.start(), name="store")
+        self.serve()
         self.sim.loop.create_task(self._follow(), name="follow plans")
         for hub in self.hubs.values():
             hub.start()
@@ -186,8 +138,8 @@ class Region:
     # On the operator's host.
 
     async def _first(self, entries: Mapping[bytes, str], specs: list[TopicSpec]) -> None:
-        store = await open_patiently()
-        self._plans = PlanStore(store, TREE, writer="operator", clock=self._operator.clock.time)
+        store = await self.open()
+        plans = self._from_afar = PlanStore(store, TREE, writer="operator", clock=self._operator.clock.time)
         for spec in specs:
             await SpecsStore(store, TREE).put(spec)
         # A hub serves under plans that were committed after it had come.
@@ -196,22 +148,21 @@ class Region:
                 if all(name in seen and seen[name].alive is not None for name in self.hubs):
                     break
         members = tuple(MemberChange(name, Member(name), WANTED) for name in sorted(self.hubs))
-        await self._plans.commit(PlanChange(1, _changes(entries), members))
-        self.plan = await self._plans.load()
+        await plans.commit(PlanChange(1, _changes(entries), members))
+        self.plan = await plans.load()
 
     async def _commit(self, entries: Mapping[bytes, str]) -> None:
-        assert self._plans is not None, "begun before"
-        base = await self._plans.load()
-        await self._plans.commit(PlanChange(base.version + 1, _changes(entries)))
+        assert self._from_afar is not None, "begun before"
+        base = await self._from_afar.load()
+        await self._from_afar.commit(PlanChange(base.version + 1, _changes(entries)))
 
     # On the controller's.
 
     async def _control(self, policy: Policy, name: str, clock: Callable[[], float]) -> None:
-        store = await open_patiently()
         views = TelemetryViews(self.hubs, clock)
         settings = ControllerSettings(name=name, site=self.command.cloud)
         controller = Controller(
-            store,
+            await self.open(),
             TREE,
             settings,
             policy=policy,
@@ -227,14 +178,14 @@ class Region:
     # From outside.
 
     async def _follow(self) -> None:
-        store = await MemoryStore(self._tree, StoreSettings(session_timeout_s=1e6)).open()
+        store = await self.beside()
         async for plan in PlanStore(store, TREE, writer="observer", clock=lambda: 0.0).watch():
             before, self.plan = self.plan.entries, plan
             changed = [topic for topic, entry in plan.entries.items() if before.get(topic) != entry]
             gone = before.keys() - plan.entries.keys()
             self.moves.append((self.sim.now, len(changed) + len(gone)))
 
-    def _serves(self, hub: SiteHub, version: int) -> bool:
+    def _serves(self, hub: RegionHub, version: int) -> bool:
         if hub.membership is None or not hub.membership.ready.is_set():
             return False
         cluster = self.hub(hub.name).cluster
@@ -243,13 +194,18 @@ class Region:
         return sees_all and cluster.router.version >= version and cluster.is_barrier_passed
 
 
-async def open_patiently() -> RemoteMemoryStore:
-    """A session with the store, as soon as there is one to be had."""
-    while True:
-        try:
-            return await RemoteMemoryStore(STORE, STORE_PORT).open()
-        except StoreError:
-            await asyncio.sleep(RETRY_S)
+def _settings(name: str, site: str, command: Command) -> HubSettings:
+    return HubSettings(
+        name=name,
+        host="0.0.0.0",
+        port=PORT,
+        insecure=True,
+        limits=Limits(accepts_per_s=10_000),
+        cluster=command.cluster,
+        telemetry=TelemetrySettings(out_bytes_per_s_max=command.out_bytes_per_s),
+        # The first plan names the members: a hub that starts is not to enter itself.
+        membership=MembershipSettings(site=site, join=Join.WAIT),
+    )
 
 
 def _changes(entries: Mapping[bytes, str]) -> tuple[EntryChange, ...]:

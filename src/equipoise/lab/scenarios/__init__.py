@@ -3,13 +3,14 @@
 from equipoise.lab.scenarios.access import Access, Grants, Rules
 from equipoise.lab.scenarios.faults import Fault, FaultKind
 from equipoise.lab.scenarios.registry import SCENARIOS, scenario_by_name
-from equipoise.lab.scenarios.scenario import Expectation, Scenario, Topology
+from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation, Scenario, Topology
 from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
 
 __all__ = [
     "SCENARIOS",
     "Access",
     "Client",
+    "ClusterScenario",
     "Dialect",
     "Expectation",
     "Fault",

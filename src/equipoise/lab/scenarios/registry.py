@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from equipoise.errors import SettingsError
+from equipoise.lab.scenarios.cluster import CLUSTER_SCENARIOS
 from equipoise.lab.scenarios.demo import DEMO
 from equipoise.lab.scenarios.hub import HUB_SCENARIOS
 from equipoise.lab.scenarios.scenario import Scenario
 
 __all__ = ["SCENARIOS", "scenario_by_name"]
 
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (*HUB_SCENARIOS, DEMO)}
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario for scenario in (*HUB_SCENARIOS, *CLUSTER_SCENARIOS, DEMO)
+}
 
 
 def scenario_by_name(name: str) -> Scenario:

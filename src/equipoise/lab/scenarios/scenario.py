@@ -1,19 +1,25 @@
 """Put a world together: topology, workload, faults, duration, expectation.
 
 A scenario is a value. Simulation, benchmarks, demo and experiments read the same ones; what none of them needs
-to know is left at its default.
+to know is left at its default. A `Scenario` has one hub, a `ClusterScenario` several.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from equipoise.lab.scenarios.access import Access
 from equipoise.lab.scenarios.faults import Fault
 from equipoise.lab.scenarios.workload import Workload
+from equipoise.model import Mode
 
-__all__ = ["Expectation", "Scenario", "Topology"]
+__all__ = ["ClusterScenario", "Expectation", "Scenario", "Times", "Topology"]
+
+# How often something happens in one run: drawn between the two, both included.
+Times: TypeAlias = tuple[int, int]
+NEVER: Times = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +27,8 @@ class Topology:
     """What is between the machines. A range is drawn from once per run; below zero counts as zero, so that a range
     which begins there leaves the trouble out of some runs."""
 
-    # `lan`, `star`, `sites` or `cities`, as in equipoise.lab.simulation.topology.
+    # `lan`, `star`, `sites` or `cities`, as in equipoise.lab.simulation.topology; among several hubs also `uneven`
+    # (latencies between hubs differ up to a hundredfold) and `scattered` (those of clients, too) and `long-way`.
     shape: str = "lan"
     latency_s: tuple[float, float] = (0.000_2, 0.000_2)
     jitter_s: tuple[float, float] = (0.0, 0.0)
@@ -65,3 +72,54 @@ class Scenario:
     client_settings: Mapping[str, int | float] = field(default_factory=dict)
     # Left out when every case is asked for: too large for a thousand seeds.
     is_large: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterScenario(Scenario):
+    """A world of several hubs, whose plan changes and which fail in every way that hubs, links and store can.
+
+    `faults` and `clients` of the base class stay empty here: what happens is counted below, and whom it happens to is
+    drawn from the seed.
+    """
+
+    topology: Topology = Topology(latency_s=(0.000_2, 0.010_2), jitter_s=(-0.01, 0.01), split=(0.0, 0.2))
+    duration_s: float = 3.0
+    hubs: tuple[str, ...] = ("h1", "h2", "h3")
+    # With a store, hubs hold sessions and find each other and the plan by themselves. Without one, plan and live hubs
+    # are handed to each hub after a delay of its own, which gives every skew there can be.
+    has_store: bool = False
+    # Without a store: how late a hub hears of a change, at most.
+    lag_s: float = 0.05
+    # Whether smart clients go where topics live.
+    is_routing: bool = False
+    # The wall clock of a hub is wrong by up to this, another way after each restart.
+    clock_error_s: float = 0.0
+    # Fields of the hub's cluster settings, by name.
+    cluster_settings: Mapping[str, int | float | str] = field(default_factory=dict)
+    # Changes of the plan: a topic gets another home; members get other weights, so that many topics move; a topic gets
+    # several homes in one of the modes, or one again.
+    moves: Times = NEVER
+    ring_changes: Times = NEVER
+    replications: Times = NEVER
+    modes: tuple[Mode, ...] = (Mode.ALL_PUBLISHERS,)
+    # New hubs.
+    joins: Times = NEVER
+    # Connections between two hubs are reset; nothing passes between them, one way or both, for less than two seconds.
+    link_resets: Times = NEVER
+    link_cuts: Times = NEVER
+    # The same between a client and a hub, or all hubs.
+    client_resets: Times = NEVER
+    client_cuts: Times = NEVER
+    # A hub stands still for less than its peers wait; or for longer, so that it wakes up declared dead.
+    pauses: Times = NEVER
+    zombies: Times = NEVER
+    crashes: Times = NEVER
+    # With a store. A hub is cut off from it for less than a session, or for longer; its connections are reset.
+    store_cuts: Times = NEVER
+    store_losses: Times = NEVER
+    store_resets: Times = NEVER
+    # The store is gone for this long for every hub, or cannot be reached, so that sessions expire unseen; 0: never.
+    store_outage_s: float = 0.0
+    is_store_unreachable: bool = False
+    # A story told beside all this, by its name in equipoise.lab.simulation.cluster.stories.
+    story: str = ""

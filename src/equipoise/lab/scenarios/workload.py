@@ -20,6 +20,12 @@ class Dialect(StrEnum):
     RESP2 = "resp2"
     RESP3 = "resp3"
     """A plain Redis subscriber that connects anew when its connection is lost, and knows nothing more."""
+    POSITIONED = "positioned"
+    """A subscriber that reads positions off the wire by hand, from one hub, and asserts what the wire promises."""
+    LANES = "lanes"
+    """A subscriber by hand that takes each lane of its topics from the hub that numbers it."""
+    ROVING = "roving"
+    """A publisher by hand that gives each message to another hub than the one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +60,7 @@ class Subscribing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One program on one machine with one connection. Only smart clients publish."""
+    """One program on one machine. Smart clients, and roving ones, may publish."""
 
     name: str
     dialect: Dialect = Dialect.SMART
@@ -62,7 +68,8 @@ class Client:
     subscribes: tuple[Subscribing, ...] = ()
     # Who it logs in as; the password is the name. Empty: nobody.
     user: str = ""
-    # Where the topology puts it; empty: a place of its own.
+    # Where the topology puts it; empty: a place of its own. Among several hubs: the hub that it connects to; empty: one
+    # drawn from the seed.
     place: str = ""
     # So many of the same kind, each on a machine of its own.
     copies: int = 1

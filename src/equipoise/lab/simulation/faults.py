@@ -11,12 +11,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from equipoise.lab.scenarios import Fault, FaultKind, Scenario
-from equipoise.lab.simulation.simulated_hub import PORT, HubHost
+from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
 from equipoise.lab.simulation.world import Simulation
 from equipoise.lab.workload import Driven
 from equipoise.lab.workload.hostile import attack
 
-__all__ = ["HUB", "STRANGER", "Mischief"]
+__all__ = ["HUB", "STRANGER", "Faults"]
 
 HUB = "hub"
 STRANGER = "stranger"
@@ -25,10 +25,10 @@ SLOW_BYTES_PER_S = 20_000.0
 CLOCK_STEP_FACTOR = 1000.0
 
 
-class Mischief:
+class Faults:
     """Owned by the run of one seed."""
 
-    def __init__(self, sim: Simulation, scenario: Scenario, hub: HubHost, clients: list[Driven]) -> None:
+    def __init__(self, sim: Simulation, scenario: Scenario, hub: SimulatedHub, clients: list[Driven]) -> None:
         self._sim = sim
         self._scenario = scenario
         self._hub = hub

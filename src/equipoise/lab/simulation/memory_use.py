@@ -6,12 +6,13 @@ A look is taken at intervals of virtual time; the peak of each goes into the his
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from equipoise.client.inbox import Batch
 from equipoise.client.wire.requests import Ticket
 from equipoise.hub.data.session import Session
 from equipoise.lab.simulation.outflow import HIGH_WATER_BYTES
-from equipoise.lab.simulation.simulated_hub import HubHost
+from equipoise.lab.simulation.simulated_hub import SimulatedHub
 from equipoise.lab.workload import Driven, History, SmartClient
 
 __all__ = ["INTERVAL_S", "measure_forever"]
@@ -21,17 +22,20 @@ INTERVAL_S = 0.25
 PIECE_BYTES_MAX = 2 * HIGH_WATER_BYTES
 
 
-async def measure_forever(hub: HubHost, clients: list[Driven], history: History) -> None:
+async def measure_forever(
+    hubs: Collection[SimulatedHub], clients: Collection[Driven], history: History
+) -> None:
     """Run on the observer until cancelled."""
     smart = [client for client in clients if isinstance(client, SmartClient)]
     while True:
         await asyncio.sleep(INTERVAL_S)
-        measure_hub(hub, history)
+        for hub in list(hubs):
+            measure_hub(hub, history)
         for client in smart:
             measure_client(client, history)
 
 
-def measure_hub(hub: HubHost, history: History) -> None:
+def measure_hub(hub: SimulatedHub, history: History) -> None:
     if hub.hub is None:
         return
     core, limits = hub.hub.core, hub.settings.limits
@@ -43,10 +47,12 @@ def measure_hub(hub: HubHost, history: History) -> None:
     for session, backlog in core.backlogs.lagging.items():
         held = sum(len(piece[0]) for piece in backlog.pieces)
         output = max(output, held + session.wire.get_write_buffer_size())
-    history.hold("hub", "bytes of output for one client", output, limits.output_bytes_max + PIECE_BYTES_MAX)
-    history.hold("hub", "bytes of input from one client", inputs, limits.input_bytes_max)
-    history.hold("hub", "connections", len(sessions), limits.connections_max)
-    history.hold("hub", "topics", len(core.index.topics), limits.topics_max)
+    history.hold(
+        hub.name, "bytes of output for one client", output, limits.output_bytes_max + PIECE_BYTES_MAX
+    )
+    history.hold(hub.name, "bytes of input from one client", inputs, limits.input_bytes_max)
+    history.hold(hub.name, "connections", len(sessions), limits.connections_max)
+    history.hold(hub.name, "topics", len(core.index.topics), limits.topics_max)
 
 
 def unsent_bytes(session: Session) -> int:

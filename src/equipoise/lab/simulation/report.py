@@ -24,6 +24,8 @@ class Tally:
 
     seeds: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
+    # By case, seconds of one process.
+    wall_s: dict[str, float] = field(default_factory=dict)
     # By case, then by kind of fault.
     faults: dict[str, Counter[str]] = field(default_factory=dict)
     messages: int = 0
@@ -34,12 +36,17 @@ class Tally:
     def add(self, run: Run) -> None:
         self.seeds[run.case] += 1
         self.failed[run.case] += not run.is_green
+        self.wall_s[run.case] = self.wall_s.get(run.case, 0.0) + run.wall_s
         self.faults.setdefault(run.case, Counter()).update(run.faults)
         self.messages += run.messages
         self.deliveries += run.deliveries
         self.verdicts.append((run.case, run.seed, run.is_green, run.trace_hash))
         if not run.is_green:
             self.failures.append(run)
+
+    def seeds_per_s(self, case: str) -> float:
+        """Of one process."""
+        return self.seeds[case] / max(self.wall_s[case], 1e-9)
 
     @property
     def is_green(self) -> bool:
@@ -65,13 +72,13 @@ def failure_lines(run: Run, *, commit: str, without: str = "") -> list[str]:
 
 
 def tables(tally: Tally, *, elapsed_s: float) -> RenderableType:
-    """Cases with their seeds, and how often each kind of fault happened in each."""
+    """Cases with their seeds and speed, and how often each kind of fault happened in each."""
     kinds = sorted({kind for faults in tally.faults.values() for kind in faults})
-    cases = Table("case", "seeds", "failed", "faults that happened", title=None)
+    cases = Table("case", "seeds", "failed", "seeds/s", "faults that happened", title=None)
     for case, count in tally.seeds.items():
         faults = tally.faults[case]
         told = ", ".join(f"{kind} {faults[kind]}" for kind in kinds if faults[kind]) or "none"
-        cases.add_row(case, str(count), str(tally.failed[case]), told)
+        cases.add_row(case, str(count), str(tally.failed[case]), f"{tally.seeds_per_s(case):.1f}", told)
     total = sum(tally.seeds.values())
     speed = (
         f"{total} seeds in {elapsed_s:.1f} s, {total / elapsed_s:.0f} seeds/s; {tally.messages:,} messages, "
@@ -90,6 +97,7 @@ def to_json(tally: Tally, *, commit: str, elapsed_s: float, without: str = "") -
             "verdict": _verdict(tally.is_green),
             "elapsed_s": round(elapsed_s, 3),
             "seeds_per_s": round(total / elapsed_s, 1),
+            "seeds_per_s_by_case": {case: round(tally.seeds_per_s(case), 1) for case in sorted(tally.seeds)},
             "messages": tally.messages,
             "deliveries": tally.deliveries,
             "faults": {case: dict(sorted(faults.items())) for case, faults in sorted(tally.faults.items())},

@@ -8,33 +8,31 @@ The same scenario and seed give the same run, event by event, on every supported
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from math import fsum
 from random import Random
+from time import perf_counter
 from typing import TextIO
 
 from equipoise.errors import EquipoiseError
-from equipoise.lab.scenarios import Scenario
+from equipoise.lab.scenarios import ClusterScenario, Scenario
 from equipoise.lab.simulation.checkers import CHECKERS, Violation
-from equipoise.lab.simulation.faults import HUB, Mischief
+from equipoise.lab.simulation.cluster.faults import play
+from equipoise.lab.simulation.cluster.stories import STORIES, Wire, begin_story, tapped
+from equipoise.lab.simulation.cluster.world import ClusterWorld
+from equipoise.lab.simulation.hub_world import HubWorld
 from equipoise.lab.simulation.link import LinkSpec
-from equipoise.lab.simulation.memory_use import measure_forever
-from equipoise.lab.simulation.simulated_hub import PORT, HubHost, quick_secrets
-from equipoise.lab.simulation.topology import Cities, Lan, Sites, Star, Topology
+from equipoise.lab.simulation.rules import quick_secrets
+from equipoise.lab.simulation.topology import Cities, Lan, LongWay, Sites, Star, Topology, Uneven
 from equipoise.lab.simulation.world import Simulation
-from equipoise.lab.workload import Driven, History, Place, Stage, cast_client, hurried
-from equipoise.lab.workload.history import Marker
+from equipoise.lab.workload import History
 
 __all__ = ["Run", "run_seed"]
 
-# Everybody connects within this, or the run goes on without waiting for them.
-OPENING_S = 5.0
-# How often the end of a run is looked for.
-LOOK_S = 0.05
 LINES_KEPT = 40
 # The property broken when something raised that nobody handles.
 CLEAN = "no unhandled errors"
@@ -53,6 +51,8 @@ class Run:
     deliveries: int = 0
     # Virtual.
     seconds: float = 0.0
+    # What it took, for the speed of its case.
+    wall_s: float = field(default=0.0, compare=False)
     # The last lines of the trace, kept where something is wrong.
     lines: tuple[str, ...] = ()
 
@@ -61,14 +61,36 @@ class Run:
         return not self.violations
 
 
-def run_seed(scenario: Scenario, seed: int, *, trace_to: TextIO | None = None) -> Run:
-    """Run and judge. Never raises for what the simulated programs do."""
-    history = History()
+def run_seed(
+    scenario: Scenario,
+    seed: int,
+    *,
+    trace_to: TextIO | None = None,
+    prepare: Callable[[ClusterWorld], None] | None = None,
+    topology: Topology | None = None,
+) -> Run:
+    """Run and judge. Never raises for what the simulated programs do.
+
+    `prepare` is called with a world of several hubs before it starts, to tell a story beside what the seed draws;
+    `topology` replaces the scenario's.
+    """
+    history, began_at = History(), perf_counter()
     violations: list[Violation] = []
-    with _open(scenario, seed, trace_to) as sim, _ErrorLog() as errors, quick_secrets():
-        world = _World(sim, scenario, history)
+    story = scenario.story if isinstance(scenario, ClusterScenario) else ""
+    with (
+        _open(scenario, seed, topology, trace_to) as sim,
+        _ErrorLog() as errors,
+        quick_secrets(),
+        tapped() if story else nullcontext(Wire()) as wire,
+    ):
+        world = _world(sim, scenario, history)
+        if isinstance(world, ClusterWorld):
+            if story:
+                begin_story(world, wire, STORIES[story])
+            if prepare is not None:
+                prepare(world)
         try:
-            sim.run(world.play())
+            sim.run(play(world) if isinstance(world, ClusterWorld) else world.play())
         except EquipoiseError as error:
             violations.append(Violation(CLEAN, "; ".join([str(error), *getattr(error, "__notes__", ())])))
         violations += [Violation(CLEAN, text) for text in errors.texts]
@@ -80,91 +102,27 @@ def run_seed(scenario: Scenario, seed: int, *, trace_to: TextIO | None = None) -
             seed=seed,
             violations=tuple(violations),
             trace_hash=sim.trace.digest(),
-            faults=world.fired(),
+            faults=_fired(sim, world),
             messages=history.messages,
             deliveries=history.deliveries,
             seconds=sim.now,
+            wall_s=perf_counter() - began_at,
             lines=tuple(sim.trace.lines(LINES_KEPT)) if violations else (),
         )
 
 
-class _World:
-    """The parts of one run and the order in which things happen to them."""
+def _world(sim: Simulation, scenario: Scenario, history: History) -> HubWorld | ClusterWorld:
+    if isinstance(scenario, ClusterScenario):
+        return ClusterWorld(sim, scenario, history)
+    return HubWorld(sim, scenario, history)
 
-    def __init__(self, sim: Simulation, scenario: Scenario, history: History) -> None:
-        self._sim = sim
-        self._scenario = scenario
-        self._history = history
-        self._hub = HubHost(sim.host(HUB, place=scenario.topology.hub_place or None), scenario, history)
-        self._mischief: Mischief | None = None
 
-    def fired(self) -> Counter[str]:
-        """How often each kind of fault happened, the network's own included."""
-        fired: Counter[str] = Counter()
-        if self._mischief is not None:
-            fired.update(self._mischief.fired)
-        if self._sim.faults["loss"]:
-            fired["packet loss"] = self._sim.faults["loss"]
-        return fired
-
-    async def play(self) -> None:
-        stage, loop = Stage(), self._sim.loop
-        self._hub.start()
-        clients = [self._seat(client_stage) for client_stage in self._cast(stage)]
-        measuring = loop.create_task(measure_forever(self._hub, clients, self._history))
-        mischief = self._mischief = Mischief(self._sim, self._scenario, self._hub, clients)
-        await self._until(self._is_everybody_live, OPENING_S)
-        mischief.begin()
-        stage.begin.set()
-        await asyncio.sleep(self._scenario.duration_s)
-        mischief.heal()
-        self._history.healed_at = self._sim.now
-        self._sim.note("healed")
-        stage.conclude.set()
-        await self._until(lambda: self._is_concluded(clients), self._scenario.expectation.progress_s)
-        measuring.cancel()
-        self._note_unfinished(clients)
-
-    def _cast(self, stage: Stage) -> list[Driven]:
-        settings = hurried(**self._scenario.client_settings)
-        cast = []
-        for client in self._scenario.workload.each():
-            host = self._sim.host(client.name, place=client.place or None)
-            cast.append(cast_client(client, Place(HUB, PORT, settings, host.random), stage, self._history))
-        return cast
-
-    def _seat(self, client: Driven) -> Driven:
-        self._sim.host(client.name).spawn(client.run(), name=client.name)
-        return client
-
-    async def _until(self, is_so: Callable[[], bool], patience_s: float) -> None:
-        """Wait for a condition, and no longer than this. Looking costs no time worth saving here."""
-        for _ in range(int(patience_s / LOOK_S)):
-            if is_so():
-                return
-            await asyncio.sleep(LOOK_S)
-
-    def _is_everybody_live(self) -> bool:
-        return all(track.is_live for track in self._history.tracks)
-
-    def _is_concluded(self, clients: list[Driven]) -> bool:
-        if any(client.unfinished for client in clients):
-            return False
-        return all(
-            track.has_reached(stream, sequence or 0, self._history.healed_at)
-            for stream, sequence in self._history.markers
-            for track in self._history.tracks
-            if track.wants(stream[1])
-        )
-
-    def _note_unfinished(self, clients: list[Driven]) -> None:
-        history = self._history
-        marked = {marker.stream for marker in history.markers}
-        for client in clients:
-            if client.unfinished:
-                history.unfinished.append(f"{client.name} is still waiting to publish")
-                streams = [stream for stream in history.sent if stream[0] == client.name]
-                history.markers += [Marker(stream, None) for stream in streams if stream not in marked]
+def _fired(sim: Simulation, world: HubWorld | ClusterWorld) -> Counter[str]:
+    """How often each kind of fault happened, the network's own included."""
+    fired = Counter(world.fired())
+    if sim.faults["loss"]:
+        fired["packet loss"] = sim.faults["loss"]
+    return fired
 
 
 class _ErrorLog(logging.Handler):
@@ -193,7 +151,7 @@ class _ErrorLog(logging.Handler):
         self._logger.propagate = self._propagate
 
 
-def _open(scenario: Scenario, seed: int, trace_to: TextIO | None) -> Simulation:
+def _open(scenario: Scenario, seed: int, topology: Topology | None, trace_to: TextIO | None) -> Simulation:
     """A simulation whose network is drawn from the seed within the scenario's ranges."""
     draw = Random(f"topology {seed}")
 
@@ -209,15 +167,19 @@ def _open(scenario: Scenario, seed: int, trace_to: TextIO | None) -> Simulation:
     )
     return Simulation(
         seed=seed,
-        topology=_topology(scenario, spec),
+        topology=topology or _topology(scenario, seed, spec),
         split=between(wanted.split),
         trace_to=trace_to,
         time_s_max=10_000.0,
     )
 
 
-def _topology(scenario: Scenario, spec: LinkSpec) -> Topology:
+def _topology(scenario: Scenario, seed: int, spec: LinkSpec) -> Topology:
     wanted = scenario.topology
+    if isinstance(scenario, ClusterScenario) and wanted.shape in ("uneven", "scattered"):
+        return Uneven(seed, scenario.hubs, is_scattered=wanted.shape == "scattered")
+    if wanted.shape == "long-way":
+        return LongWay(seed)
     if wanted.shape == "star":
         return Star(default=spec)
     if wanted.shape == "sites":

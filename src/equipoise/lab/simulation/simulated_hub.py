@@ -1,63 +1,75 @@
-"""Run the real hub on a simulated host, through crashes, restarts and changes of its rules."""
+"""One class for a real hub on a simulated host: alone, among others with a store, among others without.
+
+How a hub comes to serve is up to the attendant that it is made with: a coroutine that runs on the host from its start.
+`alone` is one; a `Directory` and a `Region` are others.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from functools import cache
+from typing import TypeAlias
 
-from equipoise.access import Action, User, Users, hash_secret, verify_secret
-from equipoise.access.secret import Cost
-from equipoise.hub import Hub, HubSettings, Limits
-from equipoise.hub.access import login
-from equipoise.lab.scenarios import Rules, Scenario
+from equipoise.access import Users
+from equipoise.hub import Hub, HubSettings
+from equipoise.hub.cluster import Cluster
+from equipoise.lab.scenarios import Rules
 from equipoise.lab.simulation.host import Host
-from equipoise.lab.simulation.patching import replaced
 from equipoise.lab.simulation.process import HostProcess
-from equipoise.lab.workload import History
-from equipoise.model import Glob
+from equipoise.lab.simulation.rules import users_of
 
-__all__ = ["PORT", "HubHost", "quick_secrets", "settings_of"]
+__all__ = ["PORT", "Attendant", "SimulatedHub", "alone"]
 
 PORT = 6399
-# The cheapest that is accepted: worlds are many, and what is tried here is not how hard a secret is to guess.
-QUICK_COST = Cost(n=1024, r=1, p=1)
 # A hub that has users wants an executor to check secrets on; the simulated loop calls inline and never uses it.
 IDLE_EXECUTOR = ThreadPoolExecutor(1)
 
 
-class HubHost:
-    """A host and the hub on it. `hub` is the present life's, None while there is none."""
+class SimulatedHub:
+    """A host and the hub on it. `hub` is the one that serves at present, None while none does."""
 
-    def __init__(self, host: Host, scenario: Scenario, history: History) -> None:
+    def __init__(
+        self,
+        host: Host,
+        settings: HubSettings,
+        attend: Attendant,
+        *,
+        rules: Rules | None = None,
+        clock_error_s: Callable[[], float] | None = None,
+    ) -> None:
+        """`clock_error_s`: by how much the wall clock is wrong from the next start on."""
         self.host = host
-        self.settings = settings_of(_frozen(scenario))
+        self.name = settings.name
+        self.settings = settings
+        self.rules = rules
         self.hub: Hub | None = None
-        self._history = history
-        self._rules = scenario.access.rules if scenario.access is not None else None
+        # When which rules came into force here, where there are any.
+        self.rules_at: list[tuple[float, Rules]] = []
+        self._attend = attend
+        self._clock_error_s = clock_error_s
+        self._incarnations: set[int] = set()
 
     def start(self) -> None:
         """Boot the host if it is down, and start a hub on it."""
         if not self.host.is_up:
             self.host.restart()
-        self.host.spawn(self._serve(), name="hub")
+        if self._clock_error_s is not None:
+            self.host.step_clock(self._clock_error_s() - self.host.clock.error_s)
+        self.host.spawn(self.serve(), name="hub")
 
-    def crash(self, *, silent: bool) -> None:
-        self.hub = None
-        self.host.crash(silent=silent)
+    async def serve(self) -> None:
+        """Be a hub, on the host itself, for as long as its attendant goes on."""
+        await self._attend(self)
 
-    def change_rules(self, rules: Rules) -> None:
-        """Put other rules in force: now, or as soon as the hub runs again."""
-        self._rules = rules
-        if self.host.is_up:
-            self.host.spawn(self._reload(), name="reload")
-
-    async def _serve(self) -> None:
+    async def listen(self, users: Users | None = None) -> Hub:
+        """For the attendant: start the hub."""
         host = self.host
+        if users is None and self.rules is not None:
+            users = users_of(self.rules)
         hub = Hub(
             self.settings,
-            None if self._rules is None else users_of(self._rules),
+            users,
             wall_clock=host.clock.time,
             rng=host.random,
             executor=IDLE_EXECUTOR,
@@ -65,59 +77,60 @@ class HubHost:
         )
         await hub.start()
         self.hub = hub
+        self._incarnations.add(hub.core.incarnation)
         self._note_rules()
+        return hub
+
+    def crash(self, *, silent: bool) -> None:
+        self.hub = None
+        self.host.crash(silent=silent)
+
+    async def stop(self) -> None:
+        """Take leave, on the host itself."""
+        if self.hub is not None:
+            hub, self.hub = self.hub, None
+            await hub.stop()
+
+    def change_rules(self, rules: Rules) -> None:
+        """Put other rules in force: now, or as soon as the hub runs again."""
+        self.rules = rules
+        if self.host.is_up:
+            self.host.spawn(self._reload(), name="reload")
 
     async def _reload(self) -> None:
         # A paused hub gets here when it thaws, which is when it reads its file.
-        if self.hub is not None and self._rules is not None:
-            self.hub.reload_users(users_of(self._rules))
+        if self.hub is not None and self.rules is not None:
+            self.hub.reload_users(users_of(self.rules))
             self._note_rules()
 
     def _note_rules(self) -> None:
-        if self._rules is not None:
-            self._history.rules.append((asyncio.get_running_loop().time(), self._rules))
+        if self.rules is not None:
+            self.rules_at.append((asyncio.get_running_loop().time(), self.rules))
+
+    # Seen from outside.
+
+    @property
+    def cluster(self) -> Cluster | None:
+        return None if self.hub is None else self.hub.cluster
+
+    @property
+    def incarnations(self) -> int:
+        """How many this name has had."""
+        if self.hub is not None:
+            self._incarnations.add(self.hub.core.incarnation)
+        return len(self._incarnations)
+
+    @property
+    def clients(self) -> int:
+        """Connections of clients; those of other hubs do not count."""
+        if self.hub is None:
+            return 0
+        return sum(session.peer is None for session in self.hub.core.sessions.values())
 
 
-def quick_secrets() -> AbstractContextManager[None]:
-    """Check each secret once per process: scrypt is slow by design, and its answer never changes."""
-    return replaced(login, "verify_secret", _remembered)
+Attendant: TypeAlias = Callable[[SimulatedHub], Awaitable[None]]
 
 
-_remembered = cache(verify_secret)
-
-
-def _frozen(scenario: Scenario) -> tuple[tuple[str, int | float], ...]:
-    return tuple(scenario.hub_limits.items())
-
-
-@cache
-def settings_of(limits: tuple[tuple[str, int | float], ...]) -> HubSettings:
-    """Settings are made once per process and set of limits: making them takes longer than a small run may."""
-    return HubSettings(
-        name="hub",
-        host="0.0.0.0",
-        port=PORT,
-        insecure=True,
-        limits=Limits(**dict(limits)),  # type: ignore[arg-type]  # fields by name, some of them int
-    )
-
-
-@cache
-def users_of(rules: Rules) -> Users:
-    """Users whose password is their name. A publisher may create the topics it publishes to."""
-    return Users(
-        User(
-            name=grants.user,
-            secret=hash_secret(grants.user.encode(), salt=b"saltsalt", cost=QUICK_COST),
-            grants={
-                Action.CREATE: _globs(grants.publish + grants.subscribe),
-                Action.PUBLISH: _globs(grants.publish),
-                Action.SUBSCRIBE: _globs(grants.subscribe),
-            },
-        )
-        for grants in rules
-    )
-
-
-def _globs(patterns: tuple[str, ...]) -> tuple[Glob, ...]:
-    return tuple(Glob(pattern.encode()) for pattern in patterns)
+async def alone(node: SimulatedHub) -> None:
+    """Serve without other hubs."""
+    await node.listen()

@@ -10,6 +10,7 @@ import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any, Protocol
 
 from equipoise.errors import SettingsError
@@ -20,10 +21,12 @@ __all__ = [
     "TOPOLOGIES",
     "Cities",
     "Lan",
+    "LongWay",
     "Matrix",
     "Sites",
     "Star",
     "Topology",
+    "Uneven",
     "matrix_from_file",
     "topology_by_name",
 ]
@@ -183,3 +186,40 @@ def topology_by_name(name: str, **settings: Any) -> Topology:
     if name not in TOPOLOGIES:
         raise SettingsError(f"no topology {name!r}; there are {', '.join(TOPOLOGIES)}")
     return TOPOLOGIES[name](**settings)
+
+
+class Uneven:
+    """Every way between two hubs has a latency of its own, up to 100 times that of another; if scattered, every way."""
+
+    def __init__(self, seed: int, hubs: tuple[str, ...], *, is_scattered: bool = False) -> None:
+        self._seed = seed
+        self._hubs = hubs
+        self._is_scattered = is_scattered
+        self._known: dict[tuple[str, str], LinkSpec] = {}
+
+    def link(self, source: str, target: str) -> LinkSpec:
+        spec = self._known.get((source, target))
+        if spec is None:
+            is_drawn = self._is_scattered or (source in self._hubs and target in self._hubs)
+            drawn = Random(f"{self._seed} {source} {target}").random() if is_drawn else 0.0
+            spec = self._known[source, target] = LinkSpec(latency_s=0.001 * 100**drawn)
+        return spec
+
+
+class LongWay:
+    """Each way has a latency of its own; the one from h1 to h3 is the longest, so that h3 hears what h2 has done before
+    it hears what h1 did earlier."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._known: dict[tuple[str, str], LinkSpec] = {}
+
+    def link(self, source: str, target: str) -> LinkSpec:
+        spec = self._known.get((source, target))
+        if spec is None:
+            drawn = Random(f"{self._seed} {source} {target}").random()
+            latency_s = 0.001 + 0.01 * drawn
+            if (source, target) == ("h1", "h3"):
+                latency_s += 0.04
+            spec = self._known[source, target] = LinkSpec(latency_s=latency_s)
+        return spec

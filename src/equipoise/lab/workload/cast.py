@@ -1,22 +1,49 @@
-"""Choose who plays a client of a workload."""
+"""Choose which program plays a client of a workload."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Protocol
 
 from equipoise.lab.scenarios import Client, Dialect
 from equipoise.lab.workload.endpoint import Place
 from equipoise.lab.workload.history import History
+from equipoise.lab.workload.lanes import LaneSubscriber
 from equipoise.lab.workload.plain import PlainClient
+from equipoise.lab.workload.positioned import PositionedSubscriber
+from equipoise.lab.workload.roving import RovingPublisher
 from equipoise.lab.workload.smart import SmartClient
 from equipoise.lab.workload.stage import Stage
 
 __all__ = ["Driven", "cast_client"]
 
-Driven: TypeAlias = SmartClient | PlainClient
+
+class Driven(Protocol):
+    """A client that a run drives."""
+
+    name: str
+    # Streams of messages that have not come to their end.
+    unfinished: int
+
+    async def run(self) -> None:
+        """Do all that the description says, until the stage stops or the caller cancels."""
+
+    def stall(self) -> None:
+        """Read nothing until `resume`."""
+
+    def resume(self) -> None: ...
+
+
+_PLAYERS: dict[Dialect, Callable[[Client, Place, Stage, History], Driven]] = {
+    Dialect.SMART: SmartClient,
+    Dialect.RESP2: PlainClient,
+    Dialect.RESP3: PlainClient,
+    Dialect.POSITIONED: PositionedSubscriber,
+    Dialect.LANES: LaneSubscriber,
+    Dialect.ROVING: RovingPublisher,
+}
 
 
 def cast_client(client: Client, place: Place, stage: Stage, history: History) -> Driven:
     """Make the client ready to `run`. Call it on the loop it will run on."""
-    kind = SmartClient if client.dialect is Dialect.SMART else PlainClient
-    return kind(client, place, stage, history)
+    return _PLAYERS[client.dialect](client, place, stage, history)

@@ -198,8 +198,8 @@ class History:
     tracks: list[Track] = field(default_factory=list)
     # The user each publisher logs in as.
     users: dict[str, str] = field(default_factory=dict)
-    # Access rules and when the hub took them; empty where everybody may do everything.
-    rules: list[tuple[float, Rules]] = field(default_factory=list)
+    # By hub, access rules and when it took them; empty where every client may do everything.
+    rules: dict[str, list[tuple[float, Rules]]] = field(default_factory=dict)
     # By who holds and what.
     held: dict[tuple[str, str], Held] = field(default_factory=dict)
     markers: list[Marker] = field(default_factory=list)

@@ -44,12 +44,13 @@ def _check_track(history: History, track: Track) -> Iterator[Violation]:
             yield Violation(NAME, f"{track.name} received {what}")
 
 
-def _in_force(rules: list[tuple[float, Rules]], since: float, until: float) -> Iterator[Rules]:
-    """The versions of the rules that held at some moment of an interval."""
-    for number, (at, version) in enumerate(rules):
-        ends_at = rules[number + 1][0] if number + 1 < len(rules) else float("inf")
-        if at <= until and ends_at >= since:
-            yield version
+def _in_force(rules: dict[str, list[tuple[float, Rules]]], since: float, until: float) -> Iterator[Rules]:
+    """The versions of the rules that held at some hub at some moment of an interval."""
+    for versions in rules.values():
+        for number, (at, version) in enumerate(versions):
+            ends_at = versions[number + 1][0] if number + 1 < len(versions) else float("inf")
+            if at <= until and ends_at >= since:
+                yield version
 
 
 @cache

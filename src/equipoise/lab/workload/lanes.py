@@ -1,7 +1,7 @@
 """A subscriber that takes the lanes of its topics from the hubs that number them, and the rest from one hub: EQ.OWN.
 
-It merges by positions and holds what comes behind a mark. Whatever it cannot have by the rules of the wire is an
-assertion; what it missed by the positions is a gap in its track.
+It merges by positions and holds what comes behind a mark. What the wire does not allow fails an assertion; what was
+missed by the positions is a gap in its track.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import hiredis
 
 from equipoise.client.wire.codec import encode_request
 from equipoise.lab.scenarios import Client
-from equipoise.lab.workload import History, Place, Stage
-from equipoise.lab.workload.history import Away, Live, Missed, Track
+from equipoise.lab.workload.endpoint import Place
+from equipoise.lab.workload.history import Away, History, Live, Missed, Track
+from equipoise.lab.workload.stage import Stage
+
+__all__ = ["LaneSubscriber"]
 
 Position = tuple[int, int]
 
 
 class Item(NamedTuple):
-    """Something that one hub has said of one stream: a message, or else where it begins or ends, or a mark."""
+    """What one hub sent of one stream: a message, its beginning, its end, or a mark."""
 
     at: Position
     payload: bytes | None = None
@@ -36,7 +39,7 @@ class Item(NamedTuple):
 class Topic:
     """One topic, merged from all hubs that give something of it."""
 
-    def __init__(self, owner: Gathering, name: bytes) -> None:
+    def __init__(self, owner: LaneSubscriber, name: bytes) -> None:
         self.owner = owner
         self.name = name
         # How far each stream is that has begun; and what each hub has said of it that waits.
@@ -91,7 +94,7 @@ class Topic:
         if item.at <= known:
             return True
         if stream == b"" and item.at[0] > known[0]:
-            # Nobody has said which end it follows: the hub that had the trunk is dead.
+            # It names no end that it follows: the hub that had the trunk is dead.
             self.miss(None)
         elif item.at != (known[0], known[1] + 1):
             return False
@@ -139,7 +142,7 @@ class Topic:
         self.owner.track.events.append(Missed(now, self.name.decode(), missed))
 
 
-class Gathering:
+class LaneSubscriber:
     """One subscriber of a workload; `run` it as a task."""
 
     # Whether marks are passed over: then the order must suffer.
@@ -168,6 +171,12 @@ class Gathering:
             await self._stage.stop.wait()
             for task in self.keeping.values():
                 task.cancel()
+
+    def stall(self) -> None:
+        """Goes on reading: what it asserts is not about slow readers."""
+
+    def resume(self) -> None:
+        pass
 
     def keep(self, hub: str) -> None:
         if hub not in self.keeping:
@@ -219,7 +228,7 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, owner: Gathering, hub: str) -> None:
+    def __init__(self, owner: LaneSubscriber, hub: str) -> None:
         self.owner = owner
         self.hub = hub
         self._reader = hiredis.Reader(notEnoughData=...)
@@ -246,7 +255,7 @@ class Connection(asyncio.Protocol):
         self.owner.hubs[self.hub] = self
         self.transport.write(encode_request(b"HELLO", b"3"))
         if self.hub == self.owner.base:
-            for name in self._unconfirmed:
+            for name in sorted(self._unconfirmed):
                 self.own(name, [])
         else:
             for topic in self.owner.topics.values():

@@ -8,27 +8,28 @@ import hiredis
 
 from equipoise.client.wire.codec import encode_request
 from equipoise.lab.scenarios import Client
-from equipoise.lab.workload import History, Outcome, Place, Stage
-from equipoise.lab.workload.history import Marker
+from equipoise.lab.workload.endpoint import Place
+from equipoise.lab.workload.history import History, Marker, Outcome
 from equipoise.lab.workload.payload import encode_payload
+from equipoise.lab.workload.stage import Stage
+
+__all__ = ["RovingPublisher"]
 
 
-class Wandering:
+class RovingPublisher:
     """One publisher of a workload; `run` it as a task."""
 
     # Whether it says nothing of where it was before: then the order must suffer.
     is_careless = False
 
-    def __init__(
-        self, client: Client, place: Place, stage: Stage, history: History, hubs: tuple[str, ...]
-    ) -> None:
+    def __init__(self, client: Client, place: Place, stage: Stage, history: History) -> None:
         self.name = client.name
         (publishing,) = client.publishes
         self._topics = publishing.topics
         self._place = place
         self._stage = stage
         self._history = history
-        self._hubs = hubs
+        self._hubs = (place.host, *place.others)
         self._connections: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter, hiredis.Reader]] = {}
         # By topic, the receipt of the last message: stream, epoch, n.
         self._last: dict[str, tuple[bytes, int, int]] = {}
@@ -37,11 +38,17 @@ class Wandering:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._wander())
+            task = group.create_task(self._rove())
             await self._stage.stop.wait()
             task.cancel()
 
-    async def _wander(self) -> None:
+    def stall(self) -> None:
+        """Only publishes: there is nothing to leave unread."""
+
+    def resume(self) -> None:
+        pass
+
+    async def _rove(self) -> None:
         await self._stage.begin.wait()
         number = 0
         marked: set[str] = set()

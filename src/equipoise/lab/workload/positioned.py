@@ -1,7 +1,7 @@
-"""A subscriber that speaks the wire of positions with bare hands, lanes included, and holds the hub to it.
+"""A subscriber that reads positions off the wire by hand, lanes included, and holds the hub to what the wire promises.
 
-It keeps to one hub, which merges for it. What the wire does not allow is an assertion; what was missed by the positions
-is a gap in its track.
+It stays with one hub, which merges for it. What the wire does not allow fails an assertion; what was missed by the
+positions is a gap in its track.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import hiredis
 
 from equipoise.client.wire.codec import encode_request
 from equipoise.lab.scenarios import Client
-from equipoise.lab.workload import History, Place, Stage
-from equipoise.lab.workload.history import Away, Live, Missed, Track
+from equipoise.lab.workload.endpoint import Place
+from equipoise.lab.workload.history import Away, History, Live, Missed, Track
+from equipoise.lab.workload.stage import Stage
+
+__all__ = ["PositionedSubscriber"]
 
 Position = tuple[int, int]
 # A topic and one of its streams: the hub of a lane, or nothing for the trunk.
@@ -26,11 +29,9 @@ class Cursors:
     """Where the streams stand that one connection brings."""
 
     at: dict[Name, Position] = field(default_factory=dict)
-    # Streams of which nobody can say how much was missed.
-    lost: set[Name] = field(default_factory=set)
 
     def take(self, name: Name, epoch: int, n: int, count: int) -> tuple[int, int | None]:
-        """How many of these are known already, and how many were missed before them: None, nobody can say."""
+        """How many of these are known already, and how many were missed before them; None: an unknown number."""
         known = self.at.get(name)
         self.at[name] = max((epoch, n + count - 1), known or (0, 0))
         if known is None or (epoch, n) <= known:
@@ -41,7 +42,7 @@ class Cursors:
         return 0, None
 
 
-class Positioned:
+class PositionedSubscriber:
     """One subscriber of a workload; `run` it as a task."""
 
     def __init__(self, client: Client, place: Place, stage: Stage, history: History) -> None:
@@ -61,6 +62,12 @@ class Positioned:
             task = group.create_task(self._keep())
             await self.stage.stop.wait()
             task.cancel()
+
+    def stall(self) -> None:
+        """Goes on reading: what it asserts is not about slow readers."""
+
+    def resume(self) -> None:
+        pass
 
     async def _keep(self) -> None:
         loop, place = asyncio.get_running_loop(), self.place
@@ -85,7 +92,7 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, owner: Positioned, cursors: Cursors) -> None:
+    def __init__(self, owner: PositionedSubscriber, cursors: Cursors) -> None:
         self.owner = owner
         self.cursors = cursors
         self._reader = hiredis.Reader(notEnoughData=...)

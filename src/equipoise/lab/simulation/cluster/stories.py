@@ -1,7 +1,7 @@
 """Told runs: clients with fixed places, a topic with a known home, and things that happen at exactly one frame.
 
-The trouble of `worlds` is drawn from the seed; here only latencies, bursts and the order of what happens at one instant
-are. A `Wire` sees every frame that hubs write and hear, counts them and springs traps at them.
+Elsewhere faults are drawn from the seed; here only latencies, bursts and the order of what happens at one instant are.
+A `Wire` sees every frame that hubs write and hear, counts them and springs traps at them.
 """
 
 from __future__ import annotations
@@ -12,67 +12,22 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context
 from enum import Enum
-from random import Random
 from typing import NamedTuple
 
 import msgspec
-import pytest
 
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
-from equipoise.hub.cluster.link.frames import Frame, IngressFrame
+from equipoise.hub.cluster.link.frames import CloseFrame, Frame, IngressFrame
 from equipoise.hub.cluster.link.link import OutLink
-from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
-from equipoise.lab.simulation.link import LinkSpec
+from equipoise.lab.simulation.cluster.directory import Directory
+from equipoise.lab.simulation.cluster.world import ClusterWorld
+from equipoise.lab.simulation.patching import replaced
 from equipoise.resp.spelling import bulk
 
-from .worlds import Outcomes, Trouble, World, run
+__all__ = ["STORIES", "TOPIC", "Moment", "Story", "Trap", "Wire", "begin_story", "tapped"]
 
+# What every story is about; see equipoise.lab.scenarios.cluster.TOLD.
 TOPIC = "a"
-HUBS = ("h1", "h2", "h3")
-
-
-def speaker(name: str, hub: str, *, interval_s: float = 0.03) -> Client:
-    """Publishes all the time, mostly without waiting for receipts."""
-    publishing = Publishing(topics=(TOPIC,), count=None, burst=(1, 5), interval_s=interval_s, receipts=0.1)
-    return Client(name=name, place=hub, publishes=(publishing,))
-
-
-def listener(name: str, hub: str, dialect: Dialect = Dialect.SMART, *, pattern: str | None = None) -> Client:
-    subscribing = Subscribing(names=(pattern or TOPIC,), is_pattern=pattern is not None)
-    return Client(name=name, place=hub, dialect=dialect, subscribes=(subscribing,))
-
-
-# Somebody of each kind at each hub.
-CROWD = (
-    speaker("ann", "h1"),
-    speaker("bob", "h2"),
-    speaker("ida", "h3"),
-    listener("cat", "h1", Dialect.RESP3),
-    listener("dan", "h1"),
-    listener("eve", "h2", Dialect.RESP2),
-    listener("gus", "h2"),
-    listener("hal", "h3", pattern="[a]"),
-    listener("fay", "h3", Dialect.RESP2, pattern="*"),
-)
-
-
-class Uneven:
-    """Each way between hubs has a latency of its own; the one from h1 to h3 is the longest, so h3 hears of what h2 has
-    done before it has heard what h1 had."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._known: dict[tuple[str, str], LinkSpec] = {}
-
-    def link(self, source: str, target: str) -> LinkSpec:
-        spec = self._known.get((source, target))
-        if spec is None:
-            drawn = Random(f"{self._seed} {source} {target}").random()
-            latency_s = 0.001 + 0.01 * drawn
-            if (source, target) == ("h1", "h3"):
-                latency_s += 0.04
-            spec = self._known[source, target] = LinkSpec(latency_s=latency_s)
-        return spec
 
 
 class Moment(Enum):
@@ -97,7 +52,7 @@ class Wire:
     """All frames between the hubs of one world about the topic, and those about no topic."""
 
     def __init__(self) -> None:
-        self.world: World | None = None
+        self.world: ClusterWorld | None = None
         # By who heard it and what.
         self.heard: Counter[tuple[str, type[Frame]]] = Counter()
         # The longest way by which a message came in, in hubs.
@@ -140,12 +95,11 @@ class Wire:
 
     def _cluster_of(self, hub: str, link: OutLink) -> bool:
         assert self.world is not None, "frames are written in a world"
-        node = self.world.nodes[hub].hub
-        cluster = None if node is None else node.cluster
+        cluster = self.world.hubs[hub].cluster
         return cluster is not None and cluster.out.get(link.hub) is link
 
 
-Story = Callable[[World, Wire], Coroutine[object, object, None]]
+Story = Callable[[ClusterWorld, Wire], Coroutine[object, object, None]]
 
 
 def _is_of(verb: type[Frame], data: bytes) -> bool:
@@ -170,35 +124,67 @@ def tapped() -> Iterator[Wire]:
         execute(dispatch, peer, frame)
         wire.hears(dispatch._cluster.name, frame)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OutLink, "write", watched_write)
-        patch.setattr(FrameDispatch, "execute", watched_execute)
+    with replaced(OutLink, "write", watched_write), replaced(FrameDispatch, "execute", watched_execute):
         yield wire
 
 
-def tell(
-    seed: int,
-    story: Story,
-    *,
-    clients: tuple[Client, ...] = CROWD,
-    trouble: Trouble | None = None,
-    home: str = "h1",
-) -> tuple[Outcomes, Wire]:
-    """Play one seed: the topic lives at `home`, clients talk, and a moment later the story begins."""
-    with tapped() as wire:
+def begin_story(world: ClusterWorld, wire: Wire, story: Story, *, home: str = "h1") -> None:
+    """Before the world starts: give the topic to `home`, let clients talk, and a moment later tell the story."""
 
-        async def begin(world: World) -> None:
-            await world.until(lambda: world.directory.plan.version > 0, 5.0)
-            world.move(TOPIC, home)
-            tracks = world.history.tracks
-            await world.until(lambda: bool(tracks) and all(track.is_live for track in tracks), 10.0)
-            await asyncio.sleep(0.3 + 0.2 * world.random.random())
-            await story(world, wire)
+    async def begin() -> None:
+        await world.until(lambda: world.directory.plan.version > 0, 5.0)
+        world.move(TOPIC, home)
+        tracks = world.history.tracks
+        await world.until(lambda: bool(tracks) and all(track.is_live for track in tracks), 10.0)
+        await asyncio.sleep(0.3 + 0.2 * world.random.random())
+        await story(world, wire)
 
-        def prepare(world: World) -> None:
-            wire.world = world
-            world.keep(begin(world))
+    wire.world = world
+    world.keep(begin())
 
-        settled = trouble or Trouble(duration_s=1.5)
-        outcomes = run(seed, settled, clients=clients, hubs=HUBS, prepare=prepare, topology=Uneven(seed))
-    return outcomes, wire
+
+# Stories that scenarios name: safeguards at work that drawn faults seldom need.
+
+
+async def _four_moves(world: ClusterWorld, wire: Wire) -> None:
+    """Clients publish without a pause at the home as far as they know it, and the topic moves four times."""
+    for hub in ("h2", "h3", "h1", "h2"):
+        world.move(TOPIC, hub)
+        await asyncio.sleep(0.4)
+
+
+async def _held_up(world: ClusterWorld, wire: Wire) -> None:
+    """What ann sends to the home is held up on its way, and she goes on at another hub; later it arrives after all."""
+    world.sim.cut("ann", "h1", one_way=True)
+    await asyncio.sleep(3.0)
+    world.sim.heal("ann", "h1", one_way=True)
+
+
+async def _restarted(world: ClusterWorld, wire: Wire) -> None:
+    """
+    1. a moves from h1 to h2; h3 has not heard of it, and sends messages to h1, which passes them on to h2;
+    2. they are held up between h1 and h2;
+    3. h3 crashes, is back under its name before any hub has missed it, and sends to h2 what its publisher says next;
+    4. what h1 has passed on arrives.
+    """
+    is_cut = asyncio.Event()
+
+    def cut() -> None:
+        world.sim.cut("h1", "h2")
+        is_cut.set()
+
+    assert isinstance(world.directory, Directory), "the story decides when h3 hears of the move"
+    world.directory.heard_at["h3"] = world.sim.now + 0.4
+    wire.set_trap("h2", Moment.AFTER_HEARING, CloseFrame, cut)
+    world.move(TOPIC, "h2")
+    await is_cut.wait()
+    await asyncio.sleep(0.15)
+    world.excuse()
+    world.hubs["h3"].crash(silent=False)
+    await asyncio.sleep(0.05)
+    world.hubs["h3"].start()
+    await asyncio.sleep(1.2)
+    world.sim.heal("h1", "h2")
+
+
+STORIES: dict[str, Story] = {"four-moves": _four_moves, "held-up": _held_up, "restarted": _restarted}

@@ -1,0 +1,135 @@
+"""The clients of worlds of several hubs: publishers of the same topics, and subscribers of every kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
+
+__all__ = [
+    "CROWD",
+    "HEAVY_CROWD",
+    "LISTENERS",
+    "LONG_CROWD",
+    "PLAIN_CROWD",
+    "REPLICATED_CROWD",
+    "ROUTED_CROWD",
+    "ROVING_CROWD",
+    "TOLD",
+    "listener",
+    "speaker",
+]
+
+
+def _talk(
+    *topics: str, count: int = 80, interval_s: float = 0.25, **fields: object
+) -> tuple[Publishing, ...]:
+    stream = Publishing(topics=topics, count=count, burst=(1, 12), interval_s=interval_s, receipts=0.1)
+    return (replace(stream, **fields),)  # type: ignore[arg-type]  # fields by name
+
+
+def _hear(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
+    return (Subscribing(names=names, is_pattern=is_pattern),)
+
+
+# Publishers of the same topics, and subscribers of every kind; the seed draws which hub each connects to.
+CROWD = Workload(
+    clients=(
+        Client(name="ann", publishes=_talk("a", "b", "c")),
+        Client(name="bob", publishes=_talk("a", "b"), subscribes=_hear("[ac]", is_pattern=True)),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "b", "c")),
+        Client(name="dan", subscribes=_hear("a", "c")),
+        Client(name="eve", dialect=Dialect.RESP2, subscribes=_hear("a", "b")),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=_hear("*", is_pattern=True)),
+        Client(name="gus", subscribes=_hear("b")),
+    )
+)
+# The same for as long as clients are cut off.
+LONG_CROWD = Workload(
+    clients=tuple(
+        replace(client, publishes=tuple(replace(p, count=240, interval_s=0.2) for p in client.publishes))
+        for client in CROWD.clients
+    )
+)
+# The same with much to say.
+HEAVY_CROWD = Workload(
+    clients=tuple(
+        replace(
+            client,
+            subscribes=() if client.publishes else client.subscribes,
+            publishes=tuple(
+                replace(p, payload_bytes=(100, 4_000), count=300, interval_s=0.05) for p in client.publishes
+            ),
+        )
+        for client in CROWD.clients
+    )
+)
+
+
+def _stream(*topics: str) -> tuple[Publishing, ...]:
+    return _talk(*topics, count=400, interval_s=0.015, burst=(1, 4))
+
+
+# Publishers of the same topics at any hub, and subscribers of every kind, those by hand included.
+REPLICATED_CROWD = Workload(
+    clients=(
+        Client(name="ann", publishes=_stream("a", "b", "c")),
+        Client(name="bob", publishes=_stream("a", "b")),
+        Client(name="ida", publishes=_stream("a", "c")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "b", "c")),
+        Client(name="eve", dialect=Dialect.RESP2, subscribes=_hear("a", "b")),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=_hear("*", is_pattern=True)),
+        Client(name="dan", dialect=Dialect.POSITIONED, subscribes=_hear("a", "b", "c")),
+        Client(name="gus", dialect=Dialect.POSITIONED, subscribes=_hear("a", "c")),
+        Client(name="hal", dialect=Dialect.POSITIONED, subscribes=_hear("[ab]", is_pattern=True)),
+        Client(name="joe", dialect=Dialect.LANES, subscribes=_hear("a", "b")),
+        Client(name="kim", dialect=Dialect.LANES, subscribes=_hear("a", "c")),
+    )
+)
+# Plain Redis subscribers only.
+PLAIN_CROWD = Workload(
+    clients=tuple(
+        client
+        for client in REPLICATED_CROWD.clients
+        if client.publishes or client.dialect in (Dialect.RESP2, Dialect.RESP3)
+    )
+)
+# Publishers that go from hub to hub besides.
+ROVING_CROWD = Workload(
+    clients=(
+        *(Client(name=name, dialect=Dialect.ROVING, publishes=_stream("a", "b")) for name in ("leo", "mia")),
+        *REPLICATED_CROWD.clients,
+    )
+)
+# The same crowd with the real smart client in the place of those by hand.
+ROUTED_CROWD = Workload(
+    clients=tuple(
+        replace(client, dialect=Dialect.SMART)
+        if client.dialect in (Dialect.POSITIONED, Dialect.LANES)
+        else client
+        for client in REPLICATED_CROWD.clients
+    )
+)
+
+
+def speaker(name: str, hub: str, *, interval_s: float = 0.03) -> Client:
+    """Publishes all the time to the topic that stories are about, mostly without waiting for receipts."""
+    publishing = Publishing(topics=("a",), count=None, burst=(1, 5), interval_s=interval_s, receipts=0.1)
+    return Client(name=name, place=hub, publishes=(publishing,))
+
+
+def listener(name: str, hub: str, dialect: Dialect = Dialect.SMART, *, pattern: str | None = None) -> Client:
+    subscribing = Subscribing(names=(pattern or "a",), is_pattern=pattern is not None)
+    return Client(name=name, place=hub, dialect=dialect, subscribes=(subscribing,))
+
+
+LISTENERS = (
+    listener("cat", "h1", Dialect.RESP3),
+    listener("dan", "h1"),
+    listener("eve", "h2", Dialect.RESP2),
+    listener("gus", "h2"),
+    listener("hal", "h3", pattern="[a]"),
+    listener("fay", "h3", Dialect.RESP2, pattern="*"),
+)
+# One of each kind at each hub, for stories.
+TOLD = Workload(clients=(speaker("ann", "h1"), speaker("bob", "h2"), speaker("ida", "h3"), *LISTENERS))

@@ -1,0 +1,28 @@
+"""A safeguard that can be switched off, to see that the checkers would notice.
+
+Production code has no switches: what is replaced is the one function or attribute that holds the safeguard, for as long
+as the context manager lasts, and everything is put back afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+__all__ = ["Ablation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """One safeguard and what its absence does."""
+
+    name: str
+    # What is switched off.
+    summary: str
+    # The checker that must notice, and the case in which it does.
+    property: str
+    case: str
+    off: Callable[[], AbstractContextManager[None]]
+    # A seed of the case that has shown it; others may as well.
+    seed: int = 0

@@ -1,0 +1,268 @@
+"""The safeguards of hubs among hubs and of clients among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from equipoise.client.publishing import Line, Publishing
+from equipoise.client.wire.connection import Connection
+from equipoise.hub.cluster.cluster import Cluster
+from equipoise.hub.cluster.dependencies import Tags
+from equipoise.hub.cluster.handover import Handover
+from equipoise.hub.cluster.ingress import Ingress
+from equipoise.hub.cluster.lanes import Lanes
+from equipoise.hub.cluster.link.frames import PreparedFrame
+from equipoise.hub.cluster.link.link import OutLink, Send
+from equipoise.hub.cluster.relay_merge import Merging
+from equipoise.hub.cluster.streams import Event, Held, State, Stream
+from equipoise.hub.core import HubCore
+from equipoise.hub.membership.liveness import Sight
+from equipoise.lab.simulation.ablation import Ablation
+from equipoise.lab.simulation.checkers import needless_gap, once, order
+from equipoise.lab.simulation.patching import replaced
+from equipoise.lab.workload.lanes import LaneSubscriber
+from equipoise.lab.workload.roving import RovingPublisher
+from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
+from equipoise.stream.merge import TopicMerge
+from equipoise.stream.relay import RelayMerge
+from equipoise.stream.sources import MergedStream, Source
+
+__all__ = ["CLUSTER_ABLATIONS"]
+
+
+def _with(owner: type, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
+    return lambda: replaced(owner, attribute, replacement)
+
+
+# Between hubs.
+
+
+def _forget_unacknowledged(link: OutLink, offset: int, send: Send) -> bool:
+    link._kept.clear()
+    link._unsent.clear()
+    link.base = link.end = link.written_to = offset
+    link._send = send
+    return True
+
+
+def _never_wait(ingress: Ingress, stream: Stream, item: Held) -> bool:
+    return not stream.state.is_home and (stream.peer not in ingress._cluster.out)
+
+
+def _always(*words: object) -> bool:
+    return True
+
+
+def _deliver_all(merging: Merging, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
+    topic = stream.topic
+    if epoch != topic.epoch:
+        topic.epoch, topic.audience = epoch, None
+    merging._cluster.core.relay(topic, first, payloads)
+
+
+def _open_when_asked(handover: Handover, stream: Stream, peer: str) -> None:
+    """Agree to take over, and number at once."""
+    handover._cluster.tell(peer, PreparedFrame(stream.topic.name, stream.asked_version))
+    if stream.state is State.OPENING:
+        handover.happen(stream, Event.CLEAR, None)
+
+
+class _SameForEver:
+    """The incarnation of a hub that has one only, whatever happens to it."""
+
+    def __get__(self, core: HubCore | None, owner: type) -> int:
+        return 1
+
+    def __set__(self, core: HubCore, incarnation: int) -> None:
+        pass
+
+
+@contextmanager
+def _without_incarnations() -> Iterator[None]:
+    # An attribute that only instances have is not there to be replaced.
+    setattr(HubCore, "incarnation", _SameForEver())  # noqa: B010  # mypy knows it as an instance's
+    try:
+        yield
+    finally:
+        delattr(HubCore, "incarnation")
+
+
+# At clients.
+
+
+def _accept_all(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:
+    cursor.epoch, cursor.next_n = epoch, n + count
+    return IN_ORDER
+
+
+def _leave_at_once(merge: TopicMerge, sources: list[Source]) -> None:
+    for source in merge.sources.keys() - set(sources):
+        merge._leave(source)
+    merge.wanted = set(sources)
+    for source in sources:
+        merge.sources.setdefault(source, False)
+
+
+def _go_without_settling(publishing: Publishing, line: Line, way: Connection) -> None:
+    assert line.link.connection is not None, "there is another way"
+    publishing._arrive(line, line.link.connection)
+
+
+def _go_without_severing(publishing: Publishing, line: Line, way: Connection, connection: Connection) -> None:
+    publishing._arrive(line, connection)
+
+
+CLUSTER_ABLATIONS = (
+    Ablation(
+        "resent-links",
+        "a link that was reset sends again what was not acknowledged",
+        once.NAME,
+        "cluster-links",
+        _with(OutLink, "resume", _forget_unacknowledged),
+        seed=1,
+    ),
+    Ablation(
+        "owed-words",
+        "messages to a new home wait for the acks of those sent to the old one",
+        order.NAME,
+        "cluster-skew",
+        _with(Ingress, "_must_wait", _never_wait),
+        seed=14,
+    ),
+    Ablation(
+        "old-source",
+        "a relay follows its old source until the new one continues it",
+        needless_gap.NAME,
+        "cluster-followers-skew",
+        _with(RelayMerge, "may_take", _always),
+        seed=4,
+    ),
+    Ablation(
+        "epoch-before",
+        "a relay takes an epoch only after the one before it",
+        needless_gap.NAME,
+        "cluster-skew",
+        _with(RelayMerge, "may_open", _always),
+        seed=17,
+    ),
+    Ablation(
+        "barrier",
+        "a topic is opened only once every hub goes by the plan",
+        once.NAME,
+        "cluster-ring",
+        _with(Cluster, "is_barrier_passed", property(lambda cluster: True)),
+    ),
+    Ablation(
+        "hub-positions",
+        "a relay passes each position on once",
+        once.NAME,
+        "cluster-skew",
+        _with(Merging, "_deliver", _deliver_all),
+    ),
+    Ablation(
+        "close",
+        "a new home numbers only once the old one has closed",
+        once.NAME,
+        "cluster-skew",
+        _with(Handover, "agree", _open_when_asked),
+    ),
+    Ablation(
+        "incarnations",
+        "a hub that restarts under its name is another one",
+        order.NAME,
+        "told-restarted",
+        _without_incarnations,
+    ),
+    Ablation(
+        "lane-tags",
+        "what follows in another lane waits for what it comes after",
+        order.NAME,
+        "cluster-lanes-plain",
+        _with(Tags, "must_wait", lambda tags, stream, marks: False),
+        seed=4,
+    ),
+    Ablation(
+        "lane-barrier",
+        "a lane is used only once every hub follows it",
+        once.NAME,
+        "cluster-lanes-plain",
+        _with(Lanes, "is_barrier_passed", property(lambda lanes: True)),
+    ),
+    Ablation(
+        "doubt",
+        "a hub whose own session expired declares no other hub dead for a while",
+        needless_gap.NAME,
+        "cluster-store-unreachable",
+        _with(Sight, "doubt", lambda self, until: None),
+    ),
+    Ablation(
+        "client-positions",
+        "a client takes each position once",
+        once.NAME,
+        "told-four-moves",
+        _with(Cursor, "accept", _accept_all),
+        seed=4,
+    ),
+    Ablation(
+        "staying",
+        "a subscriber stays with the old home until the new one is as far",
+        needless_gap.NAME,
+        "cluster-routed-skew",
+        _with(TopicMerge, "want", _leave_at_once),
+    ),
+    Ablation(
+        "settling",
+        "a publisher goes to the new home once the old one has answered",
+        order.NAME,
+        "told-four-moves",
+        _with(Publishing, "_settle", _go_without_settling),
+        seed=8,
+    ),
+    Ablation(
+        "severing",
+        "a publisher goes elsewhere once the lost connection can bring nothing more",
+        order.NAME,
+        "told-held-up",
+        _with(Publishing, "_sever", _go_without_severing),
+    ),
+    Ablation(
+        "publisher-tags",
+        "a publisher says what its message comes after when it goes to another home",
+        order.NAME,
+        "cluster-routed-replication",
+        _with(Publishing, "_note", lambda *words: None),
+        seed=3,
+    ),
+    Ablation(
+        "client-marks",
+        "a client waits for the lane that a message comes after",
+        order.NAME,
+        "cluster-routed-replication",
+        _with(TopicMerge, "depends", lambda *words: None),
+        seed=22,
+    ),
+    Ablation(
+        "lane-beginnings",
+        "a client takes a new lane from its first message",
+        needless_gap.NAME,
+        "cluster-routed-replication",
+        _with(MergedStream, "is_awaited_from", lambda *words: False),
+        seed=23,
+    ),
+    Ablation(
+        "after",
+        "a subscriber of several hubs waits for what eq.after names",
+        order.NAME,
+        "cluster-lanes",
+        _with(LaneSubscriber, "is_careless", True),
+        seed=5,
+    ),
+    Ablation(
+        "roving-tags",
+        "a publisher that goes from hub to hub says so",
+        order.NAME,
+        "cluster-lanes-roving",
+        _with(RovingPublisher, "is_careless", True),
+    ),
+)

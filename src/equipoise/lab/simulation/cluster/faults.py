@@ -1,0 +1,241 @@
+"""Change the plan and break things, as often as a scenario says, at times and to parts drawn from the seed.
+
+Every fault undoes itself after a while; `ClusterWorld.heal` undoes what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from equipoise.lab.scenarios import ClusterScenario
+from equipoise.lab.simulation.cluster.region import STORE
+from equipoise.lab.simulation.cluster.world import SESSION_S, ClusterWorld
+from equipoise.lab.simulation.simulated_hub import SimulatedHub
+from equipoise.model import Member, Mode
+
+__all__ = ["ClusterFaults", "play"]
+
+Act = Callable[[], object]
+
+
+class ClusterFaults:
+    """Owned by the run of one seed."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self._world = world
+        self._sim = world.sim
+        self._scenario: ClusterScenario = world.scenario
+        self._random = world.random
+        self._topics = sorted(
+            {t for c in world.scenario.workload.clients for p in c.publishes for t in p.topics}
+        )
+        self._joined = 0
+        # Hubs that were cut off from the store once.
+        self._store_cut: set[str] = set()
+
+    def begin(self) -> None:
+        """Draw what is to happen and when."""
+        scenario, draw = self._scenario, self._random.random
+        acts: list[tuple[str, Act, tuple[int, int]]] = [
+            ("move", self._move, scenario.moves),
+            ("ring change", self._change_ring, scenario.ring_changes),
+            ("replication", self._replicate, scenario.replications),
+            ("link reset", self._reset_link, scenario.link_resets),
+            ("link cut", self._cut_link, scenario.link_cuts),
+            ("client reset", self._reset_client, scenario.client_resets),
+            ("client cut", self._cut_client, scenario.client_cuts),
+            ("hub pause", self._pause, scenario.pauses),
+            ("zombie", self._pause_long, scenario.zombies),
+            ("hub crash", self._crash, scenario.crashes),
+            ("join", self._join, scenario.joins),
+            ("store cut", self._cut_store, scenario.store_cuts),
+            ("store loss", self._lose_store, scenario.store_losses),
+            ("store reset", self._reset_store, scenario.store_resets),
+        ]
+        for name, act, (low, high) in acts:
+            for _ in range(low + int(draw() * (high - low + 1))):
+                self._world.keep(self._later(draw() * scenario.duration_s, name, act))
+        if scenario.store_outage_s:
+            self._world.keep(self._later(0.2 + draw() * 0.5, "store outage", self._go_without_store))
+
+    async def _later(self, at_s: float, name: str, act: Act) -> None:
+        await asyncio.sleep(at_s)
+        outcome = act()
+        self._world.count(name)
+        if asyncio.iscoroutine(outcome):
+            await outcome
+
+    # Changes of the plan.
+
+    def _move(self) -> None:
+        self._world.move(self._world.draw(self._topics), self._world.draw(self._world.members))
+
+    def _replicate(self) -> None:
+        world = self._world
+        topic, members = world.draw(self._topics), world.members
+        homes = []
+        for _ in range(1 + int(self._random.random() * len(members))):
+            homes.append(world.draw(members))
+            members.remove(homes[-1])
+        modes = self._scenario.modes
+        mode = modes[int(self._random.random() * len(modes))] if len(homes) > 1 else Mode.SINGLE
+        world.replicate(topic, tuple(homes), mode)
+
+    def _change_ring(self) -> None:
+        plan = self._world.directory.plan
+        members = tuple(
+            Member(member.hub, 1 + int(self._random.random() * 32), member.site) for member in plan.members
+        )
+        self._world.directory.commit(replace(plan, members=members, entries={}))
+
+    async def _join(self) -> None:
+        self._joined += 1
+        world, name = self._world, f"new-{self._joined}"
+        world.add_hub(name).start()
+        if self._scenario.has_store:
+            # It enters the plan by itself.
+            return
+        await world.until(lambda: name in world.directory.alive, 5.0)
+        plan = world.directory.plan
+        world.directory.commit(replace(plan, members=(*plan.members, Member(name)), entries={}))
+
+    # Links and clients.
+
+    def _hub(self) -> str:
+        return self._world.draw(sorted(self._world.hubs))
+
+    def _client(self) -> str:
+        return self._world.draw([client.name for client in self._scenario.workload.each()])
+
+    def _pair(self) -> tuple[str, str]:
+        one = self._hub()
+        return one, self._world.draw([name for name in sorted(self._world.hubs) if name != one])
+
+    def _reset_link(self) -> None:
+        self._sim.reset_connections(*self._pair())
+
+    async def _cut_link(self) -> None:
+        one, other = self._pair()
+        one_way = self._random.random() < 0.5
+        self._sim.cut(one, other, one_way=one_way)
+        await asyncio.sleep(0.05 + self._random.random() * 1.5)
+        self._sim.heal(one, other, one_way=one_way)
+
+    def _reset_client(self) -> None:
+        client = self._client()
+        for hub in self._world.hubs:
+            self._sim.reset_connections(hub, client)
+
+    async def _cut_client(self) -> None:
+        client, hub = self._client(), self._hub()
+        hubs = [hub] if self._random.random() < 0.7 else sorted(self._world.hubs)
+        kind = self._random.random()
+        for name in hubs:
+            pair = (client, name) if kind < 0.5 else (name, client)
+            self._sim.cut(*pair, one_way=kind > 0.3)
+        # Mostly longer than a client waits for a sign of life.
+        await asyncio.sleep(0.1 + self._random.random() * 4.0)
+        for name in hubs:
+            self._sim.heal(client, name)
+
+    # Hubs.
+
+    async def _pause(self) -> None:
+        host = self._world.hubs[self._hub()].host
+        if host.is_up:
+            host.pause()
+            await asyncio.sleep(0.02 + self._random.random() * 0.6)
+            host.thaw()
+
+    async def _pause_long(self) -> None:
+        world, node = self._world, self._world.hubs[self._hub()]
+        if self._scenario.has_store and node.host.is_up:
+            world.excuse()
+            node.host.pause()
+            await asyncio.sleep((1.1 + self._random.random()) * SESSION_S)
+            node.host.thaw()
+            world.excuse()
+        elif node.host.is_up and node.name in world.directory.alive:
+            world.excuse()
+            node.host.pause()
+            await asyncio.sleep(0.3)
+            world.directory.expire(node.name)
+            await asyncio.sleep(0.1 + self._random.random())
+            node.host.thaw()
+
+    async def _crash(self) -> None:
+        world = self._world
+        up = [name for name in sorted(world.hubs) if world.hubs[name].host.is_up]
+        if len(up) < 2:
+            return
+        node = world.hubs[world.draw(up)]
+        world.excuse()
+        await self._restart(node)
+
+    async def _restart(self, node: SimulatedHub) -> None:
+        """Crash, and be back under the old name before the session has expired, or after it."""
+        directory, draw = self._world.directory, self._random.random
+        facts = directory.alive.get(node.name)
+        node.crash(silent=draw() < 0.5)
+        is_quick = draw() < 0.3
+        if is_quick:
+            await asyncio.sleep(0.05)
+            node.start()
+        await asyncio.sleep(0.2 + draw() * 0.5)
+        if directory.alive.get(node.name) is facts:
+            directory.expire(node.name)
+        if not is_quick:
+            await asyncio.sleep(draw() * 0.5)
+            node.start()
+
+    # The store.
+
+    async def _cut_store(self) -> None:
+        # Each once: two cuts in a row could last longer than a session.
+        whole = [name for name in sorted(self._world.hubs) if name not in self._store_cut]
+        if not whole:
+            return
+        hub, one_way = self._world.draw(whole), self._random.random() < 0.5
+        self._store_cut.add(hub)
+        self._sim.cut(hub, STORE, one_way=one_way)
+        await asyncio.sleep(self._random.random() * 0.4 * SESSION_S)
+        self._sim.heal(hub, STORE)
+
+    async def _lose_store(self) -> None:
+        hub = self._hub()
+        self._sim.cut(hub, STORE)
+        self._world.excuse()
+        await asyncio.sleep((1.1 + self._random.random()) * SESSION_S)
+        self._sim.heal(hub, STORE)
+        self._world.excuse()
+
+    def _reset_store(self) -> None:
+        self._sim.reset_connections(self._hub(), STORE)
+
+    async def _go_without_store(self) -> None:
+        region, hubs = self._world.region, list(self._world.hubs)
+        if not self._scenario.is_store_unreachable:
+            region.go_away()
+            await asyncio.sleep(self._scenario.store_outage_s)
+            region.serve()
+            return
+        for name in hubs:
+            self._sim.cut(name, STORE)
+        await asyncio.sleep(self._scenario.store_outage_s)
+        for name in hubs:
+            self._sim.heal(name, STORE)
+            await asyncio.sleep(self._random.random() * 0.5 * SESSION_S)
+
+
+async def play(world: ClusterWorld) -> None:
+    """One run: changes and faults first, then everything is healed and progress is demanded."""
+    await world.start()
+    measuring = world.measure()
+    ClusterFaults(world).begin()
+    world.staging.stage.begin.set()
+    await asyncio.sleep(world.scenario.duration_s)
+    world.heal()
+    await world.conclude()
+    measuring.cancel()

@@ -1,0 +1,213 @@
+"""Hubs that take part by themselves, with the real membership, over a real store on a host of its own.
+
+The store is the one in memory, served over the simulated network: hubs can be cut off from it, it can be gone, and it
+can come back empty. Nothing is handed to a hub: it learns from its session. An operator beside the store commits plans.
+
+Always true: what is looked at from outside (`plan`, `alive`) is only looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+
+import msgspec
+
+from equipoise.errors import PlanRaceError, StoreError
+from equipoise.hub import HubSettings
+from equipoise.hub.cluster import LiveHub
+from equipoise.hub.membership.membership import Membership
+from equipoise.hub.membership.settings import MembershipSettings
+from equipoise.lab.scenarios import Rules
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.rules import HUBS_USER, users_of
+from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
+from equipoise.lab.simulation.world import Simulation
+from equipoise.model import Plan, PlanChange, diff
+from equipoise.model.change import ASKED_FOR
+from equipoise.store import (
+    HubsStore,
+    MemoryStore,
+    MemoryStoreServer,
+    MemoryTree,
+    PlanStore,
+    RemoteMemoryStore,
+    StoreSettings,
+    Tree,
+    UsersStore,
+    publish_users,
+)
+
+__all__ = ["STORE", "STORE_PORT", "TREE", "Region", "RegionHub", "membership_settings"]
+
+STORE, STORE_PORT = "store", 2181
+TREE = Tree()
+# The session of an observer beside the store never ends.
+BESIDE = StoreSettings(session_timeout_s=1e6)
+
+
+class RegionHub(SimulatedHub):
+    """A hub that takes part by its own session with the store. Both are None until it has one."""
+
+    membership: Membership | None = None
+    store: RemoteMemoryStore | None = None
+
+    @property
+    def site(self) -> str:
+        return self.settings.membership.site
+
+
+class Region:
+    """A store and its hubs. `begin` first."""
+
+    def __init__(
+        self,
+        sim: Simulation,
+        *,
+        sessions: StoreSettings | None = None,
+        retry_s: float = 0.1,
+        place: str | None = None,
+    ) -> None:
+        """`sessions`: of hubs and controllers with the store. `retry_s`: between two attempts to reach it."""
+        self.sim = sim
+        self.place = place
+        self.plan = Plan()
+        self.hubs: dict[str, RegionHub] = {}
+        self.alive: dict[str, LiveHub] = {}
+        self.tree = MemoryTree(sim.loop.time)
+        self.host = sim.host(STORE, place=place)
+        self._sessions = sessions or StoreSettings()
+        self._retry_s = retry_s
+        self._commits: asyncio.Queue[Plan] = asyncio.Queue()
+
+    def add(
+        self,
+        settings: HubSettings,
+        *,
+        host: Host | None = None,
+        rules: Rules | None = None,
+        clock_error_s: Callable[[], float] | None = None,
+    ) -> RegionHub:
+        """A hub on this host, or on that of its name; `start` it."""
+        name = settings.name
+        membership = msgspec.structs.replace(
+            settings.membership, store=f"eqs://{STORE}:{STORE_PORT}", advertise=f"{name}:{PORT}"
+        )
+        node = self.hubs[name] = RegionHub(
+            host or self.sim.host(name),
+            msgspec.structs.replace(settings, membership=membership),
+            self.attend,
+            rules=rules,
+            clock_error_s=clock_error_s,
+        )
+        return node
+
+    async def attend(self, node: SimulatedHub) -> None:
+        """On the host of the hub: open a session, serve, and take part until cancelled."""
+        assert isinstance(node, RegionHub)
+        store = node.store = await self.open()
+        access_version = 0
+        users = None
+        if node.rules is not None:
+            stored = await UsersStore(store, TREE).seed(users_of(node.rules))
+            users, access_version = stored.users, stored.access_version
+        hub = await node.listen(users)
+        login = None if node.rules is None else (HUBS_USER, HUBS_USER)
+        clock = node.host.clock.time
+        node.membership = Membership(hub, store, access_version=access_version, login=login, wall_clock=clock)
+        await node.membership.run()
+
+    async def open(self) -> RemoteMemoryStore:
+        """A session with the store over the network, as soon as there is one to be had."""
+        while True:
+            try:
+                return await RemoteMemoryStore(STORE, STORE_PORT, self._sessions).open()
+            except StoreError:
+                await asyncio.sleep(self._retry_s)
+
+    async def beside(self) -> MemoryStore:
+        """A session from beside the store, which no network is in the way of."""
+        return await MemoryStore(self.tree, BESIDE).open()
+
+    # The store.
+
+    def serve(self) -> None:
+        """Let hubs reach the store, from its beginning or again."""
+        if not self.host.is_up:
+            self.host.restart()
+        self.host.spawn(MemoryStoreServer(self.tree, host="0.0.0.0", port=STORE_PORT).start(), name="store")
+
+    def go_away(self) -> None:
+        self.host.crash(silent=True)
+
+    # The operator beside it.
+
+    async def begin(self) -> None:
+        self.serve()
+        self._store = await self.beside()
+        self._plans = PlanStore(self._store, TREE, writer="operator", clock=lambda: 0.0)
+
+    def work(self) -> tuple[Coroutine[object, object, None], ...]:
+        """Follow plans and hubs, and commit what was asked for; to be run until cancelled."""
+        return self._follow(), self._follow_hubs(), self._commit_all()
+
+    def commit(self, plan: Plan) -> None:
+        """Have members and entries of this plan committed, with the hubs that have joined meanwhile."""
+        self._commits.put_nowait(plan)
+
+    def expire(self, name: str) -> None:
+        """Sessions end by themselves here."""
+
+    async def change_rules(self, rules: Rules) -> None:
+        """Replace the users in the store, and tell hubs through the plan."""
+        users = UsersStore(self._store, TREE)
+        stored = await users.load()
+        await publish_users(users, self._plans, users_of(rules), access_version=stored.access_version)
+
+    async def _follow(self) -> None:
+        async for plan in self._plans.watch():
+            self.plan = plan
+
+    async def _follow_hubs(self) -> None:
+        async for hubs in HubsStore(self._store, TREE).watch():
+            self.alive = {
+                name: LiveHub(seen.facts.incarnation, name, PORT)
+                for name, seen in hubs.items()
+                if seen.alive is not None
+            }
+
+    async def _commit_all(self) -> None:
+        while True:
+            await self._commit_one(await self._commits.get())
+
+    async def _commit_one(self, wanted: Plan) -> None:
+        while True:
+            base = await self._plans.load()
+            known = {member.hub for member in wanted.members}
+            members = (*wanted.members, *(m for m in base.members if m.hub not in known))
+            change = diff(base, replace(wanted, members=tuple(sorted(members, key=lambda m: m.hub))))
+            if change.is_empty:
+                change = PlanChange.on(base, ASKED_FOR, set_members=base.members)
+            try:
+                self.plan = await self._plans.commit(change)
+                return
+            except PlanRaceError:
+                continue
+
+    # Seen from outside.
+
+    def is_settled(self) -> bool:
+        """Whether all hubs serve, know each other and have the same plan."""
+        for node in self.hubs.values():
+            cluster = node.cluster
+            if cluster is None or cluster.router.version != self.plan.version:
+                return False
+            if cluster.router._serving != frozenset(self.hubs):
+                return False
+        return True
+
+
+def membership_settings(session_s: float) -> MembershipSettings:
+    """Of a hub in a world of a few seconds."""
+    return MembershipSettings(session_timeout_s=session_s, load_report_interval_s=0.5, retry_interval_s=0.1)

@@ -1,0 +1,274 @@
+"""The safeguards of one hub and its clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from equipoise.access import Action, User
+from equipoise.client.inbox import Inbox
+from equipoise.client.publishing import Line
+from equipoise.client.wire.connection import Connection
+from equipoise.client.wire.link import Link
+from equipoise.client.wire.link_subscriptions import Names
+from equipoise.client.wire.outbox import Outbox
+from equipoise.client.wire.requests import Ticket
+from equipoise.hub import core as hub_core
+from equipoise.hub.access import reauthorization
+from equipoise.hub.access.connection_limits import Admission
+from equipoise.hub.core import HubCore
+from equipoise.hub.data import subscribe
+from equipoise.hub.data.backlog import Backlogs
+from equipoise.hub.data.client_state import ClientState
+from equipoise.hub.data.fanout import compile_audience
+from equipoise.hub.data.session import Session
+from equipoise.lab.simulation.ablation import Ablation
+from equipoise.lab.simulation.checkers import authorised, memory, once, order, progress
+from equipoise.lab.simulation.patching import replaced
+from equipoise.stream.cursor import Cursor
+
+__all__ = ["HUB_ABLATIONS"]
+
+
+def _nothing(*args: object, **named: object) -> None:
+    """Does what a safeguard does that is not there."""
+
+
+# The hub's.
+
+
+def _without_output_limits() -> AbstractContextManager[None]:
+    return replaced(Backlogs, "check", _nothing)
+
+
+def _without_backlog_order() -> AbstractContextManager[None]:
+    original = Backlogs.resume
+
+    def resume(self: Backlogs, session: Session) -> None:
+        original(self, session)
+        if session in self.lagging:
+            # New messages go straight to the transport, past those that wait.
+            session.write = session.wire.write
+
+    return replaced(Backlogs, "resume", resume)
+
+
+def _without_epochs() -> AbstractContextManager[None]:
+    return replaced(HubCore, "new_epoch", lambda self, above=0: 1)
+
+
+def _without_succession() -> AbstractContextManager[None]:
+    return replaced(HubCore, "follow", _nothing)
+
+
+def _without_revocation() -> AbstractContextManager[None]:
+    return replaced(reauthorization, "judge_again", lambda core, session: 0)
+
+
+def _without_subscribe_grants() -> AbstractContextManager[None]:
+    return replaced(subscribe, "_may_subscribe", lambda session, kind, name: True)
+
+
+def _without_publish_grants() -> AbstractContextManager[None]:
+    original = ClientState.may
+
+    def may(self: ClientState, action: Action, name: bytes) -> bool:
+        return action in (Action.PUBLISH, Action.CREATE) or original(self, action, name)
+
+    return replaced(ClientState, "may", may)
+
+
+@contextmanager
+def _without_pattern_grants() -> Iterator[None]:
+    """Both layers: the judgement of a pattern as a whole, and the look at each topic it then reaches."""
+
+    def compile_unjudged(*args: Any) -> Any:
+        with replaced(ClientState, "may", lambda self, action, name: True):
+            return compile_audience(*args)
+
+    with (
+        replaced(User, "may_pattern", lambda self, action, pattern: True),
+        replaced(hub_core, "compile_audience", compile_unjudged),
+    ):
+        yield
+
+
+def _without_input_limits() -> AbstractContextManager[None]:
+    original = HubCore.request_limits
+
+    def request_limits(self: HubCore, *, is_authenticated: bool) -> Any:
+        limits = original(self, is_authenticated=is_authenticated)
+        self.input_bytes_max = 1 << 40
+        return type(limits)(**{**_fields(limits), "payload_bytes_max": 1 << 40})
+
+    return replaced(HubCore, "request_limits", request_limits)
+
+
+def _without_connection_limit() -> AbstractContextManager[None]:
+    return replaced(Admission, "refusal", _nothing)
+
+
+# The client's.
+
+
+def _without_gap_after_reconnect() -> AbstractContextManager[None]:
+    original = Cursor.resume
+
+    def resume(self: Cursor, epoch: int, last_n: int, *, may_lag: bool = False) -> int:
+        original(self, epoch, last_n, may_lag=may_lag)
+        return 0
+
+    return replaced(Cursor, "resume", resume)
+
+
+def _without_gap_for_drops() -> AbstractContextManager[None]:
+    return replaced(Inbox, "_count_drop", _nothing)
+
+
+def _without_queue_bound() -> AbstractContextManager[None]:
+    return replaced(Inbox, "_drop_oldest", _nothing)
+
+
+def _without_window() -> AbstractContextManager[None]:
+    return replaced(Outbox, "_has_room", lambda self, connection, size: True)
+
+
+def _without_uncertainty() -> AbstractContextManager[None]:
+    """A publish whose receipt is lost is sent again over the next connection, without a word."""
+    original = Connection.connection_lost
+
+    def connection_lost(self: Connection, exc: Exception | None) -> None:
+        entries = self.owed._entries
+        again = [entry for entry in entries if isinstance(entry, Ticket) and entry.size]
+        for ticket in again:
+            entries.remove(ticket)
+            if isinstance(ticket.line, Line):
+                ticket.line.waiting[ticket] = None
+        original(self, exc)
+
+    return replaced(Connection, "connection_lost", connection_lost)
+
+
+def _without_resubscription() -> AbstractContextManager[None]:
+    def attach(self: Names, connection: Connection) -> None:
+        self._connection = connection
+
+    return replaced(Names, "attach", attach)
+
+
+def _without_pings() -> AbstractContextManager[None]:
+    async def watch(self: Link, connection: Connection) -> None:
+        await asyncio.wait([connection.lost])
+
+    return replaced(Link, "_watch", watch)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+HUB_ABLATIONS = (
+    Ablation(
+        "output-limits",
+        "a slow subscriber is cut",
+        memory.NAME,
+        "hub-slow-readers",
+        _without_output_limits,
+    ),
+    Ablation(
+        "backlog-order",
+        "what waits for a slow subscriber leaves before what is new",
+        order.NAME,
+        "hub-slow-readers",
+        _without_backlog_order,
+    ),
+    Ablation(
+        "epochs",
+        "each life of a hub numbers in an epoch of its own",
+        once.NAME,
+        "hub-restarts",
+        _without_epochs,
+    ),
+    Ablation(
+        "succession",
+        "a client's former connection is cut when it connects anew",
+        order.NAME,
+        "hub-cuts",
+        _without_succession,
+    ),
+    Ablation(
+        "revocation",
+        "live subscriptions are judged again by new rules",
+        authorised.NAME,
+        "hub-revocation",
+        _without_revocation,
+    ),
+    Ablation(
+        "subscribe-grants",
+        "a subscription is judged when it is asked for",
+        authorised.NAME,
+        "hub-revocation",
+        _without_subscribe_grants,
+    ),
+    Ablation(
+        "publish-grants", "a publish is judged", authorised.NAME, "hub-revocation", _without_publish_grants
+    ),
+    Ablation(
+        "pattern-grants",
+        "a pattern is judged as a whole and again for each topic",
+        authorised.NAME,
+        "hub-revocation",
+        _without_pattern_grants,
+    ),
+    Ablation(
+        "input-limits", "an endless request is refused", memory.NAME, "hub-hostile", _without_input_limits
+    ),
+    Ablation(
+        "connection-limit",
+        "connections beyond a number are refused",
+        memory.NAME,
+        "hub-hostile",
+        _without_connection_limit,
+    ),
+    Ablation(
+        "gap-after-reconnect",
+        "what was missed while away is told",
+        once.NAME,
+        "hub-resets",
+        _without_gap_after_reconnect,
+    ),
+    Ablation(
+        "gap-for-drops",
+        "what a full queue drops is told",
+        once.NAME,
+        "hub-slow-readers",
+        _without_gap_for_drops,
+    ),
+    Ablation(
+        "queue-bound", "a full queue drops its oldest", memory.NAME, "hub-slow-readers", _without_queue_bound
+    ),
+    Ablation(
+        "window",
+        "publishes without receipt are limited in number",
+        memory.NAME,
+        "hub-slow-readers",
+        _without_window,
+    ),
+    Ablation(
+        "uncertainty",
+        "what may have been delivered is not sent again",
+        once.NAME,
+        "hub-resets",
+        _without_uncertainty,
+    ),
+    Ablation(
+        "resubscription",
+        "a new connection subscribes to what the old one had",
+        progress.NAME,
+        "hub-resets",
+        _without_resubscription,
+    ),
+    Ablation("pings", "a silent hub is noticed", progress.NAME, "hub-restarts", _without_pings),
+)

@@ -1,0 +1,56 @@
+"""Turn a scenario's rules into users, cheaply: worlds are many, and how hard a secret is to guess is not tried here."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import cache
+
+from equipoise.access import Action, User, Users, hash_secret, verify_secret
+from equipoise.access.secret import Cost
+from equipoise.hub.access import login
+from equipoise.lab.scenarios import Grants, Rules
+from equipoise.lab.simulation.patching import replaced
+from equipoise.model import Glob
+
+__all__ = ["HUBS_USER", "quick_secrets", "users_of"]
+
+# The cheapest that is accepted.
+QUICK_COST = Cost(n=1024, r=1, p=1)
+# Hubs log in at each other as this user; its password is its name, like everybody's.
+HUBS_USER = "hubs"
+
+
+def quick_secrets() -> AbstractContextManager[None]:
+    """Check each secret once per process: scrypt is slow by design, and its answer never changes."""
+    return replaced(login, "verify_secret", _remembered)
+
+
+_remembered = cache(verify_secret)
+
+
+@cache
+def users_of(rules: Rules) -> Users:
+    """Users whose password is their name. A publisher may create the topics it publishes to."""
+    return Users([*map(_user, rules), _hubs_user()])
+
+
+def _user(grants: Grants) -> User:
+    return User(
+        name=grants.user,
+        secret=hash_secret(grants.user.encode(), salt=b"saltsalt", cost=QUICK_COST),
+        grants={
+            Action.CREATE: _globs(grants.publish + grants.subscribe),
+            Action.PUBLISH: _globs(grants.publish),
+            Action.SUBSCRIBE: _globs(grants.subscribe),
+        },
+    )
+
+
+@cache
+def _hubs_user() -> User:
+    secret = hash_secret(HUBS_USER.encode(), salt=b"saltsalt", cost=QUICK_COST)
+    return User(name=HUBS_USER, secret=secret, grants={Action.OPERATE: _globs(("*",))})
+
+
+def _globs(patterns: tuple[str, ...]) -> tuple[Glob, ...]:
+    return tuple(Glob(pattern.encode()) for pattern in patterns)
