@@ -162,7 +162,7 @@ def test_a_listing_shows_users_and_grants_and_never_a_secret(file: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "typed", "complaint"),
     [
-        (["add", "alice"], "pw\npw\n", "'alice' is there already"),
+        (["add", "alice"], "pw\npw\n", "'alice' exists"),
         (["add", "al ice"], "", "letters, digits"),
         (["add", "bob", "--password-stdin"], "\n", "1 to 1024 bytes"),
         (["add", "bob", "--nopass"], "", "only for the user 'default'"),

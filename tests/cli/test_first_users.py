@@ -83,7 +83,7 @@ def test_first_users_are_refused_while_hubs_have_no_login(strangers: System) -> 
         said = refused(strangers, exit_code=2)
         assert "the hubs h1, h2 could not log in at the others" in said
         assert "--cluster-user hubs" in said
-    assert "everybody may do everything" in strangers.run("users", "ls", exit_code=2)
+    assert "every client has full access" in strangers.run("users", "ls", exit_code=2)
     eventually(lambda: reaches(strangers))
 
 

@@ -32,7 +32,7 @@ def test_hubs_are_listed_with_where_they_are_and_what_they_have(system: System) 
 def test_a_topic_is_moved_shown_and_sent_back_to_the_ring(system: System) -> None:
     client = system.client("h1")
     for home in ("h1", "h2"):
-        assert f"news lives at {home}" in system.run("move", "news", home, "--wait")
+        assert f"news has home {home}" in system.run("move", "news", home, "--wait")
         client.publish("news", "x")
         shown = system.json("topics", "show", "news")
         assert (shown["homes"], shown["placed_by"], shown["is_pinned"]) == ([home], "entry", True)
@@ -79,7 +79,7 @@ def test_the_history_tells_who_did_what_and_why(system: System) -> None:
     version = latest["version"]
     assert system.run("plan", "diff", str(version - 1), str(version)) == "+ told to h1, pinned\n"
     assert system.run("plan", "diff", str(version), str(version - 1)) == "- told to the ring\n"
-    assert system.run("plan", "diff", str(version), str(version)).endswith("are alike\n")
+    assert system.run("plan", "diff", str(version), str(version)).endswith("are equal\n")
     assert system.json("plan", "show", "--version", "1")["members"] == [
         {"hub": "h1", "weight": 1.0, "site": "paris"}
     ]
@@ -141,7 +141,7 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
         (("topics", "set", "t"), "nothing to change"),
         (("topics", "unset", "t"), "`equipoise topics specs`"),
         (("topics", "ls", "--hub", "h9"), "`equipoise hubs ls`"),
-        (("users", "ls"), "everybody may do everything"),
+        (("users", "ls"), "every client has full access"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_way_on(

@@ -34,7 +34,7 @@ def test_a_hub_can_be_used_soon_and_one_interrupt_ends_everything(up: Up) -> Non
     }
     assert (up.data / "store" / "zookeeper.log").exists()
     assert up.interrupt() < STOP_S_MAX
-    assert "nothing is left running" in up.said
+    assert "stopped" in up.said
     up.until(lambda: not up.processes(), f"left: {up.processes()}")
 
 

@@ -38,7 +38,7 @@ def test_settings_that_cannot_be_end_everything_with_the_words_of_whoever_refuse
     up.start("--hubs", "2", "--no-pipeline", f"--{part}-config", str(config))
     assert up.status() == 2
     assert re.search(words, up.said), up.said
-    assert "nothing is left running" in up.said and "Traceback" not in up.said
+    assert "stopped" in up.said and "Traceback" not in up.said
     up.until(lambda: not up.processes(), f"left: {up.processes()}")
 
 

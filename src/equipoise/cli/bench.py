@@ -1,4 +1,4 @@
-"""`equipoise bench`: measure the hub beside Redis and NATS."""
+"""`equipoise bench`: benchmark the hub against Redis and NATS."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ from equipoise.lab.bench.result import Result, decode, encode
 # The widest row: the longest label, three servers, two ratios with a range, goal and verdict.
 TABLE_WIDTH = 120
 
-app = typer.Typer(help="Measure the hub beside Redis and NATS.", no_args_is_help=True)
+app = typer.Typer(help="Benchmark the hub against Redis and NATS.", no_args_is_help=True)
 
 
 @app.callback()
 def bench() -> None:
-    """Measure the hub beside Redis and NATS."""
+    """Benchmark the hub against Redis and NATS."""
 
 
 @app.command("fanout")
 def run_fanout(
-    against: Annotated[str, typer.Option(help="Rivals, separated by commas; empty for none.")] = "redis,nats",
+    against: Annotated[
+        str, typer.Option(help="Other servers, separated by commas; empty: none.")
+    ] = "redis,nats",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    quick: Annotated[bool, typer.Option(help="Within a minute: fewer cases, shorter runs.")] = False,
+    quick: Annotated[bool, typer.Option(help="Fewer cases, shorter runs: one minute.")] = False,
     fanouts: Annotated[str, typer.Option(help="Subscribers per topic.")] = "1,10,100,1000",
     payloads: Annotated[str, typer.Option(help="Payload sizes in bytes.")] = "100,1000",
     topics: Annotated[
-        int, typer.Option(help="Topics in the interleaved cases; 0 leaves them out.")
+        int, typer.Option(help="Topics in the interleaved cases; 0: skip them.")
     ] = cases.TOPICS,
     window: Annotated[
         int, typer.Option(min=1, help="Pipelined sends in flight, 50 publishes each.")
@@ -43,12 +45,13 @@ def run_fanout(
     only: Annotated[
         str, typer.Option(help="Run only cases whose name matches this regular expression.")
     ] = "",
-    out: Annotated[Path | None, typer.Option(help="Folder to keep the dated result in, as JSON.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the dated JSON result.")] = None,
 ) -> None:
-    """CPU per delivery, throughput, latency and memory: hub, Redis and NATS on the same load, by turns.
+    """Measure CPU per delivery, throughput, latency and memory of hub, Redis and NATS under the same load,
+    alternately.
 
-    Every server is started on loopback and ended again; one that is not installed is skipped. The exit
-    status is 0 whether or not the goals are met, and 1 if something could not be measured.
+    Each server is started on loopback and stopped again; one that is not installed is skipped. The exit status is 0
+    whether or not the goals are met, and 1 if something could not be measured.
     """
     try:
         plan = cases.make_plan(
@@ -75,10 +78,14 @@ def run_fanout(
 
 @app.command("render")
 def render(
-    result: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A kept JSON result.")],
-    into: Annotated[Path | None, typer.Option(help="Page whose tables to replace; print without it.")] = None,
+    result: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="JSON result of `bench fanout --out`.")
+    ],
+    into: Annotated[
+        Path | None, typer.Option(help="Page whose tables to replace. Without it the tables are printed.")
+    ] = None,
 ) -> None:
-    """Write a kept result as Markdown tables, into a page of the documentation or to the terminal."""
+    """Write a JSON result as Markdown tables, into a page or to the terminal."""
     try:
         tables = report.markdown(decode(result.read_bytes()))
     except msgspec.DecodeError as error:

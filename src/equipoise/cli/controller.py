@@ -1,4 +1,4 @@
-"""`equipoise controller`: plan for all hubs, or stand by until somebody has to."""
+"""`equipoise controller`: run a controller; one leads, the others stand by."""
 
 from __future__ import annotations
 
@@ -16,67 +16,75 @@ from equipoise.model.address import split_address
 from equipoise.store.tree import Tree
 
 LoopbackReads = Annotated[
-    bool, typer.Option("--loopback-reads", help="Whoever is on this machine may look without the token.")
+    bool,
+    typer.Option(
+        "--loopback-reads", help="Clients on this machine may read the dashboard without the token."
+    ),
 ]
 Config = Annotated[
     Path | None,
     typer.Option(
-        help="Settings file (TOML): table `controller` for what has no option, `planner` for the policy's constants."
+        help="Settings file (TOML): table `controller` for settings without an option, `planner` for "
+        "the policy."
     ),
 ]
 Advertise = Annotated[
     str,
     typer.Option(
         metavar="HOST",
-        help="By which host others reach this one, for views and pages, if it listens on every address.",
+        help="Host at which others reach this controller, if it listens on every address.",
     ),
 ]
 Provision = Annotated[
     str,
-    typer.Option(help="How hubs are asked for: none, store, or a command called with start/stop NAME."),
+    typer.Option(
+        help="How hubs are started and stopped: none, store, or a command that is called with "
+        "start/stop NAME."
+    ),
 ]
 
 
 def command(
     store: Annotated[
-        str, typer.Option(help="Where hubs meet: zk://host:port/root.", envvar="EQUIPOISE_STORE")
+        str,
+        typer.Option(help="Metadata store of the cluster: zk://host:port/root.", envvar="EQUIPOISE_STORE"),
     ],
-    name: Annotated[str, typer.Option(help="Its name among controllers; this machine's if not given.")] = "",
-    region: Annotated[str, typer.Option(help="Which system of hubs in that store.")] = "default",
-    site: Annotated[str, typer.Option(help="Where it stands.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the controller. Without it, the host name.")] = "",
+    region: Annotated[str, typer.Option(help="Name of the cluster inside the store.")] = "default",
+    site: Annotated[str, typer.Option(help="Site of the controller.")] = "",
     sites: Annotated[
-        str, typer.Option(help="Sites whose controllers may lead, by comma; any if empty.")
+        str, typer.Option(help="Sites whose controllers may lead, separated by commas; empty: all.")
     ] = "",
-    policy: Annotated[str, typer.Option(help="How it plans: load, hashing or static.")] = "load",
-    period: Annotated[float, typer.Option(min=0.1, help="Seconds between rounds.")] = 5.0,
+    policy: Annotated[str, typer.Option(help="Planning policy: load, hashing or static.")] = "load",
+    period: Annotated[float, typer.Option(min=0.1, help="Seconds between planning rounds.")] = 5.0,
     intake: Annotated[
-        str, typer.Option(help="HOST:PORT to take views on; port 0 takes a free one.")
+        str, typer.Option(help="HOST:PORT to receive views on; port 0 takes a free one.")
     ] = "127.0.0.1:0",
-    http: Annotated[str, typer.Option(help="HOST:PORT of the dashboard; empty: none.")] = "127.0.0.1:6398",
+    http: Annotated[
+        str, typer.Option(help="HOST:PORT of dashboard, API and metrics; empty: none.")
+    ] = "127.0.0.1:6398",
     advertise: Advertise = "",
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that operators and the pipeline show.")
+        Path | None, typer.Option(help="File with the token of operators and the pipeline.")
     ] = None,
     loopback_reads: LoopbackReads = False,
     config: Config = None,
-    hubs_min: Annotated[int, typer.Option(min=1, help="Hubs that are never given back.")] = 1,
-    hubs_max: Annotated[
-        int, typer.Option(min=0, help="Hubs there may be by asking; 0: it asks for none.")
-    ] = 0,
+    hubs_min: Annotated[int, typer.Option(min=1, help="Minimum number of hubs.")] = 1,
+    hubs_max: Annotated[int, typer.Option(min=0, help="Maximum number of hubs to start; 0: start none.")] = 0,
     provision: Provision = "none",
     log_format: LogFormat = LogForm.TEXT,
     verbose: Verbose = False,
 ) -> None:
-    """Turn what the pipeline measures into plans, and serve the dashboard.
+    """Run a controller: plan from the pipeline's view, and serve the dashboard.
 
-    Run as many as you like: one leads, the others stand by. Hubs go on without any.
+    Run several for failover: one leads, the others stand by. Without a controller hubs keep the last plan.
     """
     set_up_logs(log_format, verbose=verbose)
     with exit_on_failure():
         token = _token(token_file)
         if not token and not is_loopback(_address(intake)[0]):
             raise SettingsError(
-                f"{intake} is not loopback: give --token-file, or whoever can connect may plan"
+                f"{intake} is not loopback: give --token-file, or every client that connects could send views"
             )
         wanted: dict[str, Any] = {
             "settings": {
@@ -107,12 +115,12 @@ def command(
 def _address(text: str) -> tuple[str, int]:
     found = split_address(text)
     if found is None:
-        raise SettingsError(f"{text!r} is no address: give HOST:PORT")
+        raise SettingsError(f"{text!r} is not an address: give HOST:PORT")
     return found
 
 
 def _host(advertise: str) -> str:
-    """The ports are those it listens on, so a host is all there is to say."""
+    """The host of --advertise; the ports are those it listens on."""
     host = advertise.strip("[]")
     if "/" in host or (split_address(host) is not None and host.count(":") == 1):
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""`equipoise demo`: a whole system, a game that grows and shrinks, and what there is to see of it."""
+"""`equipoise demo`: a whole cluster under a game whose load grows and shrinks."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ MOVE_PAUSE_S = 2.5
 
 def command(
     short: Annotated[
-        bool, typer.Option("--short", help="The same in a hurry: hubs are not waited for to be released.")
+        bool, typer.Option("--short", help="Shorter: do not wait until hubs are released.")
     ] = False,
-    report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("equipoise-demo.html"),
+    report: Annotated[Path, typer.Option(help="File of the report.")] = Path("equipoise-demo.html"),
 ) -> None:
-    """Watch a game on a real system for two minutes: players join, crowd on one tile, and leave.
+    """Run a two-minute demo on a real cluster: a game whose load grows and shrinks.
 
-    Three hubs become more and fewer again, the busy topic moves and is spread over several hubs, a swarm of drones
-    crosses from one site to another and its topic follows it, and nobody loses a message: the exit status is 0 if all
-    of it happened, 1 if not. Ends by itself with a summary and a report. Nothing is left running.
+    Players join, gather on one tile, and leave. Hubs are started and released, the busy topic moves and is
+    replicated, a swarm of drones crosses from one site to another and its topic follows, and no message is lost: the
+    exit status is 0 if all of this happened, 1 if not. It stops by itself with a summary and a report.
 
-    The two sites are on this machine, behind relays that delay what passes between them by 30 ms.
+    The two sites are on this machine, behind relays that delay traffic between them by 30 ms.
     """
     console = Console()
     logging.basicConfig(level=logging.ERROR)
@@ -134,7 +134,7 @@ async def tell(console: Console, *, is_short: bool) -> tuple[Show, GameLoad]:
 
 @asynccontextmanager
 async def started(folder: Path, console: Console) -> AsyncIterator[tuple[System, Region]]:
-    """Everything; without Java three hubs and a controller that sees nothing, on a store that keeps nothing."""
+    """The whole cluster; without Java three hubs and a controller without views, on a memory store."""
     (folder / "hub.toml").write_text(HUB_TOML)
     (folder / "controller.toml").write_text(CONTROLLER_TOML)
     layout = Layout(folder / "data")

@@ -1,4 +1,4 @@
-"""`equipoise doctor`: look whether everything is there that Equipoise needs."""
+"""`equipoise doctor`: check whether this machine has what Equipoise needs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,17 @@ _SIGNS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.F
 def command(
     store: Annotated[
         str,
-        typer.Option("--store", envvar="EQUIPOISE_STORE", help="A store to ask too: zk://host:port/root."),
+        typer.Option("--store", envvar="EQUIPOISE_STORE", help="Also check this store: zk://host:port/root."),
     ] = "",
     ports: Annotated[
-        str, typer.Option(help="Ports that are to be free, by comma. [hub, dashboard and ZooKeeper's]")
+        str, typer.Option(help="Ports that must be free, separated by commas. [hub, dashboard and ZooKeeper]")
     ] = "",
-    directory: Annotated[Path, typer.Option("--dir", help="Where state is to be kept.")] = Path(
-        "equipoise-data"
-    ),
+    directory: Annotated[Path, typer.Option("--dir", help="Folder for state.")] = Path("equipoise-data"),
     as_json: AsJson = False,
 ) -> None:
-    """Look at this machine: Java, Spark, ports, open files, memory, disk; with --store also the store and the clock.
+    """Check this machine: Java, Spark, ports, open files, memory, disk; with --store also the store and the clock.
 
-    The exit status is 1 if something is missing that a part of the system needs.
+    The exit status is 1 if a required item is missing.
     """
     with exit_on_failure():
         wanted = Wanted(store_url=store, directory=directory)

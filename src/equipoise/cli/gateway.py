@@ -1,4 +1,4 @@
-"""`equipoise gateway`: run one gateway until it is told to stop."""
+"""`equipoise gateway`: run one gateway until it is stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from equipoise.gateway import Gateway, GatewaySettings
 
 log = logging.getLogger("equipoise.gateway")
 
-# How often it says where it is, for whoever reads the log.
+# Interval between two log lines about the coordinate.
 _SAY_S = 60.0
 
 
@@ -28,7 +28,7 @@ def command(
         str,
         typer.Option(
             envvar="EQUIPOISE_URL",
-            help="Hubs to find its place by, three or more if there are: equipoise://user:secret@host:port,host:port.",
+            help="Hubs to measure, three or more if possible: equipoise://user:secret@host:port,host:port.",
         ),
     ],
     port: Annotated[
@@ -38,14 +38,14 @@ def command(
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Say as JSON that it is ready, and where.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
     log_format: LogFormat = LogForm.TEXT,
     verbose: Verbose = False,
 ) -> None:
-    """Run a gateway: it finds its place in the network by measuring hubs, and mobile clients take theirs from it.
+    """Run a gateway: it measures its network coordinate and gives it to mobile clients nearby.
 
-    Run one where mobile clients enter the network, such as beside a base station, and give its address to clients as
-    `coordinate_gateway`, or to `Bus.use_gateway` when they come by.
+    Run one where mobile clients enter the network, such as beside a base station. Give its address to clients as
+    `coordinate_gateway`, or to `Bus.use_gateway` when they come near.
     """
     set_up_logs(log_format, verbose=verbose)
     with exit_on_failure():
@@ -77,10 +77,10 @@ async def serve(gateway: Gateway, *, as_json: bool) -> None:
 def say_where(gateway: Gateway) -> None:
     at = gateway.coordinate
     if at is None:
-        log.warning("its place is not known yet: see above which hubs do not answer")
+        log.warning("coordinate not known yet; the log above names hubs that do not answer")
     else:
         log.info(
-            "its place is known, to about %.0f %% of a distance",
+            "coordinate known, with an error of about %.0f %% of a distance",
             100 * at.error,
             extra={"coordinate": at.numbers, "clients": len(gateway.clients)},
         )

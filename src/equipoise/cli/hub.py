@@ -1,4 +1,4 @@
-"""`equipoise hub`: run one hub until it is told to stop."""
+"""`equipoise hub`: run one hub until it is stopped."""
 
 from __future__ import annotations
 
@@ -35,65 +35,71 @@ Store = Annotated[
     str | None,
     typer.Option(
         envvar="EQUIPOISE_STORE",
-        help="Be one hub among others, who meet here: zk://host:port,host:port/root.",
+        help="Metadata store of the cluster to join: zk://host:port,host:port/root. Without it the hub "
+        "runs alone.",
     ),
 ]
-Region = Annotated[
-    str | None, typer.Option(help="Which system of hubs in that store; `default` if not given.")
-]
+Region = Annotated[str | None, typer.Option(help="Name of the cluster inside the store. [default]")]
 Advertise = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Where others reach this hub, if not where it listens."),
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address at which clients and other hubs reach this hub, if it is not the address it "
+        "listens on.",
+    ),
 ]
-Weight = Annotated[
-    float | None, typer.Option(help="Its share of topics, in multiples of an ordinary hub. [1]")
-]
+Weight = Annotated[float | None, typer.Option(help="Share of topics, in multiples of an ordinary hub. [1]")]
 Joining = Annotated[
     Join | None,
-    typer.Option(help="auto: enter the plan where no controller does (as usual); wait: be entered."),
+    typer.Option(help="auto: add itself to the plan if no controller leads; wait: wait to be added. [auto]"),
 ]
-ClusterUser = Annotated[
-    str | None, typer.Option(help="Who this hub is at the others, where there are users.")
-]
+ClusterUser = Annotated[str | None, typer.Option(help="User this hub logs in as on other hubs.")]
 
 
 def command(
-    name: Annotated[str | None, typer.Option(help="The hub's name, unique in the system.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the hub, unique in the cluster.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one. [6399]")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on. [127.0.0.1]")] = None,
-    config: Annotated[Path | None, typer.Option(help="Settings file (TOML); options here win.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings file (TOML); options have priority over it.")
+    ] = None,
     users: Annotated[
         str | None, typer.Option(help="Users file; see `equipoise users`. Read again on SIGHUP.")
     ] = None,
     insecure: Annotated[
-        bool | None, typer.Option("--insecure", help="Listen beyond loopback without users.")
+        bool | None,
+        typer.Option("--insecure", help="Allow to listen on other addresses than loopback without users."),
     ] = None,
     tls_port: Annotated[int | None, typer.Option(help="Port for TLS; needs certificate and key.")] = None,
     tls_certificate: Annotated[str | None, typer.Option(help="The hub's certificate (PEM).")] = None,
-    tls_key: Annotated[str | None, typer.Option(help="Its key (PEM).")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="Private key of the certificate (PEM).")] = None,
     tls_client_ca: Annotated[
-        str | None, typer.Option(help="Authority of client certificates that are accepted (PEM).")
+        str | None, typer.Option(help="CA of accepted client certificates (PEM).")
     ] = None,
     store: Store = None,
     region: Region = None,
     advertise: Advertise = None,
-    site: Annotated[str | None, typer.Option(help="Where it stands.")] = None,
-    rack: Annotated[str | None, typer.Option(help="What it shares power or a switch with.")] = None,
+    site: Annotated[str | None, typer.Option(help="Site (data centre) of this hub.")] = None,
+    rack: Annotated[
+        str | None, typer.Option(help="Rack of this hub: its failure domain inside the site.")
+    ] = None,
     weight: Weight = None,
     join: Joining = None,
     cluster_user: ClusterUser = None,
-    cluster_password_file: Annotated[str | None, typer.Option(help="File with that user's password.")] = None,
+    cluster_password_file: Annotated[
+        str | None, typer.Option(help="File with the password of --cluster-user.")
+    ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Port of /metrics, for Prometheus; off if not given.")
+        int | None, typer.Option(help="Port of /metrics for Prometheus. Without it there are no metrics.")
     ] = None,
     metrics_host: Annotated[str | None, typer.Option(help="Address of /metrics. [127.0.0.1]")] = None,
     metrics_token_file: Annotated[
-        str | None, typer.Option(help="File with the token that Prometheus shows.")
+        str | None, typer.Option(help="File with the bearer token that Prometheus sends.")
     ] = None,
     log_format: LogFormat = LogForm.TEXT,
     verbose: Verbose = False,
 ) -> None:
-    """Run a hub: pub/sub for every Redis client.
+    """Run a hub: a pub/sub server that speaks the Redis protocol.
 
     Try it: start `equipoise hub`, then in another terminal `redis-cli -p 6399 subscribe news`, and in a third
     `redis-cli -p 6399 publish news hello` (or `equipoise sub news` and `equipoise pub news hello`).
@@ -152,7 +158,7 @@ async def serve(settings: HubSettings) -> None:
 
 
 async def serve_alone(settings: HubSettings) -> None:
-    """One hub that is a system of its own, until cancelled."""
+    """Run one hub without a cluster, until cancelled."""
     hub = Hub(settings, read_users(settings))
     await hub.start()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_users, hub)
@@ -165,7 +171,7 @@ async def serve_alone(settings: HubSettings) -> None:
 
 
 async def serve_among_others(settings: HubSettings) -> None:
-    """One hub among others, until cancelled."""
+    """Run one hub of a cluster, until cancelled."""
     asyncio.get_running_loop().add_signal_handler(
         signal.SIGHUP, log.warning, "users are in the store: change them with `equipoise users --store`"
     )
@@ -184,7 +190,7 @@ def say_ready(hub: Hub, metrics: str | None) -> None:
 
 
 def settle_descriptors(connections_max: int) -> None:
-    """Warn as long as nobody is turned away yet."""
+    """Warn at start, before a client is refused."""
     fitting = ensure_descriptors(connections_max)
     if fitting < connections_max:
         log.warning(
@@ -195,14 +201,16 @@ def settle_descriptors(connections_max: int) -> None:
 
 
 def settle_garbage_collector() -> None:
-    """What start-up made lives for good, and a batch of commands is hundreds of short-lived lists: look less often."""
+    """Collect less often: objects made at start live for ever, and a batch of commands is hundreds of short-lived
+    lists.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 
 
 def settle_allocator() -> None:
-    """Keep freed memory for the next chunk: giving it back costs a page fault per 4 KiB of every busy read."""
+    """Keep freed memory for the next chunk: returning it costs a page fault per 4 KiB of every busy read."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_TRIM_THRESHOLD, 64 * MIB)
@@ -210,7 +218,7 @@ def settle_allocator() -> None:
 
 
 def read_users(settings: HubSettings) -> Users:
-    """The users file's rules; open access where none is set."""
+    """The users of the users file; open access if none is set."""
     if not settings.users:
         return Users.open()
     try:
@@ -222,7 +230,7 @@ def read_users(settings: HubSettings) -> Users:
 
 
 def reload_users(hub: Hub) -> None:
-    """Keeps the rules in force when the file is broken: an operator's typo locks nobody out or in."""
+    """Read the users file again. A broken file changes nothing: the rules in force stay."""
     try:
         users = read_users(hub.settings)
     except SettingsError as problem:

@@ -1,4 +1,4 @@
-"""`equipoise hubs`: who is there, and taking a hub out of service."""
+"""`equipoise hubs`: list hubs, drain them, change their weight, and remove them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from equipoise.errors import DisconnectedError, EquipoiseError, WorldError
 from equipoise.model import WEIGHT_NORMAL, Plan, quantise_weight
 from equipoise.store.records.hubs import HubSeen
 
-app = typer.Typer(help="See the hubs, and take them out of service.", no_args_is_help=True)
+app = typer.Typer(help="List hubs, drain them, change their weight, and remove them.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="HUB", help="The hub's name.", autocompletion=hub_names)]
-Wait = Annotated[bool, typer.Option("--wait", help="Return once it is done.")]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait at most.")]
+Name = Annotated[str, typer.Argument(metavar="HUB", help="Name of the hub.", autocompletion=hub_names)]
+Wait = Annotated[bool, typer.Option("--wait", help="Return once it is finished.")]
+Timeout = Annotated[float, typer.Option(help="Longest time to wait, in seconds.")]
 
-# Between two looks at a hub that is being drained.
+# Interval between two checks of a hub that is being drained.
 _LOOK_S = 0.25
 _PAGE = b"1000"
 
 
 @app.command("ls")
 def list_hubs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
-    """List the hubs: where they are, whether they live, and what share they have."""
+    """List hubs with state, address, site, weight and load."""
 
     async def main(metadata: Metadata) -> None:
         plan = await metadata.plans.load()
@@ -58,26 +58,26 @@ def drain(
     user: User = "",
     password_file: PasswordFile = "",
 ) -> None:
-    """Move everything away from a hub, so that it can be stopped without anybody noticing.
+    """Move all topics away from a hub, so that it can be stopped without an interruption.
 
-    It stays a member with weight 0. `equipoise hubs forget` takes it out once it is stopped.
+    The hub stays a member with weight 0. After it was stopped, `equipoise hubs forget` removes it from the plan.
     """
 
     async def main(metadata: Metadata) -> None:
         login = read_login(user, password_file)
         plan = await operations.drain(metadata.plans, name, alive=await metadata.living(), note=why)
-        words = f"hub {name} takes no more topics, from plan version {plan.version} on"
+        words = f"hub {name} is drained as of plan version {plan.version}"
         if wait:
             try:
                 async with asyncio.timeout(timeout):
-                    with working(f"topics leave hub {name}", is_quiet=as_json) as tell:
+                    with working(f"moving topics away from hub {name}", is_quiet=as_json) as tell:
                         await wait_until_empty(metadata, name, login, tell)
             except TimeoutError as problem:
                 raise WorldError(
-                    f"topics still live at hub {name} after {timeout:g} s; they go on moving. Look with "
-                    f"`equipoise topics ls --hub {name}`, or wait again"
+                    f"hub {name} still has topics after {timeout:g} s; the moves go on. See "
+                    f"`equipoise topics ls --hub {name}`, or run the command again"
                 ) from problem
-            words += f"\nno topic lives at hub {name} any more: it can be stopped"
+            words += f"\nhub {name} has no topics: it can be stopped"
         show_result({"hub": name, "version": plan.version, "is_empty": wait}, words, as_json=as_json)
 
     run(store, region, main, is_quiet=as_json)
@@ -86,14 +86,16 @@ def drain(
 @app.command()
 def weigh(
     name: Name,
-    weight: Annotated[float, typer.Argument(min=0, max=16, help="In multiples of an ordinary hub.")],
+    weight: Annotated[
+        float, typer.Argument(min=0, max=16, help="New weight, in multiples of an ordinary hub; 0 to 16.")
+    ],
     *,
     store: StoreUrl = "",
     region: Region = "default",
     why: Why = "",
     as_json: AsJson = False,
 ) -> None:
-    """Give a hub another share of the topics; one that was drained takes some again."""
+    """Change a hub's share of topics. A positive weight also ends a drain."""
 
     async def main(metadata: Metadata) -> None:
         share = quantise_weight(weight) if weight > 0 else 0
@@ -101,7 +103,7 @@ def weigh(
         plan = await operations.weigh(metadata.plans, name, share, alive=living, note=why)
         show_result(
             {"hub": name, "weight": share / WEIGHT_NORMAL, "version": plan.version},
-            f"hub {name} has weight {weight:g}, from plan version {plan.version} on",
+            f"hub {name} has weight {weight:g} as of plan version {plan.version}",
             as_json=as_json,
         )
 
@@ -117,13 +119,13 @@ def forget(
     why: Why = "",
     as_json: AsJson = False,
 ) -> None:
-    """Take a hub that is stopped out of the plan, for good."""
+    """Remove a stopped hub from the plan."""
 
     async def main(metadata: Metadata) -> None:
         plan = await operations.forget(metadata.plans, metadata.hubs, name, note=why)
         show_result(
             {"hub": name, "version": plan.version},
-            f"hub {name} is forgotten, from plan version {plan.version} on",
+            f"removed hub {name} as of plan version {plan.version}",
             as_json=as_json,
         )
 
@@ -131,7 +133,7 @@ def forget(
 
 
 def hub_rows(plan: Plan, hubs: Mapping[str, HubSeen]) -> list[dict[str, Any]]:
-    """What is known of each hub, members or not, by name."""
+    """One row per hub, member of the plan or not, sorted by name."""
     entries: dict[str, int] = {}
     for entry in plan.entries.values():
         for home in entry.homes:
@@ -166,7 +168,7 @@ def _state(*, is_alive: bool, weight: int | None) -> str:
 async def wait_until_empty(
     metadata: Metadata, name: str, login: tuple[bytes, bytes] | None, tell: Callable[[str], None]
 ) -> None:
-    """Return when no topic lives at the hub, or the hub lives no more. Raises what the hub answers otherwise."""
+    """Return when the hub is the home of no topic, or is not alive. Raises the hub's error otherwise."""
     while True:
         hubs = {hub: seen for hub, seen in (await metadata.living()).items() if hub == name}
         if not hubs:
@@ -177,11 +179,13 @@ async def wait_until_empty(
         if answer == 0:
             return
         if isinstance(answer, int):
-            tell(f"topics leave hub {name}: {answer}{' or more' if answer >= int(_PAGE) else ''} are left")
+            tell(
+                f"moving topics away from hub {name}: {answer}{' or more' if answer >= int(_PAGE) else ''} left"
+            )
         await asyncio.sleep(_LOOK_S)
 
 
 async def _homes(hub: HubConnection) -> int:
-    """How many topics live at the hub; of many, some."""
+    """Number of topics whose home is the hub, at most one page."""
     _, rows = await hub.ask(b"EQ.TOPICS", b"0", _PAGE, b"HOME")
     return len(rows)

@@ -1,4 +1,4 @@
-"""`equipoise lake`: look into the pipeline's history, and keep it in order."""
+"""`equipoise lake`: query and compact the pipeline's history."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ if TYPE_CHECKING:
 
     from equipoise.pipeline.lake.lake import Lake
 
-app = typer.Typer(help="Look into the pipeline's history, and keep it in order.", no_args_is_help=True)
+app = typer.Typer(help="Query and compact the pipeline's history (the lake).", no_args_is_help=True)
 
-Folder = Annotated[Path, typer.Argument(help="The pipeline's --dir.", exists=True, file_okay=False)]
+Folder = Annotated[
+    Path, typer.Argument(help="Folder of the pipeline (its --dir).", exists=True, file_okay=False)
+]
 Master = Annotated[str, typer.Option(help="local[*] for this machine, or spark://host:port of a cluster.")]
 
 
 @app.callback()
 def lake() -> None:
-    """Look into the pipeline's history, and keep it in order."""
+    """Query and compact the pipeline's history (the lake)."""
 
 
 @app.command("summary")
 def summary(
     directory: Folder,
-    hours: Annotated[int, typer.Option(min=0, help="The latest so many hours; 0 for all.")] = 24,
-    top: Annotated[int, typer.Option(min=1, help="Topics to show, by bytes sent.")] = 20,
+    hours: Annotated[int, typer.Option(min=0, help="Number of latest hours; 0: all.")] = 24,
+    top: Annotated[int, typer.Option(min=1, help="Number of topics, by bytes sent.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     master: Master = "local[*]",
 ) -> None:
-    """What hubs and the busiest topics did. A quantile is at most a fifth too high."""
+    """Summarise hubs and the busiest topics. Quantiles are at most 20 % too high."""
     with exit_on_failure(), _opened(directory, master) as (session, found):
         from equipoise.pipeline.lake.profiles import hub_profiles, lake_records, topic_profiles
 
@@ -64,12 +66,12 @@ def summary(
 @app.command("view")
 def view(
     directory: Folder,
-    at: Annotated[str, typer.Option(help="When, such as 2026-11-15T12:00:00, in UTC.")],
-    top: Annotated[int, typer.Option(min=1, help="Topics to show, by bytes sent.")] = 20,
+    at: Annotated[str, typer.Option(help="Time in UTC, such as 2026-11-15T12:00:00.")],
+    top: Annotated[int, typer.Option(min=1, help="Number of topics, by bytes sent.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     master: Master = "local[*]",
 ) -> None:
-    """The view as the controller had it at some moment: the ten seconds before it."""
+    """Show the view as the controller had it at a given time: the ten seconds before it."""
     with exit_on_failure(), _opened(directory, master) as (session, found):
         from equipoise.pipeline.batch import view_at
         from equipoise.pipeline.lake.profiles import lake_records
@@ -104,9 +106,9 @@ def compact(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     master: Master = "local[*]",
 ) -> None:
-    """Merge small files into large ones, hour by hour, and delete what is older than is to be kept.
+    """Merge small files into large ones, hour by hour, and delete expired ones.
 
-    A running pipeline does this by itself, and keeps others out; this is for a lake whose pipeline does not run.
+    A running pipeline compacts its lake itself and locks it; use this command if the pipeline does not run.
     """
     with exit_on_failure(), _opened(directory, master, is_changed=True) as (session, found):
         from equipoise.pipeline.lake.compaction import keep
@@ -117,14 +119,14 @@ def compact(
         after = len(found.files())
     show_result(
         {"files_before": before, "files": after, "merged": kept.merged, "expired": kept.expired},
-        f"{before} files are {after} now: {kept.merged} merged, {kept.expired} too old",
+        f"compacted {before} files into {after}: {kept.merged} merged, {kept.expired} expired",
         as_json=as_json,
     )
 
 
 @contextmanager
 def _opened(directory: Path, master: str, *, is_changed: bool = False) -> Iterator[tuple[SparkSession, Lake]]:
-    """A session of Spark's and the lake, as long as the block lasts; to whoever changes it, nobody else's meanwhile."""
+    """A Spark session and the lake, for the duration of the block; locked if it is changed."""
     from equipoise.pipeline.spark.spark_home import require_spark
 
     require_spark()
@@ -136,7 +138,7 @@ def _opened(directory: Path, master: str, *, is_changed: bool = False) -> Iterat
 
     found = Lake(directory.absolute() / "lake")
     if not found.hours():
-        raise SettingsError(f"there is no history in {directory}: has a pipeline run there, with its lake?")
+        raise SettingsError(f"{directory} has no lake: give the --dir of a pipeline that keeps history")
     with ExitStack() as stack:
         if is_changed:
             stack.enter_context(held(found.folder, "equipoise lake compact", wait_s=0.0))
@@ -148,7 +150,7 @@ def _opened(directory: Path, master: str, *, is_changed: bool = False) -> Iterat
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:
-    """Names of topics are bytes; what is no text is shown as Python writes it."""
+    """Topic names are bytes; what is not UTF-8 is escaped."""
     return row | {"topic": row["topic"].decode("utf-8", "backslashreplace")}
 
 
@@ -171,7 +173,7 @@ def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as problem:
-        raise SettingsError(f"{text!r} is no time: write 2026-11-15T12:00:00") from problem
+        raise SettingsError(f"{text!r} is not a time: write 2026-11-15T12:00:00") from problem
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

@@ -1,4 +1,4 @@
-"""`equipoise load`: let players of a game use hubs that run, and say what became of their messages."""
+"""`equipoise load`: put load on a running cluster with a simulated game, and count lost messages."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ SETTLE_S = 3.0
 
 def command(
     urls: Annotated[
-        list[str] | None, typer.Argument(help="Hubs that clients know at first. [equipoise://127.0.0.1:6399]")
+        list[str] | None,
+        typer.Argument(help="Hubs that clients connect to first. [equipoise://127.0.0.1:6399]"),
     ] = None,
     players: Annotated[
-        str, typer.Option(help="How many, when: SECONDS:PLAYERS,… with straight lines between.")
+        str, typer.Option(help="Number of players over time: SECONDS:PLAYERS,…, interpolated linearly.")
     ] = "0:10,30:60,60:60,90:10,120:10",
     tiles: Annotated[int, typer.Option(min=1, max=64, help="Tiles on each side of the map.")] = 4,
     payload: Annotated[int, typer.Option(min=64, max=100_000, help="Bytes of one update.")] = 1_000,
-    rate: Annotated[float, typer.Option(min=0.1, max=100, help="Updates of one player per second.")] = 3.0,
+    rate: Annotated[float, typer.Option(min=0.1, max=100, help="Updates per second of one player.")] = 3.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
-    """Load a system with a game: players walk over tiles, publish where they are, and hear whoever is near.
+    """Put load on a running cluster with a simulated game, and count lost, duplicate and reordered messages.
 
-    Every tile has an observer, so that the end says exactly what was lost, doubled or out of order. Exit status 1 if
-    anything was.
+    Players walk over tiles, publish their position, and subscribe to the tiles near them. An observer per tile sees
+    every message. The exit status is 1 if a message was lost, duplicated or out of order.
     """
     with exit_on_failure():
         schedule = Schedule.parse(players)
@@ -45,8 +46,8 @@ def command(
         print(json.dumps(found))
     else:
         Console().print(
-            f"{found['published']:,} updates published, {found['delivered']:,} heard by players: "
-            f"{found['lost']} lost, {found['duplicated']} twice, {found['out_of_order']} out of order"
+            f"{found['published']:,} updates published, {found['delivered']:,} delivered to players: "
+            f"{found['lost']} lost, {found['duplicated']} duplicated, {found['out_of_order']} out of order"
         )
     if found["lost"] or found["duplicated"] or found["out_of_order"]:
         raise typer.Exit(FAILED)
@@ -56,7 +57,7 @@ async def _run(urls: list[str], game: Game, schedule: Schedule, *, is_quiet: boo
     load = GameLoad(urls, game)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=is_quiet) as progress:
-        task = progress.add_task("observers take their places", total=schedule.duration_s)
+        task = progress.add_task("starting observers", total=schedule.duration_s)
         try:
             await load.start()
             began_at = time.monotonic()

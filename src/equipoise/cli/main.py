@@ -1,7 +1,7 @@
 """The `equipoise` command and its list of sub-commands.
 
-A command that is named is loaded alone, and none to list them: a hub does not wait for what the simulator needs, and
-neither does help or a shell that completes a word.
+Only the named command is imported, and none to list them: a hub does not wait for the imports of the simulator, and
+neither does help or shell completion.
 """
 
 from __future__ import annotations
@@ -21,34 +21,32 @@ __all__ = ["COMMANDS", "main", "make_app", "named_command"]
 # In the order in which help lists them, with the first paragraph of their help; without one, a command is not listed.
 # Each has a module of its name in this folder: with `command`, or with `app` if it has sub-commands.
 COMMANDS = {
-    "hub": "Run a hub: pub/sub for every Redis client.",
+    "hub": "Run a hub: a pub/sub server that speaks the Redis protocol.",
     "pub": "Publish to a topic.",
-    "sub": "Print the messages of topics as they are published, until Ctrl-C.",
-    "gateway": "Run a gateway: it finds its place in the network by measuring hubs, and mobile clients take theirs "
-    "from it.",
-    "demo": "Watch a game on a real system for two minutes: players join, crowd on one tile, and leave.",
-    "load": "Load a system with a game: players walk over tiles, publish where they are, and hear whoever is near.",
-    "simulate": "Run hubs and clients in virtual time on a network that misbehaves, and check that they keep their "
-    "promises.",
-    "reproduce": "Run an experiment of one of the papers on the simulator, with the real hubs and policies, and judge "
-    "its claims.",
-    "controller": "Turn what the pipeline measures into plans, and serve the dashboard.",
-    "pipeline": "Read what hubs record, send the controller its view each second, keep history as Parquet. Needs Java "
-    "17 or newer.",
-    "store": "Run a ZooKeeper for hubs to meet in, from the jars that PySpark brings. Needs Java 17 or newer.",
-    "up": "Run a store, hubs, the pipeline and a controller on this machine. Ctrl-C stops it all.",
-    "doctor": "Look at this machine: Java, Spark, ports, open files, memory, disk; with --store also the store and the "
-    "clock.",
-    "move": "Move a topic to a hub. Subscribers and publishers stay connected, and nothing is lost or repeated.",
-    "replicate": "Serve a topic from several hubs: many subscribers need all-publishers, many messages "
-    "all-subscribers.",
-    "hubs": "See the hubs, and take them out of service.",
+    "sub": "Subscribe to topics and print messages until Ctrl-C.",
+    "gateway": "Run a gateway: it measures its network coordinate and gives it to mobile clients nearby.",
+    "demo": "Run a two-minute demo on a real cluster: a game whose load grows and shrinks.",
+    "load": "Put load on a running cluster with a simulated game, and count lost, duplicate and "
+    "reordered messages.",
+    "simulate": "Run hubs and clients in virtual time on a faulty network, and check their guarantees.",
+    "reproduce": "Run an experiment of one of the papers on the simulator, and check the paper's claims.",
+    "controller": "Run a controller: plan from the pipeline's view, and serve the dashboard.",
+    "pipeline": "Run the Spark pipeline: telemetry of hubs in, a view each second out, history as "
+    "Parquet. Needs Java 17 or newer.",
+    "store": "Run a single ZooKeeper server from PySpark's jars, as metadata store. Needs Java 17 or newer.",
+    "up": "Run a whole cluster on this machine: store, hubs, pipeline and controller. Ctrl-C stops it.",
+    "doctor": "Check this machine: Java, Spark, ports, open files, memory, disk; with --store also the "
+    "store and the clock.",
+    "move": "Move a topic to a hub. Clients stay connected; no message is lost or duplicated.",
+    "replicate": "Replicate a topic over several hubs: all-publishers for many subscribers, "
+    "all-subscribers for many messages.",
+    "hubs": "List hubs, drain them, change their weight, and remove them.",
     "topics": "List topics, show one topic, and set specs: limits for the topics that match a pattern.",
-    "plan": "See the plan: which hubs serve which topics, and why.",
-    "bench": "Measure the hub beside Redis and NATS.",
-    "profile": "Find out what a hub on this machine can carry.",
-    "lake": "Look into the pipeline's history, and keep it in order.",
-    "users": "Say who may use a hub, and for which topics.",
+    "plan": "Show the plan, its history and the reasons of its changes.",
+    "bench": "Benchmark the hub against Redis and NATS.",
+    "profile": "Measure the capacity of a hub on this machine.",
+    "lake": "Query and compact the pipeline's history (the lake).",
+    "users": "Manage users and their permissions.",
     "reference": "",
 }
 
@@ -64,11 +62,11 @@ def _equipoise(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Pub/sub that keeps every topic inside its latency and load limits. Any Redis client is a client."""
+    """Pub/sub that keeps every topic within its latency and load limits. Works with any Redis client."""
 
 
 def make_app(commands: Iterable[str] = COMMANDS, *, listed: Iterable[str] = ()) -> typer.Typer:
-    """The command with these sub-commands; those that are only listed can be seen and not run."""
+    """The command with these sub-commands; those that are only `listed` appear in help and cannot be run."""
     made = typer.Typer(
         name="equipoise",
         no_args_is_help=True,
@@ -89,14 +87,14 @@ def make_app(commands: Iterable[str] = COMMANDS, *, listed: Iterable[str] = ()) 
 
 
 def __getattr__(name: str) -> typer.Typer:
-    """`app`, the whole of it, is made when somebody asks for it."""
+    """`app`, with all commands, is made on first use."""
     if name != "app":
         raise AttributeError(name)
     return make_app()
 
 
 def named_command(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    """The sub-command that is run, or whose words a shell completes; None if it is not known yet."""
+    """The sub-command to run, or to complete words for; None if it is not known yet."""
     line = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS")
     words = line.split()[1:] if line and "_EQUIPOISE_COMPLETE" in environment else arguments
     word = next((word for word in words if not word.startswith("-")), "")

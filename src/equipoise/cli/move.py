@@ -1,4 +1,4 @@
-"""`equipoise move`: have a topic live at another hub, while messages flow."""
+"""`equipoise move`: move a topic to another hub while messages flow."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from equipoise.control import operations
 from equipoise.errors import DisconnectedError, EquipoiseError, SettingsError, WorldError
 from equipoise.model import Mode
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=topic_names)]
-Wait = Annotated[bool, typer.Option("--wait", help="Return once it lives there.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.", autocompletion=topic_names)]
+Wait = Annotated[bool, typer.Option("--wait", help="Return once the move is finished.")]
 Pin = Annotated[
-    bool, typer.Option(help="Keep it there; without, the planner may move it for load or latency.")
+    bool,
+    typer.Option(
+        help="--pin: no policy moves the topic again. --no-pin: move it, but let the planner move it again."
+    ),
 ]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait at most.")]
+Timeout = Annotated[float, typer.Option(help="Longest time to wait, in seconds.")]
 
-# Between two looks at where a topic lives.
+# Interval between two checks of the topic's state.
 _LOOK_S = 0.1
 
 
 def command(
     topic: Topic,
-    hub: Annotated[
-        str, typer.Argument(metavar="[HUB]", help="Where it is to live.", autocompletion=hub_names)
-    ] = "",
+    hub: Annotated[str, typer.Argument(metavar="[HUB]", help="The new home.", autocompletion=hub_names)] = "",
     *,
     store: StoreUrl = "",
     region: Region = "default",
     ring: Annotated[
-        bool, typer.Option("--ring", help="Instead of a hub: back to where the ring has it.")
+        bool, typer.Option("--ring", help="Remove the plan entry: the hash ring places the topic again.")
     ] = False,
     pin: Pin = True,
     wait: Wait = False,
@@ -47,14 +48,15 @@ def command(
     user: User = "",
     password_file: PasswordFile = "",
 ) -> None:
-    """Move a topic to a hub. Subscribers and publishers stay connected, and nothing is lost or repeated.
+    """Move a topic to a hub. Clients stay connected; no message is lost or duplicated.
 
-    It stays there until it is moved again, given back with --ring or --no-pin, or its hub is drained or lost.
+    The topic is pinned there until it is moved again, unpinned with --ring or --no-pin, or its hub is drained or
+    dies.
     """
 
     async def main(metadata: Metadata) -> None:
         if bool(hub) == ring:
-            raise SettingsError("say where: give a HUB, or --ring")
+            raise SettingsError("give a HUB, or --ring")
         login, name = read_login(user, password_file), topic.encode()
         living = await metadata.living()
         if ring:
@@ -65,11 +67,11 @@ def command(
             )
         homes = plan.home_of(name, living).homes
         if wait:
-            with working(f"{topic} goes to {' '.join(homes) or 'no hub'}", is_quiet=as_json):
+            with working(f"moving {topic} to {' '.join(homes) or 'no hub'}", is_quiet=as_json):
                 await wait_until_there(metadata, name, homes[:1], login, timeout)
         show_result(
             {"topic": topic, "homes": list(homes), "version": plan.version, "is_there": wait},
-            f"{topic} lives at {' '.join(homes) or 'no hub'}, from plan version {plan.version} on",
+            f"{topic} has home {' '.join(homes) or 'none'} as of plan version {plan.version}",
             as_json=as_json,
         )
 
@@ -83,7 +85,7 @@ async def wait_until_there(
     login: tuple[bytes, bytes] | None,
     timeout_s: float,
 ) -> None:
-    """Return when no hub but these has the topic's stream. Raises WorldError when time is up."""
+    """Return when the topic is open at its home and at no other hub. Raises WorldError after the time-out."""
 
     async def question(hub: HubConnection) -> Any:
         return (await hub.ask(b"EQ.TOPIC", topic))[0]
@@ -97,12 +99,12 @@ async def wait_until_there(
                 await asyncio.sleep(_LOOK_S)
     except TimeoutError as problem:
         raise WorldError(
-            f"the topic has not settled within {timeout_s:g} s; look with `equipoise topics show`"
+            f"the move is not finished after {timeout_s:g} s; see `equipoise topics show`"
         ) from problem
 
 
 def _is_settled(is_home: bool, answer: Any) -> bool:
-    """Whether a hub has the topic as it should be: open at home, remote elsewhere, or not known there at all."""
+    """Whether the topic is in its final state at a hub: open at the home, remote elsewhere, or unknown."""
     if isinstance(answer, EquipoiseError):
         if not isinstance(answer, DisconnectedError):
             raise answer

@@ -1,4 +1,4 @@
-"""`equipoise pipeline`: turn what hubs record into the view, and keep it, on Spark."""
+"""`equipoise pipeline`: turn telemetry into views, and keep history, on Spark."""
 
 from __future__ import annotations
 
@@ -16,50 +16,48 @@ from equipoise.errors import SettingsError
 
 def command(
     store: Annotated[
-        str, typer.Option(help="Where hubs meet: zk://host:port/root.", envvar="EQUIPOISE_STORE")
+        str,
+        typer.Option(help="Metadata store of the cluster: zk://host:port/root.", envvar="EQUIPOISE_STORE"),
     ] = "",
-    region: Annotated[str, typer.Option(help="Which system of hubs in that store.")] = "default",
+    region: Annotated[str, typer.Option(help="Name of the cluster inside the store.")] = "default",
     hubs: Annotated[
-        str, typer.Option(help="Hubs in place of a store's: name=host:port,name=host:port.")
+        str, typer.Option(help="Hubs to read, instead of those in the store: name=host:port,name=host:port.")
     ] = "",
     to: Annotated[
-        str, typer.Option(help="HOST:PORT that takes views; by default the controller that leads.")
+        str, typer.Option(help="HOST:PORT to send views to. Without it, the leading controller.")
     ] = "",
-    directory: Annotated[
-        Path, typer.Option("--dir", help="Where checkpoint and lake are kept from one run to the next.")
-    ] = Path("equipoise-pipeline"),
+    directory: Annotated[Path, typer.Option("--dir", help="Folder of checkpoint and lake.")] = Path(
+        "equipoise-pipeline"
+    ),
     master: Annotated[
         str, typer.Option(help="local[*] for this machine, or spark://host:port of a cluster.")
     ] = "local[*]",
     driver_host: Annotated[
-        str, typer.Option(help="Address of this machine that a cluster's executors can reach.")
+        str, typer.Option(help="Address at which the executors of a Spark cluster reach this machine.")
     ] = "127.0.0.1",
-    memory: Annotated[int, typer.Option(min=256, help="Heap of the driver, in MiB.")] = 640,
-    user: Annotated[str, typer.Option(help="Who asks the hubs; needs the right `operate`.")] = "",
-    secret_file: Annotated[Path | None, typer.Option(help="File with that user's secret.")] = None,
-    tls_ca: Annotated[str, typer.Option("--tls-ca", help="Authority of the hubs' certificates (PEM).")] = "",
-    token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that the controller wants to see.")
-    ] = None,
-    lake: Annotated[bool, typer.Option(help="Keep history.")] = True,
-    retention_hours: Annotated[int, typer.Option(min=1, help="How much of it.")] = 168,
+    memory: Annotated[int, typer.Option(min=256, help="JVM heap of the driver, in MiB.")] = 640,
+    user: Annotated[str, typer.Option(help="User to log in as on the hubs; needs `operate`.")] = "",
+    secret_file: Annotated[Path | None, typer.Option(help="File with the secret of --user.")] = None,
+    tls_ca: Annotated[str, typer.Option("--tls-ca", help="CA of the hubs' certificates (PEM).")] = "",
+    token_file: Annotated[Path | None, typer.Option(help="File with the controller's token.")] = None,
+    lake: Annotated[bool, typer.Option(help="Keep history in the lake.")] = True,
+    retention_hours: Annotated[int, typer.Option(min=1, help="Hours of history to keep.")] = 168,
     log_format: LogFormat = LogForm.TEXT,
     verbose: Verbose = False,
 ) -> None:
-    """Read what hubs record, send the controller its view each second, keep history as Parquet. Needs Java 17 or newer.
+    """Run the Spark pipeline: telemetry of hubs in, a view each second out, history as Parquet. Needs Java 17 or
+    newer.
 
-    It goes on where it stopped: what hubs still have is read once, whatever happened meanwhile.
+    After a restart it continues from its checkpoint: each record that hubs still have is read exactly once.
     """
     set_up_logs(log_format, verbose=verbose)
-    # The bridge to the JVM tells every broken connection with a traceback; what matters of it is told by us.
+    # The bridge to the JVM logs every broken connection with a traceback; the pipeline logs what matters.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with exit_on_failure():
         if bool(store) == bool(hubs):
             raise SettingsError("give either --store zk://host:port/root or --hubs name=host:port,…")
         if hubs and not to:
-            raise SettingsError(
-                "--hubs without a store says nothing about the controller: give --to HOST:PORT"
-            )
+            raise SettingsError("--hubs needs --to HOST:PORT: without a store the controller is unknown")
         _require_spark()
         # Here, so that only this command loads Spark.
         from equipoise.pipeline.process import run
@@ -84,7 +82,7 @@ def command(
 
 
 def _require_spark() -> None:
-    """Say what is missing before anything imports it."""
+    """Raise an error that names what is missing, before Spark is imported."""
     from equipoise.pipeline.spark.spark_home import require_spark
 
     require_spark()

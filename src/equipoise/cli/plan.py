@@ -1,4 +1,4 @@
-"""`equipoise plan`: which hubs serve which topics, how that came about, and why."""
+"""`equipoise plan`: show the plan, differences between versions, and its history with reasons."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from equipoise.cli.support.tables import name_of, show_json, show_table
 from equipoise.model import WEIGHT_NORMAL, Entry, EntryChange, MemberChange, Plan, PlanChange, Why, diff
 from equipoise.store.records.plans import Committed
 
-app = typer.Typer(help="See the plan: which hubs serve which topics, and why.", no_args_is_help=True)
+app = typer.Typer(help="Show the plan, its history and the reasons of its changes.", no_args_is_help=True)
 
-Limit = Annotated[int, typer.Option(min=1, help="Show at most so many.")]
-Version = Annotated[int, typer.Argument(min=0, help="A version; 0 is the empty plan.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of rows.")]
+Version = Annotated[int, typer.Argument(min=0, help="Plan version; 0 is the empty plan.")]
 
 
 @app.command()
@@ -25,12 +25,12 @@ def show(
     store: StoreUrl = "",
     region: Region = "default",
     version: Annotated[
-        int | None, typer.Option(help="An earlier version, as far as history reaches.")
+        int | None, typer.Option(help="Show an earlier version, if the history still has it.")
     ] = None,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Show the members and the entries. Topics without an entry follow the ring over the members."""
+    """Show members and entries. The hash ring over the members places topics without an entry."""
 
     async def main(metadata: Metadata) -> None:
         plan = await (metadata.plans.load() if version is None else metadata.plans.at(version))
@@ -50,7 +50,7 @@ def show(
                 [(name_of(e.topic), e.mode.value, " ".join(e.homes)) for e in entries[:limit]],
             )
         if len(entries) > limit:
-            typer.echo(f"and {len(entries) - limit:,} more entries: give --limit, or --json for all")
+            typer.echo(f"and {len(entries) - limit:,} more entries: use --limit, or --json for all")
 
     run(store, region, main, is_quiet=as_json)
 
@@ -59,7 +59,7 @@ def show(
 def show_diff(
     old: Version, new: Version, *, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False
 ) -> None:
-    """Show what differs between two versions."""
+    """Show the differences between two versions."""
 
     async def main(metadata: Metadata) -> None:
         before = await metadata.plans.at(old)
@@ -71,7 +71,7 @@ def show_diff(
         for line in lines:
             typer.echo(line)
         if not lines:
-            typer.echo(f"versions {old} and {new} are alike")
+            typer.echo(f"versions {old} and {new} are equal")
 
     run(store, region, main, is_quiet=as_json)
 
@@ -80,7 +80,7 @@ def show_diff(
 def history(
     *, store: StoreUrl = "", region: Region = "default", limit: Limit = 20, as_json: AsJson = False
 ) -> None:
-    """Show the last changes, the latest first: when, by whom, what and why."""
+    """Show the latest changes first: time, author, change and reason."""
 
     async def main(metadata: Metadata) -> None:
         found = await metadata.plans.history(limit)
@@ -99,7 +99,7 @@ def history(
 
 
 def summary(change: PlanChange) -> str:
-    """A change in a few words."""
+    """One line about a change."""
     parts: list[str] = []
     for member in change.members[:3]:
         parts.append(_member_words(member))
@@ -115,7 +115,7 @@ def summary(change: PlanChange) -> str:
 
 
 def change_lines(change: PlanChange, before: Plan) -> Iterable[str]:
-    """One line per part, `+`, `-` or `~` first."""
+    """One line per changed member or entry, starting with `+`, `-` or `~`."""
     for member in change.members:
         known = before.by_hub.get(member.hub)
         sign = "-" if member.member is None else "+" if known is None else "~"
@@ -202,7 +202,7 @@ def _why_facts(why: Why) -> dict[str, Any]:
 
 def _member_words(part: MemberChange) -> str:
     if part.member is None:
-        return f"member {part.hub} out"
+        return f"member {part.hub} removed"
     return f"member {part.hub} weight {part.member.weight / WEIGHT_NORMAL:g}"
 
 

@@ -1,4 +1,4 @@
-"""`equipoise profile`: find out what a hub on this machine can carry."""
+"""`equipoise profile`: measure the capacity of a hub on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from equipoise.errors import SettingsError
 from equipoise.profile.advice import controller_toml, hub_toml
 from equipoise.profile.sweep import Profile, profile_hub
 
-app = typer.Typer(help="Find out what a hub on this machine can carry.", no_args_is_help=True)
+app = typer.Typer(help="Measure the capacity of a hub on this machine.", no_args_is_help=True)
 
 _STEPS = 1_000
 _WORDS = {
@@ -28,28 +28,30 @@ _WORDS = {
 
 @app.callback()
 def profile() -> None:
-    """Find out what a hub on this machine can carry."""
+    """Measure the capacity of a hub on this machine."""
 
 
 @app.command("hub")
 def run_hub(
-    quick: Annotated[bool, typer.Option(help="Within half a minute: fewer and shorter loads.")] = False,
+    quick: Annotated[bool, typer.Option(help="Fewer and shorter loads: half a minute.")] = False,
     limit: Annotated[
         float | None,
         typer.Option(
-            min=0.1, help="ms; a load whose p95 is above it is late. Without it, by the calm loads."
+            min=0.1,
+            help="Latency limit in ms: a load with a p95 above it is late. Without it, the limit is "
+            "derived from the light loads.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     write: Annotated[
-        Path | None, typer.Option(help="New file for what was found, as settings of a hub (TOML).")
+        Path | None, typer.Option(help="Write the result to a new file, as hub settings (TOML).")
     ] = None,
 ) -> None:
-    """Load a hub of its own in many shapes until messages are late, and say what foretells it, and from where on.
+    """Put rising loads on a separate hub until messages are late, and report which metric predicts it, at which
+    value.
 
-    Topics, producers, consumers and sizes are varied, each at ever higher rates. What is found belongs into the
-    settings of the hubs that run on such machines, so that the controller knows how much to give to them. Run it
-    where hubs run, with nothing else on the machine.
+    Topics, producers, consumers and payload sizes are varied, each at rising rates. Put the result into the settings
+    of hubs on such machines, so that the controller knows their capacity. Run it on an otherwise idle machine.
     """
     if write is not None and write.exists():
         raise SettingsError(f"{write} exists: name a file that does not, and copy what you need")
@@ -67,7 +69,7 @@ def run_hub(
 
 def _show(found: Profile) -> None:
     show_table(
-        ("foretells lateness", "sorts rightly", "rank correlation", "late above"),
+        ("predicts latency", "classified correctly", "rank correlation", "late above"),
         [
             (
                 _WORDS[knee.number],
@@ -80,14 +82,13 @@ def _show(found: Profile) -> None:
     )
     costs = found.costs
     typer.echo(
-        f"\n{len(found.loads)} loads; late is a p95 above {found.late_ms:.1f} ms. CPU: {costs.publication_us:.2f} µs a "
-        f"publication, {costs.delivery_us:.2f} µs a delivery, {costs.kilobyte_us:.2f} µs a kilobyte sent."
+        f"\n{len(found.loads)} loads; late means a p95 above {found.late_ms:.1f} ms. CPU: "
+        f"{costs.publication_us:.2f} µs per publication, {costs.delivery_us:.2f} µs per delivery, "
+        f"{costs.kilobyte_us:.2f} µs per kilobyte sent."
     )
     lines = hub_toml(found)
     if lines:
-        typer.echo(f"\nFor hubs here (equipoise hub --config FILE):\n\n{lines}")
+        typer.echo(f"\nHub settings (equipoise hub --config FILE):\n\n{lines}")
     else:
-        typer.echo(
-            "\nNo number of the traffic foretells it well enough to be set; the controller goes by CPU.\n"
-        )
-    typer.echo(f"For the controller (equipoise controller --config FILE):\n\n{controller_toml(found)}")
+        typer.echo(" No traffic metric predicts it well enough; the controller uses CPU.")
+    typer.echo(f"Controller settings (equipoise controller --config FILE):\n\n{controller_toml(found)}")

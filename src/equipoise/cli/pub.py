@@ -1,4 +1,4 @@
-"""`equipoise pub`: publish messages from the command line, from standard input, or made to measure."""
+"""`equipoise pub`: publish messages from the command line, from standard input, or generated."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ LINE_BYTES_MAX = ClientSettings().payload_bytes_max
 
 
 def command(
-    topic: Annotated[str, typer.Argument(help="The topic to publish to. It exists once it is used.")],
-    payload: Annotated[str | None, typer.Argument(help="The message. Or use --stdin or --size.")] = None,
+    topic: Annotated[str, typer.Argument(help="Topic to publish to; created on first use.")],
+    payload: Annotated[str | None, typer.Argument(help="Message. Or use --stdin or --size.")] = None,
     *,
     url: Url = URL_DEFAULT,
     stdin: Annotated[
@@ -34,10 +34,10 @@ def command(
     count: Annotated[int, typer.Option(min=1, help="Publish the message this many times.")] = 1,
     rate: Annotated[
         float,
-        typer.Option(min=0, help="At most so many messages per second. 0: as fast as the hub takes them."),
+        typer.Option(min=0, help="Maximum messages per second. 0: as fast as the hub accepts them."),
     ] = 0.0,
     size: Annotated[
-        int | None, typer.Option(min=0, help="Publish a made-up message of so many bytes.")
+        int | None, typer.Option(min=0, help="Publish a generated message of this many bytes.")
     ] = None,
     as_json: AsJson = False,
     tls_ca: TlsCa = "",
@@ -87,7 +87,7 @@ async def publish(
 
 
 async def send(bus: Bus, topic: str, payload: bytes) -> None:
-    """Without receipt, so that they go in bulk; the flush at the end tells if one was refused."""
+    """Publish without waiting for the ack, in bulk; the final flush raises if a message was refused."""
     try:
         bus.publish_nowait(topic, payload)
     except BackloggedError:
@@ -101,7 +101,7 @@ async def repeat(payload: bytes, count: int) -> AsyncIterator[bytes]:
 
 
 async def lines_of_stdin() -> AsyncIterator[bytes]:
-    """Lines without their ends, as they come."""
+    """Lines without line ends, as they arrive."""
     mode = os.fstat(sys.stdin.fileno()).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
         # Files and devices cannot be awaited, and need not be: they do not block.

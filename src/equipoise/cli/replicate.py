@@ -1,4 +1,4 @@
-"""`equipoise replicate`: serve a topic from several hubs at once."""
+"""`equipoise replicate`: replicate a topic over several hubs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ def command(
     topic: Topic,
     *,
     hubs: Annotated[
-        str, typer.Option(help="The hubs, the first of which orders: a,b,c.", autocompletion=hub_list)
+        str,
+        typer.Option(
+            help="Homes, separated by commas; the first one orders the messages: a,b,c.",
+            autocompletion=hub_list,
+        ),
     ],
     mode: Annotated[
         Mode,
         typer.Option(
-            help="all-publishers spreads subscribers over the hubs, all-subscribers spreads publishers; "
-            "single is one hub."
+            help="all-publishers: publish to all homes, subscribe at one. all-subscribers: publish to one "
+            "home, subscribe at all. single: one home."
         ),
     ],
     store: StoreUrl = "",
@@ -40,9 +44,10 @@ def command(
     user: User = "",
     password_file: PasswordFile = "",
 ) -> None:
-    """Serve a topic from several hubs: many subscribers need all-publishers, many messages all-subscribers.
+    """Replicate a topic over several hubs: all-publishers for many subscribers, all-subscribers for many messages.
 
-    May be given again, with other hubs or another mode, while messages flow. `equipoise move` ends it.
+    Run it again with other hubs or another mode to change the replication while messages flow. `equipoise move` ends
+    it.
     """
 
     async def main(metadata: Metadata) -> None:
@@ -54,12 +59,12 @@ def command(
             metadata.plans, name, homes, mode, alive=await metadata.living(), is_pinned=pin, note=why
         )
         if wait:
-            with working(f"{topic} goes to {' '.join(homes)}", is_quiet=as_json):
+            with working(f"moving {topic} to {' '.join(homes)}", is_quiet=as_json):
                 await wait_until_there(metadata, name, homes[:1], login, timeout)
         show_result(
             {"topic": topic, "homes": list(homes), "mode": mode.value, "version": plan.version}
             | {"is_there": wait},
-            f"{topic} is served by {' '.join(homes)} ({mode.value}), from plan version {plan.version} on",
+            f"{topic} has homes {' '.join(homes)} ({mode.value}) as of plan version {plan.version}",
             as_json=as_json,
         )
 

@@ -1,7 +1,7 @@
-"""`equipoise reproduce`: run the papers' experiments and hold their claims against what comes out.
+"""`equipoise reproduce`: run the papers' experiments and check their claims.
 
-The experiments bring numpy with them, 25 MB that a hub started by the same program is not to carry: they are imported
-when the command runs.
+The experiments need numpy, 25 MB that a hub started by the same program must not load: they are imported when the
+command runs.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ TABLE_WIDTH = 120
 
 def command(
     name: Annotated[
-        str, typer.Argument(help="An experiment, or a paper for all of its own; --list names them.")
+        str, typer.Argument(help="Experiment, or paper for all its experiments; --list names them.")
     ] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller size, within two minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller size: at most two minutes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the page, the figures and the result as JSON.")
+        Path | None, typer.Option(help="Folder for the page, the figures and the JSON result.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides everything that is drawn.")] = 1,
-    list_: Annotated[bool, typer.Option("--list", help="List the experiments, and do nothing.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 1,
+    list_: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
 ) -> None:
-    """Run an experiment of one of the papers on the simulator, with the real hubs and policies, and judge its claims.
+    """Run an experiment of one of the papers on the simulator, and check the paper's claims.
 
-    The exit status is 0 whether or not the claims hold: what falls short is a finding and is told as one.
+    The experiments run the real hubs and policies. The exit status is 0 whether or not the claims hold.
     """
     from equipoise.lab.experiments import EXPERIMENTS, experiments_by_name
 
@@ -51,7 +51,7 @@ def command(
             _list(EXPERIMENTS.values(), as_json=as_json)
             return
         if not name:
-            raise SettingsError(f"name an experiment: {', '.join(EXPERIMENTS)}; --list tells what each shows")
+            raise SettingsError(f"name an experiment: {', '.join(EXPERIMENTS)}; --list describes them")
         wanted = experiments_by_name(name)
         if as_json and len(wanted) > 1:
             raise SettingsError(f"--json prints one experiment: {', '.join(e.name for e in wanted)}")

@@ -1,4 +1,4 @@
-"""`equipoise simulate`: run worlds by seed, in virtual time, and judge them."""
+"""`equipoise simulate`: run simulated worlds by seed, in virtual time, and check them."""
 
 from __future__ import annotations
 
@@ -30,27 +30,24 @@ TABLE_WIDTH = 120
 
 def command(
     case: Annotated[
-        list[str] | None, typer.Option(help="A case; may be given several times. Default: all small ones.")
+        list[str] | None,
+        typer.Option(help="Case to run; may be given several times. Default: all small cases."),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="From the first up to, not including, the last.")] = "0..100",
-    jobs: Annotated[int, typer.Option(min=1, help="Processes to run seeds in.")] = 1,
-    replay: Annotated[
-        int | None, typer.Option(min=0, help="Run this one seed and tell all about it.")
-    ] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds FIRST..END, END excluded.")] = "0..100",
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+    replay: Annotated[int | None, typer.Option(min=0, help="Run one seed and print all details.")] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="With --replay and one --case: write every event to this file.")
+        Path | None, typer.Option(help="With --replay and one --case: write all events to this file.")
     ] = None,
     without: Annotated[
-        str, typer.Option(help="Switch off a safeguard by name, to see a checker notice; --list names them.")
+        str, typer.Option(help="Switch off a safeguard, to see that a checker detects it; --list names them.")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    list_: Annotated[
-        bool, typer.Option("--list", help="List the cases and safeguards, and do nothing.")
-    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List cases and safeguards and exit.")] = False,
 ) -> None:
-    """Run hubs and clients in virtual time on a network that misbehaves, and check that they keep their promises.
+    """Run hubs and clients in virtual time on a faulty network, and check their guarantees.
 
-    A seed decides everything that happens. The exit status is 0 if every seed is green, 1 if one is not.
+    A seed determines the whole run. The exit status is 0 if all seeds pass, 1 if one fails.
     """
     with exit_on_failure():
         if list_:

@@ -1,4 +1,4 @@
-"""`equipoise store`: run a ZooKeeper until it is told to stop."""
+"""`equipoise store`: run a ZooKeeper server until it is stopped."""
 
 from __future__ import annotations
 
@@ -19,24 +19,27 @@ from equipoise.store.urls import ZOOKEEPER_PORT
 def command(
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = ZOOKEEPER_PORT,
     directory: Annotated[
-        Path, typer.Option("--dir", help="Where its state is kept; made if it is not there.")
+        Path, typer.Option("--dir", help="Data folder; created if it does not exist.")
     ] = Path("equipoise-store"),
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Listen beyond loopback: whoever can connect may change everything."),
+        typer.Option(
+            "--insecure",
+            help="Allow to listen on other addresses than loopback: every client that connects has full "
+            "access.",
+        ),
     ] = False,
 ) -> None:
-    """Run a ZooKeeper for hubs to meet in, from the jars that PySpark brings. Needs Java 17 or newer.
+    """Run a single ZooKeeper server from PySpark's jars, as metadata store. Needs Java 17 or newer.
 
-    It is one server: for trying out and for small systems. Give hubs `--store zk://host,host,host/root` to use an
-    ensemble of your own.
+    For tests and small clusters. Give hubs `--store zk://host,host,host/root` to use a ZooKeeper ensemble instead.
     """
     with exit_on_failure():
         if not insecure and not is_loopback(host):
             raise SettingsError(
-                f"{host} is not loopback, and ZooKeeper asks nobody for a password: "
-                "give --insecure if the network is your own"
+                f"{host} is not loopback, and ZooKeeper has no password: "
+                "give --insecure if the network is trusted"
             )
         asyncio.run(serve(EmbeddedSettings(directory=directory, host=host, port=port)))
 

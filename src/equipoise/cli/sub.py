@@ -1,4 +1,4 @@
-"""`equipoise sub`: print what is published, and say when something was missed."""
+"""`equipoise sub`: subscribe and print messages and gaps."""
 
 from __future__ import annotations
 
@@ -20,25 +20,29 @@ def command(
     *,
     url: Url = URL_DEFAULT,
     pattern: Annotated[
-        bool, typer.Option("--pattern", "-p", help="The names are patterns, such as 'game.*' (quote them).")
+        bool,
+        typer.Option(
+            "--pattern", "-p", help="Treat the names as glob patterns, such as 'game.*' (quote them)."
+        ),
     ] = False,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line, for messages and for gaps.")
     ] = False,
     positions: Annotated[
-        bool, typer.Option("--positions", help="Show where each message stands in its stream: epoch:number.")
+        bool,
+        typer.Option("--positions", help="Show the position of each message in its stream: epoch:number."),
     ] = False,
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
 ) -> None:
-    """Print the messages of topics as they are published, until Ctrl-C.
+    """Subscribe to topics and print messages until Ctrl-C.
 
-    Each message is a line: the payload, after its topic if there may be several. What was missed is told on
-    standard error, with the number where it is known.
+    Each message is one line: the payload, after the topic if there may be several. Gaps are reported on standard error,
+    with the number of missed messages if it is known.
 
-    Try it: `equipoise sub news`, then in another terminal `equipoise pub news hello`. Everything: `equipoise
+    Try it: `equipoise sub news`, then in another terminal `equipoise pub news hello`. All topics: `equipoise
     sub -p '*'`.
     """
     printer = Printer(has_topics=pattern or len(topics) > 1, has_positions=positions, is_json=as_json)

@@ -1,4 +1,4 @@
-"""`equipoise up`: run the whole system on this machine until it is told to stop."""
+"""`equipoise up`: run a whole cluster on this machine until it is stopped."""
 
 from __future__ import annotations
 
@@ -23,31 +23,33 @@ console = Console(highlight=False)
 
 
 def command(
-    hubs: Annotated[int, typer.Option(min=1, help="Hubs that always run.")] = 2,
+    hubs: Annotated[int, typer.Option(min=1, help="Minimum number of hubs.")] = 2,
     max_hubs: Annotated[
-        int, typer.Option(min=0, help="Hubs that may run when load asks for them; 0: no more than those.")
+        int, typer.Option(min=0, help="Maximum number of hubs under load; 0: the same as --hubs.")
     ] = 0,
-    sites: Annotated[str, typer.Option(help="Names of sites, by comma; hubs are spread over them.")] = "",
-    directory: Annotated[
-        Path, typer.Option("--dir", help="Where state and logs are kept from one run to the next.")
-    ] = Path("equipoise-data"),
+    sites: Annotated[
+        str, typer.Option(help="Sites, separated by commas; hubs are distributed over them.")
+    ] = "",
+    directory: Annotated[Path, typer.Option("--dir", help="Folder for state and logs.")] = Path(
+        "equipoise-data"
+    ),
     store: Annotated[
-        str, typer.Option(help="Use this store (zk://…) instead of one of its own.", envvar="EQUIPOISE_STORE")
+        str, typer.Option(help="Use this store (zk://…) instead of starting one.", envvar="EQUIPOISE_STORE")
     ] = "",
     hub_config: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) of all hubs.")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) for all hubs.")
     ] = None,
     controller_config: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) of the controller."),
+        typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) for the controller."),
     ] = None,
-    pipeline: Annotated[bool, typer.Option(help="Run the pipeline: without it nothing is balanced.")] = True,
+    pipeline: Annotated[bool, typer.Option(help="Run the pipeline; without it load is not balanced.")] = True,
     log_format: LogFormat = LogForm.TEXT,
     verbose: Verbose = False,
 ) -> None:
-    """Run a store, hubs, the pipeline and a controller on this machine. Ctrl-C stops it all.
+    """Run a whole cluster on this machine: store, hubs, pipeline and controller. Ctrl-C stops it.
 
-    The first hub can be used within seconds, by any Redis client; balancing begins half a minute later.
+    The first hub accepts Redis clients within seconds; balancing begins half a minute later.
     """
     set_up_logs(log_format, verbose=verbose, level=logging.WARNING)
     # What it starts logs in the same way.
@@ -72,7 +74,7 @@ def command(
 
 
 def _has_login(hub_config: Path | None) -> bool:
-    """Whether the hubs' settings say who they are at each other. What is wrong with the file, they tell themselves."""
+    """Whether the hub settings have a login for other hubs. The hubs report other errors in the file themselves."""
     if hub_config is None:
         return False
     try:
@@ -107,7 +109,7 @@ async def serve(layout: Layout, settings: SystemSettings) -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await system.stop()
-        console.print("stopped; nothing is left running")
+        console.print("stopped")
 
 
 def _welcome(system: System, took_s: float) -> None:

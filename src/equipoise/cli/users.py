@@ -1,4 +1,4 @@
-"""`equipoise users`: list and change the users in a users file, or in the store that hubs share."""
+"""`equipoise users`: list and change users, in a users file or in the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from equipoise.errors import SettingsError
 
 app = typer.Typer(
     name="users",
-    help="Say who may use a hub, and for which topics.",
+    help="Manage users and their permissions.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -30,12 +30,12 @@ app = typer.Typer(
 _SALT_BYTES = 16
 
 Name = Annotated[
-    str, typer.Argument(help="The user. `default` is who a client is that gives only a password.")
+    str, typer.Argument(help="User name. `default` is the user of clients that send only a password.")
 ]
 File = Annotated[
     Path | None,
     typer.Option(
-        "--file", help="The users file, as given to `equipoise hub`; users.toml unless there is a store."
+        "--file", help="Users file, as given to `equipoise hub`. Without --file and --store: users.toml."
     ),
 ]
 PasswordStdin = Annotated[
@@ -43,7 +43,9 @@ PasswordStdin = Annotated[
 ]
 DisconnectHubs = Annotated[
     bool,
-    typer.Option("--disconnect-hubs", help="Do it even if hubs that run cannot log in at each other then."),
+    typer.Option(
+        "--disconnect-hubs", help="Allow a change after which running hubs cannot log in on each other."
+    ),
 ]
 Patterns = list[str]
 
@@ -56,36 +58,40 @@ def add(
     store: StoreUrl = "",
     region: Region = "default",
     publish: Annotated[
-        Patterns | None, typer.Option(help="Topics it may publish to, such as 'game.*'.")
+        Patterns | None, typer.Option(help="Topics the user may publish to, such as 'game.*'.")
     ] = None,
-    subscribe: Annotated[Patterns | None, typer.Option(help="Topics it may subscribe to.")] = None,
+    subscribe: Annotated[Patterns | None, typer.Option(help="Topics the user may subscribe to.")] = None,
     create: Annotated[
-        Patterns | None, typer.Option(help="Topics it may be the first to use. Default: all it may use.")
+        Patterns | None,
+        typer.Option(help="Topics the user may create. Default: all it may publish or subscribe to."),
     ] = None,
-    durable: Annotated[Patterns | None, typer.Option(help="Topics it may use durably.")] = None,
+    durable: Annotated[
+        Patterns | None, typer.Option(help="Topics the user may use durably (not yet supported).")
+    ] = None,
     filters: Annotated[
-        Patterns | None, typer.Option("--filter", help="Topics it may filter by content.")
+        Patterns | None,
+        typer.Option("--filter", help="Topics the user may filter by content (not yet supported)."),
     ] = None,
     operate: Annotated[
-        Patterns | None, typer.Option(help="Topics it may operate; '*' is the whole hub.")
+        Patterns | None, typer.Option(help="Topics the user may operate; '*': the whole hub.")
     ] = None,
     certificate: Annotated[
-        Patterns | None, typer.Option(help="Common name of its client certificate.")
+        Patterns | None, typer.Option(help="Common name of the user's client certificate.")
     ] = None,
     nopass: Annotated[
-        bool, typer.Option("--nopass", help="No password: anonymous, or by certificate only.")
+        bool, typer.Option("--nopass", help="No password: anonymous access, or by certificate only.")
     ] = False,
     password_stdin: PasswordStdin = False,
     disconnect_hubs: DisconnectHubs = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add a user. What no option grants is denied."""
+    """Add a user. Everything that no option grants is denied."""
     with _errors_told():
         check_user_name(name)
         users = user_list(file, store, region, is_quiet=as_json)
         _require_new(users.read(may_be_new=True), name)
         wanted = {
-            # Who comes first is chance, also after a restart: a user would find itself refused for no reason it sees.
+            # Which user is first is chance, also after a restart: a user must not be refused because another was later.
             Action.CREATE: _union(publish, subscribe) if create is None else create,
             Action.PUBLISH: publish,
             Action.SUBSCRIBE: subscribe,
@@ -111,7 +117,7 @@ def add(
 def list_users(
     *, file: File = None, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False
 ) -> None:
-    """List the users and what they may do."""
+    """List users and their permissions."""
     with _errors_told():
         users = user_list(file, store, region, is_quiet=as_json).read()
     if as_json:
@@ -154,7 +160,7 @@ def passwd(
     disconnect_hubs: DisconnectHubs = False,
     as_json: AsJson = False,
 ) -> None:
-    """Give a user a new password."""
+    """Change the password of a user."""
     with _errors_told():
         users = user_list(file, store, region, is_quiet=as_json)
         _require(users.read(), name)
@@ -169,7 +175,7 @@ def passwd(
 
 @contextmanager
 def _errors_told() -> Iterator[None]:
-    """Say what is wrong on standard error and exit with 1, without a traceback."""
+    """Print errors to standard error and exit with 1, without a traceback."""
     try:
         yield
     except (SettingsError, OSError) as error:
@@ -179,7 +185,7 @@ def _errors_told() -> Iterator[None]:
 
 def _require_new(users: Users, name: str) -> Users:
     if users.get(name) is not None:
-        raise SettingsError(f"user {name!r} is there already: `equipoise users rm {name}` first")
+        raise SettingsError(f"user {name!r} exists: remove it first with `equipoise users rm {name}`")
     return users
 
 
@@ -198,7 +204,7 @@ def _proof(user: User) -> str:
 
 
 def _facts(user: User) -> dict[str, Any]:
-    """All that there is to say but the secret."""
+    """Everything but the secret."""
     return {
         "user": user.name,
         "is_anonymous": user.is_anonymous,

@@ -1,4 +1,4 @@
-"""What `pub` and `sub` share: where the hub is, and running until done, interrupted or failed."""
+"""Options of `pub` and `sub`, and running them until done, interrupted or failed."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ Url = Annotated[
     str,
     typer.Option(
         envvar="EQUIPOISE_URL",
-        help="Where the hub is: equipoise://user:secret@host:port, or equipoises:// with TLS.",
+        help="URL of the hub: equipoise://user:secret@host:port, or equipoises:// for TLS.",
     ),
 ]
 TlsCa = Annotated[
     str,
-    typer.Option("--tls-ca", help="Authority that signed the hub's certificate (PEM). Empty: the system's."),
+    typer.Option("--tls-ca", help="CA of the hub's certificate (PEM). Empty: the system's CAs."),
 ]
 TlsCert = Annotated[
     str,
-    typer.Option("--tls-cert", help="Your certificate (PEM), where the hub knows users by it. Empty: none."),
+    typer.Option(
+        "--tls-cert", help="Client certificate (PEM), if the hub authenticates by certificate. Empty: none."
+    ),
 ]
-TlsKey = Annotated[str, typer.Option("--tls-key", help="The key of your certificate (PEM).")]
+TlsKey = Annotated[str, typer.Option("--tls-key", help="Private key of the client certificate (PEM).")]
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What the two commands were told about TLS."""
+    """TLS options of the two commands."""
 
     ca: str
     cert: str
@@ -45,7 +47,7 @@ class Tls:
 
 
 def run(url: str, tls: Tls, name: str, main: Callable[[Bus], Coroutine[Any, Any, None]]) -> None:
-    """Ctrl-C ends with status 130, without a word; so does, with 0, a reader of our output that has had enough."""
+    """Ctrl-C ends with status 130, without output; a closed output pipe ends with 0."""
     logging.basicConfig(format="equipoise: %(message)s")
     try:
         with exit_on_failure():

@@ -1,6 +1,6 @@
-"""Names that a shell completes: hubs and topics, as the store and the hubs know them.
+"""Shell completion of hub and topic names, from the store and the hubs.
 
-Somebody waits with a finger on a key: whatever takes over a second, or fails, completes nothing and says nothing.
+A user waits: a request that fails or takes more than a second completes nothing and prints nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def hub_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def hub_list(context: typer.Context, incomplete: str) -> list[str]:
-    """Of names by comma, the last; those before it are not offered again."""
+    """Complete the last of a comma-separated list; names before it are not offered again."""
     before, _, last = incomplete.rpartition(",")
     known = before.split(",") if before else []
     names = [name for name in hub_names(context, last) if name not in known]
@@ -39,7 +39,7 @@ def hub_list(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def topic_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Those with an entry in the plan, and as many as one hub tells at once."""
+    """Topics with a plan entry, and one page of topics of one hub."""
 
     async def find(url: str, region: str) -> list[str]:
         async with opened(url, region, patience_s=_PATIENCE_S) as metadata:
@@ -75,6 +75,6 @@ async def _at_hub(hubs: dict[str, HubSeen], begin: str) -> set[bytes]:
 
 
 def _texts(names: set[bytes]) -> list[str]:
-    """A shell passes text on; what is none cannot be completed."""
+    """The names that are printable text; others cannot be completed."""
     texts = [name.decode("utf-8", "replace") for name in names]
     return [text for text in texts if text.isprintable() and "�" not in text]

@@ -1,7 +1,7 @@
 """The settings file of `equipoise controller`: `[controller]` and `[planner]`.
 
 Always true: every setting of a controller and of its pages is set in exactly one place, by an option of the command
-line or in the table `[controller]`; so nobody has to know which of the two wins.
+line or in the table `[controller]`; so there is no order of priority to know.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Loaded:
 
 
 def load(path: Path | None, given: Mapping[str, Any]) -> Loaded:
-    """The file, with the command line's `given` for the controller. Raises SettingsError that says what to mend."""
+    """The file's settings, with those of the command line (`given`). Raises SettingsError that names the mistake."""
     tables = {} if path is None else _read(path)
     refuse_renamed(tables, CONTROLLER_SETTINGS)
     own, pages = _parted(path, tables.get("controller", {}))
@@ -76,7 +76,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _parted(path: Path | None, table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is the controller's own, and what its pages'."""
+    """The controller's settings, and those of its pages."""
     own = set(ControllerSettings.__struct_fields__) - CONTROLLER_OPTIONS.keys()
     pages = set(WebSettings.__struct_fields__) - PAGES_OPTIONS.keys()
     for name in table:

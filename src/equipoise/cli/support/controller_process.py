@@ -1,6 +1,6 @@
-"""What `equipoise controller` runs: the controller, the intake of views and the pages, on one loop.
+"""The process of `equipoise controller`: controller, receiver of views and web server on one event loop.
 
-Apart from the command itself, so that commands that plan nothing load neither Arrow nor a web server.
+Apart from the command, so that other commands load neither Arrow nor a web server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     settings: ControllerSettings
     store_url: str
@@ -46,32 +46,32 @@ class Wanted:
     intake: Address
     # None: no pages.
     http: Address | None
-    # The host that others reach this one by; empty: where it listens.
+    # Host at which others reach this one; empty: where it listens.
     advertise: str = ""
     token: str
     loopback_reads: bool
     planner: PlannerSettings = field(default_factory=PlannerSettings)
-    # But for what is said above.
+    # Except the settings above.
     pages: WebSettings = field(default_factory=WebSettings)
     # none, store or a command.
     provision: str
 
     def __post_init__(self) -> None:
-        """Before anything listens: raises SettingsError if others could not find it."""
+        """Raises SettingsError, before anything listens, if other machines could not connect."""
         for address in (self.intake, self.http):
             if address is not None:
                 self.told(*address)
 
     def told(self, host: str, port: int) -> str:
-        """What others are told of a place to listen. Raises SettingsError if it is none that they could dial."""
-        # Nobody elsewhere gets to a port on loopback by any other name.
+        """The advertised host:port of a listening address. Raises SettingsError if others could not connect to it."""
+        # A port on loopback cannot be reached under another name.
         host = host if is_loopback(host) else self.advertise or host
         check_tellable(host, who="controller", option="--advertise HOST")
         return joined(host, port)
 
 
 def run(*, settings: dict[str, Any], config: Path | None, **wanted: Any) -> None:
-    """Until it is told to stop; `settings` are those of ControllerSettings. Raises SettingsError and StoreError."""
+    """Run until stopped; `settings` are those of ControllerSettings. Raises SettingsError and StoreError."""
     read = load(config, settings)
     made = Wanted(settings=read.controller, planner=read.planner, pages=read.pages, **wanted)
     asyncio.run(_serve(made))
@@ -108,7 +108,7 @@ async def _serve(wanted: Wanted) -> None:
 
 @asynccontextmanager
 async def _pages(controller: Controller, actions: Actions, wanted: Wanted) -> AsyncIterator[str]:
-    """Serve the pages, if there are to be any; where others find them."""
+    """Serve the pages, if enabled; yields their URL."""
     if wanted.http is None:
         yield ""
         return
@@ -122,7 +122,7 @@ async def _pages(controller: Controller, actions: Actions, wanted: Wanted) -> As
 
 
 def _port(address: str) -> int:
-    """The one that a server of ours got."""
+    """The port of an address that one of our servers listens on."""
     found = split_address(address)
     assert found is not None, "it listens"
     return found[1]
@@ -141,7 +141,7 @@ async def _run(controller: Controller, stopped: asyncio.Event) -> None:
 
 
 def bounded(planner: PlannerSettings, settings: ControllerSettings) -> PlannerSettings:
-    """The planner knows how many hubs can be had: where there will be no more, those at work take more each."""
+    """Bound the planner by hubs_min and hubs_max: if no more hubs can be started, each takes more load."""
     servers_max = min(planner.servers_max, settings.hubs_max or settings.hubs_min)
     servers_min = min(max(planner.servers_min, settings.hubs_min), servers_max)
     return msgspec.structs.replace(planner, servers_min=servers_min, servers_max=servers_max)

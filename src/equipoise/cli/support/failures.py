@@ -1,4 +1,4 @@
-"""How commands end when something is wrong: one line that says what and what to do, and an exit status."""
+"""Exit statuses of commands, and errors as one line on standard error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ask hubs something, one after the other command over one connection each.
+"""Send commands to hubs, over one connection each.
 
-A hub that cannot be reached, or refuses, is no reason for the others not to answer: it answers with its error.
+A hub that cannot be reached or refuses does not stop the others: its answer is its error.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ T = TypeVar("T")
 
 User = Annotated[
     str,
-    typer.Option("--user", envvar="EQUIPOISE_USER", help="Who you are at the hubs, where there are users."),
+    typer.Option("--user", envvar="EQUIPOISE_USER", help="User to log in as on the hubs."),
 ]
 PasswordFile = Annotated[
-    str, typer.Option("--password-file", envvar="EQUIPOISE_PASSWORD_FILE", help="File with your password.")
+    str,
+    typer.Option(
+        "--password-file", envvar="EQUIPOISE_PASSWORD_FILE", help="File with the password of --user."
+    ),
 ]
 
 
 class HubConnection:
-    """One connection to a hub; made by `asked`."""
+    """One connection to a hub."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

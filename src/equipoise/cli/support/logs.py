@@ -1,6 +1,7 @@
-"""How commands that run for long log: lines for people, or one JSON object per line for programs.
+"""Logging of long-running commands: text lines, or one JSON object per line.
 
-The form is an option and an environment variable, so that whatever `equipoise up` starts logs in the same way.
+The format is an option and an environment variable, so that processes started by `equipoise up` log in the same
+format.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ LogFormat = Annotated[
         help="json: one object per line, with time, level, logger and message.",
     ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log debug messages.")]
 
 _TEXT = "%(asctime)s %(levelname)s %(message)s"
-# What every record has; anything else was given by whoever logged.
+# Fields of every record; all others are extra fields of the caller.
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per record, on one line whatever the message holds."""
+    """One object per record, always on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC)
@@ -54,7 +55,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logs(form: LogForm, *, verbose: bool, level: int = logging.INFO) -> None:
-    """Log to standard error from now on; `level` is what is told unless more is asked for."""
+    """Log to standard error from now on; `level` applies unless `verbose`."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form is LogForm.JSON else logging.Formatter(_TEXT))
     logging.basicConfig(level=logging.DEBUG if verbose else level, handlers=[handler])

@@ -1,4 +1,4 @@
-"""Show that something is going on: on standard error, and at a terminal gone when it is over."""
+"""Progress on standard error; on a terminal it disappears at the end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 __all__ = ["counting", "told_if_long", "working"]
 
-# Whoever waits for longer wants to know for what.
+# A user who waits longer wants to know for what.
 LONG_S = 2.0
 
 
 @contextmanager
 def working(words: str, *, is_quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """For work whose length nobody knows. Call what it gives with other words as it goes on."""
+    """For work of unknown length. Call the yielded function to change the text."""
     console = Console(stderr=True, highlight=False)
     if is_quiet or not console.is_terminal:
         yield lambda _: None
@@ -28,7 +28,7 @@ def working(words: str, *, is_quiet: bool = False) -> Iterator[Callable[[str], N
 
 @asynccontextmanager
 async def told_if_long(words: str, *, is_quiet: bool = False) -> AsyncIterator[None]:
-    """For what usually takes a moment: say what is waited for once it has taken long, on a terminal or not."""
+    """For work that is usually short: print what is waited for once it takes long, on a terminal or not."""
     console = Console(stderr=True, highlight=False)
     status = console.status(words)
 
@@ -49,7 +49,7 @@ async def told_if_long(words: str, *, is_quiet: bool = False) -> AsyncIterator[N
 
 @contextmanager
 def counting(words: str, total: int) -> Iterator[Callable[[int], None]]:
-    """For work that is counted. Call what it gives with how much is done."""
+    """For counted work. Call the yielded function with the number done."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None

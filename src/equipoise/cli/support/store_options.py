@@ -1,4 +1,4 @@
-"""What commands that work on a store share: which store, who asks, and opening it for as long as they run."""
+"""Options of commands that use the store, and opening it for the duration of the command."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from equipoise.store.records.users import UsersStore
 from equipoise.store.tree import Tree
 from equipoise.store.urls import open_store
 
-# People wait for an answer; a store that needs longer than this is in trouble.
+# An operator waits for the answer.
 _PATIENCE_S = 10.0
-# Where `equipoise up` keeps its things unless told otherwise.
+# Default folder of `equipoise up`.
 UP_DIRECTORY = Path("equipoise-data")
 
 StoreUrl = Annotated[
@@ -35,18 +35,18 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         envvar="EQUIPOISE_STORE",
-        help="Where the hubs meet: zk://host:port,host:port/root. If not given, the store of the `equipoise up` "
-        "that was started in this folder.",
+        help="Metadata store of the cluster: zk://host:port,host:port/root. Without it, the store of "
+        "the `equipoise up` that was started in this folder.",
     ),
 ]
-Region = Annotated[str, typer.Option(help="Which system of hubs in that store.")]
+Region = Annotated[str, typer.Option(help="Name of the cluster inside the store.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Why = Annotated[str, typer.Option("--why", help="A note for the history of the plan.")]
+Why = Annotated[str, typer.Option("--why", help="Note for the history of the plan.")]
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """All that is kept in a store about one region."""
+    """The records of one cluster in a store."""
 
     store: Store
     plans: PlanStore
@@ -63,26 +63,26 @@ def run(
 ) -> None:
     """Open the store, do the work, close it. Errors end the command with a line that says what to do.
 
-    A store that takes its time is named, unless it is a program that waits (`is_quiet`).
+    A slow store is reported, unless `is_quiet`.
     """
 
     async def work() -> None:
         wanted = url or local_store_url()
         if not wanted:
             raise SettingsError(
-                "which store? Give --store zk://HOST:PORT or set EQUIPOISE_STORE, or go to the folder in which "
+                "no store given: use --store zk://HOST:PORT or EQUIPOISE_STORE, or change to the folder in which "
                 "`equipoise up` was started; `equipoise store` starts a store alone"
             )
         async with AsyncExitStack() as stack:
             try:
-                words = f"no answer yet from the store {wanted}; asking for {_PATIENCE_S:g} s"
+                words = f"no answer yet from the store {wanted}; waiting {_PATIENCE_S:g} s"
                 async with told_if_long(words, is_quiet=is_quiet):
                     metadata = await stack.enter_async_context(opened(wanted, region, patience_s=_PATIENCE_S))
             except StoreUnavailableError as problem:
                 if url:
                     raise
                 raise StoreUnavailableError(
-                    f"the system of this folder does not run (no store answers at {wanted}): start it with "
+                    f"the cluster of this folder does not run (no store answers at {wanted}): start it with "
                     "`equipoise up`, or give --store"
                 ) from problem
             await main(metadata)
@@ -93,7 +93,7 @@ def run(
 
 @asynccontextmanager
 async def opened(url: str, region: str, *, patience_s: float) -> AsyncIterator[Metadata]:
-    """The store, for as long as the block lasts. Raises StoreUnavailableError."""
+    """The store, for the duration of the block. Raises StoreUnavailableError."""
     tree = Tree(region)
     try:
         store = await open_store(
@@ -116,7 +116,7 @@ async def opened(url: str, region: str, *, patience_s: float) -> AsyncIterator[M
 
 
 def local_store_url(directory: Path = UP_DIRECTORY) -> str:
-    """The store of the `equipoise up` that keeps its things here; empty if there is none."""
+    """The store of the `equipoise up` that uses this folder; empty if there is none."""
     try:
         ports = json.loads((directory / "ports.json").read_text())
         port = ports.get("store") if isinstance(ports, dict) else None
@@ -126,9 +126,9 @@ def local_store_url(directory: Path = UP_DIRECTORY) -> str:
 
 
 def author() -> str:
-    """Who changes the plan, for its history."""
+    """Author of changes of the plan, for its history."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
-        user = "somebody"
+        user = "unknown"
     return f"{user}@{socket.gethostname()}"

@@ -1,4 +1,4 @@
-"""Show rows of facts to people: columns that line up and fit the terminal, or JSON for programs."""
+"""Print rows as a table that fits the terminal, or as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH_MIN = 8
 
 
 def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table. On a terminal the widest columns are cut until it fits; into a pipe everything goes."""
+    """Print a table. On a terminal the widest columns are truncated until it fits; into a pipe nothing is."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in table_lines(headers, rows, width):
         typer.echo(line)
@@ -51,7 +51,7 @@ def show_json(value: Any) -> None:
 
 
 def show_result(facts: Mapping[str, Any], words: str, *, as_json: bool) -> None:
-    """What a command has done: a sentence for people, an object for programs."""
+    """Print the result of a command as text or as a JSON object."""
     if as_json:
         show_json(facts)
     else:
@@ -59,7 +59,7 @@ def show_result(facts: Mapping[str, Any], words: str, *, as_json: bool) -> None:
 
 
 def name_of(name: bytes) -> str:
-    """A topic or pattern for people and for JSON: bytes that are no text are shown escaped."""
+    """A topic or pattern as text; bytes that are not UTF-8 are escaped."""
     return name.decode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""Read quantities as people write them: 40ms, 1.5s, 500/s, 30/min."""
+"""Parse quantities with units: 40ms, 1.5s, 500/s, 30/min."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parse_milliseconds(text: str) -> float:
     """Raises SettingsError."""
     found = _TIME.fullmatch(text.strip())
     if found is None:
-        raise SettingsError(f"{text!r} is no time: give a number with us, ms or s, such as 40ms")
+        raise SettingsError(f"{text!r} is not a time: give a number with us, ms or s, such as 40ms")
     return float(found["number"]) * _MS[found["unit"]]
 
 
@@ -26,5 +26,5 @@ def parse_rate(text: str) -> float:
     """Per second. Raises SettingsError."""
     found = _RATE.fullmatch(text.strip())
     if found is None:
-        raise SettingsError(f"{text!r} is no rate: give a number per s, min or h, such as 500/s")
+        raise SettingsError(f"{text!r} is not a rate: give a number per s, min or h, such as 500/s")
     return float(found["number"]) / _SECONDS[found["unit"]]

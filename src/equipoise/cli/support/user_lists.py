@@ -1,7 +1,7 @@
-"""Where users are kept: in a users file, or in a store that hubs share.
+"""Users in a users file, or in the store.
 
-Always true: a list is replaced whole, and only by one that a hub would read; what fails leaves it as it was. A file is
-readable by its owner alone.
+Always true: a list is replaced as a whole, and only by a valid one; a failure leaves it unchanged. A file is readable
+by its owner only.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ Change = Callable[[Users], Users]
 
 
 class UserList(Protocol):
-    """Printed, it says where it is."""
+    """A list of users; `str` names its place."""
 
     def read(self, *, may_be_new: bool = False) -> Users:
-        """Raises SettingsError or OSError; a list that is not there is empty if it may be new."""
+        """Raises SettingsError or OSError; a missing list is empty if `may_be_new`."""
         ...
 
     def change(self, make: Change, *, may_disconnect_hubs: bool = False) -> None:
-        """Replace the list by what `make` makes of it. Raises SettingsError if that would part hubs that run."""
+        """Replace the list by the result of `make`. Raises SettingsError if that would disconnect running hubs."""
         ...
 
 
 def user_list(file: Path | None, store: str, region: str, *, is_quiet: bool = False) -> UserList:
-    """The store's if one is given and no file is. `is_quiet`: nobody is told that a store takes its time."""
+    """The list in the store if one is given and no file is. `is_quiet`: a slow store is not reported."""
     if store and file is None:
         return UsersInStore(store, region, is_quiet=is_quiet)
     return UsersFile(file or FILE_DEFAULT)
 
 
 class UsersFile:
-    """A running hub takes a change when it reloads."""
+    """A running hub reads a change on SIGHUP."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -64,7 +64,7 @@ class UsersFile:
             raise SettingsError(f"{self._path} is not UTF-8 text: {error}") from error
 
     def change(self, make: Change, *, may_disconnect_hubs: bool = False) -> None:
-        """In one step, so that a hub that reloads meets either the old file or the new one."""
+        """Atomically: a hub that reloads reads either the old file or the new one."""
         text = render_users(make(self.read(may_be_new=True)))
         parse_users(text)  # what the hub would refuse never reaches the disk
         target = self._path.resolve()
@@ -82,7 +82,7 @@ class UsersFile:
 
 
 class UsersInStore:
-    """Every hub takes a change at once."""
+    """All hubs apply a change at once."""
 
     def __init__(self, url: str, region: str, *, is_quiet: bool) -> None:
         self._url = url
@@ -98,7 +98,7 @@ class UsersInStore:
         async def main(metadata: Metadata) -> None:
             stored = await metadata.users.load()
             if stored.access_version == 0 and not may_be_new:
-                raise SettingsError(f"there are no users in {self}: everybody may do everything")
+                raise SettingsError(f"there are no users in {self}: every client has full access")
             found.append(Users(()) if stored.access_version == 0 else stored.users)
 
         run(self._url, self._region, main, is_quiet=self._is_quiet)
@@ -119,7 +119,7 @@ class UsersInStore:
                     )
                     return
                 except BadVersionError:
-                    # Somebody else has changed them meanwhile: make the change to theirs.
+                    # Another writer changed them meanwhile: apply the change to the new list.
                     continue
 
         run(self._url, self._region, main, is_quiet=self._is_quiet)
