@@ -104,6 +104,7 @@ SMALL_MODULES = {
     "hub/commands/where": "one file per group of commands",
     "hub/cluster/peer_events": "an idea of its own, with its invariant",
     "hub/membership/join": "to be merged",
+    "hub/membership/spec_sync": "beside acl_sync: who looks for either finds it",
     "hub/membership/load": "to be merged",
     "hub/shell/descriptors": "to be merged",
     "lab/demo/pace": "shown by its package",

@@ -20,6 +20,7 @@
         ├── DisconnectedError  no connection could be had in time
         ├── UncertainError     the connection went before the receipt came
         ├── BackloggedError    a bounded queue is full
+        ├── BehindError        some hubs did not apply a change in time
         ├── ProvisionError     a server could not be started or stopped
         ├── DiskFullError      no room is left on the disk
         ├── DiskFailedError    the disk refused to read, write or sync
@@ -41,6 +42,8 @@ An error carries its facts as attributes and says in its text what to do next.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class EquipoiseError(Exception):
@@ -133,6 +136,14 @@ class UncertainError(WorldError):
 
 class BackloggedError(WorldError):
     """A bounded queue is full. Wait for `flush()`, or publish with a receipt, which waits by itself."""
+
+
+class BehindError(WorldError):
+    """A change is stored, but the live hubs in `hubs` have not applied it in time; they will."""
+
+    def __init__(self, text: str, hubs: Sequence[str]) -> None:
+        super().__init__(text)
+        self.hubs = tuple(hubs)
 
 
 class DiskFullError(WorldError):

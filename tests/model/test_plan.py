@@ -248,5 +248,7 @@ def test_bytes_of_a_plan_that_contradicts_itself_are_refused() -> None:
 
 
 def test_a_reason_from_a_newer_program_does_not_make_the_change_unreadable() -> None:
-    newer = msgspec.msgpack.encode([8, [[b"news", None, ["phase-of-moon", {}]]], [], None, "a later field"])
+    newer = msgspec.msgpack.encode(
+        [8, [[b"news", None, ["phase-of-moon", {}]]], [], None, None, "a later field"]
+    )
     assert decode_change(newer).entries[0].why.reason is Reason.UNKNOWN

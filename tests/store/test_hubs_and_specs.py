@@ -242,6 +242,26 @@ def test_a_spec_that_cannot_be_read_does_not_hide_the_others() -> None:
     run(scenario())
 
 
+def test_the_version_of_the_specs_counts_changes_and_nothing_else() -> None:
+    async def scenario() -> None:
+        world = MemoryWorld()
+        specs, observer = SpecsStore(await world.store(), TREE), SpecsStore(await world.store(), TREE)
+        assert await observer.version() == 0
+        await specs.put(TopicSpec(pattern=b"a", latency_ms=40))
+        await specs.put(TopicSpec(pattern=b"b", latency_ms=40))
+        assert (await observer.load_with_version()).version == 2
+        # What is as it was is no change; nor is it one to remove nothing.
+        await specs.put(TopicSpec(pattern=b"b", latency_ms=40))
+        assert not await specs.remove(b"c")
+        assert await observer.version() == 2
+        assert await specs.remove(b"b")
+        found = await observer.load_with_version()
+        assert found.version == 3
+        assert [spec.pattern for spec in found.specs] == [b"a"]
+
+    run(scenario())
+
+
 def test_watchers_see_specs_change() -> None:
     async def scenario() -> None:
         world = MemoryWorld()

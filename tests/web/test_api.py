@@ -104,7 +104,7 @@ def test_an_operator_with_the_token_moves_drains_and_limits() -> None:
         status, found = await site.ask(
             "/api/limits", body={"pattern": "game*", "latency_ms": ""}, token=TOKEN
         )
-        assert status == 200 and found == {"pattern": "game*", "spec": None}
+        assert status == 200 and found == {"pattern": "game*", "spec": None, "behind": ["a", "b"]}
 
     play(scenario, token=TOKEN)
 

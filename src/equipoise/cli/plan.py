@@ -111,6 +111,8 @@ def summary(change: PlanChange) -> str:
         parts.append(f"{len(change.entries)} entries")
     if change.access_version is not None:
         parts.append(f"access rules {change.access_version}")
+    if change.specs_version is not None:
+        parts.append(f"specs {change.specs_version}")
     return ", ".join(parts) or "nothing"
 
 
@@ -128,12 +130,15 @@ def change_lines(change: PlanChange, before: Plan) -> Iterable[str]:
         yield f"{sign} {_entry_words(entry)}{was}"
     if change.access_version is not None:
         yield f"~ access rules {change.access_version} (were {before.access_version})"
+    if change.specs_version is not None:
+        yield f"~ specs {change.specs_version} (were {before.specs_version})"
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
     return {
         "version": plan.version,
         "access_version": plan.access_version,
+        "specs_version": plan.specs_version,
         "members": [
             {"hub": member.hub, "weight": member.weight / WEIGHT_NORMAL, "site": member.site}
             for member in plan.members
@@ -174,6 +179,7 @@ def change_facts(change: PlanChange, *, with_why: bool = True) -> dict[str, Any]
             for part in change.entries
         ],
         "access_version": change.access_version,
+        "specs_version": change.specs_version,
     }
 
 

@@ -15,7 +15,7 @@ from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreU
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_table
 from equipoise.cli.support.units import parse_milliseconds, parse_rate
 from equipoise.control import operations
-from equipoise.errors import EquipoiseError, RefusedError, SettingsError
+from equipoise.errors import BehindError, EquipoiseError, RefusedError, SettingsError
 from equipoise.model import Durability, TopicSpec
 
 app = typer.Typer(
@@ -25,6 +25,10 @@ app = typer.Typer(
 
 Pattern = Annotated[
     str, typer.Argument(metavar="PATTERN", help="Topic name or glob pattern, such as 'game.*'.")
+]
+
+Timeout = Annotated[
+    float, typer.Option(min=0, help="Seconds to wait until every live hub has the change.", metavar="SECONDS")
 ]
 
 _PAGE = b"1000"
@@ -144,11 +148,13 @@ def set_spec(
         str | None, typer.Option(help="Ensemble/write/ack quorum. Not yet supported.", metavar="E/W/A")
     ] = None,
     pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
+    timeout: Timeout = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """Set limits for the topics that match a pattern (a spec). For each topic the most specific spec applies.
 
     Options that are not given keep their value; an empty value removes a limit: --latency ''.
+    Returns once every live hub has the spec; fails with the names of the hubs that do not have it in time.
     """
 
     async def main(metadata: Metadata) -> None:
@@ -163,6 +169,7 @@ def set_spec(
             if text is not None:
                 given[field] = read(text) if text else None
         spec = await operations.change_spec(metadata.specs, pattern.encode(), given)
+        await _wait_for_hubs(metadata, pattern, timeout)
         if spec is None:
             show_result({"pattern": pattern}, f"removed spec {pattern}", as_json=as_json)
             return
@@ -173,13 +180,19 @@ def set_spec(
 
 @app.command("unset")
 def remove_spec(
-    pattern: Pattern, *, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False
+    pattern: Pattern,
+    *,
+    store: StoreUrl = "",
+    region: Region = "default",
+    timeout: Timeout = 10.0,
+    as_json: AsJson = False,
 ) -> None:
-    """Remove the spec of a pattern."""
+    """Remove the spec of a pattern. Returns once no live hub applies it."""
 
     async def main(metadata: Metadata) -> None:
         if not await metadata.specs.remove(pattern.encode()):
             raise SettingsError(f"there is no spec {pattern}: `equipoise topics specs` lists them")
+        await _wait_for_hubs(metadata, pattern, timeout)
         show_result({"pattern": pattern}, f"removed spec {pattern}", as_json=as_json)
 
     run(store, region, main, is_quiet=as_json)
@@ -197,6 +210,17 @@ def list_specs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJ
         show_table(("PATTERN", "LIMITS"), [(name_of(spec.pattern), spec_words(spec)) for spec in specs])
 
     run(store, region, main, is_quiet=as_json)
+
+
+async def _wait_for_hubs(metadata: Metadata, pattern: str, timeout_s: float) -> None:
+    version = await operations.publish_specs(metadata.specs, metadata.plans)
+    behind = await operations.hubs_without_specs(metadata.hubs, version, timeout_s=timeout_s)
+    if behind:
+        raise BehindError(
+            f"the spec of {pattern} is stored, but not yet applied after {timeout_s:g} s by: {', '.join(behind)}. "
+            "Each hub applies it as soon as it reaches the store",
+            behind,
+        )
 
 
 def spec_facts(spec: TopicSpec) -> dict[str, Any]:

@@ -7,6 +7,7 @@ what was named; and what is asked for and already so makes no new version.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -18,7 +19,17 @@ from equipoise.store.records.hubs import HubsStore
 from equipoise.store.records.plans import PlanStore
 from equipoise.store.records.specs import SpecsStore
 
-__all__ = ["change_plan", "change_spec", "drain", "forget", "place", "unplace", "weigh"]
+__all__ = [
+    "change_plan",
+    "change_spec",
+    "drain",
+    "forget",
+    "hubs_without_specs",
+    "place",
+    "publish_specs",
+    "unplace",
+    "weigh",
+]
 
 # Parts of a spec that no hub enforces yet: refused, so that a spec never promises what is not kept.
 _NOT_YET = {
@@ -29,6 +40,8 @@ _NOT_YET = {
 }
 # Plans come every few seconds at most; whoever loses this often is up against something else.
 _RACES_MAX = 20
+# How often hubs are looked at while an operation waits for them: a hub takes some round trips to the store.
+_LOOK_S = 0.1
 
 
 async def change_plan(plans: PlanStore, make: Callable[[Plan], PlanChange | None]) -> Plan:
@@ -178,6 +191,36 @@ async def change_spec(specs: SpecsStore, pattern: bytes, given: Mapping[str, Any
         return None if made == TopicSpec(pattern=pattern, quantile=made.quantile) else made
 
     return await specs.change(pattern, make)
+
+
+async def publish_specs(specs: SpecsStore, plans: PlanStore) -> int:
+    """Have the plan ask for the specs as they are now, so that every hub has to have them; their version.
+
+    Safe to break off: the plan then follows with the next change, and hubs that watch the specs have them already.
+    """
+    version = await specs.version()
+
+    def make(plan: Plan) -> PlanChange | None:
+        # Before the first plan there is no hub to tell: the first one reads the specs when it starts.
+        if plan.version == 0 or plan.specs_version >= version:
+            return None
+        return PlanChange.on(plan, Why(Reason.OPERATOR), specs_version=version)
+
+    await change_plan(plans, make)
+    return version
+
+
+async def hubs_without_specs(hubs: HubsStore, version: int, *, timeout_s: float) -> list[str]:
+    """Wait until every live hub serves under specs of this version; those that do not when time is up."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while True:
+        seen = await hubs.load()
+        behind = [
+            hub for hub, one in seen.items() if one.alive is not None and one.alive.specs_version < version
+        ]
+        if not behind or asyncio.get_running_loop().time() >= deadline:
+            return behind
+        await asyncio.sleep(min(_LOOK_S, timeout_s))
 
 
 def _takers(plan: Plan, hub: str, alive: Collection[str] | None) -> list[Member]:

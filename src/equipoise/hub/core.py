@@ -25,7 +25,7 @@ from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.session import LINGER_S, Session
 from equipoise.hub.data.subscribe import forget_session, judge_again
-from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex
+from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex, TopicSpecs
 from equipoise.hub.locations.locations import Places
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.telemetry.recorder import Metering
@@ -68,6 +68,7 @@ class HubCore:
         self.quotas = Quotas(self.limits)
         self.index = self._new_index()
         self.cluster: OtherHubs = Standalone(settings.name)
+        self.specs = TopicSpecs()
         self.places = Places(self)
         self.metering = Metering(self)
         self.backlogs = Backlogs(

@@ -115,6 +115,8 @@ class PlanChange(msgspec.Struct, frozen=True, array_like=True):
     members: tuple[MemberChange, ...] = ()
     # The access rules in force from this version on; None leaves them as they are.
     access_version: int | None = None
+    # The specs in force from this version on, likewise.
+    specs_version: int | None = None
 
     @classmethod
     def on(
@@ -127,17 +129,19 @@ class PlanChange(msgspec.Struct, frozen=True, array_like=True):
         set_members: Iterable[Member] = (),
         remove_members: Iterable[str] = (),
         access_version: int | None = None,
+        specs_version: int | None = None,
     ) -> PlanChange:
         """A change of this plan, all of it for one reason."""
         entries = [EntryChange(entry.topic, entry, why) for entry in set_entries]
         entries += [EntryChange(topic, None, why) for topic in remove_entries]
         members = [MemberChange(member.hub, member, why) for member in set_members]
         members += [MemberChange(hub, None, why) for hub in remove_members]
-        return cls(plan.version + 1, tuple(entries), tuple(members), access_version)
+        return cls(plan.version + 1, tuple(entries), tuple(members), access_version, specs_version)
 
     @property
     def is_empty(self) -> bool:
-        return not self.entries and not self.members and self.access_version is None
+        has_versions = self.access_version is not None or self.specs_version is not None
+        return not self.entries and not self.members and not has_versions
 
 
 def apply(plan: Plan, change: PlanChange) -> Plan:
@@ -150,9 +154,12 @@ def apply(plan: Plan, change: PlanChange) -> Plan:
     access_version = plan.access_version if change.access_version is None else change.access_version
     if access_version < plan.access_version:
         raise PlanError(f"access version {access_version} is older than {plan.access_version}")
+    specs_version = plan.specs_version if change.specs_version is None else change.specs_version
+    if specs_version < plan.specs_version:
+        raise PlanError(f"specs version {specs_version} is older than {plan.specs_version}")
     members, has_removed = _apply_members(plan, change.members)
     entries = _apply_entries(plan.entries, change.entries) if change.entries else plan.entries
-    made = Plan(change.version, members, entries, access_version)
+    made = Plan(change.version, members, entries, access_version, specs_version)
     if change.members:
         made.check()
     # Homes that were members before still are, unless a member has gone.
@@ -173,6 +180,7 @@ def diff(old: Plan, new: Plan, why: Why = ASKED_FOR) -> PlanChange:
         set_members=[member for member in new.members if old.by_hub.get(member.hub) != member],
         remove_members=[member.hub for member in old.members if member.hub not in new.by_hub],
         access_version=new.access_version if new.access_version != old.access_version else None,
+        specs_version=new.specs_version if new.specs_version != old.specs_version else None,
     )
 
 

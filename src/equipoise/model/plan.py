@@ -113,6 +113,8 @@ class Plan:
     entries: Mapping[bytes, Entry] = field(default_factory=lambda: MappingProxyType({}))
     # The version of the access rules this plan was made under: whoever has older rules must fetch them. 0: none.
     access_version: int = 0
+    # The version of the specs this plan was made under, likewise.
+    specs_version: int = 0
 
     @classmethod
     def of(
@@ -122,6 +124,7 @@ class Plan:
         members: Iterable[Member] = (),
         entries: Iterable[Entry] = (),
         access_version: int = 0,
+        specs_version: int = 0,
     ) -> Plan:
         """Make a plan and check it whole. Raises PlanError."""
         by_topic: dict[bytes, Entry] = {}
@@ -129,7 +132,7 @@ class Plan:
             if by_topic.setdefault(entry.topic, entry) is not entry:
                 raise PlanError(f"{entry.topic!r} has two entries")
         ordered = tuple(sorted(members, key=lambda member: member.hub))
-        plan = cls(version, ordered, by_topic, access_version)
+        plan = cls(version, ordered, by_topic, access_version, specs_version)
         plan.check()
         return plan
 
@@ -169,9 +172,10 @@ class Plan:
 
     def check(self) -> None:
         """Raise PlanError unless everything said at the top of this module is true."""
-        if self.version < 0 or self.access_version < 0:
+        if min(self.version, self.access_version, self.specs_version) < 0:
             raise PlanError(
-                f"version {self.version}, access version {self.access_version}: they count from 0"
+                f"version {self.version}, access version {self.access_version}, specs version "
+                f"{self.specs_version}: they count from 0"
             )
         if len(self.members) > MEMBERS_MAX:
             raise PlanError(f"{len(self.members)} members: a plan holds at most {MEMBERS_MAX}")
@@ -195,6 +199,7 @@ class _StoredPlan(msgspec.Struct, frozen=True, array_like=True):
     members: list[Member]
     entries: list[Entry]
     access_version: int = 0
+    specs_version: int = 0
 
 
 _decoder = msgspec.msgpack.Decoder(_StoredPlan)
@@ -203,7 +208,13 @@ _encoder = msgspec.msgpack.Encoder()
 
 def encode_plan(plan: Plan) -> bytes:
     return _encoder.encode(
-        _StoredPlan(plan.version, list(plan.members), list(plan.entries.values()), plan.access_version)
+        _StoredPlan(
+            plan.version,
+            list(plan.members),
+            list(plan.entries.values()),
+            plan.access_version,
+            plan.specs_version,
+        )
     )
 
 
@@ -218,6 +229,7 @@ def decode_plan(data: bytes) -> Plan:
         members=stored.members,
         entries=stored.entries,
         access_version=stored.access_version,
+        specs_version=stored.specs_version,
     )
 
 

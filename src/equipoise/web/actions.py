@@ -17,6 +17,10 @@ from equipoise.web.history import History
 __all__ = ["Actions", "Drain", "Limits", "Move", "Weigh"]
 
 
+# How long a request waits until every live hub has a spec: a page must not wait for a hub that cannot be reached.
+_SPECS_S = 2.0
+
+
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a topic shall live; without hubs it follows the ring again. Without the pin the planner may move it."""
 
@@ -97,7 +101,14 @@ class Actions:
             if (value := getattr(wanted, field)) is not UNSET
         }
         spec = await operations.change_spec(self._specs, wanted.pattern.encode(), given)
-        return {"pattern": wanted.pattern, "spec": None if spec is None else spec_row(spec)}
+        version = await operations.publish_specs(self._specs, self._plans)
+        behind = await operations.hubs_without_specs(self._hubs, version, timeout_s=_SPECS_S)
+        return {
+            "pattern": wanted.pattern,
+            "spec": None if spec is None else spec_row(spec),
+            # Live hubs that did not apply it in time.
+            "behind": behind,
+        }
 
     async def _living(self) -> set[str]:
         return {hub for hub, seen in (await self._hubs.load()).items() if seen.alive is not None}

@@ -217,7 +217,7 @@ ROUTES = (
         "limits",
         "Change what topics under a pattern need: only what is named; an empty text takes it back.",
         body=Limits,
-        answer=_object(pattern=_TEXT, spec={"anyOf": [_SPEC, {"type": "null"}]}),
+        answer=_object(pattern=_TEXT, spec={"anyOf": [_SPEC, {"type": "null"}]}, behind=_list(_TEXT)),
     ),
 )
 

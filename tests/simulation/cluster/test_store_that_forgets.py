@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from equipoise.access import parse_users
+from equipoise.control.operations import publish_specs
 from equipoise.lab.simulation.cluster.region import TREE
 from equipoise.lab.simulation.cluster.world import SESSION_S, ClusterWorld
 from equipoise.model import TopicSpec
@@ -64,12 +65,13 @@ def test_an_emptied_store_gets_plan_users_and_specs_back() -> None:
             users, PlanStore(own, TREE), parse_users(USERS), access_version=stored.access_version
         )
         await SpecsStore(own, TREE).put(TopicSpec(pattern=b"game.*", latency_ms=40.0))
+        assert await publish_specs(SpecsStore(own, TREE), PlanStore(own, TREE)) == 1
         nodes = world.region.hubs.values()
         await until(
             lambda: all(
                 node.membership is not None
                 and node.membership.known_users.access_version == 2
-                and len(list(node.membership.specs)) == 1
+                and len(node.membership.known_specs.specs) == 1
                 for node in nodes
             )
         )
@@ -81,7 +83,10 @@ def test_an_emptied_store_gets_plan_users_and_specs_back() -> None:
         assert plan.version >= version
         assert {member.hub for member in plan.members} == {"h1", "h2", "h3"}
         assert (await UsersStore(other, TREE).load()).access_version == 2
-        assert [spec.pattern for spec in await SpecsStore(other, TREE).load()] == [b"game.*"]
+        specs = await SpecsStore(other, TREE).load_with_version()
+        assert [spec.pattern for spec in specs.specs] == [b"game.*"]
+        # As the plan counts them, or hubs would wait for specs that never come.
+        assert specs.version == plan.specs_version == 1
         assert problems(world) == ["ok"] * 3
         # Nobody began anew, and a hub that comes now joins them.
         assert epochs(world) == [1, 1, 1]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.locations.topic_locations import Whereabouts
     from equipoise.hub.telemetry.meter import TopicMeter
+    from equipoise.model import TopicSpec
 
 # Names that begin so are those of lanes among hubs: no client may make such a topic.
 LANE_PREFIX = b"$lane/"
@@ -51,6 +52,8 @@ class Topic:
         "publisher",
         "relays",
         "seen_n",
+        "spec",
+        "spec_at",
         "stream",
         "where",
     )
@@ -64,6 +67,9 @@ class Topic:
         self.patterns: tuple[Pattern, ...] = ()
         self.pattern_relays: tuple[Pattern, ...] = ()
         self.patterns_at = -1
+        # What it needs, as of a change of the specs; -1: not looked up. Read it through `TopicSpecs.of`.
+        self.spec: TopicSpec | None = None
+        self.spec_at = -1
         self.epoch = epoch
         # Position of the last message; 0 before the first.
         self.n = 0

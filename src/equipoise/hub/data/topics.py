@@ -21,7 +21,7 @@ from equipoise.hub.access.quotas import Quotas, Resource, owner_of, topic_bytes
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.patterns import Pattern, PatternLog, Patterns
 from equipoise.hub.data.topic import LANE_PREFIX, Topic
-from equipoise.model import Glob
+from equipoise.model import Glob, Specs, TopicSpec
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_state import Lane
@@ -273,6 +273,27 @@ class TopicIndex:
         self._former = Totals(
             published + topic.published, delivered + topic.delivered, bytes_out + topic.bytes_out
         )
+
+
+class TopicSpecs:
+    """The specs in force, and the one that holds for each topic. Owned by HubCore; changes through `follow`."""
+
+    def __init__(self) -> None:
+        self._specs = Specs()
+        # The version that plans count by.
+        self.version = 0
+        self._changes = 0
+
+    def follow(self, specs: Specs, version: int) -> None:
+        """These are in force from now on."""
+        self._specs, self.version = specs, version
+        self._changes += 1
+
+    def of(self, topic: Topic) -> TopicSpec | None:
+        """What the topic needs; None: best effort. Looked up once per topic and change of specs."""
+        if topic.spec_at != self._changes:
+            topic.spec, topic.spec_at = self._specs.of(topic.name), self._changes
+        return topic.spec
 
 
 class TopicGc:

@@ -22,6 +22,7 @@ async def enter(
     member: Member,
     *,
     access_version: int,
+    specs_version: int = 0,
     is_patient: bool = True,
 ) -> bool:
     """Commit a plan after `plan` with this member in it; False if that is left to a controller.
@@ -36,9 +37,14 @@ async def enter(
     if known is not None:
         member = Member(known.hub, known.weight, member.site)
     newer_rules = access_version if access_version > plan.access_version else None
+    newer_specs = specs_version if specs_version > plan.specs_version else None
     note = "came back" if known is not None else "new"
     change = PlanChange.on(
-        plan, Why(Reason.JOINED, note=note), set_members=[member], access_version=newer_rules
+        plan,
+        Why(Reason.JOINED, note=note),
+        set_members=[member],
+        access_version=newer_rules,
+        specs_version=newer_specs,
     )
     try:
         await plans.commit(change)

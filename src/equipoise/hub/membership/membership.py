@@ -5,7 +5,7 @@
     hubs        follow who comes and goes
     route       apply plan and hubs to the cluster, and enter the plan if need be
     users       follow the access rules; a plan that needs newer ones waits for them
-    specs       follow what topics need
+    specs       follow them; a plan that needs newer ones waits for them
 
 Always true:
     the hub is announced before it reads the plan it first serves under, and the hubs are read after the plan;
@@ -34,13 +34,14 @@ from equipoise.hub.membership.liveness import Sight
 from equipoise.hub.membership.region_guard import RegionGuard
 from equipoise.hub.membership.registration import Presence
 from equipoise.hub.membership.settings import Join
-from equipoise.model import Member, Plan, Specs, quantise_weight
+from equipoise.hub.membership.spec_sync import SpecSync
+from equipoise.model import Member, Plan, quantise_weight
 from equipoise.store.contract import Read, Store
 from equipoise.store.executor import HEAVY_ENTRIES, offload
 from equipoise.store.records.hubs import HubsStore
 from equipoise.store.records.leader import LeaderStore
 from equipoise.store.records.plans import PlanStore
-from equipoise.store.records.specs import SpecsStore
+from equipoise.store.records.specs import StoredSpecs
 from equipoise.store.records.users import StoredUsers
 from equipoise.store.tree import Tree
 
@@ -80,9 +81,9 @@ class Membership:
         self._hubs = HubsStore(store, tree, is_gone=is_gone)
         self._glances = Glances(self._hubs)
         self._leaders = LeaderStore(store, tree)
-        self._specs = SpecsStore(store, tree)
         self._plans = PlanStore(store, tree, writer=f"hub {self._name}", clock=wall_clock)
         self._rules = Rules(store, tree, self._apply_users, access_version=access_version)
+        self._specs = SpecSync(store, tree, self._apply_specs, lambda: self._guard.is_intact())
         self._login = login
         self._sight = Sight(self._name)
         self._guard = RegionGuard(
@@ -113,8 +114,6 @@ class Membership:
         self._waiting_since: float | None = None
         # Set once the hub has its place: it serves, or has left it to others to say when.
         self.ready = asyncio.Event()
-        # What topics need.
-        self.specs = Specs()
         hub.join_cluster(login)
         hub.on_renewed = self._presence.look_again
 
@@ -130,7 +129,8 @@ class Membership:
                     self._follow_hubs,
                     self._route,
                     self._rules.follow,
-                    self._follow_specs,
+                    self._specs.follow,
+                    self._presence.tell_specs,
                     lambda: self._presence.report(self._load),
                 ):
                     group.create_task(self._persist(work))
@@ -169,8 +169,8 @@ class Membership:
         return StoredUsers(self._hub.core.users, self._rules.access_version)
 
     @property
-    def known_specs(self) -> Specs:
-        return self.specs
+    def known_specs(self) -> StoredSpecs:
+        return self._specs.stored
 
     def _served_version(self) -> int:
         cluster = self._hub.cluster
@@ -199,14 +199,10 @@ class Membership:
             async for _ in changes:
                 self._hubs_changed()
 
-    async def _follow_specs(self) -> None:
-        async with aclosing(self._specs.watch()) as changes:
-            async for specs in changes:
-                if not await self._guard.is_intact():
-                    # An emptied store says nothing about specs.
-                    continue
-                self.specs = specs
-                self._hub.core.places.follow(specs)
+    def _apply_specs(self, stored: StoredSpecs) -> None:
+        self._hub.core.specs.follow(stored.specs, stored.version)
+        self._hub.core.places.follow(stored.specs)
+        self._presence.specs_changed()
 
     def _apply_users(self, users: Users) -> None:
         self._hub.reload_users(users)
@@ -248,6 +244,7 @@ class Membership:
         if plan_id is None:
             return  # Trimmed away by now: a later plan is on its way here.
         await self._rules.reach(plan.access_version)
+        await self._specs.reach(plan.specs_version)
         seen = await self._glances.see(plan)
         if not self._presence.is_held():
             return
@@ -283,6 +280,7 @@ class Membership:
             plan,
             member,
             access_version=self._rules.access_version,
+            specs_version=self._specs.stored.version,
             is_patient=now - self._waiting_since < settings.join_timeout_s,
         )
         if is_entered:

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from equipoise.errors import BadVersionError, ForeignRegionError
-from equipoise.model import Plan, Specs
+from equipoise.model import Plan
 from equipoise.store.contract import Store
 from equipoise.store.records.hubs import RegionStore
 from equipoise.store.records.plans import PlanStore
-from equipoise.store.records.specs import SpecsStore
+from equipoise.store.records.specs import SpecsStore, StoredSpecs
 from equipoise.store.records.users import StoredUsers, UsersStore
 from equipoise.store.tree import Tree
 
@@ -40,7 +40,7 @@ class KnownRegion(Protocol):
     def known_users(self) -> StoredUsers: ...
 
     @property
-    def known_specs(self) -> Specs: ...
+    def known_specs(self) -> StoredSpecs: ...
 
 
 class RegionGuard:
@@ -116,7 +116,6 @@ class RegionGuard:
                 except BadVersionError:
                     # Another hub was first. Whether its users are as new is checked in the next session.
                     pass
-        for spec in self._known.known_specs:
-            await self._specs.put_back(spec)
+        await self._specs.put_back(self._known.known_specs)
         if plan is not None and plan.version:
             await self._plans.put_back(plan)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from equipoise.errors import NodeExistsError, NoNodeError, SettingsError
+from equipoise.errors import NodeExistsError, NoNodeError, SettingsError, StoreError
 from equipoise.hub.cluster.link.capabilities import VERBS
 from equipoise.store.contract import SessionState, Store
 from equipoise.store.records.hubs import HubFacts, HubsStore
@@ -66,6 +66,9 @@ class Presence:
         self._since_id = 0
         self._registered_version = 0
         self._told_load = 0.0
+        # The version of the specs that the others were told this hub serves under.
+        self._told_specs = 0
+        self._must_tell_specs = asyncio.Event()
         self._must_look = asyncio.Event()
 
     def is_held(self) -> bool:
@@ -111,17 +114,38 @@ class Presence:
             load_ratio = load()
             if not self.is_held() or abs(load_ratio - self._told_load) < _LOAD_STEP:
                 continue
-            try:
-                await self._hubs.report(
-                    self._facts,
-                    load_ratio=load_ratio,
-                    since_id=self._since_id,
-                    served_version=self._registered_version,
-                )
-            except NoNodeError:
-                self.give_up()
-            else:
-                self._told_load = load_ratio
+            await self._report(load_ratio)
+
+    def specs_changed(self) -> None:
+        """The hub serves under other specs than before, perhaps of a later version."""
+        self._must_tell_specs.set()
+
+    async def tell_specs(self) -> None:
+        """Say which specs the hub serves under whenever that has changed, for ever."""
+        while True:
+            await self._must_tell_specs.wait()
+            self._must_tell_specs.clear()
+            if self.is_held() and self._told_specs != self._hub.core.specs.version:
+                try:
+                    await self._report(self._told_load)
+                except StoreError:
+                    self._must_tell_specs.set()
+                    raise
+
+    async def _report(self, load_ratio: float) -> None:
+        specs_version = self._hub.core.specs.version
+        try:
+            await self._hubs.report(
+                self._facts,
+                load_ratio=load_ratio,
+                since_id=self._since_id,
+                served_version=self._registered_version,
+                specs_version=specs_version,
+            )
+        except NoNodeError:
+            self.give_up()
+        else:
+            self._told_load, self._told_specs = load_ratio, specs_version
 
     async def _announce(self) -> None:
         """Hold `alive` in the present session and life."""
@@ -139,17 +163,20 @@ class Presence:
             self._registered_version = 0
         else:
             self._registered_version = self._served_version()
+        self._told_specs = self._hub.core.specs.version
         node = await self._hubs.announce(
             self._facts,
             load_ratio=self._told_load,
             since_id=self._since_id,
             served_version=self._registered_version,
+            specs_version=self._told_specs,
             patience_s=_PATIENCE_SESSIONS * session_s,
         )
         self._since_id = self._since_id or node.created_id
         self._held = present
         # Either may have changed meanwhile; whoever looks finds out.
         self._must_look.set()
+        self._must_tell_specs.set()
         self._on_held()
 
     async def _is_missed(self) -> bool:

@@ -101,6 +101,7 @@ def _equipoise(core: HubCore, totals: Totals) -> dict[str, object]:
         "health": core.health.text,
         "incarnation": core.incarnation,
         "access_version": core.users.version,
+        "specs_version": core.specs.version,
         "topics": len(core.index.topics),
         "topics_forgotten": core.index.forgotten,
         "published": totals.published,

@@ -85,6 +85,7 @@ class HubsStore:
         load_ratio: float = 0.0,
         since_id: int = 0,
         served_version: int = 0,
+        specs_version: int = 0,
         patience_s: float = 30.0,
     ) -> Node:
         """Come alive in the present session; call again after every LOST. Returns the `alive` node.
@@ -93,17 +94,35 @@ class HubsStore:
         name to end; raises NodeExistsError if it does not within `patience_s`.
         """
         await self._store.ensure(self._tree.hub(facts.hub))
-        alive = HubAlive(facts=facts, load_ratio=load_ratio, since_id=since_id, served_version=served_version)
+        alive = HubAlive(
+            facts=facts,
+            load_ratio=load_ratio,
+            since_id=since_id,
+            served_version=served_version,
+            specs_version=specs_version,
+        )
         node = await self._claim(alive, patience_s)
         # After the claim: whoever is still alive under this name keeps its facts until then.
         await self._store.set(self._tree.hub(facts.hub), msgspec.msgpack.encode(facts), version=None)
         return node
 
     async def report(
-        self, facts: HubFacts, *, load_ratio: float, since_id: int = 0, served_version: int = 0
+        self,
+        facts: HubFacts,
+        *,
+        load_ratio: float,
+        since_id: int = 0,
+        served_version: int = 0,
+        specs_version: int = 0,
     ) -> None:
-        """Tell the current load. Raises NoNodeError if the hub is not alive."""
-        alive = HubAlive(facts=facts, load_ratio=load_ratio, since_id=since_id, served_version=served_version)
+        """Report the current load and specs. Raises NoNodeError if the hub is not alive."""
+        alive = HubAlive(
+            facts=facts,
+            load_ratio=load_ratio,
+            since_id=since_id,
+            served_version=served_version,
+            specs_version=specs_version,
+        )
         await self._store.set(self._tree.alive(facts.hub), msgspec.msgpack.encode(alive), version=None)
 
     async def withdraw(self, hub: str) -> None:

@@ -52,6 +52,8 @@ class HubAlive(msgspec.Struct, frozen=True, kw_only=True):
     since_id: int = 0
     # The latest plan that this life served under when it registered: counts where the order of creations is lost.
     served_version: int = 0
+    # The version of the specs that the hub serves under; 0 if it knows of none.
+    specs_version: int = 0
 
 
 class HubSeen(msgspec.Struct, frozen=True):

@@ -1,4 +1,10 @@
-"""The topic specs of a region, in the store: one node per pattern."""
+"""The topic specs of a region, in the store: one node per pattern.
+
+The specs version counts the changes: 0 while there was none, then 1, 2, 3. It is the content of the folder's own node,
+which is raised after each change and read before the specs are. So specs that were read with a version have every
+change up to it, and perhaps later ones. A plan carries the specs version it was made under, so a hub that gets a plan
+knows whether its specs are too old.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import NamedTuple
 
 from equipoise.errors import (
     BadVersionError,
@@ -15,16 +22,21 @@ from equipoise.errors import (
     StoreUnavailableError,
 )
 from equipoise.model import Specs, TopicSpec, decode_spec, encode_spec
-from equipoise.store.contract import Node, Store
+from equipoise.store.contract import Node, Read, Store, WatchKind
 from equipoise.store.records.follow import follow
 from equipoise.store.tree import Tree, unescape
 
-__all__ = ["SpecsStore"]
+__all__ = ["SpecsStore", "StoredSpecs"]
 
 log = logging.getLogger("equipoise.store.records.specs")
 
 # People change specs; whoever loses this often is up against something else.
 _RACES_MAX = 20
+
+
+class StoredSpecs(NamedTuple):
+    specs: Specs
+    version: int
 
 
 class SpecsStore:
@@ -35,13 +47,21 @@ class SpecsStore:
         self._tree = tree or Tree()
 
     async def load(self) -> Specs:
-        """All specs. One that cannot be read is passed over, and said so: the others still hold."""
-        try:
-            names = await self._store.children(self._tree.specs)
-        except NoNodeError:
-            return Specs()
+        """All specs. One that cannot be read is passed over, and logged: the others still hold."""
+        return (await self.load_with_version()).specs
+
+    async def load_with_version(self) -> StoredSpecs:
+        """All specs, and the version up to which no change is missing in them."""
+        folder = self._tree.specs
+        node, names = await self._store.read([Read(folder), Read(folder, WatchKind.CHILDREN)])
+        if not isinstance(node, Node) or not isinstance(names, tuple):
+            return StoredSpecs(Specs(), 0)
         found = await asyncio.gather(*(self.get(unescape(name)) for name in names))
-        return Specs(spec for spec in found if spec is not None)
+        return StoredSpecs(Specs(spec for spec in found if spec is not None), _version(node))
+
+    async def version(self) -> int:
+        node = await self._store.find(self._tree.specs)
+        return 0 if node is None else _version(node)
 
     async def get(self, pattern: bytes) -> TopicSpec | None:
         """The spec of exactly this pattern."""
@@ -49,33 +69,38 @@ class SpecsStore:
 
     async def put(self, spec: TopicSpec) -> None:
         """Set the spec of its pattern, whatever it was."""
-        path, data = self._tree.spec(spec.pattern), encode_spec(spec)
-        await self._store.ensure(self._tree.specs)
-        try:
-            await self._store.create(path, data)
-        except NodeExistsError:
-            await self._store.set(path, data, version=None)
+        await self.change(spec.pattern, lambda _: spec)
 
-    async def put_back(self, spec: TopicSpec) -> None:
-        """Store a spec that the store has lost, unless its pattern has one."""
-        await self._store.ensure(self._tree.specs)
-        try:
-            await self._store.create(self._tree.spec(spec.pattern), encode_spec(spec))
-        except NodeExistsError:
-            pass
+    async def put_back(self, known: StoredSpecs) -> None:
+        """Store specs with their own version, in place of older ones that the store has come back with."""
+        present = await self.load_with_version()
+        # A change may be known though it was not counted yet.
+        if present.version >= known.version and (present.version or len(present.specs)):
+            return
+        patterns = {spec.pattern for spec in known.specs}
+        for spec in known.specs:
+            await self._put(spec)
+        for spec in present.specs:
+            if spec.pattern not in patterns:
+                await self._delete(spec.pattern)
+        await self._raise_version(known.version)
 
     async def change(
         self, pattern: bytes, make: Callable[[TopicSpec | None], TopicSpec | None]
     ) -> TopicSpec | None:
-        """Put what `make` makes of the spec there is, and give it back; None removes it.
+        """Put what `make` makes of the spec there is, and return it; None removes it.
 
-        Made again if somebody else changes the spec meanwhile, so nobody's change is lost.
+        Made again if another writer changes the spec meanwhile, so no change is lost. What is as it was makes no new
+        version.
         """
         path = self._tree.spec(pattern)
         await self._store.ensure(self._tree.specs)
         for attempt in range(_RACES_MAX):
             node = await self._store.find(path)
-            made = make(self._read(pattern, node))
+            old = self._read(pattern, node)
+            made = make(old)
+            if made == old and (node is None) == (old is None):
+                return made
             try:
                 if made is not None and node is None:
                     await self._store.create(path, encode_spec(made))
@@ -83,6 +108,7 @@ class SpecsStore:
                     await self._store.set(path, encode_spec(made), version=node.version)
                 elif node is not None:
                     await self._store.delete(path, version=node.version)
+                await self._raise_version()
                 return made
             except (BadVersionError, NodeExistsError, NoNodeError):
                 if attempt == _RACES_MAX - 1:
@@ -91,20 +117,53 @@ class SpecsStore:
 
     async def remove(self, pattern: bytes) -> bool:
         """False if there was none."""
+        is_removed = await self._delete(pattern)
+        if is_removed:
+            await self._raise_version()
+        return is_removed
+
+    async def watch(self) -> AsyncGenerator[Specs, None]:
+        """All specs, and again whenever one may have changed. Goes on when the store has been away."""
+        async with aclosing(self.watch_with_version()) as changes:
+            async for stored in changes:
+                yield stored.specs
+
+    async def watch_with_version(self) -> AsyncGenerator[StoredSpecs, None]:
+        """As `watch`. A version may come with the plan that needs it before it comes here: see `load_with_version`."""
+        async with aclosing(follow(self._store, self._tree.specs)) as changes:
+            async for _ in changes:
+                try:
+                    yield await self.load_with_version()
+                except StoreUnavailableError:
+                    continue
+
+    async def _put(self, spec: TopicSpec) -> None:
+        path, data = self._tree.spec(spec.pattern), encode_spec(spec)
+        await self._store.ensure(self._tree.specs)
+        try:
+            await self._store.create(path, data)
+        except NodeExistsError:
+            await self._store.set(path, data, version=None)
+
+    async def _delete(self, pattern: bytes) -> bool:
         try:
             await self._store.delete(self._tree.spec(pattern))
         except NoNodeError:
             return False
         return True
 
-    async def watch(self) -> AsyncGenerator[Specs, None]:
-        """All specs, and again whenever one may have changed. Goes on when the store has been away."""
-        async with aclosing(follow(self._store, self._tree.specs)) as changes:
-            async for _ in changes:
-                try:
-                    yield await self.load()
-                except StoreUnavailableError:
-                    continue
+    async def _raise_version(self, at_least: int = 0) -> None:
+        """Count a change that was made, or have counted as many as were known."""
+        path = self._tree.specs
+        await self._store.ensure(path)
+        while True:
+            node = await self._store.get(path)
+            version = max(at_least, _version(node) + (not at_least))
+            try:
+                await self._store.set(path, b"%d" % version, version=node.version)
+            except BadVersionError:
+                continue
+            return
 
     def _read(self, pattern: bytes, node: Node | None) -> TopicSpec | None:
         if node is None:
@@ -114,3 +173,8 @@ class SpecsStore:
         except SettingsError as problem:
             log.warning("the spec of %r is passed over: %s", pattern, problem)
             return None
+
+
+def _version(folder: Node) -> int:
+    """Of specs that were stored before changes were counted: 0."""
+    return int(folder.data) if folder.data.isdigit() else 0
