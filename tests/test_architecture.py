@@ -105,7 +105,6 @@ SMALL_MODULES = {
     "hub/cluster/peer_events": "an idea of its own, with its invariant",
     "hub/membership/join": "to be merged",
     "hub/membership/spec_sync": "beside acl_sync: who looks for either finds it",
-    "hub/membership/load": "to be merged",
     "hub/shell/descriptors": "to be merged",
     "lab/demo/pace": "shown by its package",
     "lab/experiments/bounds": "to be merged",
@@ -125,6 +124,7 @@ SMALL_MODULES = {
     "processes/ports": "shown by its package",
     "profile/advice": "what the profile advises, apart from how it is taken",
     "store/clock": "to be merged",
+    "processes/machine": "what the machine allows, read from its files: for any process",
 }
 
 

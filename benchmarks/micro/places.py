@@ -70,6 +70,12 @@ class Shell:
     def resident_bytes(self) -> int:
         return 0
 
+    def memory_bytes_max(self) -> int:
+        return 0
+
+    def network_bytes_per_s(self) -> float:
+        return 0.0
+
     def has_hung_up(self, wire: object) -> bool:
         return False
 

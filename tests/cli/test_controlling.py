@@ -115,7 +115,7 @@ def test_the_pages_are_served_as_the_file_says(monkeypatch: pytest.MonkeyPatch) 
     ((facts, settings),) = served
     assert (settings.refresh_interval_s, settings.metrics_topics_max, settings.token) == (0.5, 7, TOKEN)
     for second in (0.0, 20.0, 40.0):
-        facts.series.add(View.of(second))
+        facts.series.add(View.of(second), [])
     assert [sample.at_s for sample in facts.series.samples] == [20.0, 40.0]
 
 

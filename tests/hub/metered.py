@@ -25,6 +25,12 @@ class FakeProcess:
     def resident_bytes(self) -> int:
         return 40_000_000
 
+    def memory_bytes_max(self) -> int:
+        return 900_000_000
+
+    def network_bytes_per_s(self) -> float:
+        return 0.0
+
 
 class MeteredWorld(World):
     """Records from the beginning; `window` lets one pass."""

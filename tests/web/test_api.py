@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from equipoise.model import WEIGHT_NORMAL, Entry, TopicSpec
 from equipoise.model.names import from_id, to_id
 from equipoise.store import MemoryStore, SpecsStore
+from equipoise.telemetry.load import CPU_FULL_RATIO
 from equipoise.web.auth import Verdict, judge
 from equipoise.web.metrics import METRICS
 from equipoise.web.routes import ROUTES, describe
@@ -30,9 +31,10 @@ def test_the_overview_says_how_things_are() -> None:
         assert found["latency_ms"]["p99"] == pytest.approx(50)
         status, hubs = await site.ask("/api/hubs")
         assert [(hub["hub"], hub["is_alive"], hub["load"]) for hub in hubs] == [
-            ("a", True, 0.5),
-            ("b", True, 0.1),
+            ("a", True, pytest.approx(0.5 / CPU_FULL_RATIO)),
+            ("b", True, pytest.approx(0.1 / CPU_FULL_RATIO)),
         ]
+        assert found["hubs_without_bandwidth"] == ["a", "b"]
 
     play(scenario)
 
@@ -41,7 +43,8 @@ def test_curves_are_given_whole_or_only_what_is_new() -> None:
     async def scenario(site: Site) -> None:
         status, whole = await site.ask("/api/curves")
         assert status == 200
-        assert whole["loads"] == {"a": [0.5], "b": [0.1]}
+        assert whole["loads"]["a"] == pytest.approx([0.5 / CPU_FULL_RATIO])
+        assert whole["loads"]["b"] == pytest.approx([0.1 / CPU_FULL_RATIO])
         assert whole["latency_ms_p99"] == pytest.approx([50])
         assert whole["loop_lag_ms_worst"] == [0.0]
         first_s = whole["at_s"][0]

@@ -22,6 +22,8 @@ from equipoise.control.rounds import Known, Outcome, State, absent_since, decide
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import PlanError, PlanRaceError, ProvisionError, StoreError
 from equipoise.plan import Memory, Policy
+from equipoise.plan.load import hub_loads
+from equipoise.plan.settings import PlannerSettings
 from equipoise.store import LeaderFacts, PlanStore, Store, Tree
 from equipoise.view import View
 
@@ -110,6 +112,13 @@ class Controller:
         self._said = ""
         # What the policy raised last, by what was asked of it: told once and not each second.
         self._problems: dict[str, str] = {}
+
+    def loads(self, view: View) -> list[float]:
+        """The load of each hub of a view, as the planner has it."""
+        settings = getattr(self._policy, "settings", None)
+        profiles = {} if self._memory is None else self._memory.profiles
+        known = settings if isinstance(settings, PlannerSettings) else PlannerSettings()
+        return [float(load) for load in hub_loads(view, profiles, known)]
 
     async def run(self) -> None:
         """Until it is cancelled."""

@@ -1,9 +1,7 @@
 """Turn what was measured into load: what topics need, what hubs can carry, and how full that makes them.
 
-A hub's load ratio is the largest of three, each 1 when full:
-    outgoing bandwidth over its maximum (Dynamoth's LR, equation 1), or over the rate at which the hub was in distress;
-    CPU over what may be used of a core, or deliveries over the most that the hub makes in time, by its settings;
-    loop lag over the lag that is too much.
+A hub's load ratio is `telemetry.load`'s to define; where a hub fell into distress below its stated bandwidth, the
+rate at which it did is its maximum.
 
 What a topic needs is known wherever it is served: bytes, and work, the CPU time that its messages take by the constants
 of the settings. A hub's price says what a unit of work costs there, from its profile, else from this view, else as at
@@ -33,9 +31,10 @@ from equipoise.plan.profile import (
     learnt,
 )
 from equipoise.plan.settings import PlannerSettings
+from equipoise.telemetry.load import lag_ratio, load_ratio
 from equipoise.view.view import View
 
-__all__ = ["Capacities", "Needs", "capacities", "learn_all", "needs", "sums"]
+__all__ = ["Capacities", "Needs", "capacities", "hub_loads", "learn_all", "needs", "sums"]
 
 Floats = NDArray[np.float64]
 
@@ -132,9 +131,7 @@ def capacities(
 ) -> Capacities:
     hubs = view.hubs
     known = [profiles.get(name, HubProfile()) for name in hubs.names]
-    met = np.array([profile.out_bytes_full(settings) for profile in known], np.float64)
-    stated = np.where(hubs.out_bytes_per_s_max > 0, hubs.out_bytes_per_s_max, np.inf)
-    bytes_full = np.minimum(stated, met)
+    bytes_full = _bytes_full(view, profiles, settings)
     work = _carried_work(view, settings)
     price = _prices(known, work, hubs.cpu_ratio, settings)
     deliveries_full = np.where(hubs.deliveries_per_s_max > 0, hubs.deliveries_per_s_max, np.inf)
@@ -151,21 +148,55 @@ def capacities(
     rise = trend * view.window_s
     usual = np.array([noises.get(name, HubNoise()).rise_deviation for name in hubs.names], np.float64)
     is_rising = rise >= np.maximum(settings.trend_ratio_min, settings.clear_deviations * usual)
-    lag_ratio = _lag_ratio(hubs.loop_lag_s / settings.loop_lag_full_s)
-    flow = np.maximum(hubs.out_bytes_per_s / bytes_full, hubs.cpu_ratio / settings.cpu_full_ratio)
-    flow = np.maximum(flow, hubs.deliveries_per_s / deliveries_full)
+    lag = [lag_ratio(lag_s, settings.loop_lag_full_s) for lag_s in hubs.loop_lag_s.tolist()]
     return Capacities(
         bytes_full=bytes_full,
         price=price,
         base_bytes=np.maximum(0.0, beside - answer_bytes * published),
         base_cpu=np.maximum(0.0, hubs.cpu_ratio - price * work),
         answer_bytes=answer_bytes,
-        lag_ratio=lag_ratio,
-        measured=np.maximum(flow, lag_ratio),
+        lag_ratio=np.array(lag, np.float64),
+        measured=hub_loads(view, profiles, settings),
         rise=rise,
         is_rising=is_rising if settings.trend_horizon_s > 0 else np.zeros(hubs.count, np.bool_),
         cpu_full=settings.cpu_full_ratio,
     )
+
+
+def hub_loads(view: View, profiles: Mapping[str, HubProfile], settings: PlannerSettings) -> Floats:
+    """The load of each hub, as it is shown everywhere, without any looking ahead."""
+    hubs = view.hubs
+    measured = zip(
+        hubs.cpu_ratio.tolist(),
+        hubs.loop_lag_s.tolist(),
+        hubs.out_bytes_per_s.tolist(),
+        _bytes_full(view, profiles, settings).tolist(),
+        hubs.deliveries_per_s.tolist(),
+        hubs.deliveries_per_s_max.tolist(),
+        strict=True,
+    )
+    found = [
+        load_ratio(
+            cpu_ratio=cpu,
+            loop_lag_s=lag_s,
+            out_bytes_per_s=out,
+            out_bytes_per_s_max=out_max,
+            deliveries_per_s=deliveries,
+            deliveries_per_s_max=deliveries_max,
+            cpu_full_ratio=settings.cpu_full_ratio,
+            loop_lag_full_s=settings.loop_lag_full_s,
+        )
+        for cpu, lag_s, out, out_max, deliveries, deliveries_max in measured
+    ]
+    return np.array(found, np.float64)
+
+
+def _bytes_full(view: View, profiles: Mapping[str, HubProfile], settings: PlannerSettings) -> Floats:
+    """What each hub can send: as stated, or less if it fell into distress below that; infinite where neither says."""
+    hubs = view.hubs
+    met = [profiles.get(name, HubProfile()).out_bytes_full(settings) for name in hubs.names]
+    stated = np.where(hubs.out_bytes_per_s_max > 0, hubs.out_bytes_per_s_max, np.inf)
+    return np.minimum(stated, np.array(met, np.float64))
 
 
 def _answer_bytes(beside: Floats, published: Floats) -> float:
@@ -198,12 +229,6 @@ def needs(view: View, capacities: Capacities, settings: PlannerSettings) -> Need
         present_bytes=mean * present,
         present_work=work * present,
     )
-
-
-def _lag_ratio(lag: Floats) -> Floats:
-    """Lag has no upper end as load has: near saturation twice the lag is hardly more load, a tenth is said here."""
-    ratio: Floats = np.where(lag <= 1, lag, 1 + 0.1 * np.log2(np.maximum(lag, 1)))
-    return ratio
 
 
 def _growth(view: View, which: NDArray[np.int64], settings: PlannerSettings) -> Floats:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.errors import SettingsError
+from equipoise.telemetry.load import CPU_FULL_RATIO, LOOP_LAG_FULL_S
 
 __all__ = ["PlannerSettings"]
 
@@ -42,14 +43,14 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "CPU use, of one core, at which a hub is full. Cruise Control allows 0.7 of a CPU "
             "where it allows 0.8 of a network: 0.7/0.8 lets one threshold serve both."
         ),
-    ] = 0.875
+    ] = CPU_FULL_RATIO
     loop_lag_full_s: Annotated[
         float,
         _ratio(
             "Mean event loop lag at which a hub is full: a third of the 150 ms in which a game "
             "has to answer (paper, V-D)."
         ),
-    ] = 0.05
+    ] = LOOP_LAG_FULL_S
     memory_full_ratio: Annotated[
         float,
         _ratio("Memory use above which a hub receives no more topics.", at_most=1.0),

@@ -210,7 +210,7 @@ COLUMNS: tuple[Column, ...] = (
         _T.DOUBLE,
         "bytes/s",
         _HUB,
-        "most that the hub may send, by its settings; null where it is not set",
+        "most that the hub may send, by its settings or the speed of its network; null where neither says",
     ),
     Column("connections", _T.LONG, "clients", _HUB, "open connections at the end of the window"),
     Column("clients_lagging", _T.LONG, "clients", _HUB, "clients with a backlog at the end of the window"),
@@ -247,6 +247,13 @@ COLUMNS: tuple[Column, ...] = (
         "messages/s",
         _HUB,
         "most that the hub may deliver, by its settings; null where it is not set",
+    ),
+    Column(
+        "memory_bytes_max",
+        _T.LONG,
+        "bytes",
+        _HUB,
+        "most memory that the hub may take, by its settings or what the machine has left; null where neither says",
     ),
 )
 

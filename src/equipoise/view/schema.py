@@ -181,7 +181,7 @@ class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
     loop_lag_s: NumberT = _number(Aggregate.MEAN, "loop_lag_us_mean", "s", scale=_US)
     memory_bytes: NumberT = _number(Aggregate.LAST, "memory_bytes", "bytes")
     # What it may take; 0: no limit known.
-    memory_bytes_max: NumberT = _number(Aggregate.STORE, "", "bytes")
+    memory_bytes_max: NumberT = _number(Aggregate.LAST, "memory_bytes_max", "bytes")
     out_bytes_per_s: NumberT = _number(Aggregate.MEAN, "out_bytes_per_s", "bytes/s")
     # What its network can carry; 0: no limit known.
     out_bytes_per_s_max: NumberT = _number(Aggregate.LAST, "out_bytes_per_s_max", "bytes/s")

@@ -20,7 +20,7 @@ from equipoise.store import Committed
 from equipoise.view import View
 from equipoise.web.geography import Projector
 from equipoise.web.latency_status import Standing, noted_topics, standings
-from equipoise.web.series import Series, latency_of, load_of
+from equipoise.web.series import Series, latency_of
 
 __all__ = ["PAGE_MAX", "SORTS", "TOPICS_NOTED", "Facts", "spec_row"]
 
@@ -76,7 +76,7 @@ class Facts:
         if view is None or not self.series.is_new(view):
             return False
         noted = noted_topics(view, self.controller.knowledge.specs, TOPICS_NOTED)
-        return self.series.add(view, noted)
+        return self.series.add(view, self.controller.loads(view), noted)
 
     def overview(self) -> Json:
         controller, view = self.controller, self.view
@@ -96,6 +96,8 @@ class Facts:
             "out_bytes_per_s": None if latest is None else latest.out_bytes_per_s,
             "latency_ms": (latency_of(view) if latest is None else latest.latency_ms)._asdict(),
             "loop_lag_ms_worst": None if latest is None else latest.loop_lag_ms_worst,
+            # Alive, and neither a setting nor the network tells how much they can send: their bandwidth is not judged.
+            "hubs_without_bandwidth": [] if view is None else _without_bandwidth(view),
             "commits": controller.status.commits,
             "rounds": controller.status.rounds,
         }
@@ -119,6 +121,7 @@ class Facts:
         knowledge, view = self.controller.knowledge, self.view
         plan = knowledge.plan
         entries = _entries_by_hub(self.controller)
+        loads = [] if view is None else self.controller.loads(view)
         rows = []
         for name in sorted({*knowledge.hubs, *plan.by_hub}):
             seen, member = knowledge.hubs.get(name), plan.by_hub.get(name)
@@ -131,7 +134,7 @@ class Facts:
                     "site": seen.facts.site if seen is not None else (member.site if member else ""),
                     "weight": None if member is None else member.weight,
                     "entries": entries.get(name, 0),
-                    **_hub_numbers(view, at),
+                    **_hub_numbers(view, at, loads),
                 }
             )
         return rows
@@ -246,10 +249,15 @@ def _known(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _hub_numbers(view: View | None, at: int | None) -> Json:
+def _hub_numbers(view: View | None, at: int | None, loads: Sequence[float]) -> Json:
     if view is None or at is None:
         return {"load": None, **dict.fromkeys(HUB_NUMBERS)}
-    return {"load": load_of(view, at), **{name: float(getattr(view.hubs, name)[at]) for name in HUB_NUMBERS}}
+    return {"load": loads[at], **{name: float(getattr(view.hubs, name)[at]) for name in HUB_NUMBERS}}
+
+
+def _without_bandwidth(view: View) -> list[str]:
+    is_unknown = view.hubs.is_alive & (view.hubs.out_bytes_per_s_max <= 0)
+    return [view.hubs.names[at] for at in np.flatnonzero(is_unknown).tolist()]
 
 
 def _entries_by_hub(controller: Controller) -> dict[str, int]:

@@ -77,7 +77,12 @@ METRICS: tuple[tuple[str, str, str | Callable[[Row], float | None], str], ...] =
     ("equipoise_hub_is_alive", "hub", "is_alive", "1 if the hub is alive."),
     ("equipoise_hub_weight", "hub", "weight", "Share of the hash ring; 0 if the hub is drained."),
     ("equipoise_hub_entries", "hub", "entries", "Plan entries that name the hub."),
-    ("equipoise_hub_load_ratio", "hub", "load", "The larger of CPU and bandwidth use."),
+    (
+        "equipoise_hub_load_ratio",
+        "hub",
+        "load",
+        "Largest of CPU, bandwidth, deliveries and loop lag, each over its maximum.",
+    ),
     ("equipoise_hub_cpu_ratio", "hub", "cpu_ratio", "CPU use of one core."),
     ("equipoise_hub_loop_lag_seconds", "hub", "loop_lag_s", "Event loop lag."),
     ("equipoise_hub_memory_bytes", "hub", "memory_bytes", "Resident memory."),

@@ -11,7 +11,7 @@ import numpy as np
 
 from equipoise.view import View
 
-__all__ = ["Latency", "Sample", "Series", "latency_of", "load_of"]
+__all__ = ["Latency", "Sample", "Series", "latency_of"]
 
 # Topics whose curves are kept in any case: those that carried most in some view.
 TOPICS_KEPT = 200
@@ -35,7 +35,7 @@ class Sample:
     latency_ms: Latency
     # Of the hub whose loop lags most: what a message waits for inside it, whatever the network adds.
     loop_lag_ms_worst: float
-    # The larger of CPU and bandwidth use, by hub.
+    # By hub, as the planner has it (`telemetry.load`).
     loads: Mapping[str, float]
     # Publications per second and the worst latency, by topic, of the busiest and those that were noted.
     topics: Mapping[bytes, tuple[float, float]] = field(default_factory=dict)
@@ -51,11 +51,11 @@ class Series:
     def is_new(self, view: View) -> bool:
         return not self.samples or view.time_s > self.samples[-1].at_s
 
-    def add(self, view: View, noted: Sequence[int] = ()) -> bool:
-        """Take a view; False if it is one that was taken before. `noted`: topics to be kept beside the busiest."""
+    def add(self, view: View, loads: Sequence[float], noted: Sequence[int] = ()) -> bool:
+        """Take a view; False if it was taken before. `loads`: of its hubs; `noted`: topics kept beside the busiest."""
         if not self.is_new(view):
             return False
-        self.samples.append(sample_of(view, noted))
+        self.samples.append(sample_of(view, loads, noted))
         while self.samples and self.samples[0].at_s < view.time_s - self._keep_s:
             self.samples.popleft()
         return True
@@ -79,7 +79,7 @@ class Series:
         return found
 
 
-def sample_of(view: View, noted: Sequence[int] = ()) -> Sample:
+def sample_of(view: View, loads: Sequence[float], noted: Sequence[int] = ()) -> Sample:
     topics, hubs = view.topics, view.hubs
     busiest = np.argsort(-topics.out_bytes_per_s, kind="stable")[:TOPICS_KEPT]
     return Sample(
@@ -89,20 +89,12 @@ def sample_of(view: View, noted: Sequence[int] = ()) -> Sample:
         float(topics.out_bytes_per_s.sum()),
         latency_of(view),
         1_000 * float(hubs.loop_lag_s.max(initial=0.0)),
-        {name: load_of(view, at) for at, name in enumerate(hubs.names)},
+        dict(zip(hubs.names, loads, strict=True)),
         {
             topics.names[at]: (float(topics.publications_per_s[at]), float(topics.latency_s_worst[at]))
             for at in {*busiest.tolist(), *noted}
         },
     )
-
-
-def load_of(view: View, at: int) -> float:
-    """What a hub has least of, as a ratio: one core, or its outgoing bandwidth if that is known."""
-    hubs = view.hubs
-    limit = float(hubs.out_bytes_per_s_max[at])
-    network = float(hubs.out_bytes_per_s[at]) / limit if limit > 0 else 0.0
-    return max(float(hubs.cpu_ratio[at]), network)
 
 
 def latency_of(view: View | None) -> Latency:

@@ -15,7 +15,6 @@ from equipoise.access import Users
 from equipoise.access.hub_logins import check_links
 from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.hub.membership.acl_sync import first_rules
-from equipoise.hub.membership.load import CpuLoad
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.shell.server import Hub
 from equipoise.model.address import check_tellable, split_address
@@ -87,7 +86,7 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
             store,
             access_version=rules.access_version,
             login=login,
-            load=CpuLoad(),
+            load=lambda: hub.core.metering.load_ratio,
             process=process_identity(),
             is_gone=is_process_gone,
         )

@@ -32,6 +32,7 @@ from equipoise.hub.data.session import LINGER_S
 from equipoise.hub.settings import HubSettings, Tls
 from equipoise.hub.shell.tcp_info import has_hung_up, round_trip_s
 from equipoise.hub.telemetry.gauges import Process
+from equipoise.processes.machine import memory_bytes_free, network_bytes_per_s
 from equipoise.resp.replies import error
 
 log = logging.getLogger("equipoise.hub")
@@ -210,6 +211,13 @@ class OwnProcess:
             return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except OSError:
             return 0
+
+    def memory_bytes_max(self) -> int:
+        free = memory_bytes_free()
+        return self.resident_bytes() + free if free else 0
+
+    def network_bytes_per_s(self) -> float:
+        return network_bytes_per_s()
 
 
 class Connection(asyncio.Protocol):

@@ -6,9 +6,12 @@ messages as well. What the process uses is told by the shell, for only it knows 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
+
+from equipoise.telemetry.load import load_ratio
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -22,6 +25,8 @@ __all__ = ["PROBE_S", "Gauges", "Process", "reply_bytes"]
 PROBE_S = 0.1
 # `:1\r\n`.
 PUBLISHED_BYTES = 4
+# A view is of ten seconds.
+LOAD_WINDOWS = 10
 # Topics looked at per window to find out how many live here: some 0.4 ms.
 HOMES_SLICE = 5_000
 
@@ -35,6 +40,12 @@ class Process(Protocol):
     def resident_bytes(self) -> int:
         """0 where it cannot be told."""
 
+    def memory_bytes_max(self) -> int:
+        """What it may take, what it has included; 0 where it cannot be told."""
+
+    def network_bytes_per_s(self) -> float:
+        """How fast its network is; 0 where that cannot be told."""
+
 
 class Gauges:
     """Owned by Metering."""
@@ -46,6 +57,30 @@ class Gauges:
         self._reply_bytes = reply_bytes(core.stats)
         self._lags_s: list[float] = []
         self._homes = _Homes()
+        limits = core.settings.telemetry
+        self._out_bytes_per_s_max = limits.out_bytes_per_s_max or process.network_bytes_per_s() or None
+        # The latest windows, as many as a view is of: the length, and CPU, loop lag, bytes and deliveries per second.
+        self._windows: deque[tuple[float, tuple[float, float, float, float]]] = deque(maxlen=LOAD_WINDOWS)
+
+    @property
+    def load_ratio(self) -> float:
+        """How full the hub is, by the one definition there is; 0 before the first window."""
+        if not self._windows:
+            return 0.0
+        covered_s = sum(window_s for window_s, _ in self._windows)
+        lengths, measured = zip(*self._windows, strict=True)
+        cpu, lag_s, out, deliveries = (
+            sum(length * value for length, value in zip(lengths, values, strict=True)) / covered_s
+            for values in zip(*measured, strict=True)
+        )
+        return load_ratio(
+            cpu_ratio=cpu,
+            loop_lag_s=lag_s,
+            out_bytes_per_s=out,
+            out_bytes_per_s_max=self._out_bytes_per_s_max or 0.0,
+            deliveries_per_s=deliveries,
+            deliveries_per_s_max=self._core.settings.telemetry.deliveries_per_s_max or 0.0,
+        )
 
     def note_lag(self, lag_s: float) -> None:
         self._lags_s.append(max(0.0, lag_s))
@@ -64,7 +99,7 @@ class Gauges:
             "loop_lag_us_max": int(1e6 * max(lags_s)),
             "memory_bytes": self._process.resident_bytes() or None,
             "out_bytes_per_s": out_bytes / window_s,
-            "out_bytes_per_s_max": core.settings.telemetry.out_bytes_per_s_max,
+            "out_bytes_per_s_max": self._out_bytes_per_s_max,
             "deliveries_per_s_max": core.settings.telemetry.deliveries_per_s_max,
             "connections": len(core.sessions),
             "clients_lagging": len(backlogs.lagging),
@@ -72,7 +107,17 @@ class Gauges:
             "topics_home": self._homes.count(core),
             "coordinate": core.places.own_bytes(),
             "plan_version": core.cluster.router.version,
+            "memory_bytes_max": core.settings.telemetry.memory_bytes_max
+            or self._process.memory_bytes_max()
+            or None,
         }
+        measured = (
+            (cpu_s - self._cpu_s) / window_s,
+            sum(lags_s) / len(lags_s),
+            out_bytes / window_s,
+            sums["deliveries"] / window_s,
+        )
+        self._windows.append((window_s, measured))
         self._cpu_s, self._reply_bytes = cpu_s, replied_bytes
         self._lags_s.clear()
         return facts

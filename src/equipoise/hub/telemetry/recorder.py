@@ -71,6 +71,11 @@ class Metering:
     def is_on(self) -> bool:
         return self._gauges is not None
 
+    @property
+    def load_ratio(self) -> float:
+        """How full the hub is; 0 while nothing is recorded."""
+        return 0.0 if self._gauges is None else self._gauges.load_ratio
+
     def start(self, process: Process, randbytes: Callable[[int], bytes]) -> None:
         """Begin to record, if the settings want it."""
         if not self._settings.enabled or self.is_on:

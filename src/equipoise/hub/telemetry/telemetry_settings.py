@@ -50,7 +50,7 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         Annotated[float, Meta(gt=0)] | None,
         Meta(
             description="Network capacity of this hub in bytes per second, from which its load ratio is "
-            "computed. None: unknown."
+            "computed. None: the speed of the interface of the default route; without one, bandwidth is not judged."
         ),
     ] = None
     deliveries_per_s_max: Annotated[
@@ -58,6 +58,13 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         Meta(
             description="Delivery capacity of this hub in messages per second, as measured by `equipoise "
             "profile hub`. None: unknown."
+        ),
+    ] = None
+    memory_bytes_max: Annotated[
+        Annotated[int, Meta(gt=0)] | None,
+        Meta(
+            description="Memory that this hub may take, in bytes. None: what it has, and what its control group "
+            "or the machine has left."
         ),
     ] = None
     arrivals_topics_max: Annotated[

@@ -18,3 +18,9 @@ class HostProcess:
 
     def resident_bytes(self) -> int:
         return 0
+
+    def memory_bytes_max(self) -> int:
+        return 0
+
+    def network_bytes_per_s(self) -> float:
+        return 0.0

@@ -1,0 +1,54 @@
+"""What the machine allows a process: memory, and the speed of its network. Linux; 0 where it cannot be told.
+
+Read from files under a root, so that tests have machines of their own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["memory_bytes_free", "network_bytes_per_s"]
+
+_ROOT = Path("/")
+# Megabits in `speed`, bytes here.
+_BYTES_PER_MBIT = 125_000
+
+
+def memory_bytes_free(root: Path = _ROOT) -> int:
+    """What a process may still take: of its control group's limit, or of what the machine has available."""
+    found = [free for free in (_available(root), _left_in_group(root)) if free > 0]
+    return min(found, default=0)
+
+
+def _available(root: Path) -> int:
+    for line in _read(root / "proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _left_in_group(root: Path) -> int:
+    """Of control groups of version 2; a group without a limit says `max`."""
+    path = _read(root / "proc/self/cgroup").strip().rpartition("::")[2].strip("/")
+    group = root / "sys/fs/cgroup" / path
+    limit, used = _read(group / "memory.max").strip(), _read(group / "memory.current").strip()
+    return max(1, int(limit) - int(used)) if limit.isdigit() and used.isdigit() else 0
+
+
+def network_bytes_per_s(root: Path = _ROOT) -> float:
+    """Of the interface of the default route, if it tells its speed; virtual ones mostly do not."""
+    for line in _read(root / "proc/net/route").splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 1 and fields[1] == "00000000":
+            speed = _read(root / "sys/class/net" / fields[0] / "speed").strip()
+            if speed.isdigit() and int(speed) > 0:
+                return float(int(speed) * _BYTES_PER_MBIT)
+    return 0.0
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        # `speed` of an interface that is down, or that has none, cannot be read either.
+        return ""
