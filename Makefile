@@ -18,11 +18,14 @@ demo: $(STAMP)
 	$(BIN)/equipoise demo
 
 # These run whole systems on the ports that users find them on: one after the other.
-SYSTEMS := tests/local tests/docs tests/demo tests/web tests/integration
+SYSTEMS := tests/local/test_up.py tests/local/test_up_failing.py tests/local/test_up_whole.py \
+	tests/local/test_grow_and_shrink.py tests/local/test_store_keeping.py tests/docs/test_code_blocks.py \
+	tests/demo/test_command.py tests/web/test_pages_up.py tests/integration
 
+# The longest tests are listed at the end of each part.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore=,$(SYSTEMS))
-	$(BIN)/python -m pytest $(SYSTEMS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=25 $(addprefix --ignore=,$(SYSTEMS))
+	$(BIN)/python -m pytest --durations=25 $(SYSTEMS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
