@@ -20,7 +20,7 @@ def users(**grants: str) -> Users:
     )
 
 
-HUBS = users(hubs='operate = ["*"]')
+HUBS = users(hubs='link = ["*"]')
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ HUBS = users(hubs='operate = ["*"]')
         ("", OPEN, HUBS, True),
         ("hubs", OPEN, HUBS, False),
         ("hubs", OPEN, users(ann='publish = ["*"]'), True),
-        ("hubs", OPEN, users(hubs='operate = ["game.*"]'), True),
-        ("hubs", OPEN, parse_users('[users.hubs]\ncertificates = ["hub"]\noperate = ["*"]'), True),
-        ("", OPEN, parse_users('[users.default]\nnopass = true\noperate = ["*"]'), False),
+        ("hubs", OPEN, users(hubs='link = ["game.*"]'), True),
+        ("hubs", OPEN, parse_users('[users.hubs]\ncertificates = ["hub"]\nlink = ["*"]'), True),
+        ("", OPEN, parse_users('[users.default]\nnopass = true\nlink = ["*"]'), False),
         ("hubs", HUBS, HUBS.without("hubs"), True),
         ("hubs", HUBS, HUBS.adding(next(iter(users(ann='publish = ["*"]')))), False),
         # Who is cut off already is no reason to refuse anything.
@@ -47,9 +47,9 @@ def test_a_hub_is_cut_by_a_change_that_takes_its_login_away(
 
 def test_another_password_cuts_the_hubs_that_have_the_old_one() -> None:
     user = HUBS.get("hubs")
-    other = users(hubs='operate = ["*"]', x='operate = ["*"]').get("x")
+    other = users(hubs='link = ["*"]', x='link = ["*"]').get("x")
     assert user is not None and other is not None
-    changed = parse_users(f'[users.hubs]\nsecret = "{other.secret}"\noperate = ["*"]')
+    changed = parse_users(f'[users.hubs]\nsecret = "{other.secret}"\nlink = ["*"]')
     assert parted({"h1": "hubs"}, HUBS, changed) == ("h1",)
     with pytest.raises(SettingsError, match="keep its password until"):
         check_links({"h1": "hubs"}, HUBS, changed)

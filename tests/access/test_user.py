@@ -52,7 +52,9 @@ def test_an_action_is_allowed_on_a_name_exactly_when_a_grant_matches_it(
 @pytest.mark.parametrize("action", list(Action))
 def test_a_grant_for_one_action_is_none_for_another(action: Action) -> None:
     bearer = user(**{action: [b"*"]})
-    assert [other for other in Action if bearer.may(other, b"game")] == [action]
+    # An operator may look at what it operates.
+    implied = [Action.OBSERVE] if action is Action.OPERATE else []
+    assert [other for other in Action if bearer.may(other, b"game")] == [action, *implied]
 
 
 @pytest.mark.parametrize(
@@ -169,3 +171,21 @@ def test_whatever_begins_with_a_granted_prefix_is_allowed(literal: str, rest: by
     """The proof is not so cautious that it denies the ordinary case."""
     prefix = b"g" + literal.encode()
     assert user(subscribe=[prefix + b"*"]).may_pattern(Action.SUBSCRIBE, prefix + rest)
+
+
+def test_operating_a_hub_and_being_one_are_two_things() -> None:
+    operator = user(operate=[b"*"])
+    hub = user(link=[b"*"])
+    observer = user(observe=[b"game.*"])
+    assert operator.is_operator
+    assert not operator.may_link
+    assert hub.may_link
+    assert not hub.is_operator
+    assert not hub.may_observe
+    assert not user(link=[b"game.*"]).may_link
+    assert operator.may_observe_all
+    assert observer.may_observe
+    assert not observer.may_observe_all
+    assert observer.may(Action.OBSERVE, b"game.1")
+    assert not observer.may(Action.OBSERVE, b"chat")
+    assert not observer.may(Action.OPERATE, b"game.1")

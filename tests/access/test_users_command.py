@@ -74,6 +74,8 @@ def test_every_action_has_its_option(file: Path, action: Action) -> None:
     # To publish or subscribe is to create, unless told otherwise.
     is_use = action in (Action.PUBLISH, Action.SUBSCRIBE)
     granted = [Action.CREATE, action] if is_use else [action]
+    if action is Action.OPERATE:
+        granted.append(Action.OBSERVE)
     assert [other for other in Action if alice.may(other, b"game.x")] == granted
 
 

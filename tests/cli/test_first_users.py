@@ -39,7 +39,7 @@ def friends(tmp_path: Path) -> Iterator[System]:
 
 
 def add_hubs(system: System, *words: str, exit_code: int = 0) -> str:
-    return add(system, "hubs", PASSWORD, "--operate", "*", *words, exit_code=exit_code)
+    return add(system, "hubs", PASSWORD, "--link", "*", *words, exit_code=exit_code)
 
 
 def add_ann(system: System, *words: str, exit_code: int = 0) -> str:
@@ -107,7 +107,7 @@ def test_hubs_with_a_login_go_on_when_the_first_users_come(friends: System) -> N
     eventually(lambda: reaches(friends))
     said = add_ann(friends, exit_code=2)
     assert "the hubs h1, h2 log in at the others as 'hubs'" in said
-    assert "equipoise users add hubs --operate '*'" in said
+    assert "equipoise users add hubs --link '*'" in said
     add_hubs(friends)
     add_ann(friends)
     eventually(lambda: reaches(friends, **ANN))

@@ -237,11 +237,12 @@ def people() -> MeteredWorld:
     return MeteredWorld(users(ops=OPERATOR, pub=PUBLISHER, tenant=TENANT))
 
 
-def test_reading_needs_the_right_to_operate() -> None:
+def test_reading_needs_the_right_to_observe_and_recording_that_to_operate() -> None:
     world = people()
     for command in (("EQ.TELEMETRY", "0", "0", "0"), ("EQ.ARRIVALS", "a.t", "ON")):
         reply = world.client(user="pub").do(*command)
-        assert reply.startswith("NOPERM user 'pub' may not operate")
+        action = "observe" if command[0] == "EQ.TELEMETRY" else "operate"
+        assert reply.startswith(f"NOPERM user 'pub' may not {action}")
     assert world.info_as("ops", "acl_access_denied_channel") == "2"
 
 

@@ -272,7 +272,7 @@ def test_a_users_file_seeds_the_store_and_then_the_store_is_the_truth(system: Sy
     password.write_text("between hubs\n")
     runner = CliRunner()
     for name, typed, grants in (
-        ("hubs", "between hubs", ["--operate", "*"]),
+        ("hubs", "between hubs", ["--link", "*", "--observe", "*"]),
         ("ann", "ann's own", ["--publish", "*", "--subscribe", "*"]),
     ):
         words = ["users", "add", name, "--file", str(users), "--password-stdin", *grants]

@@ -99,7 +99,7 @@ def test_users_can_be_added_while_it_runs(up: Up) -> None:
     def add(name: str, password: str, *grants: str) -> None:
         command(up, "users", "add", name, "--password-stdin", *grants, given=password)
 
-    add("hubs", (up.data / "hubs.password").read_text(), "--operate", "*")
+    add("hubs", (up.data / "hubs.password").read_text(), "--link", "*", "--observe", "*")
     add("ann", "hers", "--publish", "*", "--subscribe", "*")
     up.until(lambda: is_heard(ports["hub-1"], ports["hub-2"]), "no message passes between hubs")
 

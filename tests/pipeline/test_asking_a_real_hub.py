@@ -20,7 +20,7 @@ from equipoise.pipeline.source.unpack import unpacked
 from hub.live import users_text
 from support.processes import hub
 
-OPERATOR = 'operate = ["*"]'
+OPERATOR = 'observe = ["*"]'
 GUEST = 'subscribe = ["*"]'
 
 

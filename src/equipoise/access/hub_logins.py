@@ -1,6 +1,6 @@
 """Whether hubs can log in at each other once users have changed.
 
-Links between hubs need a user with `operate = ["*"]`. A hub reads its login once, when it starts, so a change of users
+Links between hubs need a user with `link = ["*"]`. A hub reads its login once, when it starts, so a change of users
 that leaves it without one stops all messages between it and the others until somebody starts it again. Such a change is
 to be refused before it is made. While there are no users, everybody is let in: then the first of them have to be those
 that the hubs are.
@@ -31,7 +31,7 @@ def check_links(logins: Mapping[str, str], before: Users, after: Users) -> None:
         raise SettingsError(
             f"{_named(anybody)} could not log in at the others any more, and no message would pass between hubs: "
             "start them again, one by one, with --cluster-user hubs and --cluster-password-file (nobody asks for it "
-            "before there are users), then `equipoise users add hubs --operate '*'` before all others"
+            "before there are users), then `equipoise users add hubs --link '*'` before all others"
         )
     login = logins[cut[0]]
     same = [hub for hub in cut if logins[hub] == login]
@@ -51,7 +51,7 @@ def _may_link(login: str, users: Users) -> bool:
     if users.is_open:
         return True
     user = users.get(login) if login else users.anonymous
-    return user is not None and user.is_operator and (user.secret is not None or user.is_anonymous)
+    return user is not None and user.may_link and (user.secret is not None or user.is_anonymous)
 
 
 def _is_proof_kept(login: str, before: Users, after: Users) -> bool:
@@ -64,11 +64,11 @@ def _step(login: str, before: Users, after: Users) -> str:
     if before.is_open:
         return (
             f"add that user before all others, with the password that they have: "
-            f"`equipoise users add {login} --operate '*'`"
+            f"`equipoise users add {login} --link '*'`"
         )
     need = "keep its password" if _may_link(login, after) else "keep it"
     return (
-        f"{need} until they are started again as another user with --operate '*', "
+        f"{need} until they are started again as another user with --link '*', "
         "or cut them off knowingly with --disconnect-hubs"
     )
 

@@ -34,7 +34,12 @@ class Action(StrEnum):
     SUBSCRIBE = "subscribe"
     DURABLE = "durable"
     FILTER = "filter"
+    # Run the hub: see and disconnect clients, use system topics, record arrivals. `*` is the whole hub.
     OPERATE = "operate"
+    # Read telemetry of these topics. Granted with `operate`, too.
+    OBSERVE = "observe"
+    # Be a hub: links carry messages past all other grants. Only `*` means anything, and `operate` does not include it.
+    LINK = "link"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,29 @@ class User:
         """Whether the user may run the hub as a whole: it operates on `*`, system names included."""
         return any(_is_everything(grant) for grant in self._granted(Action.OPERATE))
 
+    @property
+    def may_link(self) -> bool:
+        """Whether a hub may log in on other hubs as this user."""
+        return any(_is_everything(grant) for grant in self._granted(Action.LINK))
+
+    @property
+    def may_observe(self) -> bool:
+        """Whether the user may read telemetry of any topic."""
+        return bool(self._granted(Action.OBSERVE) or self._granted(Action.OPERATE))
+
+    @property
+    def may_observe_all(self) -> bool:
+        """Whether the user may read the telemetry of the whole hub."""
+        return self.is_operator or any(_is_everything(grant) for grant in self._granted(Action.OBSERVE))
+
     def may(self, action: Action, name: bytes) -> bool:
         """Whether `action` is allowed on the topic `name`."""
         if any(grant.matches(name) for grant in self._granted(action)):
             return True
         if action is Action.OPERATE:
             return self.is_operator
+        if action is Action.OBSERVE:
+            return self.may(Action.OPERATE, name)
         return name.startswith(_SYSTEM) and self.may(Action.OPERATE, name)
 
     def may_pattern(self, action: Action, pattern: bytes) -> bool:

@@ -36,7 +36,7 @@ def command(
         str, typer.Option(help="Address at which the executors of a Spark cluster reach this machine.")
     ] = "127.0.0.1",
     memory: Annotated[int, typer.Option(min=256, help="JVM heap of the driver, in MiB.")] = 640,
-    user: Annotated[str, typer.Option(help="User to log in as on the hubs; needs `operate`.")] = "",
+    user: Annotated[str, typer.Option(help="User to log in as on the hubs; needs `observe`.")] = "",
     secret_file: Annotated[Path | None, typer.Option(help="File with the secret of --user.")] = None,
     tls_ca: Annotated[str, typer.Option("--tls-ca", help="CA of the hubs' certificates (PEM).")] = "",
     token_file: Annotated[Path | None, typer.Option(help="File with the controller's token.")] = None,

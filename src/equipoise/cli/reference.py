@@ -123,8 +123,9 @@ the current incarnation, the oldest sequence twice, and no records: a reader sta
 `EQ.ARRIVALS` records each message to the topic at the hub of its publisher, for `arrivals_duration_s` after the last
 request.
 
-Both need the permission `operate`. A user that may operate on some topics gets the records of those and none of the
-hub; other sequences are skipped. Names starting with `$`, and shard channels, have no records of their own.
+EQ.TELEMETRY needs the permission `observe`, EQ.ARRIVALS `operate`. A user that may observe some topics gets the
+records of those and none of the hub; other sequences are skipped. Names starting with `$`, and shard channels, have no
+records of their own.
 
 To sum a topic over hubs, add its records: publications are counted only at the home, deliveries only at the hub of the
 client. Subscribers are the sum as well, except in mode `all-subscribers`, where a smart client subscribes at every

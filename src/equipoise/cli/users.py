@@ -75,6 +75,12 @@ def add(
     operate: Annotated[
         Patterns | None, typer.Option(help="Topics the user may operate; '*': the whole hub.")
     ] = None,
+    observe: Annotated[
+        Patterns | None, typer.Option(help="Topics whose telemetry the user may read; '*': the whole hub's.")
+    ] = None,
+    link: Annotated[
+        Patterns | None, typer.Option(help="'*' lets hubs log in on other hubs as this user.")
+    ] = None,
     certificate: Annotated[
         Patterns | None, typer.Option(help="Common name of the user's client certificate.")
     ] = None,
@@ -98,6 +104,8 @@ def add(
             Action.DURABLE: durable,
             Action.FILTER: filters,
             Action.OPERATE: operate,
+            Action.OBSERVE: observe,
+            Action.LINK: link,
         }
         grants = {action: tuple(map(parse_pattern, texts)) for action, texts in wanted.items() if texts}
         user = User(

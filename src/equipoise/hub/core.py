@@ -32,6 +32,7 @@ from equipoise.hub.telemetry.recorder import Metering
 from equipoise.hub.telemetry.stats import Health, Stats
 from equipoise.resp import Command, RequestLimits
 from equipoise.resp.replies import error, integer
+from equipoise.stream.position import Epochs
 
 if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
@@ -63,8 +64,9 @@ class HubCore:
         # Where the hub listens, once it does.
         self.port = settings.port
         # A restart under the same name is a new hub: its epochs lie above those of its former life.
-        self.incarnation = int(shell.wall_time() * 1_000_000)
-        self.last_epoch = self.incarnation
+        self.epochs = Epochs(shell.wall_time)
+        self.new_epoch, self.note_epoch = self.epochs.new, self.epochs.note
+        self.incarnation = self.epochs.last
         self.quotas = Quotas(self.limits)
         self.index = self._new_index()
         self.cluster: OtherHubs = Standalone(settings.name)
@@ -388,13 +390,3 @@ class HubCore:
         self.metering.stop()
         for session in list(self.sessions.values()):
             self.leave(session)
-
-    def new_epoch(self, above: int = 0) -> int:
-        """Later than all that this hub has given out or heard of, and than `above`."""
-        self.last_epoch = max(self.last_epoch + 1, above + 1, int(self.shell.wall_time() * 1_000_000))
-        return self.last_epoch
-
-    def note_epoch(self, epoch: int) -> None:
-        """Another hub has given out this one, whatever its clock says."""
-        if epoch > self.last_epoch:
-            self.last_epoch = epoch

@@ -57,7 +57,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     hubs: Annotated[str, Meta(description="URL of the store, or hubs as name=host:port,name=host:port.")]
     region: Annotated[str, Meta(description="Name of the cluster inside the store.")] = "default"
-    user: Annotated[str, Meta(description="User to log in as; needs `operate`. Empty: no login.")] = ""
+    user: Annotated[str, Meta(description="User to log in as; needs `observe`. Empty: no login.")] = ""
     secret: Annotated[str, Meta(description="Secret of that user.")] = ""
     tls_ca: Annotated[str, Meta(description="CA of the hubs' certificates (PEM). Empty: no TLS.")] = ""
     rows_max: Annotated[

@@ -11,7 +11,10 @@ named after the hub that numbers it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+from equipoise.errors import ProtocolError
 
 TRUNK = b""
 """The name of the stream that every topic has. A lane has the name of its hub."""
@@ -22,3 +25,30 @@ class Position(NamedTuple):
 
     epoch: int
     n: int
+
+
+# How far the clock of another hub may be ahead of ours: epochs are microseconds of the clock of the hub that made them.
+CLOCK_SKEW_S_MAX = 86_400.0
+
+
+class Epochs:
+    """Makes the epochs of one hub, each later than all that it has made or heard of."""
+
+    def __init__(self, wall_time: Callable[[], float]) -> None:
+        self._wall_time = wall_time
+        self.last = int(wall_time() * 1_000_000)
+
+    def new(self, above: int = 0) -> int:
+        """Later than `above`, too."""
+        self.last = max(self.last + 1, above + 1, int(self._wall_time() * 1_000_000))
+        return self.last
+
+    def note(self, epoch: int) -> None:
+        """Another hub has made this one, whatever its clock says.
+
+        Raises ProtocolError for one that no hub can have made: all later epochs would have to lie above it.
+        """
+        if epoch > self.last:
+            if epoch > (self._wall_time() + CLOCK_SKEW_S_MAX) * 1_000_000:
+                raise ProtocolError(f"epoch {epoch} lies further ahead than clocks may differ")
+            self.last = epoch

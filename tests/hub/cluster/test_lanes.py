@@ -308,7 +308,7 @@ def test_lanes_are_in_no_listing_and_have_names_that_no_client_can_use() -> None
 
 
 def test_access_is_judged_on_the_topic() -> None:
-    rules = {"hub": ALL + '\noperate = ["*"]', "ann": ALL, "bob": 'create = ["*"]\npublish = ["*"]'}
+    rules = {"hub": ALL + '\nlink = ["*"]', "ann": ALL, "bob": 'create = ["*"]\npublish = ["*"]'}
     hubs = spread("h1", "h2", "h3", users=users(**rules))
     ann, bob = hubs["h3"].client(3, user="ann"), hubs["h3"].client(3, user="bob")
     ann.send("EQ.SUBSCRIBE", "t")

@@ -115,7 +115,7 @@ def test_settled_waits_through_a_move() -> None:
 
 
 def test_only_who_may_publish_to_a_topic_may_ask_how_far_it_is() -> None:
-    grants = {"ann": 'publish = ["mine"]\ncreate = ["mine"]', HUB_USER: 'operate = ["*"]'}
+    grants = {"ann": 'publish = ["mine"]\ncreate = ["mine"]', HUB_USER: 'link = ["*"]'}
     hubs = remote(given=users(**grants))
     client = hubs["h1"].client(user="ann")
     client.send("HELLO", "3")

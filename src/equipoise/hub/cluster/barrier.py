@@ -114,7 +114,7 @@ class Barrier:
     def introduce(self, link: OutLink) -> None:
         """Say what was decided, with the latest epoch known here: who opens a topic by it gives it a later one."""
         if self._own is not None:
-            link.send(DoneFrame(*self._own, self._cluster.core.last_epoch))
+            link.send(DoneFrame(*self._own, self._cluster.core.epochs.last))
 
     def withdraw(self) -> None:
         """Say DONE again, once all topics have been asked about again."""

@@ -41,8 +41,8 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
     The records from `first` to `next`, of those up to `end`. Whoever names another incarnation than the present one
     gets none, and is told the present one and where it begins.
     """
-    if not _operates(session):
-        return denial(session, Action.OPERATE, b"*")
+    if not (session.is_unrestricted or (session.user is not None and session.user.may_observe)):
+        return denial(session, Action.OBSERVE, b"*")
     numbers = [parse_integer(argument) for argument in command[1:]]
     if any(number is None or number < 0 for number in numbers):
         return "ERR incarnation, from-sequence and max-bytes must be numbers of 0 or more"
@@ -100,7 +100,8 @@ class Reading:
         self._row_bytes = 0
         self._access_version = core.users.version
         # None: everything.
-        self._may_see = None if session.is_operator else cache(self._is_visible)
+        sees_all = session.is_unrestricted or (session.user is not None and session.user.may_observe_all)
+        self._may_see = None if sees_all else cache(self._is_visible)
         self._steps = self._write()
 
     def go_on(self) -> None:
@@ -175,7 +176,7 @@ class Reading:
                 yield
 
     def _is_visible(self, name: bytes) -> bool:
-        return self._session.may(Action.OPERATE, name)
+        return self._session.may(Action.OBSERVE, name)
 
 
 def _heads(parts: Sequence[Part], rows: int) -> list[Part]:
@@ -193,10 +194,3 @@ def _reply(ring: Ring, first: int, until: int, batches: Sequence[bytes]) -> list
     size = len(schema_message()) + sum(map(len, batches)) + len(END)
     head = b"*5\r\n%b$%d\r\n%b" % (numbers, size, schema_message())
     return [head, *batches, b"%b\r\n%b" % (END, integer(ring.end))]
-
-
-def _operates(session: Session) -> bool:
-    """Whether on anything at all."""
-    return session.is_operator or (
-        session.user is not None and session.user.grants.get(Action.OPERATE) is not None
-    )

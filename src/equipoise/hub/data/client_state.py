@@ -81,6 +81,11 @@ class ClientState:
     def is_operator(self) -> bool:
         return self._core.users.is_open or (self.user is not None and self.user.is_operator)
 
+    @property
+    def may_link(self) -> bool:
+        """Whether this connection may become a link of another hub."""
+        return self._core.users.is_open or (self.user is not None and self.user.may_link)
+
     def subscription_count(self, counted_with: str) -> int:
         if self.subscriptions is None:
             return 0

@@ -77,7 +77,7 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
         if login is None and not rules.users.is_open:
             raise SettingsError(
                 "this region has users, and hubs log in at each other: give --cluster-user and "
-                "--cluster-password-file of a user with operate = [\"*\"] (`equipoise users add hubs --operate '*'`)"
+                "--cluster-password-file of a user with link = [\"*\"] (`equipoise users add hubs --link '*'`)"
             )
         hub = Hub(settings, rules.users)
         await hub.start()

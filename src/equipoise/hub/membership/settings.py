@@ -76,7 +76,7 @@ class MembershipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     cluster_user: Annotated[
         str,
         Meta(
-            description="User this hub logs in as on other hubs, if there are users. It needs operate = "
+            description="User this hub logs in as on other hubs, if there are users. It needs link = "
             '["*"], because messages on links between hubs are not authorised again.'
         ),
     ] = ""

@@ -31,7 +31,7 @@ __all__ = ["LinkSession", "capabilities", "hello"]
 ACKNOWLEDGE_BYTES = 256 * 1024
 # Longer than any name that a client may give its link.
 _LINK_PREFIX = b"hub".ljust(80)
-_NOT_OPERATOR = 'NOPERM a link between hubs needs a user with the grant operate = ["*"]'
+_NO_LINK = 'NOPERM a link between hubs needs a user with the grant link = ["*"]'
 _ALONE = "ERR this hub is alone: start it with --store to have it among others"
 
 
@@ -40,8 +40,8 @@ def capabilities(core: HubCore, session: Session, command: list[bytes]) -> bytes
     cluster = core.cluster
     if not isinstance(cluster, Cluster):
         return _ALONE
-    if not session.is_operator:
-        return _NOT_OPERATOR
+    if not session.may_link:
+        return _NO_LINK
     numbers = _numbers(command[2:3])
     if numbers is None:
         return "ERR an incarnation is a number"
@@ -55,8 +55,8 @@ def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     cluster = core.cluster
     if not isinstance(cluster, Cluster):
         return _ALONE
-    if not session.is_operator:
-        return _NOT_OPERATOR
+    if not session.may_link:
+        return _NO_LINK
     if command[1] != PROTOCOL:
         return f"ERR links speak protocol {PROTOCOL.decode()} here"
     numbers = _numbers((command[3], command[4], command[6]))
