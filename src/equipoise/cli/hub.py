@@ -54,6 +54,11 @@ Joining = Annotated[
     typer.Option(help="auto: add itself to the plan if no controller leads; wait: wait to be added. [auto]"),
 ]
 ClusterUser = Annotated[str | None, typer.Option(help="User this hub logs in as on other hubs.")]
+Rack = Annotated[str | None, typer.Option(help="Rack of this hub: its failure domain inside the site.")]
+ClusterPassword = Annotated[str | None, typer.Option(help="File with the password of --cluster-user.")]
+MetricsPort = Annotated[
+    int | None, typer.Option(help="Port of /metrics for Prometheus. Without it there are no metrics.")
+]
 
 
 def command(
@@ -80,18 +85,12 @@ def command(
     region: Region = None,
     advertise: Advertise = None,
     site: Annotated[str | None, typer.Option(help="Site (data centre) of this hub.")] = None,
-    rack: Annotated[
-        str | None, typer.Option(help="Rack of this hub: its failure domain inside the site.")
-    ] = None,
+    rack: Rack = None,
     weight: Weight = None,
     join: Joining = None,
     cluster_user: ClusterUser = None,
-    cluster_password_file: Annotated[
-        str | None, typer.Option(help="File with the password of --cluster-user.")
-    ] = None,
-    metrics_port: Annotated[
-        int | None, typer.Option(help="Port of /metrics for Prometheus. Without it there are no metrics.")
-    ] = None,
+    cluster_password_file: ClusterPassword = None,
+    metrics_port: MetricsPort = None,
     metrics_host: Annotated[str | None, typer.Option(help="Address of /metrics. [127.0.0.1]")] = None,
     metrics_token_file: Annotated[
         str | None, typer.Option(help="File with the bearer token that Prometheus sends.")
