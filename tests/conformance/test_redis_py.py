@@ -185,12 +185,14 @@ def test_counting_subscribers(connect: Connect, name: str) -> None:
         assert client.pubsub_numpat() == before + 1
 
 
-def test_a_pipeline_of_publishes(connect: Connect, name: str) -> None:
+@pytest.mark.parametrize("is_transaction", [True, False])
+def test_a_pipeline_of_publishes(connect: Connect, name: str, is_transaction: bool) -> None:
+    """A pipeline is a transaction by default."""
     client = connect(decode_responses=True)
     with client.pubsub(ignore_subscribe_messages=True) as pubsub:
         pubsub.subscribe(name)
         assert pubsub.get_message(timeout=PATIENCE_S) is None
-        with client.pipeline(transaction=False) as pipeline:
+        with client.pipeline(transaction=is_transaction) as pipeline:
             for i in range(500):
                 pipeline.publish(name, str(i))
             assert pipeline.execute() == [1] * 500

@@ -120,12 +120,13 @@ def test_handlers_run_by_the_client(play: Play) -> None:
     play(scene)
 
 
-def test_a_pipeline_of_publishes(play: Play) -> None:
+@pytest.mark.parametrize("is_transaction", [True, False])
+def test_a_pipeline_of_publishes(play: Play, is_transaction: bool) -> None:
     async def scene(client: Any, name: str) -> None:
         async with client.pubsub(ignore_subscribe_messages=True) as pubsub:
             await pubsub.subscribe(name)
             assert await pubsub.get_message(timeout=PATIENCE_S) is None
-            async with client.pipeline(transaction=False) as pipeline:
+            async with client.pipeline(transaction=is_transaction) as pipeline:
                 for i in range(300):
                     pipeline.publish(name, str(i))
                 assert await pipeline.execute() == [1] * 300

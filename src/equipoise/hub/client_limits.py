@@ -63,6 +63,31 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "next one behind it, and their headers.",
         ),
     ] = 64 * KIB
+    input_total_share: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=0.9,
+            description="Unfinished requests and queued transactions of all clients together, as a share of the "
+            "machine's memory; beyond it a connection of the address that holds most is cut.",
+        ),
+    ] = 0.05
+    request_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=DAY_S,
+            description="Time for a request to come, from its first byte to its last: 1 MiB at 35 kB/s.",
+        ),
+    ] = 30.0
+    transaction_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=KIB,
+            description="Memory of the commands between MULTI and EXEC: some 30,000 short messages, which is what "
+            "pipelines of Redis clients send by default.",
+        ),
+    ] = 8 * MIB
     unauthenticated_args_max: Annotated[
         int, Meta(ge=2, le=64, description="Arguments before AUTH: HELLO with AUTH and SETNAME has seven.")
     ] = 10

@@ -15,10 +15,12 @@ from equipoise.hub.access.connection_limits import Admission
 from equipoise.hub.access.denials import RESERVED, denial, too_long
 from equipoise.hub.access.quotas import Quotas, Resource, owner_of, topic_bytes
 from equipoise.hub.access.reauthorization import certified_user, judge_everybody
+from equipoise.hub.access.unfinished_input import UnfinishedInput
 from equipoise.hub.cluster.standalone import Standalone
 from equipoise.hub.commands import COMMANDS
 from equipoise.hub.commands.keys import unknown_command
 from equipoise.hub.commands.spec import objection
+from equipoise.hub.commands.transactions import enqueue, rejected
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.fanout import compile_audience, deliver_in_stages, deliver_to_hubs
 from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
@@ -82,6 +84,7 @@ class HubCore:
             touch=self.metering.touch,
         )
         self.admission = Admission(self.limits, now=shell.now, call_later=shell.call_later)
+        self.unfinished: UnfinishedInput[Session] = UnfinishedInput(self.limits, shell, self.cut)
         self.input_bytes_max = self.limits.input_bytes_max
         self._request_limits = self.limits.of_requests(is_authenticated=True)
         self._stranger_limits = self.limits.of_requests(is_authenticated=False)
@@ -217,6 +220,7 @@ class HubCore:
     def _forget(self, session: Session, *, is_slow: bool) -> None:
         session.write = discard
         session.forget_replies()
+        self.unfinished.forget(session)
         self._unlink(session)
         self.backlogs.discard(session, is_cut=is_slow)
         forget_session(self, session)
@@ -234,15 +238,14 @@ class HubCore:
         self.stats.commands += 1
         spec = COMMANDS.get(command[0]) or COMMANDS.get(command[0].lower())
         if spec is None:
-            return self.refuse(unknown_command(command))
+            return self.refuse(rejected(session, command, unknown_command(command)))
         session.command = spec.name
-        problem = objection(session, spec, command)
-        if problem is not None:
-            return self.refuse(problem)
+        if problem := objection(session, spec, command):
+            return self.refuse(rejected(session, command, problem))
+        if session.transaction is not None and (queued := enqueue(self, session, spec, command)):
+            return queued
         reply = spec.run(self, session, command)
-        if type(reply) is str:
-            return self.refuse(reply)
-        return reply  # type: ignore[return-value]  # a handler's str is an error text, dealt with above
+        return self.refuse(reply) if isinstance(reply, str) else reply
 
     def is_pipelined(self, command: Command) -> bool:
         """Whether the command may run while earlier replies are owed, and later ones while its own is."""
@@ -252,8 +255,7 @@ class HubCore:
     def refuse(self, text: str, *, times: int = 1) -> bytes:
         """The error reply, and how often it is given counted."""
         self.stats.errors += times
-        if text.startswith("NOPERM"):
-            self.stats.denied += times
+        self.stats.denied += times if text.startswith("NOPERM") else 0
         return error(text)
 
     # --- publishing
@@ -283,8 +285,7 @@ class HubCore:
             return RESERVED
         if not session.may(Action.CREATE, name):
             return denial(session, Action.CREATE, name)
-        owner = owner_of(session.user)
-        size = topic_bytes(name)
+        owner, size = owner_of(session.user), topic_bytes(name)
         if problem := self.quotas.over_share(Resource.TOPIC_BYTES, owner, size):
             return problem
         make = self.index.create_shard if is_shard else self.make_topic

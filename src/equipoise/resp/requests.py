@@ -68,7 +68,7 @@ class RequestReader:
     once bytes are not RESP.
     """
 
-    __slots__ = ("_begun", "_needed_bytes", "_unfinished", "buffered_bytes", "error", "limits")
+    __slots__ = ("_begun", "_needed_bytes", "_unfinished", "buffered_bytes", "error", "limits", "unfinished")
 
     def __init__(self, limits: RequestLimits) -> None:
         # May be replaced between calls: a connection gets wider limits once it has authenticated.
@@ -78,11 +78,13 @@ class RequestReader:
         self._unfinished: bytearray | None = None
         # What has been read of an unfinished request of many words: its words, how many are left, and their size.
         self._begun: tuple[list[bytes], int, int] | None = None
-        # Of the unfinished request.
+        # Of the unfinished request; and how many there have been, so that two can be told apart.
         self.buffered_bytes = 0
+        self.unfinished = 0
         self._needed_bytes = 0
 
     def feed(self, data: bytes) -> Publishes | list[Command]:
+        is_continued = self._unfinished is not None
         if self._unfinished is not None:
             self._unfinished += data
             self.buffered_bytes += len(data)
@@ -102,36 +104,37 @@ class RequestReader:
             or _announces_much(data)
             or (is_odd and _LARGE_CONTAINER(data))
         ):
-            return self._parse_exactly(data, 0)
+            return self._parse_exactly(data, 0, is_continued=is_continued)
         try:
             commands = _parse_fast(data)
             publishes = _as_publishes(commands)
             size = _spelled_size(commands) if publishes is None else _publishes_size(publishes)
         except (hiredis.ProtocolError, TypeError):
             # TypeError: an element that is not a byte string, or a map with a list as a key.
-            return self._parse_exactly(data, 0)
+            return self._parse_exactly(data, 0, is_continued=is_continued)
         is_told = size == len(data) and not is_odd
         if is_told and publishes is not None:
             return publishes
         if publishes is None and not self._are_permitted(commands):
-            return self._parse_exactly(data, 0)
+            return self._parse_exactly(data, 0, is_continued=is_continued)
         if not is_told:
             spelled = b"".join(map(spell, commands)) if publishes is None else _spell_publishes(publishes)
             if not data.startswith(spelled):
-                return self._parse_exactly(data, 0)
-            rest = self._parse_exactly(data, size)
+                return self._parse_exactly(data, 0, is_continued=is_continued)
+            rest = self._parse_exactly(data, size, is_continued=is_continued and not size)
             if rest:
                 return commands + rest
         return commands if publishes is None else publishes
 
     def feed_exactly(self, data: bytes) -> list[Command]:
         """As `feed`, but a stranger's bytes are read no further than a command that may make it known."""
+        is_continued = self._unfinished is not None
         if self._unfinished is not None:
             self._unfinished += data
             data = self._take_unfinished()
             if self._begun is not None:
                 return self._finish_begun(data)
-        return self._parse_exactly(data, 0)
+        return self._parse_exactly(data, 0, is_continued=is_continued)
 
     @property
     def has_more(self) -> bool:
@@ -142,8 +145,12 @@ class RequestReader:
         """An empty command asks for nothing and must not come out; the exact parser leaves it out."""
         return all(commands) and max(map(len, commands), default=0) <= self.limits.args_max
 
-    def _parse_exactly(self, data: bytes, start: int) -> list[Command]:
-        """Parse from `start`, keeping for later what is unfinished or too much, and stopping at the first error."""
+    def _parse_exactly(self, data: bytes, start: int, *, is_continued: bool = False) -> list[Command]:
+        """Parse from `start`, keeping for later what is unfinished or too much, and stopping at the first error.
+
+        `is_continued`: the data begins with what was kept before.
+        """
+        began = start
         commands: list[Command] = []
         end, enough_at = len(data), start + _EXACT_BYTES
         for _ in range(_EXACT_REQUESTS):
@@ -151,6 +158,7 @@ class RequestReader:
                 break
             outcome = parse_request(data, start, self.limits)
             if isinstance(outcome, Incomplete):
+                self.unfinished += start > began or not is_continued
                 self._keep_unfinished(data, start, outcome)
                 return commands
             if isinstance(outcome, str):
@@ -162,6 +170,7 @@ class RequestReader:
                 if not self.limits.is_authenticated and command[0].upper() in _LOGINS:
                     break
         if start < end:
+            self.unfinished += 1
             self._keep(data[start:], 0)
         return commands
 
@@ -201,6 +210,7 @@ class RequestReader:
             return []
         command, end = outcome
         if end < len(data):
+            self.unfinished += 1
             self._keep(data[end:], 0)
         return [command]
 

@@ -160,7 +160,8 @@ def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     session.proto = 2
     session.name = b""
     session.is_never_evicted = False
-    session.tags = session.told = None
+    session.tags = session.told = session.transaction = None
+    session.note_input()
     core.places.forget(session)
     session.reply_mode = ReplyMode.ON
     core.greet(session)

@@ -123,16 +123,6 @@ def describer(table: Mapping[bytes, CommandSpec]) -> dict[str, Handler]:
     return {"bare": bare, "count": count, "list": list_, "info": infos, "docs": docs}
 
 
-def helper(container: str, subcommands: Mapping[str, CommandSpec]) -> Handler:
-    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes:
-        lines = [f"{container.upper()} <subcommand> [<arg> [value] ...]. Subcommands are:"]
-        for word, spec in sorted(subcommands.items()):
-            lines += [word.upper(), f"    {spec.summary}"]
-        return array(simple(line) for line in lines)
-
-    return run
-
-
 def _find(table: Mapping[bytes, CommandSpec], name: str) -> CommandSpec | None:
     container, bar, word = name.lower().partition("|")
     spec = table.get(container.encode("utf-8", "surrogateescape"))

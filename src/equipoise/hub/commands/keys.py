@@ -1,4 +1,4 @@
-"""Redis's commands for keys, values, scripts and transactions, which a hub refuses with an explanation."""
+"""Redis's commands for keys, values and scripts, which a hub refuses with an explanation."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from equipoise.resp import Command
 
 _NAMES = b"""
     append bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax
-    bzpopmin copy dbsize decr decrby del discard dump eval eval_ro evalsha evalsha_ro exec exists expire
-    expireat expiretime fcall fcall_ro flushall flushdb function geoadd geodist geohash geopos georadius
+    bzpopmin copy dbsize decr decrby del dump eval eval_ro evalsha evalsha_ro exists expire
+    expireat expiretime fcall fcall_ro function geoadd geodist geohash geopos georadius
     georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore get getbit getdel getex
     getrange getset hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan
     hset hsetnx hstrlen hvals incr incrby incrbyfloat keys lcs lindex linsert llen lmove lmpop lpop lpos
-    lpush lpushx lrange lrem lset ltrim mget migrate move mset msetnx multi object persist pexpire pexpireat
+    lpush lpushx lrange lrem lset ltrim mget migrate move mset msetnx object persist pexpire pexpireat
     pexpiretime pfadd pfcount pfmerge psetex pttl randomkey rename renamenx restore rpop rpoplpush rpush
     rpushx sadd scan scard script sdiff sdiffstore set setbit setex setnx setrange sinter sintercard
     sinterstore sismember smembers smismember smove sort sort_ro spop srandmember srem sscan strlen substr
-    sunion sunionstore swapdb touch ttl type unlink unwatch watch xack xadd xautoclaim xclaim xdel xgroup
+    sunion sunionstore swapdb touch ttl type unlink xack xadd xautoclaim xclaim xdel xgroup
     xinfo xlen xpending xrange xread xreadgroup xrevrange xsetid xtrim zadd zcard zcount zdiff zdiffstore
     zincrby zinter zintercard zinterstore zlexcount zmpop zmscore zpopmax zpopmin zrandmember zrange
     zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex zremrangebyrank zremrangebyscore

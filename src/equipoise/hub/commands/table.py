@@ -14,9 +14,10 @@ from equipoise.hub.commands import (
     streams,
     telemetry,
     topics,
+    transactions,
     where,
 )
-from equipoise.hub.commands.spec import CommandSpec, Handler, dispatch
+from equipoise.hub.commands.spec import CommandSpec, Handler, container
 from equipoise.hub.data.kinds import Kind
 
 if TYPE_CHECKING:
@@ -239,31 +240,6 @@ def _topics() -> list[CommandSpec]:
     ]
 
 
-def _container(
-    name: str, since: str, group: str, summary: str, subcommands: dict[str, CommandSpec]
-) -> CommandSpec:
-    subcommands["help"] = CommandSpec(
-        name=f"{name}|help",
-        arity=2,
-        run=introspection.helper(name, subcommands),
-        summary="Lists the subcommands.",
-        since="5.0.0",
-        group=group,
-        categories=("@slow", "@connection") if group == "connection" else ("@slow",),
-    )
-    return CommandSpec(
-        name=name,
-        arity=-2,
-        run=dispatch(name, subcommands),
-        summary=summary,
-        since=since,
-        group=group,
-        flags=(),
-        complexity="Depends on the subcommand.",
-        subcommands=subcommands,
-    )
-
-
 def _client() -> CommandSpec:
     def of(
         word: str, arity: int, run: Handler, since: str, summary: str, *, admin: bool = False
@@ -292,7 +268,7 @@ def _client() -> CommandSpec:
         of("reply", 3, clients.reply, "3.2.0", "Turns replies on, off, or off for one command."),
     ]
     table = {spec.name.partition("|")[2]: spec for spec in rows}
-    return _container("client", "2.4.0", "connection", "Commands about connections.", table)
+    return container("client", "2.4.0", "connection", "Commands about connections.", table)
 
 
 def _pubsub() -> CommandSpec:
@@ -317,7 +293,7 @@ def _pubsub() -> CommandSpec:
         of("shardnumsub", -2, pubsub.shardnumsub, "7.0.0", "Counts subscribers of shard channels."),
     ]
     table = {spec.name.partition("|")[2]: spec for spec in rows}
-    return _container("pubsub", "2.8.0", "pubsub", "Commands about topics and subscribers.", table)
+    return container("pubsub", "2.8.0", "pubsub", "Commands about topics and subscribers.", table)
 
 
 def _introspection() -> list[CommandSpec]:
@@ -335,10 +311,10 @@ def _introspection() -> list[CommandSpec]:
         )
 
     rows = {"count": of("count", 2), "docs": of("docs", -2), "info": of("info", -2), "list": of("list", -2)}
-    container = _container("command", "2.8.13", "server", "Describes commands.", rows)
+    own = container("command", "2.8.13", "server", "Describes commands.", rows)
 
     def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-        handler = describe["bare"] if len(command) == 1 else container.run
+        handler = describe["bare"] if len(command) == 1 else own.run
         return handler(core, session, command)
 
     config_get = CommandSpec(
@@ -366,14 +342,14 @@ def _introspection() -> list[CommandSpec]:
             name="command",
             arity=-1,
             run=run,
-            summary=container.summary,
-            since=container.since,
-            group=container.group,
+            summary=own.summary,
+            since=own.since,
+            group=own.group,
             categories=_SLOW_CONNECTION,
             tips=("nondeterministic_output_order",),
             subcommands=rows,
         ),
-        _container("config", "2.0.0", "server", "Settings, for reading.", {"get": config_get}),
+        container("config", "2.0.0", "server", "Settings, for reading.", {"get": config_get}),
     ]
 
 
@@ -395,5 +371,6 @@ for _spec in (
     *_telemetry(),
     *_topics(),
     *_introspection(),
+    *transactions.specs(),
 ):
     COMMANDS[_spec.name.encode()] = COMMANDS[_spec.name.upper().encode()] = _spec

@@ -1,18 +1,23 @@
-"""What a hub knows about the client of one connection: its user, its protocol, its subscriptions, its names for itself.
+"""What a hub knows about the client of one connection, and the replies that it gathers for it.
+
+Its user, its protocol, its subscriptions, its names for itself, its transaction.
 
 Always true: `subscriptions` changes only through hub/data/subscribe.py, and the user only through HubCore.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action, User
 from equipoise.hub.data.kinds import Kind
+from equipoise.hub.data.ports import discard
+from equipoise.hub.data.reply import ReplyMode
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.redirects import Told
+    from equipoise.hub.commands.transactions import Transaction
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.ports import Timer
@@ -26,12 +31,15 @@ class ClientState:
 
     __slots__ = (
         "_core",
+        "_output_bytes",
+        "_replies",
         "address",
         "certificate",
         "command",
         "created_at",
         "id",
         "is_certified",
+        "is_gathering",
         "is_never_evicted",
         "last_at",
         "lib_name",
@@ -40,11 +48,14 @@ class ClientState:
         "local_address",
         "name",
         "proto",
+        "reply_mode",
         "subscriptions",
         "tags",
         "timer",
         "told",
+        "transaction",
         "user",
+        "write",
     )
 
     def __init__(self, core: HubCore, session_id: int, user: User | None) -> None:
@@ -67,8 +78,31 @@ class ClientState:
         self.created_at = self.last_at = core.now()
         # Runs while the client has to log in, and while it reads what it is owed before it goes.
         self.timer: Timer | None = None
+        # Replies that are not written yet; and what has been written before the client logged in.
+        self._replies: list[bytes] = []
+        self._output_bytes = 0
+        self.reply_mode = ReplyMode.ON
+        # The transport's own write, or a backlog's `hold` while the transport is full.
+        self.write: Callable[[bytes], object] = discard
+        # Commands since MULTI; and whether EXEC gathers what they answer, so that nothing of it is written yet.
+        self.transaction: Transaction | None = None
+        self.is_gathering = False
         # By kind and name; None until the first, since most connections of a fleet only publish.
         self.subscriptions: dict[Kind, dict[bytes, Topic | Pattern]] | None = None
+
+    def reply(self, reply: bytes) -> None:
+        """For a fence that answers by itself: no reply is owed before it."""
+        if self.reply_mode is ReplyMode.ON:
+            self._replies.append(reply)
+
+    def push(self, frame: bytes) -> None:
+        """Like a reply in order, but CLIENT REPLY does not silence it. It does not wait for replies that are owed."""
+        self._replies.append(frame)
+
+    def take_gathered(self) -> list[bytes]:
+        """What has been answered and pushed since EXEC began to gather it, or was last asked."""
+        gathered, self._replies = self._replies, []
+        return gathered
 
     def may(self, action: Action, name: bytes) -> bool:
         return self._core.users.is_open or (self.user is not None and self.user.may(action, name))

@@ -9,12 +9,12 @@ Pure: bytes come in through `receive`, go out through `write`, and time is the h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.access import User
 from equipoise.hub.data.client_state import ClientState
-from equipoise.hub.data.ports import NO_WIRE, Wire, discard
+from equipoise.hub.data.ports import NO_WIRE, Wire
 from equipoise.hub.data.publish import publish_batch, publish_run, spelled_out
 from equipoise.hub.data.reply import OwedReplies, Reply, ReplyMode
 from equipoise.hub.data.turns import TURN_S
@@ -43,34 +43,26 @@ class Session(ClientState):
 
     __slots__ = (
         "_held",
+        "_holds_input",
         "_is_blocked",
         "_is_paused",
-        "_output_bytes",
         "_owed",
         "_reader",
-        "_replies",
         "_waiting",
         "input_bytes",
         "is_closing",
         "peer",
-        "reply_mode",
         "wire",
-        "write",
     )
 
     def __init__(self, core: HubCore, session_id: int, user: User | None) -> None:
         super().__init__(core, session_id, user)
         # The other hub's end, where this is the connection of a link between hubs.
         self.peer: LinkSession | None = None
-        self.reply_mode = ReplyMode.ON
         self.is_closing = False
         self.input_bytes = 0
         self.wire: Wire = NO_WIRE
-        # The transport's own write, or a backlog's `hold` while the transport is full.
-        self.write: Callable[[bytes], object] = discard
         self._reader = RequestReader(core.request_limits(is_authenticated=user is not None))
-        self._replies: list[bytes] = []
-        self._output_bytes = 0
         # None: nothing is owed but what `_replies` has.
         self._owed: OwedReplies | None = None
         # Commands that wait: for replies that are owed before them (`_is_blocked`), or for their turn. None: none do.
@@ -78,7 +70,7 @@ class Session(ClientState):
         self._is_blocked = False
         # What has come while commands wait; None while none do.
         self._held: list[bytes] | None = None
-        self._is_paused = False
+        self._is_paused = self._holds_input = False
 
     # --- in
 
@@ -99,7 +91,8 @@ class Session(ClientState):
             self._execute(self._read_as_stranger(data))
         else:
             batch = reader.feed(data)
-            takes_columns = self.subscriptions is None is self._owed and self.reply_mode is ReplyMode.ON
+            is_plain = self.subscriptions is None is self._owed and self.transaction is None
+            takes_columns = is_plain and self.reply_mode is ReplyMode.ON
             if isinstance(batch, Publishes):
                 if takes_columns:
                     self._publish(batch)
@@ -112,22 +105,22 @@ class Session(ClientState):
                     self._execute(batch)
         if reader.buffered_bytes or reader.error is not None:
             self._read_on()
+        elif self._holds_input:
+            self.note_input()
+
+    def note_input(self) -> None:
+        """Count what is held of its input: a request that has come in part, and what is queued for EXEC."""
+        queued = 0 if self.transaction is None else self.transaction.bytes
+        reader = self._reader
+        request = reader.unfinished if reader.buffered_bytes else 0
+        self._holds_input = self._core.unfinished.note(self, reader.buffered_bytes + queued, request)
 
     # --- out
-
-    def reply(self, reply: bytes) -> None:
-        """For a fence that answers by itself: no reply is owed before it."""
-        if self.reply_mode is ReplyMode.ON:
-            self._replies.append(reply)
-
-    def push(self, frame: bytes) -> None:
-        """Like a reply in order, but CLIENT REPLY does not silence it. It does not wait for replies that are owed."""
-        self._replies.append(frame)
 
     def flush(self) -> None:
         """Write the replies gathered so far."""
         replies = self._replies
-        if not replies:
+        if not replies or self.is_gathering:
             return
         data = replies[0] if len(replies) == 1 else b"".join(replies)
         replies.clear()
@@ -176,10 +169,7 @@ class Session(ClientState):
         if len(batch.topics) == 1:
             core.stats.commands += 1
             reply = publish_run(core, self, batch.topics[0], batch.payloads)
-            if isinstance(reply, bytes):
-                self.write(reply)
-            else:
-                self._answer_run((reply,), batch)
+            self._answer_run((reply,), batch)
             return
         replies, rest = publish_batch(core, self, batch, self.last_at + TURN_S)
         core.stats.commands += len(batch.topics) - (len(rest.topics) if rest is not None else 0)
@@ -189,7 +179,7 @@ class Session(ClientState):
 
     def _answer_run(self, replies: Sequence[bytes | Reply], batch: Publishes) -> None:
         if Reply not in map(type, replies):
-            self.write(b"".join(replies))  # type: ignore[arg-type]  # all are bytes
+            self.write(replies[0] if len(replies) == 1 else b"".join(replies))  # type: ignore[arg-type]  # all are bytes
             return
         size = sum(map(len, batch.payloads)) // len(replies)
         for reply in replies:
@@ -253,11 +243,8 @@ class Session(ClientState):
         self._owed.add(reply, size)
 
     def _wake(self) -> None:
-        """An owed reply is complete. Several that are complete in one turn are written together.
-
-        But for a fence: it may have changed what its client is sent from now on, so its reply is written before that.
-        The commands behind it have a turn of their own: they must not run in the middle of what completed it.
-        """
+        """An owed reply is complete. Several that are complete in one turn are written together, but a fence's is
+        written before what it may have changed. The commands behind it have a turn of their own."""
         owed = self._owed
         if owed is None or self.is_closing:
             return
@@ -372,6 +359,7 @@ class Session(ClientState):
         if self._waiting is not None or self.is_closing:
             return
         if reader.error is None and reader.buffered_bytes <= core.input_bytes_max:
+            self.note_input()
             return
         if self._owed is not None:
             # The replies to what was understood come first.

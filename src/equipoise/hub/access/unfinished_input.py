@@ -1,0 +1,102 @@
+"""Input that clients have sent and a hub cannot execute yet: requests that have come in part, and queued transactions.
+
+Each connection may hold some of it. What all of them hold together has a bound, and a request that has begun has a
+deadline, however slowly its bytes go on coming: otherwise a thousand connections could keep gigabytes for as long as
+they like.
+
+Always true: `bytes` is the sum over all holders, and at most `bytes_max` when `note` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from equipoise.hub.client_limits import Limits
+    from equipoise.hub.data.ports import Shell, Timer
+
+__all__ = ["UnfinishedInput"]
+
+# How often deadlines are looked at, in seconds.
+CHECK_S = 1.0
+
+
+class _Holder(Protocol):
+    @property
+    def address(self) -> str: ...
+
+
+H = TypeVar("H", bound=_Holder)
+
+
+class _Held(NamedTuple):
+    bytes: int
+    # The number of the request among the connection's unfinished ones, and when it began; 0: none has begun.
+    request: int
+    began_at: float
+
+
+class UnfinishedInput(Generic[H]):
+    """Owned by HubCore. `cut` ends a connection and leads to `forget`."""
+
+    def __init__(self, limits: Limits, shell: Shell, cut: Callable[[H, str], object]) -> None:
+        self.bytes_max = int(shell.memory_bytes() * limits.input_total_share)
+        self._request_s = limits.request_s
+        self._now = shell.now
+        self._call_later = shell.call_later
+        self._cut = cut
+        self._held: dict[H, _Held] = {}
+        self.bytes = 0
+        # Runs exactly while anything is held.
+        self._timer: Timer | None = None
+
+    def note(self, holder: H, size: int, request: int) -> bool:
+        """The connection holds so many bytes, of the request with this number if it is not 0; whether it holds any."""
+        former = self._held.get(holder)
+        if not size:
+            self.forget(holder)
+            return False
+        is_new = former is None or former.request != request
+        began_at = self._now() if is_new or former is None else former.began_at
+        self._held[holder] = _Held(size, request, began_at)
+        self.bytes += size - (0 if former is None else former.bytes)
+        if self._timer is None:
+            self._timer = self._call_later(CHECK_S, self._check)
+        while self.bytes > self.bytes_max:
+            self._cut_one()
+        return holder in self._held
+
+    def forget(self, holder: H) -> None:
+        former = self._held.pop(holder, None)
+        if former is not None:
+            self.bytes -= former.bytes
+            if not self._held and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _check(self) -> None:
+        self._timer = self._call_later(CHECK_S, self._check)
+        late_at = self._now() - self._request_s
+        late = [one for one, held in self._held.items() if held.request and held.began_at <= late_at]
+        for one in late:
+            self._cut(one, f"it did not finish a request within {self._request_s:g} s (request_s)")
+            self.forget(one)
+
+    def _cut_one(self) -> None:
+        """Of the address that holds most, the connection that does: another address does not pay for it."""
+        by_address: dict[str, int] = {}
+        for holder, held in self._held.items():
+            host = _host(holder)
+            by_address[host] = by_address.get(host, 0) + held.bytes
+        greatest = max(by_address, key=by_address.__getitem__)
+        largest = max(
+            (holder for holder in self._held if _host(holder) == greatest),
+            key=lambda holder: self._held[holder].bytes,
+        )
+        self._cut(largest, "unfinished requests of all clients exceeded input_total_share")
+        self.forget(largest)
+
+
+def _host(holder: _Holder) -> str:
+    return holder.address.rpartition(":")[0]
