@@ -16,6 +16,7 @@ from equipoise.hub.access.denials import RESERVED, denial, too_long
 from equipoise.hub.access.quotas import Quotas, Resource, owner_of, topic_bytes
 from equipoise.hub.access.reauthorization import certified_user, judge_everybody
 from equipoise.hub.access.unfinished_input import UnfinishedInput
+from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.standalone import Standalone
 from equipoise.hub.commands import COMMANDS
 from equipoise.hub.commands.keys import unknown_command
@@ -73,6 +74,7 @@ class HubCore:
         self.index = self._new_index()
         self.cluster: OtherHubs = Standalone(settings.name)
         self.specs = TopicSpecs()
+        self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs)
         self.places = Places(self)
         self.metering = Metering(self)
         self.backlogs = Backlogs(
@@ -360,10 +362,6 @@ class HubCore:
         topic.delivered += receivers * count
         return receivers
 
-    def relay(self, topic: Topic, first: int, payloads: Sequence[bytes]) -> None:
-        """Deliver a run that another hub has numbered, from `first` on."""
-        self.publish(topic, payloads, first)
-
     def reload_users(self, users: Users) -> None:
         """Judge everybody who is connected by the new rules, at once."""
         judge_everybody(self, users)
@@ -386,6 +384,7 @@ class HubCore:
         """End all sessions, links and timers."""
         self.cluster.close()
         self.admission.stop()
+        self.lease.stop()
         self._topic_gc.stop()
         self.places.probing.stop()
         self.metering.stop()

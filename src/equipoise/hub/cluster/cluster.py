@@ -104,7 +104,7 @@ class Cluster:
         self._settings = settings
         self._dials = dials
         # Whether this life of the hub is known to the others, and whether it is over.
-        self._was_seen = False
+        self.is_seen = False
         self._is_over = False
         self._last_ticket = 0
         self._tidying = Tidying(self, settings.unsubscribe_delay_s)
@@ -121,10 +121,10 @@ class Cluster:
             return
         own = routing.hubs.get(self.name)
         is_seen = own is not None and own.incarnation == self.core.incarnation
-        if self._was_seen and not is_seen:
+        if self.is_seen and not is_seen:
             self.be_buried()
             return
-        self._was_seen = is_seen
+        self.is_seen = is_seen
         self._follow(self.router.apply(routing))
 
     def hear_of_death(self, life: Life) -> None:
@@ -170,7 +170,7 @@ class Cluster:
     def progressed(self) -> None:
         """Other hubs have told us more: what that lets go on."""
         if self.barrier.is_introduced:
-            if self._was_seen:
+            if self.is_seen:
                 self.listening.introduced()
             if self.barrier.has_progressed:
                 self.handover.settle_opening()

@@ -25,6 +25,7 @@ from equipoise.hub.cluster.link.frames import (
     Frame,
     IngressFrame,
     LaneFrame,
+    LeaseFrame,
     NoPatternFrame,
     NumberedFrame,
     OpenedFrame,
@@ -112,6 +113,7 @@ class FrameDispatch:
         self._on(AtFrame, self._at)
         self._on(SeverFrame, lambda peer, frame: cluster.receipts.asked_to_sever(peer, frame.link))
         self._on(SeveredFrame, lambda peer, frame: cluster.receipts.severed(peer, frame.link))
+        self._on(LeaseFrame, lambda peer, frame: cluster.core.lease.heard(cluster, peer, frame))
         self._on(ProbeFrame, lambda peer, frame: probing.asked(cluster, peer, frame.token))
         self._on(EchoFrame, lambda peer, frame: probing.heard(cluster, peer, frame.token, frame.coordinate))
 

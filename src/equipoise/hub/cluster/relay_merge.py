@@ -212,7 +212,7 @@ class Merging:
                 first, payloads = first + skip, payloads[skip:]
             if epoch != topic.epoch:
                 topic.epoch, topic.audience = epoch, None
-        self._cluster.core.relay(topic, first, payloads)
+        self._cluster.core.publish(topic, payloads, first)
 
     def _open(self, stream: Stream, opened: Opened) -> None:
         topic, (epoch, after_epoch, after_n, hub) = stream.topic, opened

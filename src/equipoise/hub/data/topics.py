@@ -282,12 +282,17 @@ class TopicSpecs:
         self._specs = Specs()
         # The version that plans count by.
         self.version = 0
+        # Whether one of them asks for what only one hub at a time may do: limit a rate, append.
+        self.need_single_writer = False
         self._changes = 0
 
     def follow(self, specs: Specs, version: int) -> None:
         """These are in force from now on."""
         self._specs, self.version = specs, version
         self._changes += 1
+        self.need_single_writer = any(
+            spec.rate_per_s is not None or spec.durability is not None for spec in specs
+        )
 
     def of(self, topic: Topic) -> TopicSpec | None:
         """What the topic needs; None: best effort. Looked up once per topic and change of specs."""

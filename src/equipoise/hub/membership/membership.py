@@ -131,6 +131,7 @@ class Membership:
                     self._rules.follow,
                     self._specs.follow,
                     self._presence.tell_specs,
+                    self._presence.renew_lease,
                     lambda: self._presence.report(self._load),
                 ):
                     group.create_task(self._persist(work))

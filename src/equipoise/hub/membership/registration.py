@@ -132,6 +132,22 @@ class Presence:
                     self._must_tell_specs.set()
                     raise
 
+    async def renew_lease(self) -> None:
+        """While a topic needs a single writer, write to `alive` a few times in a term of the lease, for ever."""
+        lease = self._hub.core.lease
+        while True:
+            await asyncio.sleep(lease.interval_s)
+            if not lease.is_needed or not self.is_held():
+                continue
+            present, asked_at = self._present, self._hub.core.now()
+            try:
+                await self._report(self._told_load)
+            except StoreError:
+                # The lease runs out by itself; others look after the session.
+                continue
+            if self._held == present == self._present:
+                lease.store_answered(asked_at)
+
     async def _report(self, load_ratio: float) -> None:
         specs_version = self._hub.core.specs.version
         try:

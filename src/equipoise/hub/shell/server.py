@@ -117,6 +117,7 @@ class Hub:
         core = self.core
         cluster = core.cluster = Cluster(core, Dialer(core, login, self._rng, self.renew))
         core.places.probing.start(self._rng.random)
+        core.lease.start(cluster)
         self._login = login
         return cluster
 

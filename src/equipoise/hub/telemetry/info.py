@@ -102,6 +102,7 @@ def _equipoise(core: HubCore, totals: Totals) -> dict[str, object]:
         "incarnation": core.incarnation,
         "access_version": core.users.version,
         "specs_version": core.specs.version,
+        "lease": core.lease.text,
         "topics": len(core.index.topics),
         "topics_forgotten": core.index.forgotten,
         "published": totals.published,

@@ -20,6 +20,7 @@ from equipoise.stream.parts import Dependency as Tag
 __all__ = [
     "CAPABILITIES",
     "FRAMES",
+    "LEASE",
     "PROBE",
     "AfterFrame",
     "AskFrame",
@@ -39,6 +40,7 @@ __all__ = [
     "Frame",
     "IngressFrame",
     "LaneFrame",
+    "LeaseFrame",
     "Life",
     "NoPatternFrame",
     "NumberedFrame",
@@ -62,7 +64,8 @@ __all__ = [
 # Names of what a hub can do beyond the frames that every release understands, as it announces them when it greets. A
 # hub ignores the names that it does not know.
 PROBE = "probe"
-CAPABILITIES = frozenset({PROBE})
+LEASE = "lease"
+CAPABILITIES = frozenset({PROBE, LEASE})
 
 # A hub's name and its incarnation.
 Life = tuple[str, int]
@@ -379,6 +382,15 @@ class EchoFrame(Frame, frozen=True):
     capability = PROBE
     token: int
     coordinate: bytes
+
+
+class LeaseFrame(Frame, frozen=True):
+    """Is the sender alive to you? If so, answer with the same token and `is_answer` 1."""
+
+    verb = b"EQ.L.LEASE"
+    capability = LEASE
+    token: int
+    is_answer: int
 
 
 FRAMES: tuple[type[Frame], ...] = tuple(Frame.__subclasses__())

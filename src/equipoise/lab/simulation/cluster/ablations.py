@@ -58,7 +58,7 @@ def _deliver_all(merging: Merging, stream: Stream, epoch: int, first: int, paylo
     topic = stream.topic
     if epoch != topic.epoch:
         topic.epoch, topic.audience = epoch, None
-    merging._cluster.core.relay(topic, first, payloads)
+    merging._cluster.core.publish(topic, payloads, first)
 
 
 def _open_when_asked(handover: Handover, stream: Stream, peer: str) -> None:

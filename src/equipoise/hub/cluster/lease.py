@@ -1,0 +1,182 @@
+"""Whether this hub may do what needs a single writer: admit to a limited topic, append to a durable one.
+
+A hub holds the lease at a time if, within the term before it,
+
+    the store has carried out a write of this hub to its own `alive` node, or
+    every other hub that it counts as alive has said "you are alive to me".
+
+The term is half the session time-out, and both are counted from when the hub asked. Why that is safe (the argument is
+about the hub that comes after this one, which waits for a term once its barrier has passed, `has_lapsed_elsewhere`):
+
+    a session lives for the whole time-out after the store has carried out a request, so a hub that cannot reach the
+    store loses the lease half a time-out before its session can end, and with it its topics;
+    the successor's barrier needs DONE from every hub that is alive to it, about who is alive. Each of them knew by then
+    that this hub was dead, and had said "you are alive to me" for the last time before. This hub asked before that.
+
+So without the store hubs that hear each other go on, and a hub that is cut off alone stops. What is left: all hubs of
+a region, or its only one, are cut off from the store together while new hubs, unknown to them, start beside it.
+
+A write, not a read: a server of an ensemble that has lost its leader still answers reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.cluster.link.frames import LEASE, LeaseFrame, Life
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.frames import Frame
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.router import Router
+    from equipoise.hub.data.ports import Shell, Timer
+
+__all__ = ["TERM_S_MAX", "Lease", "LeaseTimes"]
+
+# ZooKeeper may grant a shorter session than it is asked for: 40 s at most as it comes, 20 ticks.
+TERM_S_MAX = 10.0
+# The store, and while it is silent the other hubs, are asked so many times in a term: two answers may be lost.
+ASKED_PER_TERM = 3
+_NEVER = float("-inf")
+
+
+class LivePeers(Protocol):
+    """What the lease needs of the cluster."""
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether this incarnation of the hub is among those that count as alive."""
+
+    @property
+    def router(self) -> Router: ...
+    @property
+    def out(self) -> Mapping[str, OutLink]: ...
+    def tell(self, peer: str, frame: Frame) -> None: ...
+
+
+class NeedsLease(Protocol):
+    @property
+    def need_single_writer(self) -> bool: ...
+
+
+class LeaseTimes:
+    """When this hub last asked the store, and each other hub, a question that was answered. Pure."""
+
+    def __init__(self, term_s: float) -> None:
+        self.term_s = term_s
+        self._store_at = _NEVER
+        self._peer_at: dict[Life, float] = {}
+
+    def store_answered(self, asked_at: float) -> None:
+        self._store_at = max(self._store_at, asked_at)
+
+    def peer_answered(self, peer: Life, asked_at: float) -> None:
+        self._peer_at[peer] = max(self._peer_at.get(peer, _NEVER), asked_at)
+
+    def forget_others(self, peers: Iterable[Life]) -> None:
+        """Only these hubs are alive."""
+        self._peer_at = {peer: self._peer_at[peer] for peer in peers if peer in self._peer_at}
+
+    def is_valid(self, now: float, peers: Iterable[Life]) -> bool:
+        """Whether the lease is held, given the other hubs that count as alive."""
+        since = now - self.term_s
+        return self._store_at > since or all(self._peer_at.get(peer, _NEVER) > since for peer in peers)
+
+    def is_store_silent(self, now: float) -> bool:
+        """Whether a question to the store was missed, so that the other hubs have to be asked."""
+        return now - self._store_at > 1.5 * self.term_s / ASKED_PER_TERM
+
+
+class Lease:
+    """Owned by HubCore. A hub that belongs to no cluster always holds it."""
+
+    def __init__(self, shell: Shell, session_timeout_s: float, specs: NeedsLease) -> None:
+        self.term_s = min(session_timeout_s / 2, TERM_S_MAX)
+        self._times = LeaseTimes(self.term_s)
+        self._now = shell.now
+        self._call_later = shell.call_later
+        self._specs = specs
+        self._cluster: LivePeers | None = None
+        self._timer: Timer | None = None
+        # The question to each hub that it has not answered yet, and when it was asked.
+        self._asked: dict[int, tuple[Life, float]] = {}
+        self._last_token = 0
+
+    # What others ask of it.
+
+    def is_valid(self, now: float) -> bool:
+        cluster = self._cluster
+        if cluster is None:
+            return True
+        return cluster.is_seen and self._times.is_valid(now, self._peers(cluster))
+
+    def has_lapsed_elsewhere(self, since: float, now: float) -> bool:
+        """Whether no other hub can hold a lease that it held at `since`, when this hub's barrier passed."""
+        return now - since >= self.term_s
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there may be a topic that needs a single writer; until then nothing is asked."""
+        return self._specs.need_single_writer
+
+    @property
+    def text(self) -> str:
+        """For INFO."""
+        if not self.is_needed:
+            return "not needed"
+        return "held" if self.is_valid(self._now()) else "lost"
+
+    # The life of a hub in a cluster.
+
+    def start(self, cluster: LivePeers) -> None:
+        """The hub, or its next life, belongs to this cluster: it holds nothing yet."""
+        self.stop()
+        self._cluster = cluster
+        self._times = LeaseTimes(self.term_s)
+        self._timer = self._call_later(self.interval_s, self._ask)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._asked.clear()
+
+    @property
+    def interval_s(self) -> float:
+        return self.term_s / ASKED_PER_TERM
+
+    def store_answered(self, asked_at: float) -> None:
+        """The store has carried out a write to the hub's `alive`, in its present session and life."""
+        self._times.store_answered(asked_at)
+
+    # Questions to other hubs, and theirs.
+
+    def heard(self, cluster: LivePeers, peer: str, frame: LeaseFrame) -> None:
+        """A hub asks whether it is alive to this one, or answers. Its link is heard only as long as it is alive."""
+        if not frame.is_answer:
+            if peer in cluster.router.peers:
+                cluster.tell(peer, LeaseFrame(frame.token, 1))
+            return
+        life, asked_at = self._asked.pop(frame.token, (("", 0), 0.0))
+        if life[0] == peer:
+            self._times.peer_answered(life, asked_at)
+
+    def _ask(self) -> None:
+        """Ask every other hub, while the store is silent."""
+        cluster, now = self._cluster, self._now()
+        assert cluster is not None, "the timer runs in a cluster only"
+        self._timer = self._call_later(self.interval_s, self._ask)
+        self._asked = {token: one for token, one in self._asked.items() if one[1] > now - self.term_s}
+        if not self.is_needed or not self._times.is_store_silent(now):
+            return
+        self._times.forget_others(self._peers(cluster))
+        for life in self._peers(cluster):
+            link = cluster.out.get(life[0])
+            if link is not None and link.incarnation == life[1] and link.can(LEASE):
+                self._last_token += 1
+                self._asked[self._last_token] = (life, now)
+                cluster.tell(life[0], LeaseFrame(self._last_token, 0))
+
+    def _peers(self, cluster: LivePeers) -> list[Life]:
+        return [(name, facts.incarnation) for name, facts in cluster.router.peers.items()]

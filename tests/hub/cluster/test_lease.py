@@ -1,0 +1,166 @@
+"""The lease over times: what keeps it, what does not, and that it ends before a session can."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.hub.cluster.lease import ASKED_PER_TERM, TERM_S_MAX, Lease, LeaseTimes
+from equipoise.hub.data.topics import TopicSpecs
+from equipoise.model import Durability, Specs, TopicSpec
+from hub.world import FakeShell, World
+
+from .hubs import Hubs
+
+SESSION_S = 6.0
+TERM_S = 3.0
+ANN, BOB = ("ann", 1), ("bob", 1)
+LIMITED = Specs([TopicSpec(pattern=b"limited", rate_per_s=10.0)])
+
+
+@pytest.mark.parametrize(
+    ("store_at", "ann_at", "bob_at", "is_valid"),
+    [
+        (None, None, None, False),
+        (8.0, None, None, True),
+        (7.0, None, None, False),
+        # Every other hub, not one of them; each counted from when it was asked.
+        (None, 8.0, None, False),
+        (None, 8.0, 7.0, False),
+        (None, 8.0, 7.001, True),
+        (5.0, 9.0, 9.0, True),
+    ],
+)
+def test_the_store_or_every_other_hub_has_answered_within_the_term(
+    store_at: float | None, ann_at: float | None, bob_at: float | None, is_valid: bool
+) -> None:
+    times = LeaseTimes(TERM_S)
+    if store_at is not None:
+        times.store_answered(store_at)
+    for peer, at in ((ANN, ann_at), (BOB, bob_at)):
+        if at is not None:
+            times.peer_answered(peer, at)
+    assert times.is_valid(10.0, [ANN, BOB]) is is_valid
+
+
+def test_answers_that_come_late_or_twice_take_nothing_back() -> None:
+    times = LeaseTimes(TERM_S)
+    times.store_answered(8.0)
+    times.store_answered(2.0)
+    assert times.is_valid(10.9, [ANN])
+    assert not times.is_valid(11.0, [ANN])
+    times.peer_answered(ANN, 9.0)
+    times.peer_answered(ANN, 1.0)
+    assert times.is_valid(11.9, [ANN])
+
+
+def test_an_answer_counts_for_the_incarnation_that_gave_it() -> None:
+    times = LeaseTimes(TERM_S)
+    times.peer_answered(("ann", 1), 9.0)
+    assert not times.is_valid(10.0, [("ann", 2)])
+    times.forget_others([("ann", 2)])
+    assert not times.is_valid(10.0, [("ann", 1)])
+
+
+def test_a_hub_in_no_cluster_always_holds_it_and_the_term_is_half_the_session() -> None:
+    shell = FakeShell(1 << 30)
+    assert Lease(shell, SESSION_S, TopicSpecs()).is_valid(1e9)
+    assert Lease(shell, SESSION_S, TopicSpecs()).term_s == TERM_S
+    # ZooKeeper would not grant a session of ten minutes.
+    assert Lease(shell, 600.0, TopicSpecs()).term_s == TERM_S_MAX
+    assert World().info("lease") == "not needed"
+
+
+def test_a_successor_waits_for_the_term() -> None:
+    lease = Lease(FakeShell(1 << 30), SESSION_S, TopicSpecs())
+    assert not lease.has_lapsed_elsewhere(10.0, 12.9)
+    assert lease.has_lapsed_elsewhere(10.0, 13.0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_needed"),
+    [
+        (TopicSpec(pattern=b"a", latency_ms=40.0), False),
+        (TopicSpec(pattern=b"a", rate_per_s=1.0), True),
+        (TopicSpec(pattern=b"a", durability=Durability()), True),
+    ],
+)
+def test_it_is_needed_where_a_spec_asks_for_a_single_writer(spec: TopicSpec, is_needed: bool) -> None:
+    specs = TopicSpecs()
+    specs.follow(Specs([spec]), 1)
+    assert specs.need_single_writer is is_needed
+
+
+class LeasedHubs(Hubs):
+    """Hubs without a store: only they can keep each other's lease."""
+
+    def begin(self, specs: Specs = LIMITED) -> None:
+        for name in self.alive:
+            core = self[name].core
+            core.specs.follow(specs, 1)
+            core.lease.start(self[name].cluster)
+
+    def pass_time(self, terms: float) -> None:
+        steps = round(terms * ASKED_PER_TERM)
+        for _ in range(steps):
+            for name in sorted(self.alive):
+                self[name].shell.advance(self[name].core.lease.interval_s)
+            self.settle()
+
+    def holders(self) -> list[str]:
+        return [name for name in sorted(self.alive) if self[name].core.lease.is_valid(self[name].core.now())]
+
+
+def test_without_the_store_hubs_that_hear_each_other_hold_it() -> None:
+    hubs = LeasedHubs("a", "b", "c")
+    hubs.begin()
+    assert hubs.holders() == []
+    hubs.pass_time(1)
+    assert hubs.holders() == ["a", "b", "c"]
+    hubs.pass_time(5)
+    assert hubs.holders() == ["a", "b", "c"]
+
+
+def test_a_hub_that_one_other_does_not_hear_loses_it_within_a_term() -> None:
+    hubs = LeasedHubs("a", "b", "c")
+    hubs.begin()
+    hubs.pass_time(1)
+    hubs.held |= {("c", "a")}
+    hubs.pass_time(1)
+    # b hears both; a and c hear each other one way only, and the answer to c's question is on the other.
+    assert hubs.holders() == ["b"]
+    hubs.release("c", "a")
+    hubs.pass_time(1)
+    assert hubs.holders() == ["a", "b", "c"]
+
+
+def test_answers_that_were_held_back_for_a_term_count_for_nothing() -> None:
+    hubs = LeasedHubs("a", "b")
+    hubs.begin()
+    hubs.held |= {("b", "a")}
+    hubs.pass_time(1.4)
+    hubs.release("b", "a")
+    # What a hears now is the answer to questions of which the latest was asked just before.
+    assert hubs.holders() == ["a", "b"]
+    hubs.held |= {("b", "a")}
+    hubs.pass_time(1)
+    assert hubs.holders() == []
+
+
+def test_a_hub_whose_death_is_known_keeps_nobody_waiting() -> None:
+    hubs = LeasedHubs("a", "b", "c")
+    hubs.begin()
+    hubs.pass_time(1)
+    hubs.kill("c")
+    hubs.pass_time(1)
+    assert hubs.holders() == ["a", "b"]
+
+
+def test_nothing_is_asked_where_no_topic_needs_it() -> None:
+    hubs = LeasedHubs("a", "b")
+    hubs.begin(Specs([TopicSpec(pattern=b"t", latency_ms=40.0)]))
+    hubs.pass_time(3)
+    assert hubs.holders() == []
+    assert hubs["a"].info("lease") == "not needed"
+    hubs["a"].core.specs.follow(LIMITED, 2)
+    hubs.pass_time(1)
+    assert hubs["a"].info("lease") == "held"
