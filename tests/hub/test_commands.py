@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.hub.access.quotas import topic_bytes
+from equipoise.hub.commands import COMMANDS
+from equipoise.hub.commands.usage import USAGE
 from equipoise.hub.settings import Limits
-from hub.world import Error, World, pipeline, request
+from hub.world import Error, World, pipeline, request, users
 
 
 @pytest.mark.parametrize("setter", ["CLIENT SETNAME", "CLIENT SETINFO lib-name", "CLIENT SETINFO lib-ver"])
@@ -100,3 +103,65 @@ def test_info_counts_what_happened() -> None:
     assert world.info("pubsub_clients") == "1"
     subscriber.send("UNSUBSCRIBE")
     assert world.info("pubsub_channels") == "0"
+
+
+def test_the_memory_of_a_topic_is_told_to_those_who_may_use_it() -> None:
+    grants = 'create = ["game.*"]\npublish = ["game.*"]'
+    world = World(users(alice=grants, bob='publish = ["x"]'))
+    alice, bob = world.client(user="alice"), world.client(user="bob")
+    alice.do("PUBLISH", "game.1", "x")
+    assert alice.do("MEMORY", "USAGE", "game.1") == topic_bytes(b"game.1")
+    assert bob.do("MEMORY", "USAGE", "game.1") is None
+
+
+def test_users_are_listed_to_operators_without_their_secrets() -> None:
+    world = World(users(alice='publish = ["game.*"]', root='operate = ["*", "$*"]'))
+    alice, root = world.client(user="alice"), world.client(user="root")
+    assert isinstance(alice.do("ACL", "LIST"), Error)
+    assert root.do("ACL", "LIST") == [
+        b"user alice on #hidden &game.* +@all -@admin",
+        b"user root on #hidden resetchannels +@all",
+    ]
+    assert root.do("ACL", "USERS") == [b"alice", b"root"]
+    assert b"publish" in alice.do("ACL", "CAT", "pubsub")
+    assert b"pubsub" in alice.do("ACL", "CAT")
+
+
+def test_latency_tells_when_the_loop_was_late() -> None:
+    world = World()
+    client = world.client()
+    assert client.do("LATENCY", "LATEST") == []
+    for lag_s, at_s in ((0.005, 100.0), (0.05, 101.2), (0.02, 101.9), (0.03, 103.0)):
+        world.core.lag_spikes.note(lag_s, at_s)
+    assert client.do("LATENCY", "LATEST") == [[b"event-loop", 103, 30, 50]]
+    assert client.do("LATENCY", "HISTORY", "event-loop") == [[101, 50], [103, 30]]
+    assert client.do("LATENCY", "RESET") == 1
+    assert client.do("LATENCY", "LATEST") == []
+
+
+def test_the_documentation_of_a_command_has_its_arguments() -> None:
+    client = World().client()
+
+    def arguments(name: str) -> list[dict[bytes, object]]:
+        _, facts = client.do("COMMAND", "DOCS", name)
+        about = dict(zip(facts[::2], facts[1::2], strict=True))
+        return [dict(zip(one[::2], one[1::2], strict=True)) for one in about[b"arguments"]]
+
+    channel = {b"name": b"channel", b"type": b"string"}
+    assert arguments("publish") == [channel, {b"name": b"message", b"type": b"string"}]
+    assert arguments("subscribe") == [channel | {b"flags": [b"multiple"]}]
+    assert arguments("unsubscribe") == [channel | {b"flags": [b"optional", b"multiple"]}]
+    listed = arguments("client|list")
+    assert [one.get(b"token") for one in listed] == [b"TYPE", b"ID"]
+    assert [one[b"type"] for one in listed] == [b"oneof", b"string"]
+    assert arguments("eq.topics")[-1] == {
+        b"name": b"home",
+        b"type": b"pure-token",
+        b"token": b"HOME",
+        b"flags": [b"optional"],
+    }
+
+
+def test_every_usage_belongs_to_a_command() -> None:
+    every = {one.name for spec in COMMANDS.values() for one in (spec, *spec.subcommands.values())}
+    assert USAGE.keys() <= every

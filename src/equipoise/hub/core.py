@@ -20,6 +20,7 @@ from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.standalone import Standalone
 from equipoise.hub.commands import COMMANDS
 from equipoise.hub.commands.keys import unknown_command
+from equipoise.hub.commands.server import LagSpikes
 from equipoise.hub.commands.spec import objection
 from equipoise.hub.commands.transactions import enqueue, rejected
 from equipoise.hub.data.backlog import Backlogs
@@ -77,6 +78,7 @@ class HubCore:
         self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs)
         self.places = Places(self)
         self.metering = Metering(self)
+        self.lag_spikes = LagSpikes()
         self.backlogs = Backlogs(
             self.limits,
             memory_bytes=shell.memory_bytes(),

@@ -10,7 +10,7 @@ from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.reply import ReplyMode
 from equipoise.hub.data.turns import by_turns
-from equipoise.resp.replies import OK, bulk, integer, null, verbatim
+from equipoise.resp.replies import OK, array, bulk, integer, mapping, null, set_of, verbatim
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -93,6 +93,41 @@ def no_evict(core: HubCore, session: Session, command: list[bytes]) -> bytes | s
 def no_touch(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     """There are no keys to touch."""
     return OK if command[2].lower() in (b"on", b"off") else "ERR syntax error"
+
+
+def getredir(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+    return integer(-1)
+
+
+def tracking(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    """Turning it on would promise invalidations of keys, of which there are none."""
+    if command[2].lower() == b"off":
+        return OK
+    return "ERR client-side caching works on keys and values, and this is a pub/sub hub that keeps none"
+
+
+def trackinginfo(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+    facts = {
+        bulk(b"flags"): set_of((bulk(b"off"),), session.proto),
+        bulk(b"redirect"): integer(-1),
+        bulk(b"prefixes"): array(()),
+    }
+    return mapping(facts, session.proto)
+
+
+def caching(core: HubCore, session: Session, command: list[bytes]) -> str:
+    mode = "the client is in tracking mode with OPTIN or OPTOUT mode enabled"
+    return f"ERR CLIENT CACHING can be called only when {mode}"
+
+
+def unblock(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    if parse_integer(command[2]) is None:
+        return "ERR value is not an integer or out of range"
+    return integer(0)
+
+
+def unpause(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+    return OK
 
 
 def reply(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
@@ -209,11 +244,11 @@ def describe(core: HubCore, session: Session) -> str:
         "sub": len(held.get(Kind.NAME, ())) + len(held.get(Kind.POSITIONED_NAME, ())),
         "psub": len(held.get(Kind.PATTERN, ())) + len(held.get(Kind.POSITIONED_PATTERN, ())),
         "ssub": len(held.get(Kind.SHARD, ())),
-        "multi": -1,
-        "qbuf": 0,
+        "multi": -1 if session.transaction is None else len(session.transaction.commands),
+        "qbuf": session.unread_bytes,
         "qbuf-free": 0,
         "argv-mem": 0,
-        "multi-mem": 0,
+        "multi-mem": 0 if session.transaction is None else session.transaction.bytes,
         "rbs": 0,
         "rbp": 0,
         "obl": 0,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.spec import CommandSpec, Handler, text_of
+from equipoise.hub.commands.usage import USAGE, arguments, encode_arguments
 from equipoise.hub.data.subscribe import compile_pattern
 from equipoise.hub.data.topics import Totals
 from equipoise.hub.data.turns import by_turns
@@ -53,16 +54,22 @@ def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes |
     limits = core.limits
     known = {
         "appendonly": "no",
+        "bind": core.settings.host,
+        "cluster-enabled": "no",
         "client-output-buffer-limit": f"normal 0 0 0 slave 0 0 0 pubsub {limits.output_bytes_max} "
         f"{limits.output_soft_bytes} {int(limits.output_soft_s)}",
         "databases": "1",
         "maxclients": str(limits.connections_max),
         "maxmemory": "0",
+        "latency-monitor-threshold": "10",
         "maxmemory-policy": "noeviction",
         "notify-keyspace-events": "",
         "port": str(core.port),
         "proto-max-bulk-len": str(limits.payload_bytes_max),
+        "requirepass": "",
         "save": "",
+        "slowlog-log-slower-than": "-1",
+        "slowlog-max-len": "0",
         "tcp-keepalive": str(limits.keepalive_s),
         "timeout": "0",
     }
@@ -185,6 +192,8 @@ def _docs(spec: CommandSpec, proto: int) -> bytes:
         bulk(b"group"): bulk(spec.group.encode()),
         bulk(b"complexity"): bulk(spec.complexity.encode()),
     }
+    if usage := USAGE.get(spec.name):
+        facts[bulk(b"arguments")] = encode_arguments(arguments(usage), proto)
     if spec.subcommands:
         facts[bulk(b"subcommands")] = mapping(
             {bulk(sub.name.encode()): _docs(sub, proto) for sub in spec.subcommands.values()}, proto

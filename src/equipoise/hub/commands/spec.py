@@ -48,8 +48,6 @@ class CommandSpec:
     runs_while_subscribed: bool = False
     # Whether it may run while earlier replies are owed, and later commands while its own is; see hub/data/reply.py.
     is_pipelined: bool = False
-    # Its arguments, as in `channel [channel ...]`: see usage.py.
-    usage: str = ""
     subcommands: Mapping[str, CommandSpec] = field(default_factory=dict)
 
 

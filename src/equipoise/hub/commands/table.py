@@ -11,6 +11,7 @@ from equipoise.hub.commands import (
     introspection,
     positioned,
     pubsub,
+    server,
     streams,
     telemetry,
     topics,
@@ -266,6 +267,12 @@ def _client() -> CommandSpec:
         of("no-evict", 3, clients.no_evict, "7.0.0", "Accepted; a hub evicts nobody.", admin=True),
         of("no-touch", 3, clients.no_touch, "7.2.0", "Accepted; a hub has no keys."),
         of("reply", 3, clients.reply, "3.2.0", "Turns replies on, off, or off for one command."),
+        of("getredir", 2, clients.getredir, "6.0.0", "Returns -1: there is no tracking."),
+        of("tracking", -3, clients.tracking, "6.0.0", "Accepted if it is off; a hub has no keys to track."),
+        of("trackinginfo", 2, clients.trackinginfo, "6.2.0", "Says that tracking is off."),
+        of("caching", 3, clients.caching, "6.0.0", "Refused as without tracking."),
+        of("unblock", -3, clients.unblock, "5.0.0", "Returns 0: no command blocks.", admin=True),
+        of("unpause", 2, clients.unpause, "6.2.0", "Accepted; a hub pauses nobody.", admin=True),
     ]
     table = {spec.name.partition("|")[2]: spec for spec in rows}
     return container("client", "2.4.0", "connection", "Commands about connections.", table)
@@ -372,5 +379,6 @@ for _spec in (
     *_topics(),
     *_introspection(),
     *transactions.specs(),
+    *server.specs(COMMANDS),
 ):
     COMMANDS[_spec.name.encode()] = COMMANDS[_spec.name.upper().encode()] = _spec

@@ -218,7 +218,7 @@ class _Execution:
 
 
 def specs() -> list[CommandSpec]:
-    def of(name: str, arity: int, run: object, since: str, summary: str, usage: str = "") -> CommandSpec:
+    def of(name: str, arity: int, run: object, since: str, summary: str) -> CommandSpec:
         fast = ("noscript", "loading", "stale", "fast", "allow_busy")
         return CommandSpec(
             name=name,
@@ -229,13 +229,12 @@ def specs() -> list[CommandSpec]:
             group="transactions",
             flags=("noscript", "loading", "stale", "skip_slowlog") if name == "exec" else fast,
             categories=("@slow" if name == "exec" else "@fast", "@transaction"),
-            usage=usage,
         )
 
     return [
         of("multi", 1, multi, "1.2.0", "Begins a transaction: what follows is queued for EXEC."),
         of("exec", 1, exec_, "1.2.0", "Runs what was queued since MULTI, and answers all of it."),
         of("discard", 1, discard, "2.0.0", "Forgets what was queued since MULTI."),
-        of("watch", -2, watch, "2.2.0", "Accepted; a hub has no keys that could change.", "key [key ...]"),
+        of("watch", -2, watch, "2.2.0", "Accepted; a hub has no keys that could change."),
         of("unwatch", 1, unwatch, "2.2.0", "Accepted; a hub has no keys that could change."),
     ]

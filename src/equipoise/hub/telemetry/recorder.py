@@ -144,6 +144,7 @@ class Metering:
         now = self._core.now()
         assert self._gauges is not None, "the timer runs only while it is on"
         self._gauges.note_lag(now - self._probe_at)
+        self._core.lag_spikes.note(now - self._probe_at, self._core.shell.wall_time())
         self._probe_at = max(self._probe_at + PROBE_S, now)
         self._timer = self._core.shell.call_later(max(0.0, self._probe_at - now), self._probe)
         # Half a probe early rather than late, or windows would end one probe late on average.
