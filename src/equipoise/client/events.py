@@ -39,6 +39,10 @@ class GapReason(StrEnum):
     NEW_EPOCH = "new epoch"
     """The hub began to number anew, so what came before cannot be counted."""
 
+    HUB_LOST = "hub lost"
+    """A hub died, or was cut off for too long, with messages that it had taken. Subscribers by pattern only: those by
+    name see a new epoch."""
+
 
 class Gap(NamedTuple):
     """Messages that were missed, standing where they would have stood."""

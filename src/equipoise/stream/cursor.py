@@ -122,8 +122,9 @@ class PatternCursor:
             self._topics[topic] = Cursor(epoch, n + count)
             return IN_ORDER
         if epoch > cursor.epoch and n == 1:
-            # A hub forgets an idle topic that nobody subscribed to by name and numbers it from 1 when it is
-            # used again. This connection was there all the time, so nothing was missed.
+            # A hub forgets an idle topic without subscribers by name and numbers it from 1 when it is used again; or
+            # the topic has moved. This connection was there all the time, so nothing was missed: that a hub was lost
+            # with messages is told apart (eq.gap).
             cursor.resume(epoch, count)
             return IN_ORDER
         return cursor.accept(epoch, n, count)

@@ -123,6 +123,12 @@ class PatternChannel(Channel):
         gap = None if missed == 0 else Gap(text, missed, _reason(missed), self._text)
         self._pass_on(Batch(text, self._text, epoch, n, payloads), gap)
 
+    def lose(self, topic: bytes | None) -> None:
+        """A hub was lost with messages of the topic, or of any that matches. Where streams stand is known as before."""
+        gap = Gap(None if topic is None else decode_name(topic), None, GapReason.HUB_LOST, self._text)
+        for listener in self.listeners:
+            listener.on_gap(gap)
+
     def receive_plain(self, topic: bytes, payload: bytes) -> None:
         self._pass_on(Batch(decode_name(topic), self._text, 0, 0, [payload]), None)
 

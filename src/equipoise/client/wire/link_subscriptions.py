@@ -87,6 +87,7 @@ class Names:
             b"eq.lmessage": self._on_lane_message,
             b"eq.pmessage": self._on_pattern_message,
             b"eq.lpmessage": self._on_lane_pattern_message,
+            b"eq.gap": self._on_gap,
             b"eq.opened": self._on_opened,
             b"eq.trunk": lambda connection, push: self._begin(push, TRUNK, 2),
             b"eq.lane": lambda connection, push: self._begin(push, cast(bytes, push[2]), 3),
@@ -268,6 +269,11 @@ class Names:
                 cast("list[bytes]", push[at + 2 :]),
             )
             cast(PatternChannel, seat.channel).receive(cast(bytes, push[2]), stream, epoch, n, payloads)
+
+    def _on_gap(self, connection: Connection, push: list[object]) -> None:
+        seat = self._patterns.get(cast(bytes, push[1]))
+        if seat is not None and seat.is_live:
+            cast(PatternChannel, seat.channel).lose(cast("bytes | None", push[2]))
 
     def _on_here(self, connection: Connection, push: list[object]) -> None:
         """The peer is one hub among others, known to them by this address; none: it does not know it yet."""

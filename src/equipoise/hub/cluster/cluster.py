@@ -195,6 +195,7 @@ class Cluster:
         self.news.add(tell)
         self.patterns.peer_died(name)
         self.lanes.hub_died(name)
+        self.merging.hub_lost()
 
     def _renewed(self, name: str, link: OutLink) -> None:
         """A hub's link to us has begun anew: what it had said and we have not heard is void, what we said is not."""
@@ -207,6 +208,7 @@ class Cluster:
                 self.merging.peer_gone(stream, name)
 
         self.news.add(tell)
+        self.merging.hub_lost()
         self.patterns.ask_again(name)
         self.barrier.evaluate_all()
 

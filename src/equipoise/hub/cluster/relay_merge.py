@@ -14,16 +14,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from equipoise.access import Action
 from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import AttachFrame, DetachFrame, FlushFrame, OpenedFrame
 from equipoise.hub.cluster.streams import State, Stream
+from equipoise.hub.data.kinds import Kind
+from equipoise.resp.replies import bulk, null, push
 from equipoise.stream.cursor import repeated
 from equipoise.stream.parts import Begun, Dependency, Ended, Messages, Opened, Part
 from equipoise.stream.relay import Arrival
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.data.patterns import Pattern
+    from equipoise.hub.data.topics import Topic
 
 __all__ = ["Merging"]
 
@@ -37,6 +42,9 @@ class Merging:
         self.pending_bytes = 0
         # Streams whose waiting parts had to be given up for want of room.
         self.overflows = 0
+        # Streams in which something waits; and those in which it did when a hub was lost, until it has been taken.
+        self._waiting: dict[Stream, None] = {}
+        self._torn: set[Stream] = set()
 
     # What arrives.
 
@@ -116,6 +124,21 @@ class Merging:
         stream.lost(hub, is_gone=False)
         self._advance(stream)
 
+    def hub_lost(self) -> None:
+        """A hub is dead, or what it had sent is void: any topic that is heard here by pattern may miss messages.
+
+        Subscribers by name see that by positions and epochs. Those by pattern do not: a topic that they have never met
+        may be concerned, and one that is numbered anew may only have been idle. So they are told, at once. Where parts
+        of a stream wait, they are told again between those and what follows.
+        """
+        for pattern in self._cluster.core.index.patterns:
+            sessions = [session for session, kinds in pattern.members.items() if _is_told(kinds)]
+            if sessions:
+                frame = _gap_push(pattern, None)
+                for session in sessions:
+                    session.write(frame)
+        self._torn.update(self._waiting)
+
     def is_behind(self, stream: Stream) -> bool:
         """Whether subscribers by pattern wait here for a part that comes before others."""
         if not stream.pending:
@@ -127,6 +150,8 @@ class Merging:
         self.pending_bytes -= sum(arrival.size for arrival in stream.pending)
         stream.pending.clear()
         stream.flushes.clear()
+        self._waiting.pop(stream, None)
+        self._torn.discard(stream)
 
     def wake(self, stream: Stream) -> None:
         """Another of the topic's streams has come further."""
@@ -165,6 +190,11 @@ class Merging:
             is_any = True
             self.pending_bytes -= arrival.size
             self._take(stream, arrival.origin, arrival.part)
+        if not stream.pending:
+            self._waiting.pop(stream, None)
+            if stream in self._torn:
+                self._torn.discard(stream)
+                self._tell_gap(stream.topic)
         return is_any
 
     def _switch(self, stream: Stream) -> bool:
@@ -178,6 +208,7 @@ class Merging:
 
     def _wait(self, stream: Stream, arrival: Arrival) -> None:
         stream.pending.append(arrival)
+        self._waiting[stream] = None
         self.pending_bytes += arrival.size
         if self.pending_bytes > self._pending_bytes_max:
             # Give up the old source of this stream: subscribers learn of the hole by its positions.
@@ -211,6 +242,8 @@ class Merging:
             if skip:
                 first, payloads = first + skip, payloads[skip:]
             if epoch != topic.epoch:
+                if stream in self._torn:
+                    self._tell_gap(topic)
                 topic.epoch, topic.audience = epoch, None
         self._cluster.core.publish(topic, payloads, first)
 
@@ -223,6 +256,12 @@ class Merging:
             link.write(frame)
         self._cluster.announce(topic, epoch, after_epoch, after_n)
         topic.epoch, topic.n, topic.audience = epoch, 0, None
+
+    def _tell_gap(self, topic: Topic) -> None:
+        for pattern in self._cluster.core.index.patterns.matching(topic.name):
+            for session, kinds in pattern.members.items():
+                if _is_told(kinds) and session.may(Action.SUBSCRIBE, topic.name):
+                    session.write(_gap_push(pattern, topic))
 
     def _jump(self, stream: Stream, epoch: int, n: int) -> None:
         """Nothing before this position will come any more."""
@@ -239,3 +278,13 @@ class Merging:
     def _leave(self, stream: Stream, hub: str | None) -> None:
         if hub is not None:
             self._cluster.tell(hub, DetachFrame(stream.topic.key))
+
+
+def _is_told(kinds: Sequence[Kind]) -> bool:
+    return Kind.POSITIONED_PATTERN in kinds
+
+
+def _gap_push(pattern: Pattern, topic: Topic | None) -> bytes:
+    """Messages of the topic, or of any that matches, may be missing, an unknown number of them."""
+    name = null(3) if topic is None else bulk(topic.name)
+    return push((bulk(b"eq.gap"), bulk(pattern.glob.pattern), name), 3)
