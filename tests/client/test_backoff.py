@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.client.wire.backoff import Backoff
+from equipoise.client.wire.dial import Backoff
 
 
 @given(st.integers())

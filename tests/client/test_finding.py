@@ -250,7 +250,7 @@ async def asks_nobody(scene: Scene) -> None:
 
 
 def finder_of(bus: equipoise.Bus) -> Finder:
-    finding = bus._routing.finding
+    finding = bus._routing.coordinate_agent
     assert finding is not None
     return finding.finder
 
@@ -337,7 +337,7 @@ def test_a_bus_that_is_cut_off_while_it_asks_closes_without_a_word() -> None:
             scene.sim.cut("client", "a")
             await asyncio.sleep(2.0)
             asked = bus._routing.base.connection
-            assert asked is not None and asked.owed._entries
+            assert asked is not None and asked.in_flight._entries
 
     play(story)
 
@@ -377,8 +377,8 @@ def test_round_trips_behind_a_backlog_of_ones_own_do_not_count() -> None:
             assert at is not None
             # A probe may share its packet with what follows it, which takes 15 ms here; none takes longer.
             assert 5.0 <= scene.distances_ms(at)["a"] <= 21.0
-            assert bus._routing.finding is not None
-            assert bus._routing.finding.finder.samples >= 8
+            assert bus._routing.coordinate_agent is not None
+            assert bus._routing.coordinate_agent.finder.samples >= 8
 
     play(story)
 

@@ -195,7 +195,8 @@ def test_nobody_there_is_told_in_one_line_with_status_1(words: list[str]) -> Non
     assert run(*words, url=f"equipoise://127.0.0.1:{port}") == (
         1,
         "",
-        f"equipoise: 127.0.0.1:{port}: nobody listens there; start a hub with `equipoise hub`, or check the address\n",
+        f"equipoise: 127.0.0.1:{port}: no server listens there; "
+        "start a hub with `equipoise hub`, or check the address\n",
     )
 
 

@@ -118,7 +118,7 @@ async def test_a_payload_over_the_limit_is_refused_before_it_is_sent() -> None:
 async def test_a_refused_publish_raises_the_hubs_words_and_the_next_step() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"PUBLISH"] = always(b"-NOPERM no permission to publish to 'a'\r\n")
-        with pytest.raises(DeniedError, match="publish to 'a'; ask whoever runs the hub") as denied:
+        with pytest.raises(DeniedError, match="publish to 'a'; ask the operator of the hub") as denied:
             await bus.publish("a", "x")
         assert denied.value.code == "NOPERM"
         peer.answers[b"PUBLISH"] = always(b"-ERR topic name too long\r\n")

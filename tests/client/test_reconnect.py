@@ -205,7 +205,7 @@ async def test_a_permission_lost_while_away_ends_the_subscription() -> None:
             b"-NOPERM no\r\n" if request[1] == b"a" else push(b"eq.subscribe", request[1], 1, 1, 4)
         )
         await cut(peer)
-        with pytest.raises(DeniedError, match="NOPERM no; ask whoever"):
+        with pytest.raises(DeniedError, match="NOPERM no; ask the operator"):
             await anext(a)
         assert await anext(b) == Gap("b", 4, GapReason.RECONNECTED)
 
@@ -260,7 +260,7 @@ async def test_nobody_at_the_address_is_told_at_once_with_the_next_step() -> Non
         await peer.stop()
         bus = connect(peer.url)
         with pytest.raises(
-            DisconnectedError, match=rf"127.0.0.1:{peer.port}: nobody listens there; start a hub"
+            DisconnectedError, match=rf"127.0.0.1:{peer.port}: no server listens there; start a hub"
         ):
             await bus.__aenter__()
         with pytest.raises(ClosedError):

@@ -201,7 +201,7 @@ async def test_a_refused_subscription_raises_where_it_is_entered_and_spares_the_
             return push(b"eq.subscribe", request[1], 1, 1, 0)
 
         peer.answers[b"EQ.SUBSCRIBE"] = answer
-        with pytest.raises(DeniedError, match="subscribe to 'theirs'; ask whoever runs the hub"):
+        with pytest.raises(DeniedError, match="subscribe to 'theirs'; ask the operator of the hub"):
             async with bus.subscribe("ours", "theirs"):
                 pass
         peer.last.send(message(b"mine", 1, 1, b"x"))
@@ -230,7 +230,7 @@ async def test_a_subscription_the_hub_takes_away_ends_with_the_reason_after_what
         peer.last.send(message(b"a", 1, 1, b"x") + push(b"eq.unsubscribe", b"a", 1))
         assert await take(both, 1) == [Message("a", b"x", Position(1, 1))]
         for _ in range(2):
-            with pytest.raises(DeniedError, match="'a': the permission was revoked; ask whoever"):
+            with pytest.raises(DeniedError, match="'a': the permission was revoked; ask the operator"):
                 await anext(both)
         peer.last.send(message(b"b", 1, 1, b"y"))
         assert await take(other, 1) == [Message("b", b"y", Position(1, 1))]

@@ -72,7 +72,7 @@ def test_hubs_that_are_lost_are_found_again() -> None:
         for name in "abc":
             sim.reset_connections("gw", name)
         await asyncio.sleep(5.0)
-        assert len(gateway._hubs.lines()) == 3
+        assert len(gateway._hubs.connections()) == 3
 
     play(story)
 
@@ -83,11 +83,11 @@ def test_a_hub_that_vanished_without_a_word_is_given_up_and_found_again() -> Non
         sim.cut("gw", "b")
         # Three rounds of pings, and what is left of one.
         await asyncio.sleep(4 * 30.0)
-        assert sorted(gateway._hubs.lines()) == [f"a:{PORT}", f"c:{PORT}"]
+        assert sorted(gateway._hubs.connections()) == [f"a:{PORT}", f"c:{PORT}"]
         assert not gateway._finding.finder._peers[f"b:{PORT}"].is_asked  # type: ignore[union-attr]  # it has begun
         sim.heal("gw", "b")
         await asyncio.sleep(60.0)
-        assert len(gateway._hubs.lines()) == 3
+        assert len(gateway._hubs.connections()) == 3
 
     play(story)
 
@@ -209,4 +209,4 @@ def test_the_command_answers_until_it_is_stopped_and_logs_as_json() -> None:
         process.kill()
         process.wait()
     assert process.returncode == 0
-    assert "nobody listens there" in json.loads(logged.splitlines()[0])["message"]
+    assert "no server listens there" in json.loads(logged.splitlines()[0])["message"]

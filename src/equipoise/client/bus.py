@@ -14,12 +14,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from equipoise.client.events import Receipt
-from equipoise.client.routing.router import Routing
+from equipoise.client.routing.router import ClientRouter
 from equipoise.client.settings import ClientSettings, make_settings
 from equipoise.client.subscription import Subscription
 from equipoise.client.url import parse_address, parse_url
 from equipoise.client.wire.codec import Name, Payload, encode_name, encode_payload, encode_publish
-from equipoise.client.wire.handshake import Dialer, make_tls
+from equipoise.client.wire.dial import ClientDialer, make_tls
 from equipoise.coordinates import Coordinate
 from equipoise.errors import AddressError, ClosedError, EquipoiseError, LimitError, MisuseError
 
@@ -45,14 +45,14 @@ def connect(
     if tls is not None and not parsed.is_tls:
         raise MisuseError("a TLS context was given for a URL without TLS; write equipoises:// to encrypt")
     rng = rng or random.SystemRandom()
-    dialer = Dialer(parsed, chosen, tls or make_tls(parsed, chosen))
-    return Bus(Routing(dialer, rng), chosen)
+    dialer = ClientDialer(parsed, chosen, tls or make_tls(parsed, chosen))
+    return Bus(ClientRouter(dialer, rng), chosen)
 
 
 class Bus:
     """Made by `connect`. Belongs to one event loop; any of its tasks may use it."""
 
-    def __init__(self, routing: Routing, settings: ClientSettings) -> None:
+    def __init__(self, routing: ClientRouter, settings: ClientSettings) -> None:
         self._routing = routing
         self._publishing = routing.publishing
         self._settings = settings
@@ -70,8 +70,8 @@ class Bus:
 
         None while that is not known, and where `coordinate_enabled` is False.
         """
-        finding = self._routing.finding
-        return None if finding is None else finding.coordinate
+        agent = self._routing.coordinate_agent
+        return None if agent is None else agent.coordinate
 
     async def use_gateway(self, address: str | None, *, timeout_s: float | None = None) -> bool:
         """From now on this client reaches the network through the gateway at `host:port`; None: through none.
@@ -82,13 +82,13 @@ class Bus:
         self._check_open()
         if address is not None and parse_address(address.encode()) is None:
             raise AddressError(f"{address!r} is no address of a gateway; write it like host:6390")
-        finding = self._routing.finding
-        if finding is None:
+        agent = self._routing.coordinate_agent
+        if agent is None:
             raise MisuseError(
                 "this client does not look for its place; connect with coordinate_enabled=True to use a gateway"
             )
-        finding.use_gateway(address)
-        return address is None or await finding.wait_guided(address, self._patience_s(timeout_s))
+        agent.use_gateway(address)
+        return address is None or await agent.wait_guided(address, self._patience_s(timeout_s))
 
     async def __aenter__(self) -> Self:
         if self._is_entered:
@@ -107,7 +107,7 @@ class Bus:
         if error is None:
             await self.close()
         else:
-            # Whoever fails or is cancelled is not kept waiting for receipts; what was sent still leaves.
+            # A program that fails or is cancelled does not wait for receipts; what was sent still leaves.
             self._is_closed = True
             await self._routing.close()
 

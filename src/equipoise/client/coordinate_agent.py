@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from equipoise.client.wire.codec import encode_request
-from equipoise.client.wire.round_trip import LOST, Answered, Line
+from equipoise.client.wire.round_trip import LOST, Answered, ProbedConnection
 from equipoise.coordinates import Coordinate, Finder
 from equipoise.coordinates.finder import WHERE
 from equipoise.errors import EquipoiseError, RefusedError
@@ -26,35 +26,35 @@ log = logging.getLogger("equipoise.client")
 _WHERE = encode_request(WHERE)
 
 
-class Surroundings(Protocol):
+class ProbeTransport(Protocol):
     """What a client has around it."""
 
-    def lines(self) -> dict[str, tuple[Line, bool]]:
+    def connections(self) -> dict[str, tuple[ProbedConnection, bool]]:
         """Open connections by the peer's address, and whether the client publishes or subscribes there."""
 
     def known(self) -> list[str]:
         """Addresses of hubs heard of, connected to or not."""
 
-    async def dial(self, address: str, *, is_gateway: bool) -> Line:
+    async def dial(self, address: str, *, is_gateway: bool) -> ProbedConnection:
         """Connect for a short while, or to a gateway. Raises EquipoiseError or OSError, within a bounded time."""
 
 
-class Finding:
+class CoordinateAgent:
     """Owned by one client. `wake` whenever connections or topics have changed; `stop` once, in the end."""
 
-    def __init__(self, finder: Finder, surroundings: Surroundings) -> None:
+    def __init__(self, finder: Finder, transport: ProbeTransport) -> None:
         self.finder = finder
-        self._surroundings = surroundings
+        self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
         # When it goes off.
         self._timer_at = 0.0
         # Connections as they were at the last step: another one is another peer.
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, ProbedConnection] = {}
         self._visiting: asyncio.Task[None] | None = None
         self._guiding: asyncio.Task[None] | None = None
         # Kept from question to question, with the address it leads to.
-        self._gateway: tuple[str, Line] | None = None
+        self._gateway: tuple[str, ProbedConnection] | None = None
         # Who waits for a gateway's first word.
         self._waiting: set[asyncio.Future[None]] = set()
         self._is_over = False
@@ -140,13 +140,13 @@ class Finding:
 
     def _act(self) -> None:
         now, finder = self._loop.time(), self.finder
-        around = self._surroundings.lines()
+        around = self._transport.connections()
         for name, (line, _) in around.items():
             if self._lines.get(name) is not line:
                 finder.lost(name)
         self._lines = {name: line for name, (line, _) in around.items()}
         step = finder.step(
-            now, {name: is_used for name, (_, is_used) in around.items()}, self._surroundings.known()
+            now, {name: is_used for name, (_, is_used) in around.items()}, self._transport.known()
         )
         if step.visit is not None:
             self._visiting = self._loop.create_task(self._visit(step.visit), name="equipoise-visit")
@@ -171,7 +171,7 @@ class Finding:
         """Connect to a hub, take some round trips, and leave."""
         is_answered = False
         try:
-            line = await self._surroundings.dial(peer, is_gateway=False)
+            line = await self._transport.dial(peer, is_gateway=False)
             try:
                 for _ in range(self.finder.settings.visit_samples):
                     # The hub hears in turn where this client is: hubs among themselves cannot tell who is near.
@@ -194,7 +194,7 @@ class Finding:
         rtt_s: float | None = None
         try:
             if self._gateway is None:
-                line = await self._surroundings.dial(address, is_gateway=True)
+                line = await self._transport.dial(address, is_gateway=True)
                 self._gateway = (address, line)
             reply, rtt_s = await self._measure(self._gateway[1], _WHERE)
         except (EquipoiseError, OSError) as error:
@@ -207,7 +207,7 @@ class Finding:
             self._let_go()
         self.wake()
 
-    async def _measure(self, line: Line, frame: bytes) -> tuple[object, float | None]:
+    async def _measure(self, line: ProbedConnection, frame: bytes) -> tuple[object, float | None]:
         """One question, answered within the time after which the next would be due. Raises TimeoutError, an OSError."""
         answer: asyncio.Future[tuple[object, float | None]] = self._loop.create_future()
 

@@ -1,6 +1,6 @@
 """What a bus has around it, for finding where it is: its links, the hubs it has heard of, and ways to ask others.
 
-Connections made to be measured carry nothing else. Whoever runs a gateway is not given the login of the hubs.
+Connections made to be measured carry nothing else. A gateway is not given the login of the hubs.
 """
 
 from __future__ import annotations
@@ -12,29 +12,34 @@ from equipoise.client.publishing import Publishing
 from equipoise.client.settings import ClientSettings
 from equipoise.client.url import BusUrl, parse_address
 from equipoise.client.wire.connection import Connection
-from equipoise.client.wire.handshake import Dialer
+from equipoise.client.wire.dial import ClientDialer
 from equipoise.client.wire.links import Links
 from equipoise.client.wire.requests import NowaitLosses
-from equipoise.client.wire.round_trip import Line
+from equipoise.client.wire.round_trip import ProbedConnection
 from equipoise.coordinates import FinderSettings
 from equipoise.errors import AddressError, EquipoiseError
 
 _LINK_NAME_BYTES = 16
 
 
-class BusSurroundings:
+class BusTransport:
     """Owned by the routing of one bus."""
 
-    def __init__(self, dialer: Dialer, links: Links, publishing: Publishing, rng: random.Random) -> None:
+    def __init__(
+        self, dialer: ClientDialer, links: Links, publishing: Publishing, rng: random.Random
+    ) -> None:
         self._dialer = dialer
         self._links = links
         self._publishing = publishing
         self._rng = rng
 
-    def lines(self) -> dict[str, tuple[Line, bool]]:
+    def connections(self) -> dict[str, tuple[ProbedConnection, bool]]:
         in_use = self._publishing.links_in_use
         return {
-            connection.hub.decode(errors="replace"): (connection, bool(len(link.names)) or link in in_use)
+            connection.hub.decode(errors="replace"): (
+                connection,
+                bool(len(link.subscriptions)) or link in in_use,
+            )
             for link in self._links.all
             if (connection := link.connection) is not None
         }
@@ -48,7 +53,7 @@ class BusSurroundings:
             hubs += self._links.known()
         return list(dict.fromkeys(map(str, hubs)))
 
-    async def dial(self, address: str, *, is_gateway: bool) -> Line:
+    async def dial(self, address: str, *, is_gateway: bool) -> ProbedConnection:
         endpoint = parse_address(address.encode())
         if endpoint is None:
             raise AddressError(f"{address!r} is no address; write host:port")
@@ -56,10 +61,10 @@ class BusSurroundings:
         if is_gateway:
             dialer = replace(dialer, url=BusUrl((endpoint,)), tls=None)
         name = self._rng.randbytes(_LINK_NAME_BYTES).hex().encode()
-        return await dialer.dial(endpoint, name, _Nobody(), NowaitLosses())
+        return await dialer.dial(endpoint, name, _NoOwner(), NowaitLosses())
 
 
-class _Nobody:
+class _NoOwner:
     """Owns connections over which nothing is published or subscribed to."""
 
     def on_push(self, connection: Connection, push: list[object]) -> None: ...

@@ -59,7 +59,7 @@ class Receipt(NamedTuple):
     """The hub has taken the message."""
 
     receivers: int
-    """Subscribers it was passed to, patterns included. 0 is no error: nobody listens."""
+    """Subscribers it was passed to, patterns included. 0 is no error: there are none."""
 
 
 Event: TypeAlias = Message | Gap

@@ -1,19 +1,19 @@
-"""Publish each topic over one link at a time, so that a publisher is never overtaken by itself.
+"""Publish each topic over one connection at a time, so that a publisher is never overtaken by itself.
 
-A line holds what is to be known of one topic: the connection that its last messages went to (its *way*), and the link
-that the next ones are to go to. As long as the two are the same, publishing costs nothing more than a look. When they
-are not, the topic's messages wait, and no other's:
+A TopicPublisher holds what is to be known of one topic: the connection that its last messages went to, and the link
+that the next ones are to go to. As long as the two are the same, publishing costs one comparison more. When they are
+not, the topic's messages wait, and no other's:
 
-    the way is up                  its hub is asked whether all that it took has a position (EQ.SETTLE)
+    the last connection is up      its hub is asked whether all that it took has a position (EQ.SETTLE)
     it is lost, same hub again     nothing: the hub has ended the former connection before it took the new one
     it is lost, another hub        that hub is asked to have the former connection ended, and to say when all that came
                                    over it has a position, or that its hub is dead (EQ.SEVER)
 
-Then what waited is sent the new way. A hub that knows neither question is a plain Redis, and nothing is waited for.
+Then what waited is sent over the new link. A hub that knows neither command is a plain Redis: nothing is waited for.
 
 A topic with lanes has several streams, and another hub may give its messages to another one, under plans that this
 client has not heard of. So the answer to EQ.SETTLE names the stream and the position that was reached there, and the
-first message of the new way is tagged with it (EQ.AFTER): whoever gets both streams sees it after that.
+first message over the new link is tagged with it (EQ.AFTER): subscribers that get both streams see it after that.
 
 Always true: messages of a topic are sent in the order in which they were published; at most a window of publishes
 without receipt waits.
@@ -28,7 +28,15 @@ from equipoise.client.settings import ClientSettings
 from equipoise.client.wire.codec import encode_request, with_position
 from equipoise.client.wire.connection import Connection
 from equipoise.client.wire.link import Link
-from equipoise.client.wire.requests import Courtesy, NowaitLosses, NowaitTicket, Question, Request, Ticket
+from equipoise.client.wire.requests import (
+    Courtesy,
+    NowaitLosses,
+    NowaitTicket,
+    Push,
+    Question,
+    Request,
+    Ticket,
+)
 from equipoise.errors import BackloggedError, DisconnectedError, EquipoiseError, UncertainError, WorldError
 
 _PING = encode_request(b"PING")
@@ -36,24 +44,34 @@ TAGS_MAX = 8
 """Streams whose positions are sent along: the latest of them are all that can matter."""
 
 
-class Line:
+class TopicPublisher:
     """One topic. Owned by Publishing."""
 
-    __slots__ = ("is_due", "link", "question", "tags", "topic", "used_at", "waiting", "way", "way_link")
+    __slots__ = (
+        "is_tag_due",
+        "last_connection",
+        "last_link",
+        "link",
+        "question",
+        "tags",
+        "topic",
+        "used_at",
+        "waiting",
+    )
 
     def __init__(self, topic: bytes, link: Link) -> None:
         self.topic = topic
         # Where the next messages are to go.
         self.link = link
         # Where the last ones went; None if that does not matter any more.
-        self.way: Connection | None = None
-        self.way_link = link
-        # What was asked so that the line may change its way: what is published waits for the answer.
+        self.last_connection: Connection | None = None
+        self.last_link = link
+        # In flight before the connection may change: what is published waits for the answer.
         self.question: object = None
         self.waiting: dict[Request, None] = {}
         # By stream, the positions reached in those used before, the latest last; and whether the next message must say.
         self.tags: dict[bytes, tuple[int, int]] = {}
-        self.is_due = False
+        self.is_tag_due = False
         self.used_at = 0.0
 
 
@@ -68,11 +86,11 @@ class Publishing:
         self._losses = losses
         self._link_for = link_for
         self._base = base
-        self._lines: dict[bytes, Line] = {}
-        self._lines_max = settings.routes_max
-        # Who waits for a former connection to be ended, by that connection.
-        self._severing: dict[Connection, tuple[Question, list[Line]]] = {}
-        # Publishes without receipt that wait in lines.
+        self._publishers: dict[bytes, TopicPublisher] = {}
+        self._publishers_max = settings.routes_max
+        # By former connection, the publishers that wait for it to be ended.
+        self._severing: dict[Connection, tuple[Question, list[TopicPublisher]]] = {}
+        # Publishes without receipt that wait in publishers.
         self._held_messages = 0
         self._held_bytes = 0
         # When `expire` was last called: near enough to when anything was used.
@@ -81,11 +99,11 @@ class Publishing:
         self._end: EquipoiseError | None = None
 
     def __contains__(self, topic: bytes) -> bool:
-        return topic in self._lines
+        return topic in self._publishers
 
     @property
     def topics(self) -> Iterable[bytes]:
-        return self._lines.keys()
+        return self._publishers.keys()
 
     # What the bus asks for.
 
@@ -94,31 +112,31 @@ class Publishing:
         if self._end is not None:
             raise self._end.with_traceback(None)
         ticket = Ticket(frame, size, asyncio.get_running_loop().create_future())
-        line = self._lines.get(topic) or self._add(topic)
-        line.used_at = self._now
-        self._put(line, ticket)
+        publisher = self._publishers.get(topic) or self._add(topic)
+        publisher.used_at = self._now
+        self._put(publisher, ticket)
         try:
             async with asyncio.timeout(timeout_s):
                 return await ticket.future
         except TimeoutError:
             if ticket.future.cancelled():
-                raise _late(ticket, line.link, timeout_s) from None
+                raise _late(ticket, publisher.link, timeout_s) from None
             # After a pause of this program the answer and the time-out may both be there: the answer counts.
             return ticket.future.result()
         finally:
             if not ticket.is_sent:
-                self._withdraw(ticket, line, line.link)
+                self._withdraw(ticket, publisher, publisher.link)
 
     def submit_nowait(self, topic: bytes, frame: bytes, size: int) -> None:
-        line = self._lines.get(topic) or self._add(topic)
-        line.used_at = self._now
-        outbox = line.link.outbox
-        way = outbox.connection
-        if way is None:
+        publisher = self._publishers.get(topic) or self._add(topic)
+        publisher.used_at = self._now
+        outbox = publisher.link.outbox
+        connection = outbox.connection
+        if connection is None:
             raise self._end or DisconnectedError(
                 "there is no connection to a hub now; publish() waits for one, publish_nowait() cannot"
             )
-        if line.way is way and not line.waiting:
+        if publisher.last_connection is connection and not publisher.waiting:
             outbox.put_nowait(frame, size)
             return
         if self._held_messages >= self._messages_max or self._held_bytes + size > self._bytes_max:
@@ -128,21 +146,21 @@ class Publishing:
             )
         ticket = NowaitTicket(frame, size, self._losses)
         self._hold(ticket)
-        self._put(line, ticket)
+        self._put(publisher, ticket)
 
     async def flush(self, links: Sequence[Link], timeout_s: float) -> None:
         """Wait until everything submitted so far is answered; raise the first failure without receipt."""
         loop = asyncio.get_running_loop()
         # Answers come in order, so the answer to a ping says that all before it have come.
-        pings: list[tuple[Ticket, Line | None, Link]] = []
+        pings: list[tuple[Ticket, TopicPublisher | None, Link]] = []
         for link in links:
             if link.connection is not None and link.outbox.is_busy:
                 pings.append((Ticket(_PING, 0, loop.create_future()), None, link))
                 link.outbox.put(pings[-1][0])
-        for line in self._lines.values():
-            if line.waiting:
-                pings.append((Ticket(_PING, 0, loop.create_future()), line, line.link))
-                self._put(line, pings[-1][0])
+        for publisher in self._publishers.values():
+            if publisher.waiting:
+                pings.append((Ticket(_PING, 0, loop.create_future()), publisher, publisher.link))
+                self._put(publisher, pings[-1][0])
         try:
             await self._answers_to(pings, timeout_s)
         except UncertainError as error:
@@ -151,95 +169,101 @@ class Publishing:
         if loss is not None:
             raise loss
 
-    async def _answers_to(self, pings: list[tuple[Ticket, Line | None, Link]], timeout_s: float) -> None:
+    async def _answers_to(
+        self, pings: list[tuple[Ticket, TopicPublisher | None, Link]], timeout_s: float
+    ) -> None:
         failures: list[EquipoiseError] = []
         try:
             if pings:
                 await asyncio.wait([ticket.future for ticket, _, _ in pings], timeout=timeout_s)
         finally:
-            for ticket, line, link in pings:
+            for ticket, publisher, link in pings:
                 if ticket.future.cancel():
-                    self._withdraw(ticket, line, link)
+                    self._withdraw(ticket, publisher, link)
                     failures.append(_late(ticket, link, timeout_s))
                 elif isinstance(error := ticket.future.exception(), EquipoiseError):
                     failures.append(error)
         if failures:
             raise failures[0]
 
-    def _withdraw(self, ticket: Ticket, line: Line | None, link: Link) -> None:
+    def _withdraw(self, ticket: Ticket, publisher: TopicPublisher | None, link: Link) -> None:
         link.outbox.withdraw(ticket)
-        if line is not None:
-            line.waiting.pop(ticket, None)
-            line.way_link.outbox.withdraw(ticket)
+        if publisher is not None:
+            publisher.waiting.pop(ticket, None)
+            publisher.last_link.outbox.withdraw(ticket)
 
     # Lines.
 
-    def _add(self, topic: bytes) -> Line:
-        if len(self._lines) >= self._lines_max:
+    def _add(self, topic: bytes) -> TopicPublisher:
+        if len(self._publishers) >= self._publishers_max:
             self._forget_first()
-        line = self._lines[topic] = Line(topic, self._link_for(topic))
-        line.way, line.way_link = line.link.connection, line.link
-        return line
+        publisher = self._publishers[topic] = TopicPublisher(topic, self._link_for(topic))
+        publisher.last_connection, publisher.last_link = publisher.link.connection, publisher.link
+        return publisher
 
     def _forget_first(self) -> None:
-        for topic, line in self._lines.items():
-            if not line.waiting:
-                del self._lines[topic]
+        for topic, publisher in self._publishers.items():
+            if not publisher.waiting:
+                del self._publishers[topic]
                 return
 
-    def _put(self, line: Line, request: Request) -> None:
-        outbox = line.link.outbox
-        request.line = line
-        if line.way is not None and line.way is outbox.connection and not line.waiting:
+    def _put(self, publisher: TopicPublisher, request: Request) -> None:
+        outbox = publisher.link.outbox
+        request.publisher = publisher
+        if (
+            publisher.last_connection is not None
+            and publisher.last_connection is outbox.connection
+            and not publisher.waiting
+        ):
             outbox.put(request)
         else:
-            line.waiting[request] = None
-            self._advance(line)
+            publisher.waiting[request] = None
+            self._advance(publisher)
 
-    def _advance(self, line: Line) -> None:
-        """Bring the line to the link that it is to use, as far as that is possible now."""
-        connection, way = line.link.connection, line.way
-        if connection is not None and way is connection:
-            # Back to where it was, whatever was asked meanwhile.
-            line.question = None
-        if line.question is not None or connection is None:
+    def _advance(self, publisher: TopicPublisher) -> None:
+        """Bring the publisher to the link that it is to use, as far as that is possible now."""
+        connection, last = publisher.link.connection, publisher.last_connection
+        if connection is not None and last is connection:
+            # Back to where it was: the answer to what was asked meanwhile does not matter.
+            publisher.question = None
+        if publisher.question is not None or connection is None:
             return
-        if way is None and line.is_due and not line.waiting:
+        if last is None and publisher.is_tag_due and not publisher.waiting:
             # Until there is a message to tag.
             return
-        if way is None or way is connection or way.is_severed:
-            self._arrive(line, connection)
-        elif not way.lost.done():
-            self._settle(line, way)
-        elif (way.link, way.hub) == (connection.link, connection.hub):
-            self._arrive(line, connection)
+        if last is None or last is connection or last.is_severed:
+            self._arrive(publisher, connection)
+        elif not last.lost.done():
+            self._settle(publisher, last)
+        elif (last.link, last.hub) == (connection.link, connection.hub):
+            self._arrive(publisher, connection)
         else:
-            self._sever(line, way, connection)
+            self._sever(publisher, last, connection)
 
-    def _arrive(self, line: Line, connection: Connection) -> None:
-        line.way, line.way_link = connection, line.link
-        waiting, line.waiting = line.waiting, {}
+    def _arrive(self, publisher: TopicPublisher, connection: Connection) -> None:
+        publisher.last_connection, publisher.last_link = connection, publisher.link
+        waiting, publisher.waiting = publisher.waiting, {}
         for request in waiting:
             self._release(request)
             if not request.is_over:
-                if line.is_due:
-                    self._tag(line, request)
-                line.link.outbox.put(request)
+                if publisher.is_tag_due:
+                    self._tag(publisher, request)
+                publisher.link.outbox.put(request)
 
-    def _tag(self, line: Line, request: Request) -> None:
+    def _tag(self, publisher: TopicPublisher, request: Request) -> None:
         """Say ahead of the message which positions it comes after."""
         frame = with_position(request.frame)
         if frame == request.frame:
             # A ping.
             return
-        line.is_due = False
+        publisher.is_tag_due = False
         request.frame = frame
-        for stream, (epoch, n) in line.tags.items():
-            words = (b"EQ.AFTER", line.topic, stream, b"%d" % epoch, b"%d" % n)
-            line.link.outbox.put(Courtesy(encode_request(*words)))
+        for stream, (epoch, n) in publisher.tags.items():
+            words = (b"EQ.AFTER", publisher.topic, stream, b"%d" % epoch, b"%d" % n)
+            publisher.link.outbox.put(Courtesy(encode_request(*words)))
 
     def _hold(self, request: Request) -> None:
-        """A request waits in its line."""
+        """A request waits in its publisher."""
         if isinstance(request, NowaitTicket):
             self._held_messages += 1
             self._held_bytes += request.size
@@ -249,102 +273,106 @@ class Publishing:
             self._held_messages -= 1
             self._held_bytes -= request.size
 
-    def _settle(self, line: Line, way: Connection) -> None:
-        def answered(push: list[object] | None) -> None:
-            if line.question is question:
-                line.question = None
-                if push is not None or not way.lost.done():
-                    line.way = None
+    def _settle(self, publisher: TopicPublisher, last: Connection) -> None:
+        def answered(push: Push | None) -> None:
+            if publisher.question is question:
+                publisher.question = None
+                if push is not None or not last.lost.done():
+                    publisher.last_connection = None
                 if push is not None:
-                    self._note(line, push)
-                self._advance(line)
+                    self._note(publisher, push)
+                self._advance(publisher)
 
-        frame = encode_request(b"EQ.SETTLE", line.topic)
-        line.question = question = Question(frame, (b"eq.settled", line.topic), answered)
-        way.expect(question)
-        line.way_link.outbox.put(question)
+        frame = encode_request(b"EQ.SETTLE", publisher.topic)
+        publisher.question = question = Question(frame, (b"eq.settled", publisher.topic), answered)
+        last.expect(question)
+        publisher.last_link.outbox.put(question)
 
-    def _note(self, line: Line, push: list[object]) -> None:
-        """Keep the position that was reached in the stream that the old way led to."""
+    def _note(self, publisher: TopicPublisher, push: Push) -> None:
+        """Keep the position that was reached in the stream that the last connection led to."""
         stream, epoch, n = push[2:5]
         if not isinstance(stream, bytes) or not isinstance(epoch, int) or not isinstance(n, int) or not epoch:
             return
-        line.tags.pop(stream, None)
-        line.tags[stream] = (epoch, n)
-        if len(line.tags) > TAGS_MAX:
-            del line.tags[next(iter(line.tags))]
-        line.is_due = True
+        publisher.tags.pop(stream, None)
+        publisher.tags[stream] = (epoch, n)
+        if len(publisher.tags) > TAGS_MAX:
+            del publisher.tags[next(iter(publisher.tags))]
+        publisher.is_tag_due = True
 
-    def _sever(self, line: Line, way: Connection, connection: Connection) -> None:
-        if way in self._severing:
-            line.question, lines = self._severing[way]
-            lines.append(line)
+    def _sever(self, publisher: TopicPublisher, last: Connection, connection: Connection) -> None:
+        if last in self._severing:
+            publisher.question, publishers = self._severing[last]
+            publishers.append(publisher)
             return
-        if self._base.name == way.link:
+        if self._base.name == last.link:
             # The hub will take nothing more under that name.
             self._base.rename()
 
-        def answered(push: list[object] | None) -> None:
-            way.is_severed = push is not None or not connection.lost.done()
-            _, lines = self._severing.pop(way)
-            for one in lines:
+        def answered(push: Push | None) -> None:
+            last.is_severed = push is not None or not connection.lost.done()
+            _, publishers = self._severing.pop(last)
+            for one in publishers:
                 if one.question is question:
                     one.question = None
                     self._advance(one)
 
-        frame = encode_request(b"EQ.SEVER", way.link, way.hub)
-        line.question = question = Question(frame, (b"eq.severed", way.link), answered)
-        self._severing[way] = (question, [line])
+        frame = encode_request(b"EQ.SEVER", last.link, last.hub)
+        publisher.question = question = Question(frame, (b"eq.severed", last.link), answered)
+        self._severing[last] = (question, [publisher])
         connection.expect(question)
-        line.link.outbox.put(question)
+        publisher.link.outbox.put(question)
 
     # What the routing tells.
 
     def aim(self, topic: bytes, link: Link) -> bool:
         """Publish the topic over this link from now on, if it is up; whether it is there."""
-        line = self._lines[topic]
-        if link.connection is not None and line.link is not link:
-            line.link = link
-            self._advance(line)
-        is_there = line.way is link.connection or (line.way is None and line.is_due)
-        return line.link is link and line.question is None and is_there
+        publisher = self._publishers[topic]
+        if link.connection is not None and publisher.link is not link:
+            publisher.link = link
+            self._advance(publisher)
+        is_there = publisher.last_connection is link.connection or (
+            publisher.last_connection is None and publisher.is_tag_due
+        )
+        return publisher.link is link and publisher.question is None and is_there
 
     def on_up(self, link: Link) -> None:
-        for line in list(self._lines.values()):
-            if line.link is link and (line.waiting or line.way is not None):
-                self._advance(line)
+        for publisher in list(self._publishers.values()):
+            if publisher.link is link and (publisher.waiting or publisher.last_connection is not None):
+                self._advance(publisher)
 
     def on_down(self, link: Link, unsent: list[Request], *, is_base: bool) -> None:
         """A link is down: its topics go by the base, which may be down itself, and will be up again."""
         for request in reversed(unsent):
-            line = request.line
-            if isinstance(line, Line):
+            publisher = request.publisher
+            if isinstance(publisher, TopicPublisher):
                 self._hold(request)
-                line.waiting = {request: None, **line.waiting}
+                publisher.waiting = {request: None, **publisher.waiting}
             else:
                 request.fail(UncertainError("the connection was lost before the answer came"))
-        for line in list(self._lines.values()):
-            if line.link is link:
-                line.link = link if is_base else self._base
-                if line.waiting or not is_base:
-                    self._advance(line)
+        for publisher in list(self._publishers.values()):
+            if publisher.link is link:
+                publisher.link = link if is_base else self._base
+                if publisher.waiting or not is_base:
+                    self._advance(publisher)
 
     @property
     def links_in_use(self) -> set[Link]:
-        return {link for line in self._lines.values() for link in (line.link, line.way_link)}
+        return {
+            link for publisher in self._publishers.values() for link in (publisher.link, publisher.last_link)
+        }
 
     def expire(self, now: float, before: float) -> None:
         """Forget the topics that were last published to before then."""
         self._now = now
-        for topic, line in list(self._lines.items()):
-            if line.used_at < before and not line.waiting and line.question is None:
-                del self._lines[topic]
+        for topic, publisher in list(self._publishers.items()):
+            if publisher.used_at < before and not publisher.waiting and publisher.question is None:
+                del self._publishers[topic]
 
     def end(self, error: EquipoiseError, unsent: Iterable[Request]) -> None:
-        """Nothing will be sent any more: tell those who wait, and whoever comes."""
+        """Nothing will be sent any more: fail what waits, and later calls."""
         self._end = error
-        waiting = [request for line in self._lines.values() for request in line.waiting]
-        self._lines.clear()
+        waiting = [request for publisher in self._publishers.values() for request in publisher.waiting]
+        self._publishers.clear()
         for request in (*unsent, *waiting):
             request.fail(error)
 

@@ -15,7 +15,7 @@ from equipoise.coordinates.finder_settings import REPORTS_PATIENCE, FinderSettin
 from equipoise.errors import SettingsError
 from equipoise.model.renamed_settings import CLIENT_SETTINGS, refuse_renamed
 
-# How a place is found where nobody wants it otherwise.
+# How a coordinate is found by default.
 _FINDING = FinderSettings()
 
 KIB = 1024

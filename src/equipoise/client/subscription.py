@@ -8,7 +8,7 @@ It starts when its context is entered or when it is first iterated, and then wai
 confirmed every name. It ends when its context is left, when the bus closes (both cleanly, after what was
 received has been taken), or when the hub refuses a name (with the error, likewise after what was received).
 
-What is kept while nobody iterates, and the rule when that is too much, is in inbox.py.
+What is kept while it is not iterated, and the rule when that is too much, is in inbox.py.
 """
 
 from __future__ import annotations

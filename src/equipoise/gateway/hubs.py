@@ -11,12 +11,10 @@ import random
 from collections.abc import Callable
 
 from equipoise.client.url import Endpoint
-from equipoise.client.wire.backoff import Backoff
 from equipoise.client.wire.connection import Connection
-from equipoise.client.wire.handshake import Dialer
+from equipoise.client.wire.dial import Backoff, ClientDialer, watch
 from equipoise.client.wire.requests import NowaitLosses
-from equipoise.client.wire.round_trip import Line
-from equipoise.client.wire.silence import watch
+from equipoise.client.wire.round_trip import ProbedConnection
 from equipoise.errors import EquipoiseError, MisuseError
 
 __all__ = ["GatewayHubs"]
@@ -32,13 +30,13 @@ _LINK_NAME_BYTES = 16
 class GatewayHubs:
     """Owned by one gateway: its surroundings, as finding its place needs them. `keep` runs until cancelled."""
 
-    def __init__(self, dialer: Dialer, hubs_max: int, rng: random.Random) -> None:
+    def __init__(self, dialer: ClientDialer, hubs_max: int, rng: random.Random) -> None:
         self._dialer = dialer
         self._rng = rng
         self._hubs = list(dict.fromkeys(dialer.url.endpoints))[:hubs_max]
         self._connections: dict[Endpoint, Connection] = {}
 
-    def lines(self) -> dict[str, tuple[Line, bool]]:
+    def connections(self) -> dict[str, tuple[ProbedConnection, bool]]:
         """Hubs hear where the gateway is: among themselves they cannot tell which of them is near to what."""
         return {
             str(hub): (connection, True)
@@ -49,7 +47,7 @@ class GatewayHubs:
     def known(self) -> list[str]:
         return []
 
-    async def dial(self, address: str, *, is_gateway: bool) -> Line:
+    async def dial(self, address: str, *, is_gateway: bool) -> ProbedConnection:
         raise MisuseError("a gateway visits nobody and has no gateway")
 
     async def keep(self, changed: Callable[[], None]) -> None:

@@ -8,10 +8,10 @@ import random
 import ssl
 from typing import cast
 
-from equipoise.client.coordinate_agent import Finding
+from equipoise.client.coordinate_agent import CoordinateAgent
 from equipoise.client.settings import ClientSettings
 from equipoise.client.url import parse_url
-from equipoise.client.wire.handshake import Dialer, make_tls
+from equipoise.client.wire.dial import ClientDialer, make_tls
 from equipoise.coordinates import Coordinate, Finder, FinderSettings
 from equipoise.errors import SettingsError
 from equipoise.gateway.hubs import GatewayHubs
@@ -48,9 +48,9 @@ class Gateway:
         self.port = 0
         self._rng = rng or random.SystemRandom()
         parsed, client = parse_url(url), client or ClientSettings()
-        dialer = Dialer(parsed, client, tls or make_tls(parsed, client))
+        dialer = ClientDialer(parsed, client, tls or make_tls(parsed, client))
         self._hubs = GatewayHubs(dialer, self.settings.hubs_max, self._rng)
-        self._finding: Finding | None = None
+        self._finding: CoordinateAgent | None = None
         self._measuring: asyncio.Task[None] | None = None
         self._server: asyncio.AbstractServer | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -81,7 +81,7 @@ class Gateway:
             # Nobody guides a gateway.
             gateway_patience_s=0.0,
         )
-        self._finding = Finding(Finder(self._rng.random, finding), self._hubs)
+        self._finding = CoordinateAgent(Finder(self._rng.random, finding), self._hubs)
         self._measuring = loop.create_task(self._hubs.keep(self._finding.wake), name="gateway-hubs")
         self._sweep()
 

@@ -14,7 +14,7 @@ dependent one waits here.
 
 A lane begins at its hub when every other hub follows it. So a source that was there before brings a lane from its first
 message on, unless it had left it out; and a lane that one source announces while another has yet to is *awaited* from
-the other, whatever the first has brought of it.
+the other, even if the first has brought parts of it.
 
 If a source is lost that alone had caught up, one that is ahead is taken at once, and what lies between is a gap. The
 same happens when more waits than may be kept, or something waits too long.

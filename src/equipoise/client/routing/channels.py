@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from equipoise.client.routing.channel import AnyChannel, Listener, PatternChannel, TopicChannel
-from equipoise.client.routing.home_selection import Place
+from equipoise.client.routing.home_selection import SubscribeTarget
 from equipoise.client.settings import ClientSettings
 from equipoise.client.wire.codec import decode_name
 from equipoise.client.wire.link import Link
-from equipoise.client.wire.link_subscriptions import NameSeat
+from equipoise.client.wire.link_subscriptions import AnySubscription, LinkSubscription, TopicSubscription
 from equipoise.errors import DeniedError, EquipoiseError, RefusedError
 
 
@@ -50,11 +50,11 @@ class Channels:
         elif is_pattern:
             pattern = self._patterns[name] = PatternChannel(name, self._pattern_topics_max)
             pattern.add(listener)
-            self._base.names.want(pattern)
+            self._base.subscriptions.want_pattern(pattern)
         else:
             topic = self._topics[name] = TopicChannel(name, self._merge_bytes_max)
             topic.add(listener)
-            self.seat(topic, [Place(self._link_for(name))])
+            self.subscribe_at(topic, [SubscribeTarget(self._link_for(name))])
 
     def leave(self, name: bytes, listener: Listener, *, is_pattern: bool) -> None:
         """Does nothing if the listener has already left or been ended."""
@@ -65,66 +65,68 @@ class Channels:
         self._give_up(channel)
 
     def _give_up(self, channel: AnyChannel) -> None:
-        """Nobody wants it any more: end it wherever it is subscribed."""
+        """No local subscription wants it any more: end it at every link that serves it."""
         if isinstance(channel, PatternChannel):
-            self._base.names.want(channel).leave()
+            self._base.subscriptions.want_pattern(channel).leave()
             return
-        for seat in list(channel.merge.sources):
-            seat.leave()
+        for source in list(channel.merge.sources):
+            source.leave()
 
     def _table(self, is_pattern: bool) -> dict[bytes, AnyChannel]:
         return cast("dict[bytes, AnyChannel]", self._patterns if is_pattern else self._topics)
 
     # What the routing tells.
 
-    def seat(self, channel: TopicChannel, places: Sequence[Place]) -> None:
-        """Take the topic over these links; what it was taken over so far is left once these bring everything."""
+    def subscribe_at(self, channel: TopicChannel, targets: Sequence[SubscribeTarget]) -> None:
+        """Subscribe to the topic over these links; the present ones are left once these bring everything."""
         channel.merge.want(
             [
-                link.names.want(channel, is_own=is_own, elsewhere=elsewhere)
-                for link, is_own, elsewhere in places
+                link.subscriptions.want(channel, is_own=is_own, elsewhere=elsewhere)
+                for link, is_own, elsewhere in targets
             ]
         )
 
     def is_whole_at(self, channel: TopicChannel, link: Link) -> bool:
-        """Whether all of the topic is taken over this link, or is about to be."""
-        return [(seat.names, seat.is_own) for seat in channel.merge.wanted if isinstance(seat, NameSeat)] == [
-            (link.names, False)
-        ]
+        """Whether this link serves all of the topic, or is about to."""
+        wanted = [source for source in channel.merge.wanted if isinstance(source, LinkSubscription)]
+        return [(source.table, source.is_own) for source in wanted] == [(link.subscriptions, False)]
 
     def on_down(self, link: Link) -> None:
         """The base is down. What it served waits for it, unless it was about to leave it anyway."""
-        for seat in link.names.seats():
-            if not isinstance(seat.channel, TopicChannel):
-                seat.channel.on_down()
-            elif seat in seat.channel.merge.wanted:
-                seat.channel.merge.paused(seat)
+        for source in link.subscriptions.topics():
+            merge = source.channel.merge
+            if source in merge.wanted:
+                merge.paused(source)
             else:
-                seat.leave()
-                seat.channel.merge.lost(seat)
+                source.leave()
+                merge.lost(source)
+        for subscription in link.subscriptions.patterns():
+            subscription.channel.on_down()
 
     def on_over(self, link: Link) -> None:
         """A home's link is over: the base serves its topics, which other hubs relay."""
-        for seat in link.names.seats():
-            if isinstance(seat.channel, TopicChannel):
-                self._lose(seat, seat.channel)
+        for source in link.subscriptions.topics():
+            self._lose(source)
 
-    def _lose(self, seat: NameSeat, channel: TopicChannel) -> None:
-        was_wanted = seat in channel.merge.wanted
-        channel.merge.lost(seat)
+    def _lose(self, source: TopicSubscription) -> None:
+        channel = source.channel
+        was_wanted = source in channel.merge.wanted
+        channel.merge.lost(source)
         if was_wanted:
-            # Whoever brings everything already is as good as the base.
+            # A source that brings everything already is as good as the base.
             rest = [other for other in channel.merge.sources if other.is_live and not other.is_own]
             if rest:
                 channel.merge.want(rest[:1])
             else:
-                self.seat(channel, [Place(self._base)])
+                self.subscribe_at(channel, [SubscribeTarget(self._base)])
 
-    def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
-        """A hub does not serve the name, or any more; it may be one of several that were to."""
-        channel = seat.channel
-        if isinstance(channel, TopicChannel) and any(other is not seat for other in channel.merge.sources):
-            self._lose(seat, channel)
+    def on_refused(self, subscription: AnySubscription, error: RefusedError | None) -> None:
+        """A hub does not serve the name, or no longer; it may be one of several that were to."""
+        channel = subscription.channel
+        if isinstance(channel, TopicChannel) and any(
+            other is not subscription for other in channel.merge.sources
+        ):
+            self._lose(subscription)
         else:
             self._end_channel(channel, error or _revoked(channel.name))
 
@@ -148,5 +150,5 @@ class Channels:
 def _revoked(name: bytes) -> DeniedError:
     return DeniedError(
         f"NOPERM the hub ended the subscription to {decode_name(name)!r}: the permission was revoked; ask "
-        "whoever runs the hub to allow it in the hub's users file, or log in as another user"
+        "the operator of the hub to allow it in the hub's users file, or log in as another user"
     )

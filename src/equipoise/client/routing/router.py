@@ -1,39 +1,39 @@
 """Go where topics live: which link serves what.
 
 Hubs tell where a topic lives (routes.py). For each topic in use the home is connected to, then its subscription changes
-over (merging.py) and its publisher (publishing.py). Until that has come about, and whenever a home cannot be reached,
-the base serves: the hub of the URL relays whatever lives elsewhere. So nothing depends on being told, being told right,
-or getting there.
+over (stream/merge.py) and its publisher (publishing.py). Until then, and whenever a home cannot be reached, the base
+serves: the hub of the URL relays what lives elsewhere. So nothing depends on a redirect coming, being right, or leading
+to a hub that answers.
 
-    told, or a link lost  ──►  restless: tried at once, and every TICK_S  ──►  settled, where it was told to be
+    redirected, or a link lost  ──►  misplaced: tried at once, and every TICK_S  ──►  settled, where the redirect led
 
-What a hub says too often is followed no faster than a topic can move.
+Redirects that come too often are followed no faster than a topic can move.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from equipoise.client.coordinate_agent import Finding
-from equipoise.client.coordinate_transport import BusSurroundings, finder_settings
+from equipoise.client.coordinate_agent import CoordinateAgent
+from equipoise.client.coordinate_transport import BusTransport, finder_settings
 from equipoise.client.publishing import Publishing
 from equipoise.client.routing.channels import Channels
-from equipoise.client.routing.home_selection import Place, is_spread, next_places
+from equipoise.client.routing.home_selection import SubscribeTarget, is_spread, next_targets
 from equipoise.client.routing.routes import Route, Routes
 from equipoise.client.url import Endpoint, parse_address
-from equipoise.client.wire.handshake import Dialer
+from equipoise.client.wire.dial import ClientDialer
 from equipoise.client.wire.link import Link
 from equipoise.client.wire.links import Links
-from equipoise.client.wire.requests import NowaitLosses, Request
+from equipoise.client.wire.requests import NowaitLosses, Push, Request
 from equipoise.coordinates import Finder
 from equipoise.errors import ClosedError, EquipoiseError, RefusedError
 from equipoise.model import Mode
 
 if TYPE_CHECKING:
     from equipoise.client.routing.channel import TopicChannel
-    from equipoise.client.wire.link_subscriptions import NameSeat
+    from equipoise.client.wire.link_subscriptions import AnySubscription
 
 TICK_S = 0.25
 """Between two attempts to bring topics to where they live."""
@@ -43,10 +43,10 @@ REFUSED_S = 5.0
 """Before a home is asked again that refused a subscription which another hub serves."""
 
 
-class Routing:
+class ClientRouter:
     """Owned by one bus, which calls `open` and `close` once each, in this order."""
 
-    def __init__(self, dialer: Dialer, rng: random.Random) -> None:
+    def __init__(self, dialer: ClientDialer, rng: random.Random) -> None:
         settings = dialer.settings
         self._settings = settings
         self._rng = rng
@@ -58,14 +58,14 @@ class Routing:
         self.channels = Channels(settings, self._link_to_subscribe, base)
         self.publishing = Publishing(settings, self.losses, self._link_to_publish, base)
         # Topics that are not where they should be.
-        self._restless: dict[bytes, None] = {}
+        self._misplaced: dict[bytes, None] = {}
         # When a topic's subscription may change next.
-        self._rests_until: dict[bytes, float] = {}
+        self._next_change_at: dict[bytes, float] = {}
         # Topics that waited for something when last looked at, and what for.
         self._were_waiting: dict[TopicChannel, object] = {}
-        self._surroundings = BusSurroundings(dialer, self._links, self.publishing, rng)
+        self._transport = BusTransport(dialer, self._links, self.publishing, rng)
         # While the bus is open, unless that is switched off.
-        self.finding: Finding | None = None
+        self.coordinate_agent: CoordinateAgent | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -73,17 +73,17 @@ class Routing:
         await self.base.open()
         if self._settings.coordinate_enabled:
             finder = Finder(self._rng.random, finder_settings(self._settings))
-            self.finding = Finding(finder, self._surroundings)
-            self.finding.use_gateway(self._settings.coordinate_gateway or None)
+            self.coordinate_agent = CoordinateAgent(finder, self._transport)
+            self.coordinate_agent.use_gateway(self._settings.coordinate_gateway or None)
         self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
 
     async def close(self) -> None:
         """Stop at once, within the close time-out at most."""
-        ending = self._stop_finding()
+        ending = self._stop_agent()
         self._end(ClosedError("the bus is closed; connect again for another"), is_clean=True)
         await self._links.close()
         if ending:
-            # Cancelled already: they wait for nobody.
+            # Cancelled already: they end at once.
             await asyncio.wait(ending, timeout=self._settings.close_timeout_s)
 
     async def flush(self, timeout_s: float) -> None:
@@ -94,25 +94,25 @@ class Routing:
             if timer is not None:
                 timer.cancel()
         self._ticking = self._sweeping = None
-        self._stop_finding()
+        self._stop_agent()
         self.channels.end(error, is_clean=is_clean)
         unsent = [request for link in self._links.all for request in link.outbox.take_unsent()]
         self.publishing.end(error, unsent)
 
-    def _look_around(self) -> None:
+    def _wake_agent(self) -> None:
         """Links, or what is served over them, have changed."""
-        if self.finding is not None:
-            self.finding.wake()
+        if self.coordinate_agent is not None:
+            self.coordinate_agent.wake()
 
-    def _stop_finding(self) -> list[asyncio.Task[None]]:
-        finding, self.finding = self.finding, None
-        return [] if finding is None else finding.stop()
+    def _stop_agent(self) -> list[asyncio.Task[None]]:
+        agent, self.coordinate_agent = self.coordinate_agent, None
+        return [] if agent is None else agent.stop()
 
     # Where to go.
 
-    def on_home(self, push: list[object]) -> None:
-        """A hub says where a topic lives. Of topics that nobody here uses nothing is kept."""
-        topic, version, mode = cast(bytes, push[1]), cast(int, push[2]), push[3]
+    def on_home(self, push: Push) -> None:
+        """A hub says where a topic lives. Of topics that are not in use here nothing is kept."""
+        topic, version, mode = push[1:4]
         homes = [home for home in map(parse_address, push[4:]) if home is not None]
         if not self._settings.routing or not isinstance(version, int):
             return
@@ -136,10 +136,10 @@ class Routing:
 
     def _up_link(self, topic: bytes, endpoint: Endpoint | None) -> Link:
         """The link to there if it is up, else the base."""
-        self._look_around()
+        self._wake_agent()
         if endpoint is None:
             return self.base
-        self._rouse(topic)
+        self._retry_soon(topic)
         return self._link_at(endpoint) or self.base
 
     def _link_at(self, endpoint: Endpoint) -> Link | None:
@@ -154,16 +154,16 @@ class Routing:
         if route is not None:
             channel = self.channels.topics.get(topic)
             if channel is not None:
-                is_settled = self._seat(channel, route)
+                is_settled = self._move_subscription(channel, route)
             if topic in self.publishing and route.publish_at is not None:
                 link = self._link_at(route.publish_at)
                 is_settled &= link is not None and self.publishing.aim(topic, link)
         if is_settled:
-            self._restless.pop(topic, None)
+            self._misplaced.pop(topic, None)
         else:
-            self._rouse(topic)
+            self._retry_soon(topic)
 
-    def _seat(self, channel: TopicChannel, route: Route) -> bool:
+    def _move_subscription(self, channel: TopicChannel, route: Route) -> bool:
         """Bring a subscription to where the topic lives; whether it is there."""
         assert route.subscribe_at is not None, "a route leads somewhere"
         link = self._link_at(route.subscribe_at)
@@ -172,36 +172,36 @@ class Routing:
             return False
         if route.mode is Mode.ALL_SUBSCRIBERS and len(homes) > 1:
             found = list(dict.fromkeys(home for home in homes if home is not None))
-            places = next_places(channel, link, found) if None not in homes else None
-            if places is None:
+            targets = next_targets(channel, link, found) if None not in homes else None
+            if targets is None:
                 return None not in homes and is_spread(channel)
         elif self.channels.is_whole_at(channel, link):
             return not channel.merge.is_changing
         else:
-            places = [Place(link)]
+            targets = [SubscribeTarget(link)]
         now = self._now()
-        if now >= self._rests_until.get(channel.name, 0.0):
-            self._rests_until[channel.name] = now + MOVE_S
-            self.channels.seat(channel, places)
+        if now >= self._next_change_at.get(channel.name, 0.0):
+            self._next_change_at[channel.name] = now + MOVE_S
+            self.channels.subscribe_at(channel, targets)
         return False
 
-    def _rouse(self, topic: bytes) -> None:
-        self._restless[topic] = None
+    def _retry_soon(self, topic: bytes) -> None:
+        self._misplaced[topic] = None
         if self._ticking is None and self._sweeping is not None:
             self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
         self._ticking = None
-        for topic in list(self._restless):
+        for topic in list(self._misplaced):
             self._place(topic)
-        if self._restless and self._ticking is None:
+        if self._misplaced and self._ticking is None:
             self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     # What links tell.
 
     def on_up(self, link: Link) -> None:
         self._links.on_up(link)
-        self._look_around()
+        self._wake_agent()
         self.publishing.on_up(link)
         for topic in self._routes if link.endpoint is None else self._routes.topics_at(link.endpoint):
             self._place(topic)
@@ -219,14 +219,14 @@ class Routing:
         self._links.on_over(link)
         self.channels.on_over(link)
         for topic in self._routes.topics_at(link.endpoint):
-            self._rouse(topic)
+            self._retry_soon(topic)
 
-    def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
+    def on_refused(self, subscription: AnySubscription, error: RefusedError | None) -> None:
         # A hub that does not know the plan yet by which it is a home will soon.
         is_early = error is not None and error.code == "NOTHOME"
-        self._rests_until[seat.channel.name] = self._now() + (MOVE_S if is_early else REFUSED_S)
-        self._rouse(seat.channel.name)
-        self.channels.on_refused(seat, error)
+        self._next_change_at[subscription.channel.name] = self._now() + (MOVE_S if is_early else REFUSED_S)
+        self._retry_soon(subscription.channel.name)
+        self.channels.on_refused(subscription, error)
 
     # Housekeeping.
 
@@ -241,8 +241,8 @@ class Routing:
         self.publishing.expire(now, now - self._settings.route_idle_s - self._sweep_s)
         in_use = {*self.channels.topics, *self.publishing.topics}
         for topic in self._routes.expire(now - self._settings.route_idle_s, in_use):
-            self._restless.pop(topic, None)
-        self._rests_until = {topic: at for topic, at in self._rests_until.items() if at > now}
+            self._misplaced.pop(topic, None)
+        self._next_change_at = {topic: at for topic, at in self._next_change_at.items() if at > now}
         while self._links.close_idle(self.publishing.links_in_use):
             pass
         channels = self.channels.topics.values()

@@ -1,7 +1,7 @@
 """Where topics live, as far as this client has been told. Pure.
 
 Hubs tell (topic, version, mode, homes). Versions are the plan's and never go backwards: what an older plan says is left
-aside, whoever says it. The same version may name other homes, since a home may have died.
+aside, from any hub. The same version may name other homes, since a home may have died.
 
     single            publish and subscribe at the first home
     all-publishers    publish at the first, subscribe at one drawn at random

@@ -1,9 +1,9 @@
 """One TCP connection: frames out, replies and pushes in.
 
 What is sent within one turn of the loop leaves in one write, and nothing on the way of a message awaits. The
-connection never reconnects: when it is lost it fails what is owed, tells its owner once, and is thrown away.
+connection never reconnects: when it is lost it fails what is in flight, tells its owner once, and is thrown away.
 
-What pushes mean is left to names.py, when to connect to link.py.
+What pushes mean is left to link_subscriptions.py, when to connect to link.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import hiredis
 from equipoise.client.url import Endpoint
 from equipoise.client.wire.codec import encode_request
 from equipoise.client.wire.error_replies import make_refusal
-from equipoise.client.wire.pending_replies import IGNORED, Owed
-from equipoise.client.wire.requests import NowaitLosses, Question, Request, Ticket
+from equipoise.client.wire.requests import IGNORED, InFlight, NowaitLosses, Push, Question, Request, Ticket
 from equipoise.client.wire.round_trip import AHEAD_BYTES_MAX, LOST, Answered, Probe
 from equipoise.clock import clock_of
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError
@@ -28,9 +27,9 @@ task that empties the queue can run."""
 
 
 class ConnectionOwner(Protocol):
-    """Whoever made the connection. Called from within the loop, never after `on_lost`."""
+    """The owner of the connection. Called from within the loop, never after `on_lost`."""
 
-    def on_push(self, connection: Connection, push: list[object]) -> None: ...
+    def on_push(self, connection: Connection, push: Push) -> None: ...
 
     def on_read(self, connection: Connection) -> None:
         """After each chunk of replies: there may be room for more publishes."""
@@ -53,7 +52,7 @@ class Connection(asyncio.Protocol):
         self._read_bytes = 0
         # Asked and not yet answered by a push.
         self._questions: dict[tuple[bytes, bytes], list[Question]] = {}
-        self.owed = Owed(losses)
+        self.in_flight = InFlight(losses)
         self.lost: asyncio.Future[EquipoiseError] = loop.create_future()
         # Whether anything came in since the owner last set it to False.
         self.is_heard = False
@@ -69,14 +68,14 @@ class Connection(asyncio.Protocol):
         self.is_severed = False
 
     def send(self, frame: bytes) -> None:
-        """Queue a frame whose answer is entered in `owed`; it leaves at the end of this turn of the loop."""
+        """Queue a frame whose answer is entered in `in_flight`; it leaves at the end of this turn of the loop."""
         if not self._out:
             self._loop.call_soon(self._write_out)
         self._out.append(frame)
 
     def submit(self, request: Request) -> None:
         request.is_sent = True
-        self.owed.add_publish(request)
+        self.in_flight.add_publish(request)
         self.send(request.frame)
 
     def ask(self, *words: bytes) -> asyncio.Future[object]:
@@ -87,20 +86,20 @@ class Connection(asyncio.Protocol):
 
     def tell(self, *words: bytes) -> None:
         """Send a request whose answer does not matter."""
-        self.owed.add(IGNORED)
+        self.in_flight.add(IGNORED)
         self.send(encode_request(*words))
 
     def measure(self, frame: bytes, answered: Answered) -> None:
         """Send a request at once, behind all that waits to be sent, and take the time until its reply."""
         if self.lost.done():
-            # What is owed has been failed already. Not from within the call: whoever measures may not be ready yet.
+            # What was in flight has been failed already. Not from within the call: the caller may not be ready yet.
             self._loop.call_soon(answered, LOST, None)
             return
         transport = self._transport
         unsent_bytes = 0 if transport is None else transport.get_write_buffer_size()
-        is_clear = not unsent_bytes and not self._out and self.owed.bytes <= AHEAD_BYTES_MAX
+        is_clear = not unsent_bytes and not self._out and self.in_flight.bytes <= AHEAD_BYTES_MAX
         probe = Probe(answered, clock_of(self._loop))
-        self.owed.add(probe)
+        self.in_flight.add(probe)
         self.send(frame)
         probe.begin(lambda: self._read_bytes, is_clear=is_clear)
         self._write_out()
@@ -109,9 +108,9 @@ class Connection(asyncio.Protocol):
         """The question is about to be submitted: remember who wants its answer."""
         self._questions.setdefault(question.key, []).append(question)
 
-    def answer(self, push: list[object]) -> None:
+    def answer(self, push: Push) -> None:
         """A push that answers a question, perhaps of several who asked the same."""
-        key = (cast(bytes, push[0]), cast(bytes, push[1]))
+        key = (push[0], push[1])
         for question in self._questions.pop(key, ()):
             question.answer(push)
 
@@ -140,7 +139,7 @@ class Connection(asyncio.Protocol):
         self.is_heard = True
         self._read_bytes += len(data)
         reader = self._reader
-        take, reply, push = reader.gets, self.owed.reply, self._owner.on_push
+        take, reply, push = reader.gets, self.in_flight.reply, self._owner.on_push
         try:
             reader.feed(data)
             while (item := take()) is not ...:
@@ -170,13 +169,13 @@ class Connection(asyncio.Protocol):
         self._lose(DisconnectedError(str(exc) if exc else "closed by the server"))
 
     def _lose(self, error: EquipoiseError) -> None:
-        """Whoever comes first says why: when we give up, that says more than what the transport then reports."""
+        """The first reason counts: when we give up, that says more than what the transport then reports."""
         if self.lost.done():
             return
         self.lost.set_result(error)
         self._out.clear()
         self._owner.on_lost(self, error)
-        self.owed.fail(str(error))
+        self.in_flight.fail(str(error))
         questions, self._questions = self._questions, {}
         for asked in questions.values():
             for question in asked:

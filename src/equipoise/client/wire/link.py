@@ -8,8 +8,8 @@
 
 While the base is away, attempts follow one another with growing, jittered delays; each round tries every address in
 turn, starting after the one used last, then hubs that were heard of since. A refusal that waiting does not heal ends
-the base: its error goes to everyone who waits, and to whoever comes later. A home's link that is over is replaced by a
-new one when somebody wants to go there again; its topics fall back to the base meanwhile.
+the base: its error goes to everything that waits, and to later calls. A home's link that is over is replaced by a
+new one when a topic goes there again; its topics fall back to the base meanwhile.
 
 A silent peer is noticed by pings. All time is the running loop's.
 """
@@ -21,22 +21,20 @@ import logging
 import random
 from typing import Protocol, cast
 
+from equipoise.client.settings import ClientSettings
 from equipoise.client.url import Endpoint
-from equipoise.client.wire.backoff import Backoff
 from equipoise.client.wire.connection import Connection
+from equipoise.client.wire.dial import Backoff, ClientDialer, watch
 from equipoise.client.wire.error_replies import is_permanent
-from equipoise.client.wire.handshake import Dialer
-from equipoise.client.wire.link_subscriptions import Names, NamesOwner
-from equipoise.client.wire.outbox import Outbox
+from equipoise.client.wire.link_subscriptions import LinkSubscriptions, SubscriptionOwner
 from equipoise.client.wire.requests import NowaitLosses, Request
-from equipoise.client.wire.silence import watch
-from equipoise.errors import DisconnectedError, EquipoiseError, PeerError
+from equipoise.errors import BackloggedError, DisconnectedError, EquipoiseError, PeerError
 
 log = logging.getLogger("equipoise.client")
 
 
-class LinkOwner(NamesOwner, Protocol):
-    """Whoever decides what goes over which link."""
+class LinkOwner(SubscriptionOwner, Protocol):
+    """Decides what goes over which link."""
 
     losses: NowaitLosses
 
@@ -56,7 +54,7 @@ class Link:
     """Owned by one bus. The base is opened, a home's link started; both are hung up once."""
 
     def __init__(
-        self, dialer: Dialer, owner: LinkOwner, rng: random.Random, endpoint: Endpoint | None = None
+        self, dialer: ClientDialer, owner: LinkOwner, rng: random.Random, endpoint: Endpoint | None = None
     ) -> None:
         settings = dialer.settings
         self._dialer = dialer
@@ -74,9 +72,9 @@ class Link:
         self.name = b""
         self.rename()
         self.outbox = Outbox(settings)
-        self.names = Names(owner)
+        self.subscriptions = LinkSubscriptions(owner)
         # Straight through: this runs once per push.
-        self.on_push = self.names.on_push
+        self.on_push = self.subscriptions.on_push
 
     @property
     def connection(self) -> Connection | None:
@@ -84,7 +82,7 @@ class Link:
 
     def rename(self) -> None:
         """A hub has been told that nothing comes under the former name any more."""
-        # Not guessable by default: whoever knows a link's name could end its connection.
+        # Not guessable by default: a peer that knows a link's name could end its connection.
         self.name = self._rng.randbytes(16).hex().encode()
 
     async def open(self) -> None:
@@ -108,10 +106,10 @@ class Link:
         self._task = asyncio.get_running_loop().create_task(self._visit(), name="equipoise-link-home")
 
     def hang_up(self) -> list[asyncio.Future[object]]:
-        """Stop; what is still to end by itself. Whoever waits has been told by the owner."""
+        """Stop; what is still to end by itself. The owner has told all that wait."""
         self._left = connection = self.outbox.connection
         self.outbox.detach()
-        self.names.detach()
+        self.subscriptions.detach()
         ending: list[asyncio.Future[object]] = []
         if self._task is not None:
             self._task.cancel()
@@ -202,7 +200,7 @@ class Link:
         if connection.lost.done():
             return
         # Subscriptions first: who publishes to itself expects to hear it.
-        self.names.attach(connection)
+        self.subscriptions.attach(connection)
         self.outbox.attach(connection)
         self._owner.on_up(self)
 
@@ -217,5 +215,83 @@ class Link:
             return
         log.warning("lost the connection to the hub: %s; reconnecting", error)
         unsent = self.outbox.detach()
-        self.names.detach()
+        self.subscriptions.detach()
         self._owner.on_down(self, unsent)
+
+
+class Outbox:
+    """Admits requests to one link's connection: at most a window of them may be in flight.
+
+    Beyond the window a request waits its turn in order; a publish without receipt is refused at once. Nothing sent is
+    ever sent again: what was in flight when a connection is lost is uncertain and its publisher is told. What had not
+    been sent goes back to its publisher. The waiting line needs no bound of its own: each place in it is a caller that
+    waits, or is counted by publishing.py.
+    """
+
+    __slots__ = ("_bytes_max", "_messages_max", "_queue", "connection")
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._messages_max = settings.in_flight_messages_max
+        self._bytes_max = settings.in_flight_bytes_max
+        # A dict for its order, and for leaving it from anywhere.
+        self._queue: dict[Request, None] = {}
+        self.connection: Connection | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything has no reply yet."""
+        return bool(self._queue) or (self.connection is not None and self.connection.in_flight.messages > 0)
+
+    def put(self, request: Request) -> None:
+        """Send in turn. There has to be a connection."""
+        connection = self.connection
+        assert connection is not None, "only a link that is up is given anything"
+        if not self._queue and self._has_room(connection, request.size):
+            connection.submit(request)
+        else:
+            self._queue[request] = None
+
+    def put_nowait(self, frame: bytes, size: int) -> None:
+        """Send at once. Raises BackloggedError if there is no room."""
+        connection = self.connection
+        assert connection is not None, "only a link that is up is given anything"
+        if not self._has_room(connection, size) or self._queue:
+            raise BackloggedError(
+                f"{connection.in_flight.messages} publishes ({connection.in_flight.bytes} bytes) have no receipt yet; "
+                "await flush() or use publish(), which waits by itself"
+            )
+        connection.in_flight.add_nowait(size)
+        connection.send(frame)
+
+    def withdraw(self, request: Request) -> None:
+        """It is not awaited any more. What has been sent stays sent."""
+        self._queue.pop(request, None)
+
+    def _has_room(self, connection: Connection, size: int) -> bool:
+        in_flight = connection.in_flight
+        return in_flight.messages < self._messages_max and in_flight.bytes + size <= self._bytes_max
+
+    # What the link tells.
+
+    def attach(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def detach(self) -> list[Request]:
+        """The connection is gone: what had not been sent, in order."""
+        self.connection = None
+        return self.take_unsent()
+
+    def take_unsent(self) -> list[Request]:
+        line, self._queue = list(self._queue), {}
+        return line
+
+    def pump(self) -> None:
+        """Send from the line what the window has room for."""
+        connection = self.connection
+        while self._queue and connection is not None:
+            request = next(iter(self._queue))
+            if not self._has_room(connection, request.size):
+                return
+            del self._queue[request]
+            if not request.is_over:
+                connection.submit(request)

@@ -1,24 +1,23 @@
-"""Keep the names subscribed over one link the same on both sides: here and at its hub.
+"""Keep the subscriptions over one link the same on both sides: here and at its hub.
 
-Names are asked for one by one, so that a refusal concerns one name. A name that is wanted here is asked for when it is
-first wanted and again on every new connection; a peer that does not know positions is asked in plain Redis words
-instead. What it means that a name is refused or taken away is left to channels.py, which also decides what is wanted
-over which link.
+Names are subscribed one by one, so that a refusal concerns one name. A name is asked for when it is first wanted here
+and again on every new connection; a peer that does not know positions is asked in plain Redis words instead. What
+follows when a name is refused or revoked is decided in channels.py, which also decides what is wanted over which link.
 
-Always true: a name is in the table of its kind exactly while it is wanted over this link. The order of requests is the
-order in which names were first wanted.
+Always true: a subscription is in the table of its kind exactly while it is wanted over this link. The order of requests
+is the order in which names were first wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, cast
+from typing import Any, Generic, Protocol, TypeVar
 
-from equipoise.client.routing.channel import AnyChannel, PatternChannel, TopicChannel
+from equipoise.client.routing.channel import PatternChannel, TopicChannel
 from equipoise.client.wire.codec import encode_request
 from equipoise.client.wire.connection import Connection
 from equipoise.client.wire.error_replies import is_unknown_command
-from equipoise.client.wire.requests import Courtesy
+from equipoise.client.wire.requests import Courtesy, Push
 from equipoise.errors import ProtocolError, RefusedError
 from equipoise.stream.position import TRUNK
 
@@ -29,68 +28,86 @@ _UNSUBSCRIBE = (b"unsubscribe", b"punsubscribe", b"notown")
 _POSITIONED = b"eq."
 _PING = encode_request(b"PING")
 
+ChannelT = TypeVar("ChannelT", TopicChannel, PatternChannel)
 
-class NamesOwner(Protocol):
-    """Whoever decides what is subscribed where."""
 
-    def on_refused(self, seat: NameSeat, error: RefusedError | None) -> None:
-        """The hub will not serve the name; None: any more."""
+class SubscriptionOwner(Protocol):
+    """Decides what is subscribed where."""
 
-    def on_home(self, push: list[object]) -> None:
+    def on_refused(self, subscription: AnySubscription, error: RefusedError | None) -> None:
+        """The hub does not serve the name; None: it has served it, and does so no longer."""
+
+    def on_home(self, push: Push) -> None:
         """A hub says where a topic lives."""
 
 
-class NameSeat:
-    """A name wanted over one link. Live while the hub has confirmed it on the present connection."""
+class LinkSubscription(Generic[ChannelT]):
+    """A name subscribed over one link. Live while the hub has confirmed it on the present connection."""
 
-    __slots__ = ("channel", "elsewhere", "is_live", "is_own", "kind", "left_out", "names")
+    __slots__ = ("channel", "elsewhere", "is_live", "is_own", "kind", "left_out", "table")
 
     def __init__(
-        self, names: Names, channel: AnyChannel, kind: int, elsewhere: Iterable[bytes] | None
+        self, table: LinkSubscriptions, channel: ChannelT, kind: int, elsewhere: Iterable[bytes] | None = None
     ) -> None:
-        self.names = names
-        self.channel = channel
+        self.table = table
+        self.channel: ChannelT = channel
         self.kind = kind
         self.is_own = kind == OWN
-        # Of some streams: all but these; None: those that the hub numbers, and such as begin later.
+        # Of some streams: all but these; None: those that the hub numbers, and those that begin later.
         self.elsewhere = None if elsewhere is None else set(elsewhere)
-        # Those that the hub leaves out: of those above the ones that it knew.
+        # The streams that the hub leaves out: those of the above that it knew.
         self.left_out: set[bytes] = set()
         self.is_live = False
 
     def leave(self) -> None:
-        self.names.leave(self)
+        self.table.leave(self)
+
+    def include(self, stream: bytes) -> None:
+        """The hub leaves the stream out no longer."""
+        self.left_out.discard(stream)
+        if self.elsewhere is not None:
+            self.elsewhere.discard(stream)
 
 
-class _Ask:
-    """A request under way for one seat. Stale once the table holds another one under that name."""
+# Of either kind of channel: where only the name and the state matter.
+AnySubscription = LinkSubscription[Any]
+TopicSubscription = LinkSubscription[TopicChannel]
 
-    __slots__ = ("name", "refuse", "seat", "verb")
 
-    def __init__(self, verb: bytes, seat: NameSeat, refuse: Callable[[RefusedError], None]) -> None:
+class _SubscribeRequest:
+    """In flight for one subscription. Stale once the table holds another one under that name."""
+
+    __slots__ = ("name", "refuse", "subscription", "verb")
+
+    def __init__(
+        self, verb: bytes, subscription: AnySubscription, refuse: Callable[[RefusedError], None]
+    ) -> None:
         self.verb = verb
-        self.seat = seat
-        self.name = seat.channel.name
+        self.subscription = subscription
+        self.name: bytes = subscription.channel.name
         self.refuse = refuse
 
 
-class Names:
+class LinkSubscriptions:
     """Owned by one link."""
 
-    def __init__(self, owner: NamesOwner) -> None:
+    def __init__(self, owner: SubscriptionOwner) -> None:
         self._owner = owner
-        self._tables: tuple[dict[bytes, NameSeat], ...] = ({}, {}, {})
-        self._topics, self._patterns, self._owns = self._tables
+        self._topics: dict[bytes, TopicSubscription] = {}
+        self._patterns: dict[bytes, LinkSubscription[PatternChannel]] = {}
+        self._owns: dict[bytes, TopicSubscription] = {}
+        # By kind.
+        self._tables: tuple[dict[bytes, AnySubscription], ...] = (self._topics, self._patterns, self._owns)
         self._connection: Connection | None = None
-        self._handlers: dict[object, Callable[[Connection, list[object]], None]] = {
+        self._handlers: dict[object, Callable[[Connection, Push], None]] = {
             b"eq.message": self._on_message,
             b"eq.lmessage": self._on_lane_message,
             b"eq.pmessage": self._on_pattern_message,
             b"eq.lpmessage": self._on_lane_pattern_message,
             b"eq.gap": self._on_gap,
             b"eq.opened": self._on_opened,
-            b"eq.trunk": lambda connection, push: self._begin(push, TRUNK, 2),
-            b"eq.lane": lambda connection, push: self._begin(push, cast(bytes, push[2]), 3),
+            b"eq.trunk": lambda connection, push: self._begin(push[1], TRUNK, push[2], push[3]),
+            b"eq.lane": lambda connection, push: self._begin(push[1], push[2], push[3], push[4]),
             b"eq.ended": self._on_ended,
             b"eq.after": self._on_after,
             b"eq.home": lambda connection, push: self._owner.on_home(push),
@@ -110,224 +127,235 @@ class Names:
     def __len__(self) -> int:
         return sum(map(len, self._tables))
 
+    def want_pattern(self, channel: PatternChannel) -> LinkSubscription[PatternChannel]:
+        """The subscription to this pattern, made if need be."""
+        known = self._patterns.get(channel.name)
+        if known is None:
+            known = self._patterns[channel.name] = LinkSubscription(self, channel, PATTERN)
+            self._subscribe_now(known)
+        return known
+
     def want(
-        self, channel: AnyChannel, *, is_own: bool = False, elsewhere: Iterable[bytes] | None = None
-    ) -> NameSeat:
-        """The seat under this name, made if need be. Is to be told to the channel before anything can come over it."""
-        kind = OWN if is_own else PATTERN if channel.is_pattern else TOPIC
-        known = self._tables[kind].get(channel.name)
-        if known is not None:
-            return known
-        seat = self._tables[kind][channel.name] = NameSeat(self, channel, kind, elsewhere)
-        if self._connection is not None:
-            self._subscribe(self._connection, seat)
-        return seat
+        self, channel: TopicChannel, *, is_own: bool = False, elsewhere: Iterable[bytes] | None = None
+    ) -> TopicSubscription:
+        """The subscription to this topic, made if need be. The caller tells the channel before anything can come."""
+        table = self._owns if is_own else self._topics
+        known = table.get(channel.name)
+        if known is None:
+            kind = OWN if is_own else TOPIC
+            known = table[channel.name] = LinkSubscription(self, channel, kind, elsewhere)
+            self._subscribe_now(known)
+        return known
 
-    def leave(self, seat: NameSeat) -> None:
-        """Want it no longer. Does nothing if it is not wanted any more."""
-        if self._is_current(seat):
-            self._drop(seat)
+    def leave(self, subscription: AnySubscription) -> None:
+        """End it. Does nothing if it is over."""
+        if self._is_current(subscription):
+            self._drop(subscription)
             if self._connection is not None:
-                self._request(self._connection, _UNSUBSCRIBE[seat.kind], seat, _ignore)
+                self._request(self._connection, _UNSUBSCRIBE[subscription.kind], subscription, _ignore)
 
-    def seats(self) -> list[NameSeat]:
-        return [seat for table in self._tables for seat in table.values()]
+    def topics(self) -> list[TopicSubscription]:
+        return [*self._topics.values(), *self._owns.values()]
+
+    def patterns(self) -> list[LinkSubscription[PatternChannel]]:
+        return list(self._patterns.values())
+
+    def _all(self) -> list[AnySubscription]:
+        return [subscription for table in self._tables for subscription in table.values()]
 
     # The connection under them.
 
     def attach(self, connection: Connection) -> None:
         self._connection = connection
-        for seat in self.seats():
-            self._subscribe(connection, seat)
+        for subscription in self._all():
+            self._subscribe(connection, subscription)
 
     def detach(self) -> None:
         self._connection = None
-        for seat in self.seats():
-            seat.is_live = False
+        for subscription in self._all():
+            subscription.is_live = False
 
-    def _subscribe(self, connection: Connection, seat: NameSeat) -> None:
+    def _subscribe_now(self, subscription: AnySubscription) -> None:
+        if self._connection is not None:
+            self._subscribe(self._connection, subscription)
+
+    def _subscribe(self, connection: Connection, subscription: AnySubscription) -> None:
         def refuse(error: RefusedError) -> None:
-            self._on_refused(connection, seat, error)
+            self._on_refused(connection, subscription, error)
 
-        self._request(connection, _SUBSCRIBE[seat.kind], seat, refuse)
-        channel = seat.channel
-        if isinstance(channel, TopicChannel) and connection.is_among:
-            # Behind its answer the hub says which streams there are; the answer to a ping says that it has. It matters
-            # to the seats to come, whose hubs may know of others.
-            connection.submit(Courtesy(_PING, lambda: self._on_greeted(seat)))
+        self._request(connection, _SUBSCRIBE[subscription.kind], subscription, refuse)
+        if subscription.kind != PATTERN and connection.is_among:
+            # Behind its answer the hub names the topic's streams; the answer to a ping says that it has named them all.
+            # That matters to later subscriptions at other hubs, which may know of more.
+            connection.submit(Courtesy(_PING, lambda: self._on_greeted(subscription)))
 
     def _request(
-        self, connection: Connection, verb: bytes, seat: NameSeat, refuse: Callable[[RefusedError], None]
+        self,
+        connection: Connection,
+        verb: bytes,
+        subscription: AnySubscription,
+        refuse: Callable[[RefusedError], None],
     ) -> None:
-        words = [seat.channel.name]
-        if verb == _SUBSCRIBE[OWN] and seat.elsewhere is not None:
-            words += [b"ELSEWHERE", *sorted(seat.elsewhere)]
+        words: list[bytes] = [subscription.channel.name]
+        if verb == _SUBSCRIBE[OWN] and subscription.elsewhere is not None:
+            words += [b"ELSEWHERE", *sorted(subscription.elsewhere)]
         if connection.has_positions:
             verb = _POSITIONED + verb
-        connection.owed.add(_Ask(verb, seat, refuse))
+        connection.in_flight.add(_SubscribeRequest(verb, subscription, refuse))
         connection.send(encode_request(verb.upper(), *words))
 
-    def _is_current(self, seat: NameSeat) -> bool:
-        return self._tables[seat.kind].get(seat.channel.name) is seat
+    def _is_current(self, subscription: AnySubscription) -> bool:
+        return self._tables[subscription.kind].get(subscription.channel.name) is subscription
 
-    def _on_refused(self, connection: Connection, seat: NameSeat, error: RefusedError) -> None:
-        if not self._is_current(seat):
+    def _on_refused(self, connection: Connection, subscription: AnySubscription, error: RefusedError) -> None:
+        if not self._is_current(subscription):
             return
-        if is_unknown_command(error) and "EQ." in error.text.upper() and not seat.is_own:
+        if is_unknown_command(error) and "EQ." in error.text.upper() and not subscription.is_own:
             connection.has_positions = False
-            self._subscribe(connection, seat)
+            self._subscribe(connection, subscription)
             return
-        self._drop(seat)
-        self._owner.on_refused(seat, error)
+        self._drop(subscription)
+        self._owner.on_refused(subscription, error)
 
-    def _on_greeted(self, seat: NameSeat) -> None:
-        if seat.is_live and self._is_current(seat) and isinstance(seat.channel, TopicChannel):
-            seat.channel.merge.greeted(seat)
+    def _on_greeted(self, subscription: TopicSubscription) -> None:
+        if subscription.is_live and self._is_current(subscription):
+            subscription.channel.merge.greeted(subscription)
 
-    def _drop(self, seat: NameSeat) -> None:
+    def _drop(self, subscription: AnySubscription) -> None:
         """Nothing comes under this name any more."""
-        del self._tables[seat.kind][seat.channel.name]
-        seat.is_live = False
+        del self._tables[subscription.kind][subscription.channel.name]
+        subscription.is_live = False
 
-    def _live(self, name: object, stream: object) -> list[tuple[NameSeat, TopicChannel]]:
-        """The seats, up to two, that what the hub pushes about a stream of a topic is for."""
-        found: list[tuple[NameSeat, TopicChannel]] = []
-        whole, part = self._topics.get(cast(bytes, name)), self._owns.get(cast(bytes, name))
+    def _live(self, topic: bytes, stream: bytes) -> list[TopicSubscription]:
+        """The subscriptions, up to two, that a push about a stream of a topic is for."""
+        found: list[TopicSubscription] = []
+        whole, part = self._topics.get(topic), self._owns.get(topic)
         if whole is not None and whole.is_live:
-            found.append((whole, cast(TopicChannel, whole.channel)))
+            found.append(whole)
         if part is not None and part.is_live and stream not in part.left_out:
-            found.append((part, cast(TopicChannel, part.channel)))
+            found.append(part)
         return found
 
     # What the peer pushes.
 
-    def on_push(self, connection: Connection, push: list[object]) -> None:
+    def on_push(self, connection: Connection, push: Push) -> None:
         handler = self._handlers.get(push[0])
         if handler is not None:
             try:
                 handler(connection, push)
-            except (IndexError, TypeError) as error:
+            except (IndexError, TypeError, ValueError) as error:
                 raise ProtocolError(f"a push of another shape than it should have: {push[:4]!r}") from error
 
-    def _on_message(self, connection: Connection, push: list[object]) -> None:
+    def _on_message(self, connection: Connection, push: Push) -> None:
         # Spelled out: this runs once per push.
-        name = cast(bytes, push[1])
-        epoch, n, payloads = cast(int, push[2]), cast(int, push[3]), cast("list[bytes]", push[4:])
-        seat = self._topics.get(name)
-        if seat is not None and seat.is_live:
-            cast(TopicChannel, seat.channel).merge.receive(seat, TRUNK, epoch, n, payloads)
-        seat = self._owns.get(name) if self._owns else None
-        if seat is not None and seat.is_live and TRUNK not in seat.left_out:
-            cast(TopicChannel, seat.channel).merge.receive(seat, TRUNK, epoch, n, payloads)
+        topic: bytes = push[1]
+        subscription = self._topics.get(topic)
+        if subscription is not None and subscription.is_live:
+            subscription.channel.merge.receive(subscription, TRUNK, push[2], push[3], push[4:])
+        subscription = self._owns.get(topic) if self._owns else None
+        if subscription is not None and subscription.is_live and TRUNK not in subscription.left_out:
+            subscription.channel.merge.receive(subscription, TRUNK, push[2], push[3], push[4:])
 
-    def _on_lane_message(self, connection: Connection, push: list[object]) -> None:
-        for seat, channel in self._live(push[1], push[2]):
-            epoch, n, payloads = cast(int, push[3]), cast(int, push[4]), cast("list[bytes]", push[5:])
-            channel.merge.receive(seat, cast(bytes, push[2]), epoch, n, payloads)
+    def _on_lane_message(self, connection: Connection, push: Push) -> None:
+        for subscription in self._live(push[1], push[2]):
+            subscription.channel.merge.receive(subscription, push[2], push[3], push[4], push[5:])
 
-    def _begin(self, push: list[object], stream: bytes, at: int) -> None:
+    def _begin(self, topic: bytes, stream: bytes, epoch: int, n: int) -> None:
         """The hub brings a stream from a position on."""
-        name = cast(bytes, push[1])
-        part = self._owns.get(name)
-        if part is not None and stream in part.left_out and name not in self._topics:
+        part = self._owns.get(topic)
+        if part is not None and stream in part.left_out and topic not in self._topics:
             # It would not say so of one that it leaves out: this is the next of that name.
-            _bring(part, stream)
-        for seat, channel in self._live(name, stream):
-            channel.merge.begin(seat, stream, cast(int, push[at]), cast(int, push[at + 1]))
+            part.include(stream)
+        for subscription in self._live(topic, stream):
+            subscription.channel.merge.begin(subscription, stream, epoch, n)
 
-    def _on_opened(self, connection: Connection, push: list[object]) -> None:
-        for seat, channel in self._live(push[1], TRUNK):
-            epoch, after_epoch, after_n = cast(int, push[2]), cast(int, push[3]), cast(int, push[4])
-            channel.merge.opened(seat, epoch, after_epoch, after_n)
+    def _on_opened(self, connection: Connection, push: Push) -> None:
+        for subscription in self._live(push[1], TRUNK):
+            subscription.channel.merge.opened(subscription, push[2], push[3], push[4])
 
-    def _on_ended(self, connection: Connection, push: list[object]) -> None:
-        name, stream = cast(bytes, push[1]), cast(bytes, push[2])
-        part = self._owns.get(name)
+    def _on_ended(self, connection: Connection, push: Push) -> None:
+        topic, stream, epoch, n = push[1:5]
+        part = self._owns.get(topic)
         if part is not None:
-            # Whoever left it out is told only that its hub is dead; and the next of that name is left out nowhere.
-            _bring(part, stream)
-        for seat, channel in self._live(name, stream):
-            channel.merge.ended(seat, stream, cast(int, push[3]), cast(int, push[4]))
+            # A subscription that left it out is told only that its hub is dead; the next of that name is left out
+            # nowhere.
+            part.include(stream)
+        for subscription in self._live(topic, stream):
+            subscription.channel.merge.ended(subscription, stream, epoch, n)
 
-    def _on_after(self, connection: Connection, push: list[object]) -> None:
-        for seat, channel in self._live(push[1], push[2]):
-            stream, other = cast(bytes, push[2]), cast(bytes, push[3])
-            channel.merge.depends(seat, stream, other, cast(int, push[4]), cast(int, push[5]))
+    def _on_after(self, connection: Connection, push: Push) -> None:
+        topic, stream, other, epoch, n = push[1:6]
+        for subscription in self._live(topic, stream):
+            subscription.channel.merge.depends(subscription, stream, other, epoch, n)
 
-    def _on_pattern_message(self, connection: Connection, push: list[object]) -> None:
-        self._receive_by_pattern(push, TRUNK, 3)
+    def _on_pattern_message(self, connection: Connection, push: Push) -> None:
+        subscription = self._patterns.get(push[1])
+        if subscription is not None and subscription.is_live:
+            subscription.channel.receive(push[2], TRUNK, push[3], push[4], push[5:])
 
-    def _on_lane_pattern_message(self, connection: Connection, push: list[object]) -> None:
-        self._receive_by_pattern(push, cast(bytes, push[3]), 4)
+    def _on_lane_pattern_message(self, connection: Connection, push: Push) -> None:
+        subscription = self._patterns.get(push[1])
+        if subscription is not None and subscription.is_live:
+            subscription.channel.receive(push[2], push[3], push[4], push[5], push[6:])
 
-    def _receive_by_pattern(self, push: list[object], stream: bytes, at: int) -> None:
-        seat = self._patterns.get(cast(bytes, push[1]))
-        if seat is not None and seat.is_live:
-            epoch, n, payloads = (
-                cast(int, push[at]),
-                cast(int, push[at + 1]),
-                cast("list[bytes]", push[at + 2 :]),
-            )
-            cast(PatternChannel, seat.channel).receive(cast(bytes, push[2]), stream, epoch, n, payloads)
+    def _on_gap(self, connection: Connection, push: Push) -> None:
+        """A hub was lost with messages of a topic that the pattern matches; no topic: of any."""
+        subscription = self._patterns.get(push[1])
+        if subscription is not None and subscription.is_live:
+            subscription.channel.lose(push[2])
 
-    def _on_gap(self, connection: Connection, push: list[object]) -> None:
-        seat = self._patterns.get(cast(bytes, push[1]))
-        if seat is not None and seat.is_live:
-            cast(PatternChannel, seat.channel).lose(cast("bytes | None", push[2]))
-
-    def _on_here(self, connection: Connection, push: list[object]) -> None:
+    def _on_here(self, connection: Connection, push: Push) -> None:
         """The peer is one hub among others, known to them by this address; none: it does not know it yet."""
         if push[1] is not None:
-            connection.hub = bytes(cast(bytes, push[1]))
+            connection.hub = bytes(push[1])
         connection.is_among = True
 
-    def _on_plain_message(self, connection: Connection, push: list[object]) -> None:
-        for _, channel in self._live(push[1], TRUNK):
-            channel.receive_plain(cast(bytes, push[2]))
+    def _on_plain_message(self, connection: Connection, push: Push) -> None:
+        for subscription in self._live(push[1], TRUNK):
+            subscription.channel.receive_plain(push[2])
 
-    def _on_plain_pattern_message(self, connection: Connection, push: list[object]) -> None:
-        seat = self._patterns.get(cast(bytes, push[1]))
-        if seat is not None and seat.is_live:
-            cast(PatternChannel, seat.channel).receive_plain(cast(bytes, push[2]), cast(bytes, push[3]))
+    def _on_plain_pattern_message(self, connection: Connection, push: Push) -> None:
+        subscription = self._patterns.get(push[1])
+        if subscription is not None and subscription.is_live:
+            subscription.channel.receive_plain(push[2], push[3])
 
-    def _on_subscribed(self, connection: Connection, push: list[object]) -> None:
-        verb = cast(bytes, push[0])
-        ask = connection.owed.confirm(verb, push[1])
-        if not isinstance(ask, _Ask):
-            raise ProtocolError(f"a subscription was confirmed that nobody asked for: {push[1]!r}")
-        seat, channel = ask.seat, ask.seat.channel
-        if not self._is_current(seat):
+    def _on_subscribed(self, connection: Connection, push: Push) -> None:
+        verb: bytes = push[0]
+        request = connection.in_flight.confirm(verb, push[1])
+        if not isinstance(request, _SubscribeRequest):
+            raise ProtocolError(f"a subscription was confirmed that was not asked for: {push[1]!r}")
+        subscription = request.subscription
+        if not self._is_current(subscription):
             return
-        seat.is_live = True
-        if isinstance(channel, PatternChannel):
-            channel.confirm()
-        elif not verb.startswith(_POSITIONED):
-            channel.confirm_plain(seat)
-        elif not seat.is_own:
-            position = cast(int, push[3]), cast(int, push[4])
-            channel.merge.begin(seat, TRUNK, *position, may_lag=connection.is_among)
+        subscription.is_live = True
+        if isinstance(subscription.channel, PatternChannel):
+            subscription.channel.confirm()
         else:
-            seat.left_out = set(cast("list[bytes]", push[6:]))
-            if push[3] is not None and push[3] not in seat.left_out:
-                channel.merge.begin(seat, cast(bytes, push[3]), cast(int, push[4]), cast(int, push[5]))
+            self._begin_topic(connection, subscription, push, is_plain=not verb.startswith(_POSITIONED))
 
-    def _on_unsubscribed(self, connection: Connection, push: list[object]) -> None:
-        verb, name = cast(bytes, push[0]), cast(bytes, push[1])
-        if connection.owed.confirm(verb, name) is not None:
+    def _begin_topic(
+        self, connection: Connection, subscription: TopicSubscription, push: Push, *, is_plain: bool
+    ) -> None:
+        channel = subscription.channel
+        if is_plain:
+            channel.confirm_plain(subscription)
+        elif not subscription.is_own:
+            channel.merge.begin(subscription, TRUNK, push[3], push[4], may_lag=connection.is_among)
+        else:
+            subscription.left_out = set(push[6:])
+            if push[3] is not None and push[3] not in subscription.left_out:
+                channel.merge.begin(subscription, push[3], push[4], push[5])
+
+    def _on_unsubscribed(self, connection: Connection, push: Push) -> None:
+        verb, name = push[0], push[1]
+        if connection.in_flight.confirm(verb, name) is not None:
             return
-        # Nobody asked: the hub has taken the name away.
-        seat = self._tables[_UNSUBSCRIBE.index(verb.removeprefix(_POSITIONED))].get(name)
-        if seat is not None:
-            self._drop(seat)
-            self._owner.on_refused(seat, None)
-
-
-def _bring(seat: NameSeat, stream: bytes) -> None:
-    """The hub leaves the stream out no longer."""
-    seat.left_out.discard(stream)
-    if seat.elsewhere is not None:
-        seat.elsewhere.discard(stream)
+        # Not asked for: the hub has revoked the subscription.
+        subscription = self._tables[_UNSUBSCRIBE.index(verb.removeprefix(_POSITIONED))].get(name)
+        if subscription is not None:
+            self._drop(subscription)
+            self._owner.on_refused(subscription, None)
 
 
 def _ignore(error: RefusedError) -> None:
-    """A peer that refuses to unsubscribe goes on sending; what comes is for nobody and is dropped."""
+    """A peer that refuses to unsubscribe goes on sending; what comes then belongs to no subscription and is dropped."""

@@ -1,6 +1,6 @@
 """The links of one bus: the base, and one to each hub that some topic lives at.
 
-A link to a home is made when somebody wants to go there, and closed when nothing uses it. An address that did not
+A link to a home is made when a topic is to go there, and closed when nothing uses it. An address that did not
 answer, or whose link was lost, is not tried again before a while has passed, which grows.
 """
 
@@ -10,8 +10,7 @@ import asyncio
 import random
 
 from equipoise.client.url import Endpoint, parse_address
-from equipoise.client.wire.backoff import Backoff
-from equipoise.client.wire.handshake import Dialer
+from equipoise.client.wire.dial import Backoff, ClientDialer
 from equipoise.client.wire.link import Link, LinkOwner
 
 KNOWN_MAX = 16
@@ -21,7 +20,7 @@ KNOWN_MAX = 16
 class Links:
     """Owned by the routing of one bus."""
 
-    def __init__(self, dialer: Dialer, owner: LinkOwner, rng: random.Random) -> None:
+    def __init__(self, dialer: ClientDialer, owner: LinkOwner, rng: random.Random) -> None:
         self._dialer = dialer
         self._owner = owner
         self._rng = rng
@@ -86,8 +85,8 @@ class Links:
     def close_idle(self, in_use: set[Link]) -> bool:
         """Close one link that nothing uses; whether there was one. `in_use` has those that something is aimed at."""
         for endpoint, link in self._homes.items():
-            # Receipts may still be owed on a link that nothing is aimed at any more.
-            is_idle = not len(link.names) and link not in in_use and not link.outbox.is_busy
+            # Requests may be in flight on a link that nothing is aimed at any more.
+            is_idle = not len(link.subscriptions) and link not in in_use and not link.outbox.is_busy
             if is_idle and link.connection is not None:
                 del self._homes[endpoint]
                 self._leave(link)

@@ -1,19 +1,28 @@
-"""What is asked of a hub, and what becomes of the answer.
+"""Requests to a hub, and those in flight on one connection, in the order in which they were sent.
 
-A request has one reply, or fails with its connection. What it is for decides who hears of that: whoever awaits it, the
-next flush, or nobody before a push has brought what the reply only promised.
+A request has one reply, or fails with its connection. Its class decides what the outcome completes: a future, the next
+flush, or a callback that waits for a later push.
+
+A connection answers in order. Most requests get one reply; a subscription request gets one push instead, or an error as
+a reply. So one queue serves both: a reply belongs to its head, and so does the push that confirms a subscription.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
-from equipoise.errors import EquipoiseError
+from equipoise.client.wire.round_trip import Probe
+from equipoise.errors import EquipoiseError, ProtocolError, RefusedError, UncertainError
+
+Push: TypeAlias = list[Any]
+"""A push as hiredis parses it: its kind, then what wire.md says. Each handler names the types of its elements."""
 
 
 class NowaitLosses:
-    """What became of publishes without receipt that did not go well. Told by the next flush."""
+    """Publishes without receipt that failed. Raised by the next flush."""
 
     __slots__ = ("count", "first")
 
@@ -36,18 +45,18 @@ class NowaitLosses:
 class Request:
     """A request with one reply: a publish with its size, or anything else with size 0."""
 
-    __slots__ = ("frame", "is_sent", "line", "size")
+    __slots__ = ("frame", "is_sent", "publisher", "size")
 
     def __init__(self, frame: bytes, size: int) -> None:
         self.frame = frame
         self.size = size
         self.is_sent = False
-        # Where it waits again if its connection is lost before it is sent; None: it need not be sent then.
-        self.line: object = None
+        # What sends it again if its connection is lost before it is sent; None: it need not be sent then.
+        self.publisher: object = None
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody wants the answer any more: then it need not be sent."""
+        """Whether the answer is not wanted any more: then it need not be sent."""
         return False
 
     def settle(self, reply: object) -> None:
@@ -58,7 +67,7 @@ class Request:
 
 
 class Ticket(Request):
-    """A request whose answer somebody awaits."""
+    """A request whose answer is awaited."""
 
     __slots__ = ("future",)
 
@@ -67,7 +76,7 @@ class Ticket(Request):
         self.frame = frame
         self.size = size
         self.is_sent = False
-        self.line = None
+        self.publisher = None
         self.future = future
 
     @property
@@ -105,7 +114,7 @@ class NowaitTicket(Request):
 
 
 class Courtesy(Request):
-    """Something whose reply tells only that all before it have come, if anybody cares. Nobody is told if none comes."""
+    """A request whose reply says only that all before it have come. Without a reply nothing is called."""
 
     __slots__ = ("_answered",)
 
@@ -121,7 +130,7 @@ class Courtesy(Request):
 
 
 class Question(Request):
-    """Something that a hub takes note of at once, and answers with a push later: `verb` and `name` begin that.
+    """A request that a hub acknowledges at once, and answers with a push later: `key` is how that begins.
 
     `answered` is called once: with the push, or with None if the hub refuses the question or its connection is lost.
     """
@@ -129,7 +138,7 @@ class Question(Request):
     __slots__ = ("_answered", "_is_answered", "key")
 
     def __init__(
-        self, frame: bytes, key: tuple[bytes, bytes], answered: Callable[[list[object] | None], None]
+        self, frame: bytes, key: tuple[bytes, bytes], answered: Callable[[Push | None], None]
     ) -> None:
         super().__init__(frame, 0)
         self.key = key
@@ -140,7 +149,7 @@ class Question(Request):
     def is_over(self) -> bool:
         return self._is_answered
 
-    def answer(self, push: list[object] | None) -> None:
+    def answer(self, push: Push | None) -> None:
         if not self._is_answered:
             self._is_answered = True
             self._answered(push)
@@ -151,3 +160,104 @@ class Question(Request):
 
     def fail(self, error: EquipoiseError) -> None:
         self.answer(None)
+
+
+class NameRequest(Protocol):
+    """A subscription request. Confirmed by a push, refused by a reply."""
+
+    @property
+    def verb(self) -> bytes:
+        """The first word of the push that confirms it."""
+
+    @property
+    def name(self) -> bytes: ...
+
+    def refuse(self, error: RefusedError) -> None: ...
+
+
+class _Ignored:
+    """The answer does not matter: a ping."""
+
+
+IGNORED = _Ignored()
+
+_Entry: TypeAlias = int | Request | NameRequest | Probe | _Ignored
+
+
+class InFlight:
+    """What one connection has no answer to yet. `messages` and `bytes` are those of the publishes in it."""
+
+    __slots__ = ("_entries", "_losses", "bytes", "messages")
+
+    def __init__(self, losses: NowaitLosses) -> None:
+        # A bare int is a publish without receipt, and its size: nothing else need be kept.
+        self._entries: deque[_Entry] = deque()
+        self._losses = losses
+        self.messages = 0
+        self.bytes = 0
+
+    def add_nowait(self, size: int) -> None:
+        self._entries.append(size)
+        self.messages += 1
+        self.bytes += size
+
+    def add_publish(self, request: Request) -> None:
+        self._entries.append(request)
+        self.messages += 1
+        self.bytes += request.size
+
+    def add(self, entry: NameRequest | Probe | _Ignored) -> None:
+        self._entries.append(entry)
+
+    def reply(self, reply: object) -> None:
+        """Raises ProtocolError if nothing can have asked for it."""
+        if not self._entries:
+            raise ProtocolError("a reply came without a request")
+        entry = self._entries.popleft()
+        if isinstance(entry, int):
+            self.messages -= 1
+            self.bytes -= entry
+            if isinstance(reply, EquipoiseError):
+                self._losses.add(reply)
+        elif isinstance(entry, Request):
+            self.messages -= 1
+            self.bytes -= entry.size
+            entry.settle(reply)
+        elif isinstance(entry, Probe):
+            entry.settle(reply)
+        elif not isinstance(entry, _Ignored):
+            if not isinstance(reply, RefusedError):
+                raise ProtocolError("a subscription was answered by a reply instead of a push")
+            entry.refuse(reply)
+
+    def confirm(self, verb: bytes, name: object) -> NameRequest | None:
+        """The request that this push confirms, now off the queue; None if the peer pushed it by itself."""
+        head = self._entries[0] if self._entries else None
+        if head is None or isinstance(head, int | Request | Probe | _Ignored):
+            return None
+        if head.verb != verb or head.name != name:
+            return None
+        self._entries.popleft()
+        return head
+
+    def fail(self, reason: str) -> None:
+        """The connection is gone: every message under way is uncertain."""
+        entries, self._entries = self._entries, deque()
+        self.messages = self.bytes = 0
+        nowait = 0
+        for entry in entries:
+            if isinstance(entry, int):
+                nowait += 1
+            elif isinstance(entry, Request):
+                entry.fail(_uncertain(reason))
+            elif isinstance(entry, Probe):
+                entry.fail()
+        if nowait:
+            self._losses.add(_uncertain(reason), nowait)
+
+
+def _uncertain(reason: str) -> UncertainError:
+    return UncertainError(
+        f"the connection was lost before the receipt came ({reason}); the message may or may not have been "
+        "delivered: publish it again only if a duplicate does no harm"
+    )

@@ -1,8 +1,8 @@
 """Measure a round trip on a connection that carries other things too.
 
 A round trip counts only if the question waited behind nothing of our own: nothing unsent before it, little that is
-without a receipt, little that came in before the answer. Whatever else is in it, the filter of the estimator passes
-over.
+without a receipt, little that came in before the answer. What else delays it, the filter of the estimator
+passes over.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ LOST = Lost()
 Answered = Callable[[object, float | None], None]
 
 
-class Line(Protocol):
-    """A connection to somebody who may know where it is."""
+class ProbedConnection(Protocol):
+    """A connection to a peer that may know its coordinate."""
 
     def measure(self, frame: bytes, answered: Answered) -> None:
         """Send a request at once and take the time until its reply."""

@@ -195,7 +195,6 @@ class Cluster:
         self.news.add(tell)
         self.patterns.peer_died(name)
         self.lanes.hub_died(name)
-        self.merging.hub_lost()
 
     def _renewed(self, name: str, link: OutLink) -> None:
         """A hub's link to us has begun anew: what it had said and we have not heard is void, what we said is not."""
@@ -208,12 +207,12 @@ class Cluster:
                 self.merging.peer_gone(stream, name)
 
         self.news.add(tell)
-        self.merging.hub_lost()
         self.patterns.ask_again(name)
         self.barrier.evaluate_all()
 
     def _forget_told(self, name: str, link: OutLink) -> None:
         """What a hub has told us, or was to tell us, counts no more."""
+        self.merging.hub_lost()
         self.incoming.pop(name, None)
         self.barrier.forget(name)
         self.handover.forget_offers(name)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Protocol
 
-from equipoise.client.coordinate_agent import Finding
+from equipoise.client.coordinate_agent import CoordinateAgent
 from equipoise.client.url import Endpoint, parse_address
-from equipoise.client.wire.round_trip import Answered, Line
+from equipoise.client.wire.round_trip import Answered, ProbedConnection
 from equipoise.coordinates import Coordinate, Finder, FinderSettings
 from equipoise.errors import AddressError, DisconnectedError
 from equipoise.lab.experiments.light_link import LightLink, LightSeat
@@ -47,7 +47,7 @@ class LightFinding:
         self._standing: Standing | None = None
         self._access_s = 0.0
         self._gateways = 0
-        self.finding = Finding(Finder(rng.random, settings), self)
+        self.finding = CoordinateAgent(Finder(rng.random, settings), self)
         self.finding.wake()
 
     def use_gateway(self, gateway: Endpoint | str | Standing | None, access_s: float = 0.0) -> None:
@@ -64,13 +64,13 @@ class LightFinding:
 
     # What surrounds it.
 
-    def lines(self) -> dict[str, tuple[Line, bool]]:
+    def connections(self) -> dict[str, tuple[ProbedConnection, bool]]:
         return {str(link.hub): (link, is_used) for link, is_used in self._links()}
 
     def known(self) -> list[str]:
         return self._entries
 
-    async def dial(self, address: str, *, is_gateway: bool) -> Line:
+    async def dial(self, address: str, *, is_gateway: bool) -> ProbedConnection:
         if is_gateway and self._standing is not None:
             return _StandingLine(self._standing, self._access_s)
         endpoint = parse_address(address.encode())

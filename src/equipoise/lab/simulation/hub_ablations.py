@@ -9,11 +9,11 @@ from typing import Any
 
 from equipoise.access import Action, User
 from equipoise.client.inbox import Inbox
-from equipoise.client.publishing import Line
+from equipoise.client.publishing import TopicPublisher
 from equipoise.client.wire.connection import Connection
 from equipoise.client.wire.link import Link
-from equipoise.client.wire.link_subscriptions import Names
-from equipoise.client.wire.outbox import Outbox
+from equipoise.client.wire.link_subscriptions import LinkSubscriptions
+from equipoise.client.wire.link import Outbox
 from equipoise.client.wire.requests import Ticket
 from equipoise.hub import core as hub_core
 from equipoise.hub.access import reauthorization
@@ -140,22 +140,22 @@ def _without_uncertainty() -> AbstractContextManager[None]:
     original = Connection.connection_lost
 
     def connection_lost(self: Connection, exc: Exception | None) -> None:
-        entries = self.owed._entries
+        entries = self.in_flight._entries
         again = [entry for entry in entries if isinstance(entry, Ticket) and entry.size]
         for ticket in again:
             entries.remove(ticket)
-            if isinstance(ticket.line, Line):
-                ticket.line.waiting[ticket] = None
+            if isinstance(ticket.publisher, TopicPublisher):
+                ticket.publisher.waiting[ticket] = None
         original(self, exc)
 
     return replaced(Connection, "connection_lost", connection_lost)
 
 
 def _without_resubscription() -> AbstractContextManager[None]:
-    def attach(self: Names, connection: Connection) -> None:
+    def attach(self: LinkSubscriptions, connection: Connection) -> None:
         self._connection = connection
 
-    return replaced(Names, "attach", attach)
+    return replaced(LinkSubscriptions, "attach", attach)
 
 
 def _without_pings() -> AbstractContextManager[None]:

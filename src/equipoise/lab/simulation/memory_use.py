@@ -74,6 +74,6 @@ def measure_client(client: SmartClient, history: History) -> None:
     connection = client.bus._routing.base.connection if client.bus is not None else None
     if connection is not None:
         # Bare sizes are publishes without receipt; the greeting's own ticket comes on top of the window.
-        under_way = sum(isinstance(entry, int | Ticket) for entry in connection.owed._entries)
+        under_way = sum(isinstance(entry, int | Ticket) for entry in connection.in_flight._entries)
         bound = settings.in_flight_messages_max + 1
         history.hold(client.name, "publishes without an answer", under_way, bound)

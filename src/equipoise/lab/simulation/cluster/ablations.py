@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from equipoise.client.publishing import Line, Publishing
+from equipoise.client.publishing import TopicPublisher, Publishing
 from equipoise.client.wire.connection import Connection
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.dependencies import Tags
@@ -104,13 +104,13 @@ def _leave_at_once(merge: TopicMerge, sources: list[Source]) -> None:
         merge.sources.setdefault(source, False)
 
 
-def _go_without_settling(publishing: Publishing, line: Line, way: Connection) -> None:
-    assert line.link.connection is not None, "there is another way"
-    publishing._arrive(line, line.link.connection)
+def _go_without_settling(publishing: Publishing, publisher: TopicPublisher, last: Connection) -> None:
+    assert publisher.link.connection is not None, "there is another way"
+    publishing._arrive(publisher, publisher.link.connection)
 
 
-def _go_without_severing(publishing: Publishing, line: Line, way: Connection, connection: Connection) -> None:
-    publishing._arrive(line, connection)
+def _go_without_severing(publishing: Publishing, publisher: TopicPublisher, last: Connection, connection: Connection) -> None:
+    publishing._arrive(publisher, connection)
 
 
 CLUSTER_ABLATIONS = (

@@ -1,11 +1,14 @@
-"""Open a connection to a hub: TCP, TLS, then the greeting that logs in and names the client.
+"""Open a connection to a hub, tell when it is silent, and decide when to try again.
 
-A connection that is returned speaks RESP3 and is logged in. One that fails on the way is closed.
+Dialling is TCP, TLS, then the handshake that logs in and names the client. A connection that is returned speaks RESP3
+and is logged in; one that fails on the way is closed. The random numbers of the back-off are the caller's, so that a
+simulation can replay them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ LIBRARY = b"equipoise-py"
 
 
 @dataclass(frozen=True, slots=True)
-class Dialer:
+class ClientDialer:
     """All that is needed to connect, the owner of the connection aside."""
 
     url: BusUrl
@@ -32,7 +35,7 @@ class Dialer:
     async def dial(
         self, endpoint: Endpoint, link: bytes, owner: ConnectionOwner, losses: NowaitLosses
     ) -> Connection:
-        """Raises DisconnectedError if there is nobody, PeerError if whoever is there refuses.
+        """Raises DisconnectedError if no server answers, PeerError if the server refuses.
 
         `link` names all connections of one link, so that a hub can tell that one has taken another's place.
         """
@@ -43,7 +46,7 @@ class Dialer:
         try:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: connection, endpoint.host, endpoint.port, ssl=self.tls)
-                await self._greet(connection, endpoint)
+                await self._shake_hands(connection, endpoint)
         except TimeoutError:
             connection.abort(DisconnectedError("gave up connecting"))
             raise DisconnectedError(f"{endpoint} did not answer within {timeout_s:g} s") from None
@@ -55,19 +58,19 @@ class Dialer:
             raise
         return connection
 
-    async def _greet(self, connection: Connection, endpoint: Endpoint) -> None:
+    async def _shake_hands(self, connection: Connection, endpoint: Endpoint) -> None:
         words = [b"HELLO", b"3"]
         if self.url.user is not None and self.url.secret is not None:
             words += [b"AUTH", self.url.user.encode(), self.url.secret.encode()]
         if self.settings.name:
             words += [b"SETNAME", self.settings.name.encode()]
         hello = connection.ask(*words)
-        # Whatever a slow network still brings to the hub over a connection given up must not come after this.
+        # What a slow network still brings to the hub over a connection given up must not come after this.
         linked = connection.ask(b"EQ.LINK", connection.link, *([b"ROUTES"] if self.settings.routing else []))
-        # Redis before 7.2 does not know this and says so; it is a courtesy to whoever reads CLIENT LIST.
+        # Redis before 7.2 does not know this and says so; it is for readers of CLIENT LIST.
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-NAME", LIBRARY)
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", __version__.encode())
-        # Looked at by nobody where the greeting itself fails.
+        # Not awaited where the handshake itself fails.
         linked.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         try:
             await hello
@@ -103,5 +106,48 @@ def _explain(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason}); equipoises:// is for TLS ports, equipoise:// for plain ones"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there; start a hub with `equipoise hub`, or check the address"
+        return "no server listens there; start a hub with `equipoise hub`, or check the address"
     return error.strerror or str(error)
+
+
+async def watch(connection: Connection, interval_s: float, unanswered_max: int) -> None:
+    """Return when the connection is lost; ping it meanwhile and give it up when it stays silent.
+
+    A host that vanished says nothing, and TCP takes a quarter of an hour to notice. Anything that comes in is an
+    answer: a peer busy with other things is not silent.
+    """
+    unanswered = 0
+    while not connection.lost.done():
+        await asyncio.wait([connection.lost], timeout=interval_s)
+        if connection.is_heard:
+            unanswered = 0
+        if unanswered >= unanswered_max:
+            connection.abort(DisconnectedError(f"{unanswered} pings unanswered, {interval_s:g} s apart"))
+            return
+        connection.is_heard = False
+        connection.tell(b"PING")
+        unanswered += 1
+
+
+class Backoff:
+    """How long to wait before the next attempt to connect. `reset` after a connection that proved good.
+
+    Delays double from the first to the longest. Each is drawn from the upper half of its range: enough spread that the
+    clients of a restarted hub do not come back in step, and never so short that an attempt is wasted.
+    """
+
+    __slots__ = ("_first_s", "_max_s", "_next_s", "_rng")
+
+    def __init__(self, first_s: float, max_s: float, rng: random.Random) -> None:
+        self._first_s = first_s
+        self._max_s = max_s
+        self._next_s = first_s
+        self._rng = rng
+
+    def next_s(self) -> float:
+        delay_s = self._next_s
+        self._next_s = min(self._max_s, delay_s * 2)
+        return self._rng.uniform(delay_s / 2, delay_s)
+
+    def reset(self) -> None:
+        self._next_s = self._first_s
