@@ -183,6 +183,9 @@ class Connection(asyncio.Protocol):
         known = self.cursors.at.get((topic, other))
         assert known is None or known >= (epoch, n), f"{stream!r} after {other!r} {epoch, n}, at {known}"
 
+    def on_gap(self, pattern: bytes, topic: bytes | None) -> None:
+        self._miss(topic, None)
+
     # Inside.
 
     def _confirm(self) -> None:
@@ -200,5 +203,6 @@ class Connection(asyncio.Protocol):
         for payload in payloads[skip:]:
             self.owner.receive(now, name[0].decode(), payload)
 
-    def _miss(self, topic: bytes, missed: int | None) -> None:
-        self.owner.track.events.append(Missed(asyncio.get_running_loop().time(), topic.decode(), missed))
+    def _miss(self, topic: bytes | None, missed: int | None) -> None:
+        name = None if topic is None else topic.decode()
+        self.owner.track.events.append(Missed(asyncio.get_running_loop().time(), name, missed))
