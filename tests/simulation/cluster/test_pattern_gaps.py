@@ -6,10 +6,10 @@ import asyncio
 import random
 
 import equipoise
+from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.workload.endpoint import hurried
 
 from .test_smart_clients import Story, tell
-from .worlds import PORT
 
 
 async def _lose_the_home(hubs: Story, *, known: int, lost: int, topic: str = "t") -> None:
@@ -23,7 +23,7 @@ async def _lose_the_home(hubs: Story, *, known: int, lost: int, topic: str = "t"
         world.sim.cut("h2", "h1")
         for n in range(lost):
             await speaker.publish(topic, f"lost {n}")
-        world.nodes["h2"].crash(silent=False)
+        world.hubs["h2"].crash(silent=False)
     world.directory.expire("h2")
     world.sim.heal("h2", "h1")
 
@@ -47,7 +47,7 @@ def test_who_subscribes_by_pattern_is_told_that_a_home_died_with_messages() -> N
             told = ["known 0", "known 1", "known 2", "<None>", "after"]
             assert await _events_until(by_pattern, "after") == told
             assert "<None>" in await _events_until(by_name, "after")
-        hubs.world.nodes["h2"].start()
+        hubs.world.hubs["h2"].start()
 
     tell(6, story)
 
@@ -59,7 +59,7 @@ def test_it_is_told_even_if_nothing_more_is_published_and_of_topics_never_seen()
             await _lose_the_home(hubs, known=0, lost=5, topic="t.new")
             event = await asyncio.wait_for(anext(by_pattern), 10.0)
             assert event == equipoise.Gap(None, None, equipoise.GapReason.HUB_LOST, "t*")
-        hubs.world.nodes["h2"].start()
+        hubs.world.hubs["h2"].start()
 
     tell(7, story)
 
@@ -101,13 +101,13 @@ def test_what_still_waits_of_a_dead_home_comes_before_the_gap() -> None:
             await asyncio.sleep(0.5)
             world.sim.cut("h2", "h1")
             await at_h2.publish("t", "lost")
-            world.nodes["h2"].crash(silent=False)
+            world.hubs["h2"].crash(silent=False)
             world.directory.expire("h2")
             world.sim.heal("h2", "h1")
             await asyncio.sleep(0.5)
             world.sim.heal("h3", "h1")
             assert await _events_until(by_pattern, "c") == ["<None>", "b", "c"]
             assert await anext(by_pattern) == equipoise.Gap("t", None, equipoise.GapReason.HUB_LOST, "t*")
-        world.nodes["h2"].start()
+        world.hubs["h2"].start()
 
     tell(10, story)

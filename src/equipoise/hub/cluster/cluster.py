@@ -179,8 +179,7 @@ class Cluster:
     def _bury(self, name: str) -> None:
         """A hub is dead, or has begun another life."""
         link = self.out.pop(name)
-        reader = RequestReader(self.core.link_limits)
-        fresh = fresh_messages(link.end_for_good(), reader)
+        fresh = fresh_messages(link.end_for_good(), RequestReader(self.core.link_limits))
         self._dials.hang_up(link)
         self._forget_told(name, link)
         self.core.places.probing.peer_gone(name)

@@ -11,9 +11,8 @@ from equipoise.access import Action, User
 from equipoise.client.inbox import Inbox
 from equipoise.client.publishing import TopicPublisher
 from equipoise.client.wire.connection import Connection
-from equipoise.client.wire.link import Link
+from equipoise.client.wire.link import Link, Outbox
 from equipoise.client.wire.link_subscriptions import LinkSubscriptions
-from equipoise.client.wire.link import Outbox
 from equipoise.client.wire.requests import Ticket
 from equipoise.hub import core as hub_core
 from equipoise.hub.access import reauthorization

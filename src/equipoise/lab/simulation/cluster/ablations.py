@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from equipoise.client.publishing import TopicPublisher, Publishing
+from equipoise.client.publishing import Publishing, TopicPublisher
 from equipoise.client.wire.connection import Connection
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.dependencies import Tags
@@ -109,7 +109,9 @@ def _go_without_settling(publishing: Publishing, publisher: TopicPublisher, last
     publishing._arrive(publisher, publisher.link.connection)
 
 
-def _go_without_severing(publishing: Publishing, publisher: TopicPublisher, last: Connection, connection: Connection) -> None:
+def _go_without_severing(
+    publishing: Publishing, publisher: TopicPublisher, last: Connection, connection: Connection
+) -> None:
     publishing._arrive(publisher, connection)
 
 
