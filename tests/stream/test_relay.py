@@ -1,0 +1,124 @@
+"""One stream at a hub where it is not numbered: when a part is due, and which hub is followed."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.stream.parts import Dependency, Messages, Opened
+from equipoise.stream.position import Position
+from equipoise.stream.relay import Switch
+
+from .engines import RelayEngine
+
+
+def messages(epoch: int, n: int, count: int = 1) -> Messages:
+    return Messages(epoch, n, [b"x"] * count)
+
+
+@pytest.mark.parametrize(
+    ("source", "origin", "epoch", "n", "is_due"),
+    [
+        (None, "h1", 9, 9, True),
+        ("h1", "h1", 9, 9, True),
+        ("h1", "h2", 5, 11, True),
+        ("h1", "h2", 5, 3, True),
+        ("h1", "h2", 4, 99, True),
+        ("h1", "h2", 5, 12, False),
+        ("h1", "h2", 6, 1, False),
+    ],
+)
+def test_messages_of_another_hub_than_the_source_are_due_if_they_continue_or_repeat(
+    source: str | None, origin: str, epoch: int, n: int, is_due: bool
+) -> None:
+    relay = RelayEngine(Position(5, 10))
+    relay.source = source
+    assert relay.may_take(origin, epoch, n) is is_due
+
+
+@pytest.mark.parametrize(
+    ("source", "origin", "opened", "is_due", "flushed"),
+    [
+        pytest.param(None, "h2", Opened(5, 4, 9, "h1"), True, [], id="an epoch that has been passed"),
+        pytest.param(None, "h2", Opened(6, 5, 10, "h1"), True, [], id="the end it follows is reached"),
+        pytest.param(None, "h2", Opened(6, 5, 12, "h1"), False, [("h1", 5)], id="messages are missing"),
+        pytest.param(None, "h3", Opened(8, 7, 2, "h2"), False, [("h2", 7)], id="an epoch is missing"),
+        pytest.param(None, "h2", Opened(6, 5, 12, "dead"), True, [], id="who has them is dead"),
+        pytest.param(None, "h2", Opened(6, 0, 0), True, [], id="the end before it is unknown"),
+        pytest.param("h1", "h1", Opened(6, 5, 12, "h1"), True, [], id="the source says so"),
+        pytest.param(
+            "h1", "h2", Opened(6, 5, 12, "h1"), False, [], id="the source will bring what is missing"
+        ),
+    ],
+)
+def test_an_epoch_opens_when_nothing_before_it_will_come(
+    source: str | None, origin: str, opened: Opened, is_due: bool, flushed: list[tuple[str, int]]
+) -> None:
+    relay = RelayEngine(Position(5, 10))
+    relay.source = source
+    relay.dead.add("dead")
+    assert relay.may_open(relay, origin, opened) is is_due
+    assert relay.flush_requests == flushed
+
+
+def test_a_hub_is_asked_once_and_its_answer_or_its_death_lets_the_epoch_open() -> None:
+    for is_dead in (False, True):
+        relay = RelayEngine(Position(5, 10))
+        opened = Opened(6, 5, 12, "h1")
+        assert not relay.may_open(relay, "h2", opened)
+        assert not relay.may_open(relay, "h2", opened)
+        assert relay.flush_requests == [("h1", 5)]
+        if is_dead:
+            relay.lost("h1", is_gone=True)
+        else:
+            assert not relay.flushed("h1", 4), "that was not asked for"
+            assert relay.flushed("h1", 5)
+        assert relay.may_open(relay, "h2", opened)
+
+
+def test_a_hub_that_has_not_received_the_question_is_asked_again() -> None:
+    relay = RelayEngine(Position(5, 10))
+    relay.receive("h2", Opened(6, 5, 12, "h1"))
+    relay.lost("h1", is_gone=False)
+    relay.advance()
+    assert relay.flush_requests == [("h1", 5), ("h1", 5)]
+
+
+def test_a_part_behind_a_dependency_waits_for_the_other_stream() -> None:
+    relay = RelayEngine(Position(5, 10))
+    relay.source = "h1"
+    relay.receive("h1", Dependency(b"lane", 3, 7))
+    relay.receive("h1", messages(5, 11))
+    assert relay.taken == []
+    relay.others[b"lane"] = (3, 7)
+    relay.advance()
+    assert relay.taken == [Position(5, 11)]
+
+
+def test_the_old_source_is_left_when_it_has_brought_the_stream_to_where_the_new_one_begins() -> None:
+    relay = RelayEngine(Position(5, 10))
+    relay.source = "h1"
+    assert relay.follow("h2") == (None, True)
+    assert relay.follow("h2") == (None, False), "it has been asked"
+    assert not relay.attached("h2", 5, 12)
+    assert relay.switch(is_behind=False) is None
+    relay.receive("h2", messages(5, 13))
+    relay.receive("h1", messages(5, 11, 2))
+    assert relay.taken == [Position(5, 11), Position(5, 12), Position(5, 13)]
+    assert (relay.source, relay.joining) == ("h2", None)
+
+
+def test_without_an_old_source_nothing_before_the_new_one_begins_will_come() -> None:
+    relay = RelayEngine(Position(5, 10))
+    relay.follow("h2")
+    relay.attached("h2", 5, 12)
+    assert relay.switch(is_behind=True) is None, "subscribers by pattern wait for something"
+    assert relay.switch(is_behind=False) == Switch(None, (5, 12))
+
+
+def test_to_follow_another_home_while_one_is_joined_leaves_that_one() -> None:
+    relay = RelayEngine(Position(5, 10))
+    relay.source = "h1"
+    relay.follow("h2")
+    assert relay.follow("h3") == ("h2", True)
+    assert relay.unfollow() == ["h1", "h3"]
+    assert relay.sources == set()
