@@ -13,7 +13,7 @@ from equipoise.cli.support.failures import exit_on_failure
 from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.hub.access.connection_limits import is_loopback
 from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
-from equipoise.store.urls import ZOOKEEPER_PORT
+from equipoise.store.zookeeper_url import ZOOKEEPER_PORT
 
 
 def command(

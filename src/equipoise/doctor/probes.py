@@ -21,7 +21,8 @@ from equipoise.errors import EquipoiseError
 from equipoise.hub.settings import Limits
 from equipoise.store.contract import StoreSettings
 from equipoise.store.embedded.java import java_version, locate_java
-from equipoise.store.urls import open_store, zookeeper_hosts
+from equipoise.store.urls import open_store
+from equipoise.store.zookeeper_url import parse_zookeeper
 
 __all__ = ["PORTS", "Wanted", "examine"]
 
@@ -121,14 +122,14 @@ async def ask_store(url: str) -> Finding:
 
 async def ask_clock(url: str) -> Finding | None:
     """None where the store has no clock of its own."""
-    hosts = zookeeper_hosts(url)
-    if hosts is None:
+    address = parse_zookeeper(url)
+    if address is None:
         return None
     # Here, so that only those who use ZooKeeper load its client.
     from equipoise.store.clock import read_clock
 
     try:
-        reading = await asyncio.to_thread(read_clock, hosts, _PATIENCE_S)
+        reading = await asyncio.to_thread(read_clock, address, _PATIENCE_S)
     except EquipoiseError as problem:
         return checks.check_store(url, answer_s=None, problem=str(problem))
     return checks.check_clock(reading.offset_s, reading.uncertainty_s)

@@ -12,6 +12,7 @@ from kazoo.exceptions import KazooException  # type: ignore[import-untyped]  # k
 from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]  # kazoo has no types
 
 from equipoise.errors import StoreUnavailableError
+from equipoise.store.zookeeper_url import ZooKeeperAddress
 
 __all__ = ["ClockReading", "read_clock"]
 
@@ -24,13 +25,10 @@ class ClockReading:
     uncertainty_s: float
 
 
-def read_clock(hosts: str, timeout_s: float) -> ClockReading:
-    """Make a node that goes with its session, and look at its time. Blocks; raises StoreUnavailableError.
-
-    `hosts` as `opening.zookeeper_hosts` gives it.
-    """
+def read_clock(address: ZooKeeperAddress, timeout_s: float) -> ClockReading:
+    """Make a node that goes with its session, and look at its time. Blocks; raises StoreUnavailableError."""
     silent = logging.Logger("equipoise.store.clock", level=logging.CRITICAL)
-    client = KazooClient(hosts, timeout=timeout_s, logger=silent)
+    client = KazooClient(address.chroot, timeout=timeout_s, logger=silent, **address.client_options())
     try:
         client.start(timeout=timeout_s)
         client.ensure_path("/")

@@ -32,11 +32,13 @@ from equipoise.errors import (
     NoNodeError,
     NotEmptyError,
     SessionLostError,
+    SettingsError,
     StoreError,
 )
 from equipoise.store.backends.channel import Channel, ChannelGoneError
 from equipoise.store.backends.retry import ConnectedStore
 from equipoise.store.contract import Answer, Node, Read, StoreSettings, WatchKind
+from equipoise.store.zookeeper_url import ZooKeeperAddress
 
 __all__ = ["ZooKeeperStore"]
 
@@ -58,14 +60,16 @@ _ANY_VERSION = -1
 
 
 class ZooKeeperStore(ConnectedStore):
-    """Nodes under `root`, which is made if it is not there. `hosts` reads host:port,host:port."""
+    """Nodes under the address's root, which is made if it is not there."""
 
     # Kazoo finds out by itself, at two thirds.
     _silence_ratio = 1.0
 
-    def __init__(self, hosts: str, *, root: str = "/", settings: StoreSettings | None = None) -> None:
+    def __init__(self, address: ZooKeeperAddress, *, settings: StoreSettings | None = None) -> None:
         super().__init__(settings or StoreSettings())
-        self._hosts = hosts + root.rstrip("/")
+        self._address = address
+        # Credentials and certificates as they were last read.
+        self._options: dict[str, Any] | None = None
         self._client: Any = None
         # The one brought last; in use, suspended or about to be greeted.
         self._kazoo_channel: _KazooChannel | None = None
@@ -76,7 +80,8 @@ class ZooKeeperStore(ConnectedStore):
     def _start(self, patience_s: float = _FIRST_TRY_S) -> None:
         loop = asyncio.get_running_loop()
         client = KazooClient(
-            self._hosts,
+            self._address.chroot,
+            **self._client_options(),
             timeout=self.settings.session_timeout_s,
             connection_retry=_RECONNECTION,
             logger=_kazoo_log,
@@ -92,6 +97,16 @@ class ZooKeeperStore(ConnectedStore):
         self._be_patient()
         self._impatience = loop.call_later(patience_s, self._try_another, client, patience_s)
         client.start_async()
+
+    def _client_options(self) -> dict[str, Any]:
+        """Read anew for each session. A file that cannot be read now was read before, or there is no store."""
+        try:
+            self._options = self._address.client_options()
+        except SettingsError as problem:
+            if self._options is None:
+                raise
+            log.error("using the credentials read before: %s", problem)
+        return self._options
 
     def _try_another(self, client: Any, waited_s: float) -> None:
         if client is self._client:
@@ -155,6 +170,9 @@ class ZooKeeperStore(ConnectedStore):
             await channel.ensure_root()
         except (ChannelGoneError, SessionLostError):
             return  # Kazoo tells of the next connection, or of the end.
+        except StoreError as problem:
+            # The root may be there though this user may not make it; each request says what is denied.
+            log.error("%s", problem)
         if channel is self._kazoo_channel:
             self._on_connected(channel, asked_at)
 
@@ -299,6 +317,10 @@ def _translated(path: str, problem: BaseException) -> Exception:
         return MisuseError(f"{path} cannot be made: its parent is ephemeral and has no children")
     if isinstance(problem, kazoo.SessionExpiredError):
         return SessionLostError("the session has ended")
+    if isinstance(problem, kazoo.NoAuthError | kazoo.AuthFailedError):
+        return StoreError(
+            f"ZooKeeper denies access to {path}: give the store's address ?auth=FILE (user:password)"
+        )
     gone = (
         kazoo.ConnectionLoss,
         kazoo.ConnectionClosedError,
