@@ -30,6 +30,7 @@ from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.session import LINGER_S, Session
 from equipoise.hub.data.subscribe import forget_session, judge_again
 from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex, TopicSpecs
+from equipoise.hub.data.turns import Turns
 from equipoise.hub.locations.locations import Places
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.telemetry.recorder import Metering
@@ -54,6 +55,7 @@ class HubCore:
         self.users = users
         self.shell = shell
         self.now = shell.now
+        self.turns = Turns(shell)
         self.stats = Stats()
         self.health = Health(settings.name)
         self.sessions: dict[int, Session] = {}
@@ -93,7 +95,7 @@ class HubCore:
         self._request_limits = self.limits.of_requests(is_authenticated=True)
         self._stranger_limits = self.limits.of_requests(is_authenticated=False)
         self.link_limits = self.limits.of_links()
-        self._topic_gc = TopicGc(lambda: self.index, shell.call_later, self.limits.topic_idle_s)
+        self._topic_gc = TopicGc(lambda: self.index, self.turns, self.limits.topic_idle_s)
 
     def _new_index(self) -> TopicIndex:
         return TopicIndex(

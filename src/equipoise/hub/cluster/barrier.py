@@ -11,11 +11,11 @@ that it has offered to this hub.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.link.frames import DoneFrame
+from equipoise.hub.data.turns import LongWork
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -38,7 +38,7 @@ class Barrier:
         self._done: dict[str, Stamp] = {}
         # What this hub has said it of.
         self._own: Stamp | None = None
-        self._evaluating: Iterator[Topic] | None = None
+        self._evaluating = LongWork(cluster.core.turns)
         # How far it was when everything that waits for it was looked after; None: look again.
         self._looked: tuple[bool, Stamp | None] | None = None
 
@@ -76,35 +76,30 @@ class Barrier:
 
     def evaluate_all(self) -> None:
         """Ask about all topics anew."""
-        is_running = self._evaluating is not None
         self._looked = None
-        self._evaluating = iter(list(self._cluster.core.index.topics.values()))
-        if not is_running:
-            self._evaluate_some()
+        self._evaluating.run(self._evaluate(list(self._cluster.core.index.topics.values())), self._evaluated)
 
-    def _evaluate_some(self) -> None:
-        """Ask about some topics; a topic that is not reached yet goes on as under the one before."""
-        assert self._evaluating is not None, "scheduled only while there are topics left"
+    def _evaluate(self, known: Sequence[Topic]) -> Iterator[None]:
+        """Ask about topic after topic; one that is not reached yet goes on as under the plan before."""
         cluster = self._cluster
-        part = list(islice(self._evaluating, EVALUATE_SLICE))
         topics = cluster.core.index.topics
-        for topic in part:
+        for i, topic in enumerate(known, 1):
             if topics.get(topic.name) is topic:
                 cluster.news.tell(topic)
                 cluster.handover.evaluate(topic)
                 cluster.lanes.evaluate(topic)
-        if len(part) == EVALUATE_SLICE:
-            cluster.core.shell.call_later(0, self._evaluate_some)
-            return
-        self._evaluating = None
-        cluster.news.told_all()
+            if not i % EVALUATE_SLICE:
+                yield
+
+    def _evaluated(self) -> None:
+        self._cluster.news.told_all()
         self.check()
-        cluster.progressed()
+        self._cluster.progressed()
 
     def check(self) -> None:
         """Say DONE once every topic was asked about, and none is on its way here that is to go on elsewhere."""
         stamp = self._cluster.router.stamp
-        if self._own == stamp or self._evaluating is not None or self._cluster.handover.has_guests:
+        if self._own == stamp or self._evaluating.is_running or self._cluster.handover.has_guests:
             return
         self._own = stamp
         for link in self._cluster.out.values():

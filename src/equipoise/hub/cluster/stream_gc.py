@@ -5,11 +5,11 @@ In slices: a hub may know a hundred thousand topics.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.streams import State
+from equipoise.hub.data.turns import LongWork
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -28,23 +28,27 @@ class Tidying:
     def __init__(self, cluster: Cluster, interval_s: float) -> None:
         self._cluster = cluster
         self._interval_s = interval_s
+        self._work = LongWork(cluster.core.turns)
         self._timer: Timer = cluster.core.shell.call_later(interval_s, self._begin)
 
     def close(self) -> None:
         self._timer.cancel()
+        self._work.cancel()
 
     def _begin(self) -> None:
         index = self._cluster.core.index
-        self._some(iter([*index.topics.values(), *index.lanes.values()]))
+        self._work.run(self._steps([*index.topics.values(), *index.lanes.values()]), self._rest)
 
-    def _some(self, topics: Iterator[Topic]) -> None:
-        part = list(islice(topics, TIDY_SLICE))
-        claimed, patterns = self._cluster.listening.claimed()
-        for topic in part:
-            self._look(topic, is_claimed=topic.name in claimed)
-        if len(part) == TIDY_SLICE:
-            self._timer = self._cluster.core.shell.call_later(0, self._some, topics)
-            return
+    def _steps(self, topics: Sequence[Topic]) -> Iterator[None]:
+        for start in range(0, len(topics), TIDY_SLICE):
+            claimed, _ = self._cluster.listening.claimed()
+            for topic in topics[start : start + TIDY_SLICE]:
+                self._look(topic, is_claimed=topic.name in claimed)
+            if start + TIDY_SLICE < len(topics):
+                yield
+
+    def _rest(self) -> None:
+        _, patterns = self._cluster.listening.claimed()
         self._cluster.lanes.settle()
         self._cluster.patterns.tidy(patterns)
         self._timer = self._cluster.core.shell.call_later(self._interval_s, self._begin)

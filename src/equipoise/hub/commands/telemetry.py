@@ -16,6 +16,7 @@ from equipoise.access import Action
 from equipoise.hub.access.denials import denial, too_long
 from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.data.reply import Reply
+from equipoise.hub.data.turns import LongWork
 from equipoise.resp.replies import OK, integer
 from equipoise.telemetry import Block, Part, Ring
 from equipoise.telemetry.arrow import END, batch, schema_message
@@ -60,7 +61,7 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
     # Above output_soft_bytes the reader would soon be cut for being slow.
     bytes_max = min(bytes_max, REPLY_BYTES_MAX, core.limits.output_soft_bytes)
     reading = Reading(core, session, first, bytes_max)
-    core.shell.call_later(0, reading.go_on)
+    core.shell.call_later(0, reading.begin)
     return reading.reply
 
 
@@ -102,20 +103,30 @@ class Reading:
         # None: everything.
         sees_all = session.is_unrestricted or (session.user is not None and session.user.may_observe_all)
         self._may_see = None if sees_all else cache(self._is_visible)
-        self._steps = self._write()
+        self._work = LongWork(core.turns)
 
-    def go_on(self) -> None:
-        """One step; then the next in a turn of its own, or the reply."""
-        core, reply = self._core, self.reply
-        if not reply.is_wanted:
-            return
-        if core.users.version != self._access_version:
-            reply.complete(core.refuse("TRYAGAIN the access rules have changed meanwhile"))
-        elif next(self._steps, self) is self:
+    def begin(self) -> None:
+        """A step in a turn of its own, and so on; then the reply."""
+        self._work.run(self._steps(), self._done)
+
+    def _steps(self) -> Iterator[None]:
+        if self._is_allowed():
+            for _ in self._write():
+                yield
+                if not self._is_allowed():
+                    return
+
+    def _is_allowed(self) -> bool:
+        """Whether the client still waits, under the rules that it asked under."""
+        core = self._core
+        if self.reply.is_wanted and core.users.version != self._access_version:
+            self.reply.complete(core.refuse("TRYAGAIN the access rules have changed meanwhile"))
+        return self.reply.is_wanted
+
+    def _done(self) -> None:
+        if self.reply.is_wanted:
             # In pieces: putting them together would take as long as sending them.
-            reply.complete(*_reply(self._ring, self._first, self._next, self._batches))
-        else:
-            core.shell.call_later(0, self.go_on)
+            self.reply.complete(*_reply(self._ring, self._first, self._next, self._batches))
 
     def _write(self) -> Iterator[None]:
         """Batches of records until no more fit. A batch has one kind: else each kind would pay for all columns."""

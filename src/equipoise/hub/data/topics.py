@@ -21,12 +21,13 @@ from equipoise.hub.access.quotas import Quotas, Resource, owner_of, topic_bytes
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.patterns import Pattern, PatternLog, Patterns
 from equipoise.hub.data.topic import LANE_PREFIX, Topic
+from equipoise.hub.data.turns import LongWork, Turns
 from equipoise.model import Glob, Specs, TopicSpec
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_state import Lane
     from equipoise.hub.cluster.link.link import OutLink
-    from equipoise.hub.data.ports import CallLater, Timer
+    from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.session import Session
 
 __all__ = ["LANE_PREFIX", "Topic", "TopicGc", "TopicIndex", "Totals"]
@@ -304,27 +305,34 @@ class TopicSpecs:
 class TopicGc:
     """Owned by HubCore: forget idle topics, once every `idle_s` while there are topics, a slice at a time."""
 
-    def __init__(self, index: Callable[[], TopicIndex], call_later: CallLater, idle_s: float) -> None:
+    def __init__(self, index: Callable[[], TopicIndex], turns: Turns, idle_s: float) -> None:
         self._index = index
-        self._call_later = call_later
+        self._call_later = turns.shell.call_later
         self._idle_s = idle_s
+        self._work = LongWork(turns)
         self._timer: Timer | None = None
 
     def begin(self) -> None:
         """There is a topic to look after."""
-        if self._timer is None:
+        if self._timer is None and not self._work.is_running:
             self._timer = self._call_later(self._idle_s, self._sweep)
 
     def stop(self) -> None:
+        self._work.cancel()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _sweep(self) -> None:
         self._timer = None
-        if self._index().sweep(GC_SLICE):
-            self._timer = self._call_later(0, self._sweep)
-        elif self._index().topics:
+        self._work.run(self._steps(), self._rest)
+
+    def _steps(self) -> Iterator[None]:
+        while self._index().sweep(GC_SLICE):
+            yield
+
+    def _rest(self) -> None:
+        if self._index().topics:
             self.begin()
 
 

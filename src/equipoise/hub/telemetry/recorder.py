@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from equipoise.hub.data.turns import LongWork
 from equipoise.hub.telemetry.arrivals import Arrivals
 from equipoise.hub.telemetry.gauges import PROBE_S, Gauges, Process
 from equipoise.hub.telemetry.meter import TopicMeter
@@ -57,9 +58,8 @@ class Metering:
         self._slices: list[Slice] = []
         self._fresh: list[Topic] = []
         self._hidden: list[Topic] = []
-        self._work: Iterator[None] | None = None
+        self._work = LongWork(core.turns)
         self._timer: Timer | None = None
-        self._turn: Timer | None = None
         self._began_at = 0.0
         self._end_at = 0.0
         self._probe_at = 0.0
@@ -87,19 +87,17 @@ class Metering:
         self._timer = self._core.shell.call_later(PROBE_S, self._probe)
 
     def stop(self) -> None:
-        for timer in (self._timer, self._turn):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._turn = self._gauges = self._work = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._gauges = None
+        self._work.cancel()
         self._forget_topics()
 
     def begin_anew(self) -> None:
         """Another life of the hub: its records begin at 0, and all it knew is gone."""
         self.ring = self._new_ring()
         self.arrivals.clear()
-        if self._turn is not None:
-            self._turn.cancel()
-        self._turn = self._work = None
+        self._work.cancel()
         self._forget_topics()
 
     # --- what the hub notes
@@ -148,11 +146,10 @@ class Metering:
         self._probe_at = max(self._probe_at + PROBE_S, now)
         self._timer = self._core.shell.call_later(max(0.0, self._probe_at - now), self._probe)
         # Half a probe early rather than late, or windows would end one probe late on average.
-        if self._work is None and now > self._end_at - PROBE_S / 2:
+        if not self._work.is_running and now > self._end_at - PROBE_S / 2:
             window_s = now - self._began_at
             self._begin_window(now)
-            self._work = self._record(window_s, int(self._core.shell.wall_time() * 1_000_000))
-            self._go_on()
+            self._work.run(self._record(window_s, int(self._core.shell.wall_time() * 1_000_000)))
 
     def _begin_window(self, now: float) -> None:
         length_s = self._settings.window_s
@@ -160,16 +157,6 @@ class Metering:
         ahead = (_PHASE - past) % 1.0
         # One shorter than half would say little; the clock may also have been set.
         self._began_at, self._end_at = now, now + length_s * (ahead if ahead > 0.5 else ahead + 1.0)
-
-    def _go_on(self) -> None:
-        """One slice; the next in a turn of its own."""
-        self._turn = None
-        if self._work is None:
-            return
-        if next(self._work, self) is self:
-            self._work = None
-        else:
-            self._turn = self._core.shell.call_later(0, self._go_on)
 
     def _record(self, window_s: float, time_us: int) -> Iterator[None]:
         """All records of a window, in steps that each take a moment."""
