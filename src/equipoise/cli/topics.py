@@ -291,13 +291,15 @@ def _summed(answers: Mapping[str, list[Any]]) -> dict[bytes, dict[str, Any]]:
 
 
 def _row_facts(row: Any) -> dict[str, Any]:
-    _, state, home, subscribers, published, delivered = row
+    # A hub of an earlier release says nothing of what waits.
+    _, state, home, subscribers, published, delivered, *waiting_for = row
     return {
         "state": state.decode(),
         "home": home.decode() or None,
         "subscribers": subscribers,
         "published": published,
         "delivered": delivered,
+        "waiting_for": waiting_for[0].decode() or None if waiting_for else None,
     }
 
 

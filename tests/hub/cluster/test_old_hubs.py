@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from equipoise.hub.cluster.link.capabilities import VERBS, Announcement, capabilities_of_verbs
-from equipoise.hub.cluster.link.frames import PROBE
+from equipoise.hub.cluster.link.capability import PROBE
 from equipoise.store.records.hubs import HubFacts
 from hub.cluster.hubs import Hubs
 

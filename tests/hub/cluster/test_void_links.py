@@ -89,7 +89,7 @@ def test_what_lies_behind_an_error_is_counted_as_lost_and_what_lies_before_it_is
     publisher.send("PUBLISH", "t", "7")
     hubs.settle()
     assert payloads(listener) == [b"7"]
-    assert not hubs["h1"].core.index.topics[b"t"].stream.doubts  # type: ignore[union-attr]  # it lives elsewhere
+    assert not hubs["h1"].core.index.topics[b"t"].stream.admission.unresolved  # type: ignore[union-attr]  # it lives elsewhere
 
 
 def test_a_subscriber_learns_by_the_positions_what_a_link_that_began_anew_has_skipped() -> None:

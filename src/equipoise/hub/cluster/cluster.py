@@ -21,12 +21,12 @@ from equipoise.hub.cluster.dependencies import Tags
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.handover import Handover
 from equipoise.hub.cluster.handover_throttle import Moves
-from equipoise.hub.cluster.ingress import Ingress, fresh_messages
+from equipoise.hub.cluster.ingress import Ingress, unsent_messages
 from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.link.capabilities import Announcement, capabilities_of_verbs
+from equipoise.hub.cluster.link.capability import PROBE
 from equipoise.hub.cluster.link.codec import decode
 from equipoise.hub.cluster.link.frames import (
-    PROBE,
     AttachedFrame,
     DeadFrame,
     EchoFrame,
@@ -39,26 +39,25 @@ from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.patterns import Patterns
 from equipoise.hub.cluster.peer_events import News
 from equipoise.hub.cluster.position_query import PositionQueries
-from equipoise.hub.cluster.publish_acks import Receipts
-from equipoise.hub.cluster.publish_route import Ways
+from equipoise.hub.cluster.publish_acks import ClientAcks
+from equipoise.hub.cluster.publish_route import PublishRouting
 from equipoise.hub.cluster.redirects import Telling
 from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.router import LiveHub, Router, Routing
 from equipoise.hub.cluster.stream_gc import Tidying
-from equipoise.hub.cluster.streams import Held, Stream
+from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.cluster.subscription_barrier import Listening
 from equipoise.resp import Command, RequestReader
-from equipoise.resp.replies import bulk, error, integer, push
+from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
+    from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Cluster", "Dials"]
 
 log = logging.getLogger("equipoise.hub")
-
-NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.pending_bytes_max)"
 
 
 class Dials(Protocol):
@@ -97,9 +96,9 @@ class Cluster:
         self.lanes = Lanes(self)
         self.tags = Tags(self)
         self.asking = PositionQueries(self)
-        self.ways = Ways(self)
+        self.ways = PublishRouting(self)
         self.listening = Listening(self)
-        self.receipts = Receipts(self)
+        self.receipts = ClientAcks(self)
         self.telling = Telling(self, core.settings.cluster)
         self._settings = settings
         self._dials = dials
@@ -179,7 +178,7 @@ class Cluster:
     def _bury(self, name: str) -> None:
         """A hub is dead, or has begun another life."""
         link = self.out.pop(name)
-        fresh = fresh_messages(link.end_for_good(), RequestReader(self.core.link_limits))
+        unsent = unsent_messages(link.end_for_good(), RequestReader(self.core.link_limits))
         self._dials.hang_up(link)
         self._forget_told(name, link)
         self.core.places.probing.peer_gone(name)
@@ -188,7 +187,7 @@ class Cluster:
             stream = self._let_go(topic, name, link)
             if stream is not None:
                 self.ingress.origin_died(stream, name)
-                self.ingress.target_died(stream, name, fresh.get(topic.key, ()))
+                self.ingress.target_died(stream, name, unsent.get(topic.key, ()))
                 self.merging.peer_gone(stream, name)
 
         self.news.add(tell)
@@ -202,7 +201,7 @@ class Cluster:
         def tell(topic: Topic) -> None:
             stream = self._let_go(topic, name, link)
             if stream is not None:
-                self.ingress.doubt(stream, name)
+                self.ingress.void(stream, name, may_be_lost=False)
                 self.merging.peer_gone(stream, name)
 
         self.news.add(tell)
@@ -275,7 +274,7 @@ class Cluster:
 
         def tell(topic: Topic) -> None:
             if topic.stream is not None:
-                self.ingress.doubt(topic.stream, link.hub)
+                self.ingress.void(topic.stream, link.hub, may_be_lost=True)
                 self.merging.detached(topic.stream, link.hub)
 
         self.news.add(tell)
@@ -347,23 +346,16 @@ class Cluster:
         self.lanes.adopt(topic)
         self.ways.retarget(topic)
 
-    def submit(self, topic: Topic, payloads: Sequence[bytes], tags: Sequence[Tag] = ()) -> bytes:
-        """Publish for a client of this hub; the reply to each message.
+    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
+        return self.ways.publish(topic, payloads)
 
-        Where the topic lives elsewhere it is answered with the receivers at this hub, as in a Redis cluster.
-        """
-        self.news.tell(topic)
-        stream = topic.stream
-        item = Held((), 0, payloads, tags)
-        self.receipts.take(topic, len(payloads))
-        if stream is None or stream.way is None:
-            is_taken = self.ingress.give(topic, item)
-        else:
-            is_taken = self.ways.submit(stream, stream.way, item)
-        if not is_taken:
-            self.receipts.take(topic, -len(payloads))
-            return error(NO_ROOM)
-        return integer(self.core.audience_of(topic).receivers)
+    def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
+        return self.ways.admit(topic, payloads, after)
+
+    def waiting_for(self, topic: Topic) -> str:
+        """Why messages to the topic wait at this hub; empty if none do."""
+        reason = self.ingress.reason(topic)
+        return "" if reason is None else reason.value
 
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None:
         """Tell smart clients that the stream goes on in another epoch."""

@@ -33,7 +33,8 @@ def cluster_counters(cluster: Cluster) -> dict[str, int]:
         # Topics that are to be opened here.
         "topics_opening": len(cluster.handover.opening),
         # Messages on their way to homes: bytes that wait; messages given up because a hub died, or for want of room.
-        "ingress_pending_bytes": ingress.held_bytes,
+        "ingress_pending_bytes": ingress.budget.used,
+        "ingress_pending_messages": ingress.budget.messages,
         "messages_lost": ingress.lost,
         "messages_dropped": ingress.dropped,
         # Messages on their way out that came before what precedes them; streams that had to give them up.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from equipoise.hub.cluster.ingress import NOWHERE
 from equipoise.hub.cluster.link.frames import (
     AfterFrame,
     AskFrame,
@@ -26,6 +25,7 @@ from equipoise.hub.cluster.link.frames import (
     IngressFrame,
     LaneFrame,
     LeaseFrame,
+    LossFrame,
     NoPatternFrame,
     NumberedFrame,
     OpenedFrame,
@@ -42,8 +42,9 @@ from equipoise.hub.cluster.link.frames import (
     SeverFrame,
     Tag,
 )
-from equipoise.hub.cluster.streams import Held, Stream
+from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.topics import LANE_PREFIX
+from equipoise.stream.submission import NOWHERE, Submission
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -76,6 +77,7 @@ class FrameDispatch:
 
     def _handle_messages(self) -> None:
         self._on(IngressFrame, self._ingress)
+        self._on(LossFrame, self._loss)
         self._on(NumberedFrame, self._numbered)
         self._on(RecountFrame, self._recount)
         self._on(RecountedFrame, self._recounted)
@@ -127,12 +129,20 @@ class FrameDispatch:
             cluster.ingress.dropped += len(frame.payloads)
             cluster.ingress.acknowledge(path, frame.key, len(frame.payloads), NOWHERE)
         else:
-            cluster.ingress.give(topic, Held(path, frame.version, frame.payloads, frame.tags))
+            cluster.ingress.submit(topic, Submission(path, frame.version, frame.payloads, frame.tags))
+
+    def _loss(self, peer: str, frame: LossFrame) -> None:
+        path = (*frame.path, (peer, self._cluster.out[peer].incarnation))
+        topic = self._find(frame.key, is_made=True)
+        if topic is None:
+            self._cluster.ingress.acknowledge(path, frame.key, frame.count, NOWHERE)
+        else:
+            self._cluster.ingress.submit(topic, Submission(path, frame.version, (), frame.tags, frame.count))
 
     def _numbered(self, peer: str, frame: NumberedFrame) -> None:
         stream = self._stream(frame.key)
         if stream is not None:
-            self._cluster.ingress.numbered(stream, peer, frame.path, frame.count, (frame.epoch, frame.n))
+            self._cluster.ingress.acked(stream, peer, frame.path, frame.count, (frame.epoch, frame.n))
             self._cluster.handover.progressed(stream)
 
     def _recount(self, peer: str, frame: RecountFrame) -> None:

@@ -58,7 +58,7 @@ class Handover:
 
     def new_stream(self, topic: Topic, state: State = State.OPEN, peer: str | None = None) -> Stream:
         """There is more to know about a topic, or a lane, than that it is open here."""
-        stream = topic.stream = Stream(topic, state, peer)
+        stream = topic.stream = Stream(topic, state, peer, self._cluster.ingress.budget)
         stream.is_kept = self._cluster.listening.is_kept(topic)
         return stream
 
@@ -244,7 +244,7 @@ class Handover:
         """The peer takes over. It hears of our interest before the end, so that its stream reaches us whole."""
         cluster, topic = self._cluster, stream.topic
         topic.audience = None
-        stream.numbered_at = (topic.epoch, topic.n)
+        stream.admission.numbered_at = (topic.epoch, topic.n)
         cluster.merging.succeed(stream)
         link = cluster.out.get(peer)
         if link is not None:

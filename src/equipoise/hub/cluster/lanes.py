@@ -94,7 +94,7 @@ class Lanes:
                 continue
             lane = Lane(topic, hub, facts, epoch=self._cluster.core.new_epoch() if is_own else 0)
             if not is_own:
-                lane.stream = Stream(lane, State.REMOTE, hub)
+                lane.stream = Stream(lane, State.REMOTE, hub, self._cluster.ingress.budget)
             beside.lanes[hub] = self._cluster.core.index.lanes[lane.key] = lane
             topic.renew()
             if is_own:
@@ -193,6 +193,8 @@ class Lanes:
             self._cluster.merging.drop_pending(stream)
             waiters, stream.waiters = stream.waiters, []
         self._cluster.ways.lane_gone(lane)
+        if stream is not None:
+            self._cluster.ingress.discard(stream)
         for proceed in waiters:
             proceed()
         self._cluster.tags.moved(trunk)
@@ -221,7 +223,7 @@ class Lanes:
         lane = self._cluster.core.index.lanes.get(lane_key(self._cluster.name, name))
         if lane is None:
             return True
-        if lane.stream is not None and lane.stream.held:
+        if lane.stream is not None and lane.stream.admission.waiting:
             return False
         frame = encode(OverFrame(lane.key, lane.epoch, lane.n))
         for link in lane.relays or ():

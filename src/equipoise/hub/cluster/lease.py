@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.hub.cluster.link.frames import LEASE, LeaseFrame, Life
+from equipoise.hub.cluster.link.capability import LEASE
+from equipoise.hub.cluster.link.frames import LeaseFrame, Life
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frames import Frame

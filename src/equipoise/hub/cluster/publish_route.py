@@ -4,70 +4,103 @@ In mode `all-subscribers` a hub keeps to one stream: the one it numbers itself i
 by its own name, so that publishers are spread over the homes and stay where they are while others come and go. A lane
 is used from when its hub has said that it is open; until then the trunk is.
 
-A hub that changes to another stream first waits for the words that it is owed: they name the position of the last
-message in the old one. The first message in the new one carries that position as a tag, and with it those of the
-streams used before, lest a hub that dies takes the order with it.
+A hub that changes to another stream first waits until all that it sent is acknowledged: the last acknowledgement has
+the position of the last message in the old one. The first message in the new one carries that position as a
+dependency, and with it those of the streams used before, lest a hub that dies takes the order with it.
 
-Always true: no message of this hub's clients is in two streams' hands at once; what comes meanwhile waits, in order.
+Always true: no two messages of this hub's clients are under way in two streams; what comes meanwhile waits, in order.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64_intdigest
 
 from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.frames import Tag
-from equipoise.hub.cluster.streams import Held, Stream
+from equipoise.hub.cluster.streams import Stream
+from equipoise.hub.data.reply import LATE, NO_ROOM, Reply
 from equipoise.model import Mode
+from equipoise.resp.replies import error, integer
 from equipoise.stream.position import TRUNK
+from equipoise.stream.submission import Submission
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Way", "Ways"]
+__all__ = ["PublishRoute", "PublishRouting"]
 
 # Streams whose positions are sent along with a change: the latest of them are all that can matter.
 TAGS_MAX = 8
 
 
-class Way:
-    """Part of one trunk's Stream."""
+class PublishRoute:
+    """Where the messages of this hub's clients to one topic go. Owned by its trunk's Stream."""
 
-    __slots__ = ("held", "is_due", "now", "tags", "target")
+    __slots__ = ("after", "is_due", "now", "target")
 
     def __init__(self) -> None:
         # The stream that messages went to last, and the one that they are to go to.
         self.now = TRUNK
         self.target = TRUNK
         # What the next message comes after, by stream, the latest last; and whether it has to say so.
-        self.tags: dict[bytes, tuple[int, int]] = {}
+        self.after: dict[bytes, tuple[int, int]] = {}
         self.is_due = False
-        # What waits for the change.
-        self.held: deque[Held] = deque()
 
     @property
     def is_plain(self) -> bool:
         """Whether messages go to the trunk as if there were nothing else."""
-        return not (self.now or self.target or self.held or self.is_due)
+        return not (self.now or self.target or self.is_due)
 
 
-class Ways:
-    """Part of one cluster."""
+class PublishRouting:
+    """Chooses streams, and changes them. Owned by the cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def submit(self, stream: Stream, way: Way, item: Held) -> bool:
+    def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
+        """Publish for a client of this hub; the reply to each message, or one to all that comes later.
+
+        Where the topic lives elsewhere it is answered with the receivers at this hub, as in a Redis cluster. Where it
+        has to pass a gate it is answered when it has passed.
+        """
+        if not self.admit(topic, payloads):
+            return error(NO_ROOM)
+        receivers = integer(self._cluster.core.audience_of(topic).receivers)
+        stream = topic.stream
+        if stream is None or not stream.admission.gates or () not in stream.admission.waiting:
+            return receivers
+        count, reply = len(payloads), Reply(expired=lambda: error(LATE) * len(payloads))
+        self._cluster.receipts.when_acked(
+            topic, count, lambda at, is_lost: reply.complete((error(LATE) if is_lost else receivers) * count)
+        )
+        return reply
+
+    def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
+        """Take messages of a client of this hub on their way to their positions; False if there is no room."""
+        self._cluster.news.tell(topic)
+        stream = topic.stream
+        item = Submission((), 0, payloads, after)
+        self._cluster.receipts.take(topic, len(payloads))
+        if stream is None or stream.way is None:
+            is_taken = self._cluster.ingress.submit(topic, item)
+        else:
+            is_taken = self._choose(stream, stream.way, item)
+        if not is_taken:
+            self._cluster.receipts.take(topic, -len(payloads))
+        return is_taken
+
+    def _choose(self, stream: Stream, way: PublishRoute, item: Submission) -> bool:
         """Take messages of clients; False if there is no room for them."""
-        if way.now == way.target and not way.held:
+        if way.now == way.target and not stream.admission.routing:
             return self._send(stream, way, item)
-        if not self._cluster.ingress.reserve(item.size):
+        if not stream.admission.has_room(item):
             return False
-        way.held.append(item)
+        stream.admission.put_routing(item)
         return True
 
     def retarget(self, topic: Topic) -> None:
@@ -80,7 +113,7 @@ class Ways:
         if stream is None:
             stream = self._cluster.handover.new_stream(topic)
         if way is None:
-            way = stream.way = Way()
+            way = stream.way = PublishRoute()
         way.target = target
         self._cluster.handover.progressed(stream)
 
@@ -92,23 +125,23 @@ class Ways:
             return
         if way.now != way.target and self._is_settled(trunk, way.now):
             self._note(trunk, way)
-            way.now, way.is_due = way.target, bool(way.tags)
-        while way.held and way.now == way.target:
-            item = way.held.popleft()
-            self._cluster.ingress.release(item.size)
-            self._send(stream, way, item)
+            way.now, way.is_due = way.target, bool(way.after)
+        while stream.admission.routing and way.now == way.target:
+            self._send(stream, way, stream.admission.take_routing())
 
     def lane_gone(self, lane: Lane) -> None:
         """What waited for the lane's hub, and has certainly not been seen by it, goes elsewhere, and first."""
         stream = lane.trunk.stream
         way = None if stream is None else stream.way
-        held = None if lane.stream is None else lane.stream.held.pop((), None)
+        waiting = [] if lane.stream is None else lane.stream.admission.drop_waiting(())
         if stream is None or way is None or way.now != lane.lane:
             return
-        way.held.extendleft(reversed(held or ()))
+        routing = [stream.admission.take_routing() for _ in range(len(stream.admission.routing))]
+        for item in (*waiting, *routing):
+            stream.admission.put_routing(item)
         way.target = self._target(lane.trunk)
         way.now = way.target
-        way.is_due = bool(way.tags)
+        way.is_due = bool(way.after)
         self.progressed(lane.trunk)
 
     def unsure(self, topic: Topic) -> None:
@@ -116,12 +149,14 @@ class Ways:
         stream = topic.trunk.stream
         way = None if stream is None else stream.way
         if way is not None and way.now == topic.lane:
-            way.is_due = bool(way.tags)
+            way.is_due = bool(way.after)
 
     def keep_to(self, trunk: Topic, stream: bytes) -> bool:
         """Whether the messages of our clients go to this stream, so that they come after all that it has."""
         way = None if trunk.stream is None else trunk.stream.way
-        return stream == TRUNK if way is None else way.now == way.target == stream and not way.held
+        if trunk.stream is None or way is None:
+            return stream == TRUNK
+        return way.now == way.target == stream and not trunk.stream.admission.routing
 
     def position(self, trunk: Topic) -> Tag:
         """How far the messages of our clients have come, in the stream that they go to."""
@@ -131,18 +166,18 @@ class Ways:
             found = trunk
         return Tag(found.lane, *self._reached(found))
 
-    def tags_of(self, trunk: Topic) -> tuple[Tag, ...]:
+    def after(self, trunk: Topic) -> tuple[Tag, ...]:
         """What the messages of our clients come after, as far as they have changed streams."""
         way = None if trunk.stream is None else trunk.stream.way
-        return () if way is None else tuple(Tag(name, *at) for name, at in way.tags.items())
+        return () if way is None else tuple(Tag(name, *at) for name, at in way.after.items())
 
     # Inside.
 
-    def _send(self, stream: Stream, way: Way, item: Held) -> bool:
+    def _send(self, stream: Stream, way: PublishRoute, item: Submission) -> bool:
         if way.is_due:
             way.is_due = False
-            item = item._replace(tags=(*item.tags, *self.tags_of(stream.topic)))
-        return self._cluster.ingress.give(self._find(stream.topic, way.now) or stream.topic, item)
+            item = item._replace(after=(*item.after, *self.after(stream.topic)))
+        return self._cluster.ingress.submit(self._find(stream.topic, way.now) or stream.topic, item)
 
     def _target(self, topic: Topic) -> bytes:
         cluster = self._cluster
@@ -168,11 +203,9 @@ class Ways:
         stream = None if found is None else found.stream
         if stream is None:
             return True
-        is_owed = any(not path for owed in stream.owed.values() for path, _ in owed)
-        is_doubtful = any(not path for _, path in stream.doubts)
-        return () not in stream.held and not is_owed and not is_doubtful
+        return stream.admission.is_settled(())
 
-    def _note(self, trunk: Topic, way: Way) -> None:
+    def _note(self, trunk: Topic, way: PublishRoute) -> None:
         """Keep the position that we have reached in the stream that we leave."""
         found = self._find(trunk, way.now)
         if found is None:
@@ -180,16 +213,16 @@ class Ways:
         at = self._reached(found)
         is_here = found.is_home
         for tag in self._cluster.tags.marks_of(found) if is_here else ():
-            way.tags[tag.stream] = max(tag[1:], way.tags.get(tag.stream, (0, 0)))
-        way.tags.pop(way.now, None)
+            way.after[tag.stream] = max(tag[1:], way.after.get(tag.stream, (0, 0)))
+        way.after.pop(way.now, None)
         if at[0]:
-            way.tags[way.now] = at
-        while len(way.tags) > TAGS_MAX:
-            del way.tags[next(iter(way.tags))]
+            way.after[way.now] = at
+        while len(way.after) > TAGS_MAX:
+            del way.after[next(iter(way.after))]
 
     def _reached(self, topic: Topic) -> tuple[int, int]:
         """The position of the last message of our clients in a stream: one that it has if it is numbered here."""
         stream = topic.stream
         if stream is None or stream.state.is_home:
             return topic.epoch, topic.n
-        return stream.numbered_at
+        return stream.admission.numbered_at

@@ -61,11 +61,13 @@ class _AtOnce:
 
     def __init__(self) -> None:
         self.asking: dict[Session, int] = {}
+        self.severing: dict[Session, int] = {}
+        self.sever_next: dict[Session, Callable[[], None]] = {}
 
     def is_severed(self, link: bytes) -> bool:
         return False
 
-    def when_settled(self, topic: Topic, count: int | None, tell: Callable[[Tag, bool], object]) -> None:
+    def when_acked(self, topic: Topic, count: int | None, tell: Callable[[Tag, bool], object]) -> None:
         tell(Tag(TRUNK, topic.epoch, topic.n), False)
 
     def sever(self, link: bytes, address: bytes, tell: Callable[[], object]) -> None:
@@ -115,8 +117,14 @@ class Standalone:
     def send_echo(self, peer: str, token: int, coordinate: bytes) -> None: ...
     def adopt(self, topic: Topic) -> None: ...
 
-    def submit(self, topic: Topic, payloads: Sequence[bytes], tags: Sequence[Tag] = ()) -> bytes:
+    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
         raise AssertionError("only a hub among others has topics with a Stream")
+
+    def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
+        raise AssertionError("only a hub among others has topics with a Stream")
+
+    def waiting_for(self, topic: Topic) -> str:
+        return ""
 
     def counters(self) -> dict[str, int]:
         return {}

@@ -12,20 +12,20 @@ has no `Stream` at all, so that publishing to it costs what it costs without oth
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from equipoise.stream.admission import Admission
 from equipoise.stream.relay import RelayMerge
+from equipoise.stream.submission import Budget
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.link.frames import Path, Tag
     from equipoise.hub.cluster.link.link import OutLink
-    from equipoise.hub.cluster.publish_route import Way
+    from equipoise.hub.cluster.publish_route import PublishRoute
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["TABLE", "Action", "Doubt", "Event", "Held", "State", "Stream"]
+__all__ = ["TABLE", "Action", "Event", "State", "Stream"]
 
 
 class State(Enum):
@@ -100,44 +100,14 @@ TABLE: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
 }
 
 
-class Held(NamedTuple):
-    """Messages that wait here on their way to the home."""
-
-    # How they came here: the lives of the hubs that they have passed, the latest last. None: clients of this hub.
-    # Messages that came the same way keep their order.
-    path: Path
-    # The plan that they were sent here by: an older one would only send them back.
-    version: int
-    payloads: Sequence[bytes]
-    # What the first of them comes after, in other streams of the topic.
-    tags: Sequence[Tag] = ()
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.payloads))
-
-
-class Doubt(NamedTuple):
-    """Messages of which some, or the words about them, have been lost."""
-
-    # The number of the question to the hub they went to, and whether it has answered how many it has to deal with.
-    ticket: int
-    is_counted: bool
-    # How many there are that nobody has been told about yet.
-    messages: int
-
-
 class Stream(RelayMerge):
     """One topic at one hub, while there is more to know about it than that it is open here."""
 
     __slots__ = (
+        "admission",
         "asked_version",
-        "doubts",
         "ending",
-        "held",
         "is_kept",
-        "numbered_at",
-        "owed",
         "peer",
         "preparer",
         "relays_waiting",
@@ -151,7 +121,7 @@ class Stream(RelayMerge):
         "way",
     )
 
-    def __init__(self, topic: Topic, state: State, peer: str | None) -> None:
+    def __init__(self, topic: Topic, state: State, peer: str | None, budget: Budget) -> None:
         super().__init__()
         self.topic = topic
         self.state = state
@@ -168,23 +138,14 @@ class Stream(RelayMerge):
         self.suitor: tuple[str, int] | None = None
         # On the way in. Counts the changes of where messages are sent to.
         self.term = 0
-        # By the hub and the term they were sent to and in, messages that we have no word of yet: how they came here,
-        # how many. The oldest first; none is there without any.
-        self.owed: dict[tuple[str, int], deque[tuple[Path, int]]] = {}
-        # By hub and by how they came here, messages sent there whose fate is in doubt.
-        self.doubts: dict[tuple[str, Path], Doubt] = {}
-        # By how they came here, messages that wait: in order, none waits for those that came otherwise. None is there
-        # without any.
-        self.held: dict[Path, deque[Held]] = {}
-        # The position of the last message of clients of this hub that has one, as far as this Stream knows.
-        self.numbered_at = (0, 0)
+        self.admission = Admission(budget, topic.key)
         # On the way out. The number of the last ATTACH.
         self.ticket = 0
         # Whether it is followed though nobody may listen here by name: see Listening.is_kept.
         self.is_kept = False
         # Which stream of the topic this hub's own clients publish to; None: this one, the trunk, as long as there was
         # no other.
-        self.way: Way | None = None
+        self.way: PublishRoute | None = None
         # Who waits until the stream stands here: clients' subscriptions; other hubs, with the number of their ATTACH.
         self.waiters: list[Callable[[], None]] = []
         self.relays_waiting: dict[OutLink, int] = {}
@@ -196,9 +157,8 @@ class Stream(RelayMerge):
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is under way, so that an open topic needs no Stream."""
-        is_on_its_way = self.way is not None and not self.way.is_plain
-        is_sending = self.held or self.owed or self.doubts or is_on_its_way
-        return not (is_sending or self.waiters or self.relays_waiting or self.suitor)
+        is_plain = self.admission.is_empty and (self.way is None or self.way.is_plain)
+        return is_plain and not (self.waiters or self.relays_waiting or self.suitor)
 
     @property
     def is_idle(self) -> bool:

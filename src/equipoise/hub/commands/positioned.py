@@ -8,7 +8,7 @@ from equipoise.access import Action
 from equipoise.hub.access.denials import denial
 from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.commands.connection import LINK_BYTES_MAX, NEEDS_RESP3
-from equipoise.hub.data.reply import REPLY_S, Reply
+from equipoise.hub.data.reply import LATE, NO_ROOM, Reply
 from equipoise.resp.replies import OK, array, bulk, error, integer, push
 from equipoise.stream.position import TRUNK
 
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 ADDRESS_BYTES_MAX = 300
 # Questions of one session that wait for an answer, at some 200 B each: as many as it may have topics to move at once.
 ASKED_MAX = 10_000
+# Links that one session may wait to be ended at once: one per hub that its client has lost. The next waits.
+SEVERING_MAX = 8
 _TOO_MANY = f"ERR {ASKED_MAX} questions of this connection wait for an answer already"
 _LOST = (
     "UNCERTAIN the hub where the topic lived died with messages under way; they may or may not have been delivered: "
-    "publish them again only if duplicates do no harm"
-)
-_LATE = (
-    f"UNCERTAIN the messages have no position after {REPLY_S:.0f} s; they may or may not be delivered: "
     "publish them again only if duplicates do no harm"
 )
 # Stands for a position that EQ.AFTER names and that is not confirmed yet.
@@ -52,12 +50,11 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
     if topic.stream is None and not tags:
         receivers = core.publish(topic, payloads)
         return _receipt(Tag(TRUNK, topic.epoch, topic.n), receivers)
-    refusal = cluster.submit(topic, payloads, [Tag(stream, *at) for stream, at in (tags or {}).items()])
-    if refusal.startswith(b"-"):
-        return refusal
-    receivers = int(refusal[1:])
-    reply = Reply(expired=lambda: error(_LATE))
-    cluster.receipts.when_settled(
+    if not cluster.admit(topic, payloads, [Tag(stream, *at) for stream, at in (tags or {}).items()]):
+        return NO_ROOM
+    receivers = core.audience_of(topic).receivers
+    reply = Reply(expired=lambda: error(LATE))
+    cluster.receipts.when_acked(
         topic,
         len(payloads),
         lambda at, is_lost: reply.complete(error(_LOST) if is_lost else _receipt(at, receivers)),
@@ -83,11 +80,11 @@ def settle(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
     if topic is None:
         settled(Tag(TRUNK, 0, 0), False)
     else:
-        core.cluster.receipts.when_settled(topic, None, settled)
+        core.cluster.receipts.when_acked(topic, None, settled)
     return OK
 
 
-def sever(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+def sever(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     """Push `eq.severed` when nothing can come any more over the client's own link to the hub at an address."""
     if session.proto != 3:
         return NEEDS_RESP3
@@ -95,13 +92,33 @@ def sever(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     if len(link) > LINK_BYTES_MAX or len(address) > ADDRESS_BYTES_MAX:
         return "ERR syntax error: EQ.SEVER link address"
 
-    def severed() -> None:
-        _tell(core, session, push((bulk(b"eq.severed"), bulk(link)), 3))
+    acks = core.cluster.receipts
 
-    if not _may_ask(core, session):
-        return _TOO_MANY
-    core.cluster.receipts.sever(link, address, severed)
-    return OK
+    def severed() -> None:
+        left = acks.severing.pop(session) - 1
+        if left:
+            acks.severing[session] = left
+        if not session.is_closing:
+            session.write(push((bulk(b"eq.severed"), bulk(link)), 3))
+        begin_next = acks.sever_next.pop(session, None)
+        if begin_next is not None:
+            begin_next()
+
+    def begin() -> None:
+        acks.severing[session] = acks.severing.get(session, 0) + 1
+        acks.sever(link, address, severed)
+
+    if acks.severing.get(session, 0) < SEVERING_MAX:
+        begin()
+        return OK
+    reply = Reply(abandoned=lambda: acks.sever_next.pop(session, None))
+
+    def begin_later() -> None:
+        begin()
+        reply.complete(OK)
+
+    acks.sever_next[session] = begin_later
+    return reply
 
 
 def _may_ask(core: HubCore, session: Session) -> bool:

@@ -116,7 +116,7 @@ def _may_see(session: Session, name: bytes) -> bool:
 
 
 def _row(core: HubCore, topic: Topic) -> bytes:
-    """Name, state, home (empty: nobody is alive for it), and what happened here: subscribers, messages in and out."""
+    """Name, state, home (empty: no hub is alive for it), subscribers, messages in and out, why messages wait here."""
     stream, home = topic.stream, core.cluster.router.home(topic.name)
     state = "open" if stream is None else stream.state.value
     return array(
@@ -127,5 +127,6 @@ def _row(core: HubCore, topic: Topic) -> bytes:
             integer(len(topic.members)),
             integer(topic.published),
             integer(topic.delivered),
+            bulk(core.cluster.waiting_for(topic).encode()),
         )
     )

@@ -71,8 +71,16 @@ class PublishAcks(Protocol):
     def asking(self) -> dict[Session, int]:
         """By session, its questions that wait for an answer."""
 
+    @property
+    def severing(self) -> dict[Session, int]:
+        """By session, the links that it waits to be ended."""
+
+    @property
+    def sever_next(self) -> dict[Session, Callable[[], None]]:
+        """By session, what to do when it waits for one less."""
+
     def is_severed(self, link: bytes) -> bool: ...
-    def when_settled(self, topic: Topic, count: int | None, tell: Callable[[Tag, bool], object]) -> None: ...
+    def when_acked(self, topic: Topic, count: int | None, tell: Callable[[Tag, bool], object]) -> None: ...
     def sever(self, link: bytes, address: bytes, tell: Callable[[], object]) -> None: ...
 
 
@@ -139,8 +147,14 @@ class OtherHubs(Protocol):
     def adopt(self, topic: Topic) -> None:
         """A topic is new at this hub."""
 
-    def submit(self, topic: Topic, payloads: Sequence[bytes], tags: Sequence[Tag] = ()) -> bytes:
-        """Publish for a client of this hub to a topic that has a Stream; the reply to each message."""
+    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
+        """Publish for a client to a topic that has a Stream: the reply to each message, or one to all, later."""
+
+    def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
+        """The same without a reply; False if there is no room."""
+
+    def waiting_for(self, topic: Topic) -> str:
+        """Why messages to the topic wait at this hub; empty if none do."""
 
     def counters(self) -> dict[str, int]:
         """What INFO and metrics show of the cluster; empty without one."""

@@ -161,9 +161,20 @@ METRICS = (
         "equipoise_hub_ingress_pending_bytes",
         "cluster",
         "ingress_pending_bytes",
-        "Bytes of messages waiting to be sent to the home of their topic.",
+        "Bytes of memory taken by messages that wait for a position.",
     ),
-    ("equipoise_hub_messages_lost_total", "cluster", "messages_lost", "Messages lost because a hub died."),
+    (
+        "equipoise_hub_ingress_pending_messages",
+        "cluster",
+        "ingress_pending_messages",
+        "Messages that wait for a position; EQ.TOPIC says why.",
+    ),
+    (
+        "equipoise_hub_messages_lost_total",
+        "cluster",
+        "messages_lost",
+        "Messages lost because a hub died or a link began anew.",
+    ),
     (
         "equipoise_hub_messages_dropped_total",
         "cluster",

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from equipoise.hub.cluster.link.capability import CAPABILITIES, PROBE
 from equipoise.hub.cluster.link.codec import parse_number
-from equipoise.hub.cluster.link.frames import CAPABILITIES, PROBE, Life
+from equipoise.hub.cluster.link.frames import Life
 from equipoise.hub.settings import Limits
 from equipoise.resp.spelling import spell
 

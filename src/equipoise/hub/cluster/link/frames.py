@@ -15,13 +15,11 @@ from typing import ClassVar
 
 import msgspec
 
+from equipoise.hub.cluster.link.capability import LEASE, LOSS, PROBE
 from equipoise.stream.parts import Dependency as Tag
 
 __all__ = [
-    "CAPABILITIES",
     "FRAMES",
-    "LEASE",
-    "PROBE",
     "AfterFrame",
     "AskFrame",
     "AtFrame",
@@ -42,6 +40,7 @@ __all__ = [
     "LaneFrame",
     "LeaseFrame",
     "Life",
+    "LossFrame",
     "NoPatternFrame",
     "NumberedFrame",
     "OpenedFrame",
@@ -61,18 +60,10 @@ __all__ = [
     "Tag",
 ]
 
-# Names of what a hub can do beyond the frames that every release understands, as it announces them when it greets. A
-# hub ignores the names that it does not know.
-PROBE = "probe"
-LEASE = "lease"
-CAPABILITIES = frozenset({PROBE, LEASE})
-
 # A hub's name and its incarnation.
 Life = tuple[str, int]
 # The hubs that a message has passed, the latest last.
 Path = tuple[Life, ...]
-
-
 # All words behind the other fields, at least one.
 Payloads = Sequence[bytes]
 
@@ -99,6 +90,18 @@ class IngressFrame(Frame, frozen=True):
     # Positions of other streams of the topic that the first message comes after.
     tags: tuple[Tag, ...]
     payloads: Payloads
+
+
+class LossFrame(Frame, frozen=True):
+    """As INGRESS, for messages that were acknowledged to their publishers and are lost: number them as missing."""
+
+    verb = b"EQ.L.LOSS"
+    capability = LOSS
+    key: bytes
+    version: int
+    path: Path
+    tags: tuple[Tag, ...]
+    count: int
 
 
 class NumberedFrame(Frame, frozen=True):

@@ -15,7 +15,7 @@ from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.link.frames import PreparedFrame
 from equipoise.hub.cluster.link.link import OutLink, Send
 from equipoise.hub.cluster.relay_merge import Merging
-from equipoise.hub.cluster.streams import Event, Held, State, Stream
+from equipoise.hub.cluster.streams import Event, State, Stream
 from equipoise.hub.core import HubCore
 from equipoise.hub.membership.liveness import Sight
 from equipoise.lab.simulation.ablation import Ablation
@@ -27,6 +27,7 @@ from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.relay import RelayMerge
 from equipoise.stream.sources import MergedStream, Source
+from equipoise.stream.submission import Reason, Submission
 
 __all__ = ["CLUSTER_ABLATIONS"]
 
@@ -46,8 +47,9 @@ def _forget_unacknowledged(link: OutLink, offset: int, send: Send) -> bool:
     return True
 
 
-def _never_wait(ingress: Ingress, stream: Stream, item: Held) -> bool:
-    return not stream.state.is_home and (stream.peer not in ingress._cluster.out)
+def _never_wait(ingress: Ingress, stream: Stream, item: Submission) -> Reason | None:
+    is_stuck = not stream.state.is_home and stream.peer not in ingress._cluster.out
+    return Reason.LINK if is_stuck else None
 
 
 def _always(*words: object) -> bool:
@@ -129,7 +131,7 @@ CLUSTER_ABLATIONS = (
         "messages to a new home wait for the acks of those sent to the old one",
         order.NAME,
         "cluster-skew",
-        _with(Ingress, "_must_wait", _never_wait),
+        _with(Ingress, "waiting_for", _never_wait),
         seed=14,
     ),
     Ablation(

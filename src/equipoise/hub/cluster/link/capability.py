@@ -1,0 +1,17 @@
+"""Names of what a hub can do beyond the frames that every release understands.
+
+A hub announces them when it greets, and ignores the names that it does not know. A frame that needs one says so.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CAPABILITIES", "LEASE", "LOSS", "PROBE"]
+
+# Answer probes of the distance between hubs.
+PROBE = "probe"
+# Say to others that they are alive to this hub.
+LEASE = "lease"
+# Number messages that were lost on their way in.
+LOSS = "loss"
+
+CAPABILITIES = frozenset({PROBE, LEASE, LOSS})

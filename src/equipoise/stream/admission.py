@@ -1,0 +1,311 @@
+"""The stages of a message on its way to its position, for one stream at one hub. Pure.
+
+    route         the hub that numbers it, or the next one towards it, is known and can be reached
+    dependencies  what it comes after has passed: positions of other streams, and messages of the same path that went
+                  to another hub and are not acknowledged
+    tokens        the topic's rate envelope has room for it        (a gate; no topic has one yet)
+    append        a quorum has stored it                           (a gate; no topic has one yet)
+    number        here it gets its position; elsewhere it is in flight until the next hub acknowledges it
+    acknowledge   the hub or the client that it came from learns its position
+
+Messages that came here by the same path keep their order: one queue per stream, in parts by path. Every queue of a hub
+draws on one budget, in bytes as they are in memory. Where there is no room, messages of this hub's own clients are
+refused; those of other hubs were accepted already, so they become a loss, which takes their place in the queue and is
+numbered like them: subscribers see the hole by its positions.
+
+The caller executes: it asks for the next submission that may go, numbers it or sends it, and carries out the
+acknowledgements that are returned.
+
+Always true:
+    a submission is in one place: waiting, in flight, unresolved, or numbered;
+    `waiting_for` names the first stage that holds the oldest submission of a path, or None;
+    a topic that is simply open has no Admission, and pays one comparison for all of this.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from equipoise.stream.parts import Dependency
+from equipoise.stream.submission import (
+    GONE,
+    NOWHERE,
+    Ack,
+    Budget,
+    Gate,
+    Path,
+    Reason,
+    Route,
+    Submission,
+    Unresolved,
+)
+
+__all__ = ["Admission"]
+
+
+class Admission:
+    """One stream's messages on their way in. Owned by the stream."""
+
+    __slots__ = (
+        "_budget",
+        "_name_bytes",
+        "gates",
+        "in_flight",
+        "numbered_at",
+        "routing",
+        "unresolved",
+        "waiting",
+    )
+
+    def __init__(self, budget: Budget, name: bytes) -> None:
+        self._budget = budget
+        self._name_bytes = len(name)
+        # Of a trunk: messages of this hub's clients that wait while it changes which stream it publishes them to.
+        self.routing: deque[Submission] = deque()
+        # By path, what waits, the oldest first; no path without any.
+        self.waiting: dict[Path, deque[Submission]] = {}
+        # By the hub and the term that they were sent to and in: how they came here, how many. The oldest first; no way
+        # without any.
+        self.in_flight: dict[tuple[str, int], deque[tuple[Path, int]]] = {}
+        # By hub and path.
+        self.unresolved: dict[tuple[str, Path], Unresolved] = {}
+        # The position of the last message of this hub's clients that has one.
+        self.numbered_at = NOWHERE
+        self.gates: tuple[Gate, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is under way, and a stream that is open needs no Admission."""
+        return not (self.waiting or self.routing or self.in_flight or self.unresolved or self.gates)
+
+    # Waiting.
+
+    def waiting_for(
+        self, item: Submission, route: Route, is_blocked: Callable[[Sequence[Dependency]], bool]
+    ) -> Reason | None:
+        """The first stage that holds the submission, if it is the oldest of its path."""
+        if route.is_here:
+            if item.after and is_blocked(item.after):
+                return Reason.DEPENDENCY
+        elif route.way is None:
+            return Reason.HOME
+        elif not route.is_up:
+            return Reason.LINK
+        elif route.version is not None and item.version > route.version:
+            return Reason.PLAN
+        if self._is_ahead(item.path, route.way):
+            return Reason.ACKS
+        for gate in self.gates:
+            reason = gate(item, route)
+            if reason is not None:
+                return reason
+        return None
+
+    def _is_ahead(self, path: Path, way: tuple[str, int] | None) -> bool:
+        """Whether messages of the path went another way and are not acknowledged: these would overtake them."""
+        if any(came_by == path for _, came_by in self.unresolved):
+            return True
+        return any(
+            other != way and any(came_by == path for came_by, _ in sent)
+            for other, sent in self.in_flight.items()
+        )
+
+    def cost(self, item: Submission) -> int:
+        """Bytes that it takes while it waits, with the name of its topic."""
+        return item.size + self._name_bytes if item.payloads else 0
+
+    def _charge(self, item: Submission, sign: int) -> None:
+        self._budget.used += sign * self.cost(item)
+        self._budget.messages += sign * len(item.payloads)
+
+    def has_room(self, item: Submission) -> bool:
+        return self._budget.has_room(self.cost(item))
+
+    def put(self, item: Submission) -> None:
+        """Let it wait behind all others of its path."""
+        self.waiting.setdefault(item.path, deque()).append(item)
+        self._charge(item, 1)
+
+    def put_first(self, item: Submission) -> None:
+        """Let it wait before all others of its path."""
+        waiting = self.waiting.setdefault(item.path, deque())
+        if item.lost and waiting and waiting[0].lost:
+            first = waiting.popleft()
+            item = first._replace(lost=first.lost + item.lost)
+        waiting.appendleft(item)
+        self._charge(item, 1)
+
+    def put_loss(self, path: Path, version: int, messages: int, after: Sequence[Dependency] = ()) -> None:
+        """There is no room for messages that were accepted elsewhere: their loss waits in their place."""
+        waiting = self.waiting.setdefault(path, deque())
+        if waiting and waiting[-1].lost:
+            last = waiting.pop()
+            messages += last.lost
+            after = _latest(*last.after, *after)
+        waiting.append(Submission(path, version, (), after, messages))
+
+    def put_routing(self, item: Submission) -> None:
+        self.routing.append(item)
+        self._charge(item, 1)
+
+    def take_routing(self) -> Submission:
+        item = self.routing.popleft()
+        self._charge(item, -1)
+        return item
+
+    def take(self, path: Path) -> Submission:
+        """The oldest of a path that waits."""
+        waiting = self.waiting[path]
+        item = waiting.popleft()
+        if not waiting:
+            del self.waiting[path]
+        self._charge(item, -1)
+        return item
+
+    def drop_waiting(self, path: Path) -> list[Submission]:
+        """Take all of a path."""
+        dropped: list[Submission] = []
+        while path in self.waiting:
+            dropped.append(self.take(path))
+        return dropped
+
+    def is_settled(self, path: Path) -> bool:
+        """Whether all messages of a path have their positions, or never will."""
+        is_sent = any(came_by == path for sent in self.in_flight.values() for came_by, _ in sent)
+        return path not in self.waiting and not is_sent and all(by != path for _, by in self.unresolved)
+
+    def outstanding(self, path: Path) -> int:
+        """Messages of a path that are not acknowledged."""
+        waiting = sum(item.messages for item in self.waiting.get(path, ()))
+        unresolved = sum(entry.messages for (_, by), entry in self.unresolved.items() if by == path)
+        in_flight = sum(count for sent in self.in_flight.values() for by, count in sent if by == path)
+        return waiting + unresolved + in_flight
+
+    # In flight.
+
+    def sent(self, way: tuple[str, int], path: Path, messages: int) -> None:
+        self.in_flight.setdefault(way, deque()).append((path, messages))
+
+    def acked(self, hub: str, path: Path, messages: int, at: tuple[int, int]) -> list[Ack]:
+        """The hub has dealt with so many more of the path; the last is at `at`, epoch 0 if it gets no position."""
+        entry = self.unresolved.get((hub, path))
+        if entry is not None:
+            # These are meant, and the oldest of them: nothing else of the path has been sent there since.
+            part = min(messages, entry.messages)
+            self._set_unresolved(hub, path, entry._replace(messages=entry.messages - part))
+            return [Ack(path, part, *at)] if part else []
+        acks: list[Ack] = []
+        for way in [way for way in self.in_flight if way[0] == hub]:
+            left: deque[tuple[Path, int]] = deque()
+            for came_by, count in self.in_flight[way]:
+                part = min(count, messages) if came_by == path else 0
+                messages -= part
+                if part < count:
+                    left.append((came_by, count - part))
+                if part:
+                    acks.append(Ack(path, part, at[0], at[1] - messages) if at[0] else Ack(path, part, 0, 0))
+            if left:
+                self.in_flight[way] = left
+            else:
+                del self.in_flight[way]
+        return acks
+
+    # Links that begin anew, and hubs that die.
+
+    def void(self, hub: str, ticket: int, *, may_be_lost: bool) -> list[Path]:
+        """A link between this hub and another began anew; the paths that the other has to be asked about.
+
+        If it was the link to the other, messages may be lost; if it was the link back, acknowledgements.
+        """
+        found = {by: entry for (to, by), entry in self.unresolved.items() if to == hub}
+        for way in [way for way in self.in_flight if way[0] == hub]:
+            for path, count in self.in_flight.pop(way):
+                entry = found.get(path, Unresolved(ticket, False, 0, False, False))
+                found[path] = entry._replace(messages=entry.messages + count)
+        for path, entry in found.items():
+            self.unresolved[hub, path] = entry._replace(
+                ticket=ticket,
+                is_counted=False,
+                may_be_lost=entry.may_be_lost or may_be_lost,
+                may_be_acked=entry.may_be_acked or not may_be_lost,
+            )
+        return list(found)
+
+    def recounted(self, hub: str, path: Path, ticket: int, left: int) -> Ack | Submission | None:
+        """The hub has yet to deal with `left` of what is unresolved.
+
+        It never got the others: their loss waits in their place, is returned, and acknowledged when it is numbered. Or
+        it did, and its acknowledgements were lost: then they are acknowledged without a position. So they are if both
+        links began anew, and it is not known which of the two it was: a gap must not count what did arrive.
+        """
+        entry = self.unresolved.get((hub, path))
+        if entry is None or entry.ticket != ticket or entry.is_counted:
+            return None
+        left = min(left, entry.messages)
+        over = entry.messages - left
+        self._set_unresolved(hub, path, Unresolved(ticket, True, left, False, False))
+        if not over:
+            return None
+        if entry.may_be_acked or not entry.may_be_lost:
+            return Ack(path, over, *NOWHERE)
+        loss = Submission(path, 0, (), (), over)
+        self.put_first(loss)
+        return loss
+
+    def _set_unresolved(self, hub: str, path: Path, entry: Unresolved) -> None:
+        if entry.messages:
+            self.unresolved[hub, path] = entry
+        else:
+            self.unresolved.pop((hub, path), None)
+
+    def target_died(
+        self,
+        hub: str,
+        unsent: Iterable[Submission],
+        own_after: Sequence[Dependency],
+    ) -> list[Ack]:
+        """A hub that messages went to is dead. It cannot have seen those that were never sent: they wait again.
+
+        `own_after`: what the messages of this hub's clients come after; those that were lost may have told it.
+        """
+        acks = [Ack(by, entry.messages, *NOWHERE) for (to, by), entry in self.unresolved.items() if to == hub]
+        self.unresolved = {key: entry for key, entry in self.unresolved.items() if key[0] != hub}
+        ways = [way for way in self.in_flight if way[0] == hub]
+        entries = [entry for way in ways for entry in self.in_flight.pop(way)]
+        paths = [path for path, count in entries for _ in range(count)]
+        messages = [one for item in unsent for one in item.singly()]
+        # What is unresolved may be among them.
+        messages = messages[max(0, len(messages) - len(paths)) :]
+        lost = len(paths) - len(messages)
+        acks += [Ack(path, 1, *NOWHERE) for path in paths[:lost]]
+        again = [one._replace(path=path, version=0) for path, one in zip(paths[lost:], messages, strict=True)]
+        first = next((number for number, path in enumerate(paths[lost:]) if not path), None)
+        if first is not None:
+            again[first] = again[first]._replace(after=own_after)
+        for item in reversed(again):
+            self.put_first(item)
+        return acks
+
+    def origin_died(self, hub: str) -> int:
+        """A hub that messages came from is dead: its next incarnation must not meet them. How many are dropped."""
+        dropped = 0
+        for path in [path for path in self.waiting if path and path[-1][0] == hub]:
+            dropped += sum(item.messages for item in self.drop_waiting(path))
+        for way, sent in self.in_flight.items():
+            self.in_flight[way] = deque(
+                [(GONE if path and path[-1][0] == hub else path, count) for path, count in sent]
+            )
+        for target, path in list(self.unresolved):
+            if path and path[-1][0] == hub:
+                del self.unresolved[target, path]
+        return dropped
+
+
+def _latest(*after: Dependency) -> tuple[Dependency, ...]:
+    """By stream, the latest position."""
+    latest: dict[bytes, Dependency] = {}
+    for one in after:
+        if one.stream not in latest or latest[one.stream][1:] < one[1:]:
+            latest[one.stream] = one
+    return tuple(latest.values())

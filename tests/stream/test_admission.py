@@ -1,0 +1,190 @@
+"""Admission by itself: events in, what waits and what is acknowledged out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from equipoise.stream.admission import Admission
+from equipoise.stream.parts import Dependency
+from equipoise.stream.submission import Ack, Budget, Path, Reason, Route, Submission
+
+HERE = Route(is_here=True)
+AT_H1 = Route(False, ("h1", 1), True, 7)
+FROM_H2: Path = (("h2", 1),)
+
+
+def open_to(after: Sequence[Dependency]) -> bool:
+    return False
+
+
+def behind(after: Sequence[Dependency]) -> bool:
+    return True
+
+
+def admission(bytes_max: int = 1 << 20) -> Admission:
+    return Admission(Budget(bytes_max), b"topic")
+
+
+def messages(*payloads: bytes, path: Path = (), version: int = 0) -> Submission:
+    return Submission(path, version, payloads)
+
+
+@pytest.mark.parametrize(
+    ("route", "item", "reason"),
+    [
+        pytest.param(HERE, messages(b"x"), None, id="numbered-here"),
+        pytest.param(AT_H1, messages(b"x"), None, id="sent-on"),
+        pytest.param(Route(False), messages(b"x"), Reason.HOME, id="no-home"),
+        pytest.param(Route(False, ("h1", 1), False), messages(b"x"), Reason.LINK, id="no-link"),
+        pytest.param(AT_H1, messages(b"x", version=8), Reason.PLAN, id="later-plan"),
+        pytest.param(AT_H1, messages(b"x", version=7), None, id="same-plan"),
+    ],
+)
+def test_the_route_is_the_first_stage(route: Route, item: Submission, reason: Reason | None) -> None:
+    assert admission().waiting_for(item, route, open_to) is reason
+
+
+def test_what_comes_after_another_stream_waits_where_it_is_numbered_only() -> None:
+    item = Submission((), 0, (b"x",), (Dependency(b"h9", 1, 1),))
+    one = admission()
+    assert one.waiting_for(item, HERE, behind) is Reason.DEPENDENCY
+    assert one.waiting_for(item, HERE, open_to) is None
+    assert one.waiting_for(item, AT_H1, behind) is None
+
+
+def test_messages_of_a_path_wait_for_those_that_went_another_way() -> None:
+    one = admission()
+    one.sent(("h1", 1), (), 2)
+    other_way = Route(False, ("h3", 2))
+    assert one.waiting_for(messages(b"x"), other_way, open_to) is Reason.ACKS
+    assert one.waiting_for(messages(b"x"), HERE, open_to) is Reason.ACKS
+    assert one.waiting_for(messages(b"x"), AT_H1, open_to) is None, "the same way keeps its order"
+    assert one.waiting_for(messages(b"x", path=FROM_H2), other_way, open_to) is None, "another path"
+    assert one.acked("h1", (), 2, (5, 9)) == [Ack((), 2, 5, 9)]
+    assert one.waiting_for(messages(b"x"), other_way, open_to) is None
+
+
+def test_a_gate_is_asked_last_and_holds_a_stream_that_would_be_simply_open() -> None:
+    """What a rate envelope or a quorum will be."""
+    one = admission()
+    tokens = 0
+
+    def gate(item: Submission, route: Route) -> Reason | None:
+        return Reason.TOKENS if item.messages > tokens else None
+
+    was_empty = one.is_empty
+    one.gates = (gate,)
+    assert (was_empty, one.is_empty) == (True, False)
+    assert one.waiting_for(messages(b"x"), Route(False), open_to) is Reason.HOME
+    assert one.waiting_for(messages(b"x"), HERE, open_to) is Reason.TOKENS
+    tokens = 1
+    assert one.waiting_for(messages(b"x"), HERE, open_to) is None
+
+
+def test_every_reason_has_a_meaning() -> None:
+    assert all(reason.meaning for reason in Reason)
+
+
+def test_the_bound_counts_what_is_in_memory() -> None:
+    """Before, 20,002 empty messages counted as 0 bytes."""
+    budget = Budget(1_000_000)
+    one = Admission(budget, b"n" * 100)
+    count = 0
+    while one.has_room(messages(b"")):
+        one.put(messages(b""))
+        count += 1
+    assert 1_000 < count < 3_000
+    assert budget.messages == count
+    assert 900_000 < budget.used <= budget.bytes_max
+    for _ in range(count):
+        one.take(())
+    assert (budget.used, budget.messages, one.waiting) == (0, 0, {})
+
+
+def test_losses_next_to_each_other_are_one_and_take_no_room() -> None:
+    budget = Budget(0)
+    one = Admission(budget, b"t")
+    for number in range(100):
+        one.put_loss(FROM_H2, 3, 2, (Dependency(b"h9", 1, number), Dependency(b"h8", 2, 0)))
+    (loss,) = one.waiting[FROM_H2]
+    assert loss.lost == loss.messages == 200
+    assert set(loss.after) == {Dependency(b"h9", 1, 99), Dependency(b"h8", 2, 0)}
+    assert budget.used == 0
+    assert one.outstanding(FROM_H2) == 200
+
+
+def test_acknowledgements_name_the_position_of_the_last_message_of_each_part() -> None:
+    one = admission()
+    one.sent(("h1", 1), (), 2)
+    one.sent(("h1", 1), FROM_H2, 1)
+    one.sent(("h1", 2), (), 3)
+    assert one.acked("h1", (), 4, (5, 10)) == [Ack((), 2, 5, 8), Ack((), 2, 5, 10)]
+    assert one.acked("h1", FROM_H2, 1, (0, 0)) == [Ack(FROM_H2, 1, 0, 0)]
+    assert one.outstanding(()) == 1
+    assert not one.is_settled(())
+
+
+def test_what_a_link_lost_takes_its_place_before_what_waits() -> None:
+    """
+    1. five messages are in flight; the link begins anew;
+    2. the hub acknowledges two that it had, and has one more to deal with: two are lost;
+    3. they are numbered before what came later, once the last one is acknowledged.
+    """
+    one = admission()
+    one.sent(("h1", 1), (), 5)
+    assert one.void("h1", 77, may_be_lost=True) == [()]
+    one.put(messages(b"later"))
+    assert one.waiting_for(messages(b"x"), AT_H1, open_to) is Reason.ACKS
+    assert one.acked("h1", (), 2, (5, 2)) == [Ack((), 2, 5, 2)]
+    assert one.recounted("h1", (), 76, 0) is None, "the answer to an earlier question"
+    loss = one.recounted("h1", (), 77, 1)
+    assert isinstance(loss, Submission)
+    assert loss.lost == 2
+    assert one.waiting_for(loss, AT_H1, open_to) is Reason.ACKS
+    assert one.acked("h1", (), 1, (5, 3)) == [Ack((), 1, 5, 3)]
+    assert [item.messages for item in one.waiting[()]] == [2, 1]
+    assert one.waiting_for(loss, AT_H1, open_to) is None
+
+
+def test_where_only_acknowledgements_were_lost_nothing_is_numbered_as_missing() -> None:
+    one = admission()
+    one.sent(("h1", 1), (), 3)
+    one.void("h1", 1, may_be_lost=False)
+    assert one.recounted("h1", (), 1, 1) == Ack((), 2, 0, 0)
+    assert not one.waiting
+    one.void("h1", 2, may_be_lost=True)
+    loss = one.recounted("h1", (), 2, 0)
+    assert isinstance(loss, Submission)
+    assert loss.lost == 1
+
+
+def test_where_both_links_began_anew_no_gap_counts_what_may_have_arrived() -> None:
+    one = admission()
+    one.sent(("h1", 1), (), 3)
+    one.void("h1", 1, may_be_lost=True)
+    one.void("h1", 2, may_be_lost=False)
+    assert one.recounted("h1", (), 2, 1) == Ack((), 2, 0, 0)
+
+
+def test_what_a_dead_hub_cannot_have_seen_is_sent_again_in_order_losses_too() -> None:
+    one = admission()
+    one.sent(("h1", 1), (), 2)
+    one.sent(("h1", 1), FROM_H2, 3)
+    unsent = [Submission((), 0, (), (), 2), Submission((), 0, (b"last",))]
+    acks = one.target_died("h1", unsent, (Dependency(b"h9", 1, 1),))
+    assert acks == [Ack((), 1, 0, 0), Ack((), 1, 0, 0)]
+    assert [(item.lost, item.payloads) for item in one.waiting[FROM_H2]] == [(2, ()), (0, (b"last",))]
+    assert not one.in_flight
+
+
+def test_what_came_from_a_dead_hub_is_dropped_and_not_acknowledged() -> None:
+    one = admission()
+    one.put(messages(b"a", b"b", path=FROM_H2))
+    one.put(messages(b"own"))
+    one.sent(("h1", 1), FROM_H2, 1)
+    one.void("h1", 1, may_be_lost=True)
+    assert one.origin_died("h2") == 2
+    assert list(one.waiting) == [()]
+    assert not one.unresolved
