@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format docs screenshots bench results clean
+.PHONY: setup demo test check format docs screenshots bench kill results clean
 
 setup: $(STAMP)
 
@@ -45,6 +45,10 @@ screenshots: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/equipoise bench fanout --against redis,nats
+
+# Ten minutes of kill -9 and SIGSTOP on a system under load, and what became of its messages.
+kill: $(STAMP)
+	$(BIN)/python benchmarks/system/kill.py --pipeline
 
 # The papers' experiments in full size: about two hours. Pages and figures go to docs/results.
 results: $(STAMP)

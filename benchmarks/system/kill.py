@@ -1,0 +1,265 @@
+"""What is lost when processes are killed and stopped while messages flow?
+
+`equipoise up` runs a store, hubs, a controller and (with --pipeline) Spark. Smart clients publish; smart and plain ones
+subscribe. Every few seconds one process gets SIGKILL, or SIGSTOP for 2 to 30 s. Then everything is left alone, and the simulator's
+checkers judge what the clients noted.
+
+Told per run: acknowledged messages that a smart subscriber lacks without a gap that covers them (untold), messages seen
+twice, messages out of order: all three must be 0. Messages that died inside a hub, which subscribers were told of, are
+counted, and so are those that plain subscribers lack, who cannot be told.
+
+    python benchmarks/system/kill.py [--minutes 10] [--hubs 3] [--seed 1] [--pipeline] [--no-keep]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
+from equipoise.lab.simulation.checkers import CHECKERS
+from equipoise.lab.workload import History, Place, Stage, cast_client, hurried
+from equipoise.lab.workload.history import Missed, Outcome, Received, Track
+from equipoise.profile.environment import tell
+
+TOPICS = tuple(f"kill.{n}" for n in range(12))
+# In the environment of everything that is started here: victims are found by it, and nothing else is.
+MARK = "EQUIPOISE_KILL_RUN"
+START_S = 90.0
+# From one fault to the next, and how long a process is stopped: longer than a session, too.
+FAULT_EVERY_S = (4.0, 12.0)
+STOPPED_S = (2.0, 30.0)
+# After the last fault: sessions end, hubs come back, topics find homes.
+HEAL_S = 60.0
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Door(Place):
+    """A hub by its own port, with the other hubs' ports to fall back on."""
+
+    ports: tuple[int, ...] = ()
+
+    def url(self, user: str) -> str:
+        return "equipoise://" + ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+
+class System:
+    """`equipoise up` in a folder of its own."""
+
+    def __init__(self, folder: Path, hubs: int, has_pipeline: bool) -> None:
+        self._folder = folder
+        self._mark = f"{MARK}={folder}".encode()
+        self._log = folder / "up.log"
+        words = ["up", "--dir", str(folder / "data"), "--hubs", str(hubs)]
+        words += [] if has_pipeline else ["--no-pipeline"]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "EQUIPOISE_STORE": "", MARK: str(folder)}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "equipoise.cli.main", *words], stdout=log, stderr=log, env=environment
+            )
+
+    async def until_up(self, hubs: int) -> tuple[int, ...]:
+        """The ports of the hubs, once all answer."""
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and self._process.poll() is None:
+            ports = {
+                words[words.index("--name") + 1]: int(words[words.index("--port") + 1])
+                for words in self.processes().values()
+                if "hub" in words and "--port" in words
+            }
+            if len(ports) >= hubs and "equipoise is up" in self._log.read_text():
+                return tuple(port for _, port in sorted(ports.items()))
+            await asyncio.sleep(0.2)
+        raise SystemExit(f"the system did not start:\n{self._log.read_text()[-3000:]}")
+
+    def processes(self) -> dict[int, list[str]]:
+        """Command lines of what the supervisor has started, by process id."""
+        found = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                is_ours = self._mark in (entry / "environ").read_bytes().split(b"\0")
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if is_ours and int(entry.name) != self._process.pid:
+                found[int(entry.name)] = words
+        return found
+
+    def stop(self) -> None:
+        for pid in self.processes():
+            _signal(pid, signal.SIGCONT)
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def kind_of(words: list[str]) -> str | None:
+    """What a process is, if it is one that may be hurt."""
+    line = " ".join(words)
+    for kind, pattern in (
+        ("hub", r"\bhub\b.*--name"),
+        ("controller", r"\bcontroller\b"),
+        ("store", "ZooKeeperServerMain"),
+        ("pipeline", r"\bpipeline\b"),
+    ):
+        if re.search(pattern, line):
+            return kind
+    return None
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+async def make_trouble(system: System, rng: random.Random, until_s: float, faults: Counter[str]) -> None:
+    """Hurt one process at a time. Nothing is stopped any more when it returns."""
+    while (left_s := until_s - time.monotonic()) > 0:
+        await asyncio.sleep(min(left_s, rng.uniform(*FAULT_EVERY_S)))
+        victims = [(pid, kind) for pid, words in system.processes().items() if (kind := kind_of(words))]
+        if not victims or time.monotonic() > until_s:
+            continue
+        pid, kind = rng.choice(sorted(victims))
+        if rng.random() < 0.5:
+            faults[f"{kind} killed"] += 1
+            _signal(pid, signal.SIGKILL)
+            continue
+        stopped_s = rng.uniform(*STOPPED_S)
+        faults[f"{kind} stopped"] += 1
+        _signal(pid, signal.SIGSTOP)
+        await asyncio.sleep(stopped_s)
+        _signal(pid, signal.SIGCONT)
+
+
+def clients() -> list[Client]:
+    return [
+        *(
+            Client(
+                name=f"pub{n}",
+                publishes=(Publishing(topics=TOPICS, count=None, interval_s=0.02, receipts=0.5),),
+            )
+            for n in range(3)
+        ),
+        *(Client(name=f"sub{n}", subscribes=(Subscribing(names=TOPICS),)) for n in range(3)),
+        Client(name="pattern", subscribes=(Subscribing(names=("kill.*",), is_pattern=True),)),
+        Client(name="plain2", dialect=Dialect.RESP2, subscribes=(Subscribing(names=TOPICS),)),
+        Client(name="plain3", dialect=Dialect.RESP3, subscribes=(Subscribing(names=TOPICS),)),
+    ]
+
+
+async def play(
+    system: System, ports: tuple[int, ...], minutes: float, rng: random.Random
+) -> dict[str, object]:
+    stage, history, faults = Stage(), History(), Counter[str]()
+    loop = asyncio.get_running_loop()
+    settings = hurried()
+    async with asyncio.TaskGroup() as group:
+        for n, client in enumerate(clients()):
+            own = tuple(ports[(n + i) % len(ports)] for i in range(len(ports)))
+            door = Door("127.0.0.1", own[0], settings, random.Random(client.name), ports=own)
+            group.create_task(cast_client(client, door, stage, history).run())
+        await until(lambda: all(track.is_live for track in history.tracks), START_S)
+        stage.begin.set()
+        await make_trouble(system, rng, time.monotonic() + 60 * minutes, faults)
+        await asyncio.sleep(HEAL_S)
+        history.healed_at = loop.time()
+        stage.conclude.set()
+        publishers = sum(bool(client.publishes) for client in clients())
+        await until(lambda: len(history.markers) >= publishers * len(TOPICS), START_S)
+        await asyncio.sleep(5.0)
+        stage.stop.set()
+    return judged(history, faults)
+
+
+def judged(history: History, faults: Counter[str]) -> dict[str, object]:
+    acknowledged = sum(
+        sent.outcome is Outcome.ACKNOWLEDGED for stream in history.sent.values() for sent in stream
+    )
+    smart, plain = History(), History()
+    for part, is_smart in ((smart, True), (plain, False)):
+        part.sent, part.users, part.healed_at = history.sent, history.users, history.healed_at
+        part.tracks = [track for track in history.tracks if track.is_smart is is_smart]
+    untold = CHECKERS["once"](smart)
+    disorder = CHECKERS["order"](history)
+    return {
+        "acknowledged": acknowledged,
+        "faults": dict(sorted(faults.items())),
+        "untold or twice": len(untold),
+        "first of them": [str(violation) for violation in untold[:5]],
+        "out of order": len(disorder),
+        "told as missing": {track.name: _told(track) for track in smart.tracks},
+        "missing at plain subscribers": {track.name: _lacking(track, history) for track in plain.tracks},
+    }
+
+
+def _told(track: Track) -> dict[str, int]:
+    gaps = [event.missed for event in track.events if isinstance(event, Missed)]
+    return {"messages": sum(count or 0 for count in gaps), "gaps of unknown size": gaps.count(None)}
+
+
+def _lacking(track: Track, history: History) -> int:
+    """Acknowledged messages that never came, connection or not."""
+    got = {
+        (event.publisher, event.topic, event.sequence)
+        for event in track.events
+        if isinstance(event, Received)
+    }
+    return sum(
+        sent.outcome is Outcome.ACKNOWLEDGED and (publisher, topic, sequence) not in got
+        for (publisher, topic), stream in history.sent.items()
+        for sequence, sent in enumerate(stream)
+    )
+
+
+async def until(is_so: object, patience_s: float) -> None:
+    assert callable(is_so)
+    async with asyncio.timeout(patience_s):
+        while not is_so():  # noqa: ASYNC110  # a state spread over all clients has no event of its own
+            await asyncio.sleep(0.05)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--hubs", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pipeline", action="store_true", help="Run Spark, too: 1 GB and half a core.")
+    parser.add_argument("--no-keep", action="store_true", help="Print the result only.")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="equipoise-kill-") as folder:
+        system = System(Path(folder), options.hubs, options.pipeline)
+        try:
+
+            async def run() -> dict[str, object]:
+                ports = await system.until_up(options.hubs)
+                return await play(system, ports, options.minutes, random.Random(options.seed))
+
+            result = asyncio.run(run())
+        finally:
+            system.stop()
+    facts = {"minutes": options.minutes, "hubs": options.hubs, "seed": options.seed, **result}
+    tell("kill", facts, None if options.no_keep else RESULTS)
+    return 1 if result["untold or twice"] or result["out of order"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
