@@ -1,8 +1,8 @@
 """What is lost when processes are killed and stopped while messages flow?
 
 `equipoise up` runs a store, hubs, a controller and (with --pipeline) Spark. Smart clients publish; smart and plain ones
-subscribe. Every few seconds one process gets SIGKILL, or SIGSTOP for 2 to 30 s. Then everything is left alone, and the simulator's
-checkers judge what the clients noted.
+subscribe. Every few seconds one process gets SIGKILL, or SIGSTOP for 2 to 30 s. Then everything is left
+alone, and the simulator's checkers judge what the clients noted.
 
 Told per run: acknowledged messages that a smart subscriber lacks without a gap that covers them (untold), messages seen
 twice, messages out of order: all three must be 0. Messages that died inside a hub, which subscribers were told of, are
