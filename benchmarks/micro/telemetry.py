@@ -47,7 +47,7 @@ OFF, RECORDED, READ = "off", "recorded", "recorded and read"
 
 
 @contextlib.contextmanager
-def running(label: str) -> Iterator[servers.Server]:
+def running(label: str) -> Iterator[servers.ServerUnderTest]:
     """A hub that records, or not."""
     kind = servers.KINDS["hub"]
 
@@ -65,7 +65,7 @@ def running(label: str) -> Iterator[servers.Server]:
 class Subject:
     """One hub under load: its connections, and what was seen of it."""
 
-    def __init__(self, label: str, server: servers.Server, topics: int) -> None:
+    def __init__(self, label: str, server: servers.ServerUnderTest, topics: int) -> None:
         self.label = label
         self.server = server
         names = [b"game.tile.%05d" % i for i in range(topics)]

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import equipoise
-from equipoise.local import Layout, System, SystemSettings
+from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Plan
 from equipoise.plan import PlannerSettings
 from equipoise.profile.environment import tell
@@ -108,7 +108,7 @@ async def run(rounds: int, folder: Path) -> dict[str, Any]:
     config.write_text(f"[telemetry]\nout_bytes_per_s_max = {OUT_BYTES_PER_S_MAX}\n")
     settings = SystemSettings(hubs=2, hubs_max=2, extra={"hub": ("--config", str(config))})
     results: list[dict[str, Any]] = []
-    async with System(Layout(folder / "data"), settings) as system:
+    async with LocalSystem(Layout(folder / "data"), settings) as system:
         async with asyncio.timeout(NOBODY_S):
             while not system.is_ready:  # noqa: ASYNC110  a state of several processes
                 await asyncio.sleep(0.1)

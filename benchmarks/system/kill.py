@@ -29,8 +29,8 @@ from pathlib import Path
 
 from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
 from equipoise.lab.simulation.checkers import CHECKERS
-from equipoise.lab.workload import History, Place, Stage, cast_client, hurried
-from equipoise.lab.workload.history import Missed, Outcome, Received, Track
+from equipoise.lab.workload import History, HubEndpoint, RunPhases, cast_client, hurried
+from equipoise.lab.workload.history import Missed, PublishOutcome, Received, Track
 from equipoise.profile.environment import tell
 
 TOPICS = tuple(f"kill.{n}" for n in range(12))
@@ -46,7 +46,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True, slots=True)
-class Door(Place):
+class Door(HubEndpoint):
     """A hub by its own port, with the other hubs' ports to fall back on."""
 
     ports: tuple[int, ...] = ()
@@ -167,7 +167,7 @@ def clients() -> list[Client]:
 async def play(
     system: System, ports: tuple[int, ...], minutes: float, rng: random.Random
 ) -> dict[str, object]:
-    stage, history, faults = Stage(), History(), Counter[str]()
+    stage, history, faults = RunPhases(), History(), Counter[str]()
     loop = asyncio.get_running_loop()
     settings = hurried()
     async with asyncio.TaskGroup() as group:
@@ -190,7 +190,7 @@ async def play(
 
 def judged(history: History, faults: Counter[str]) -> dict[str, object]:
     acknowledged = sum(
-        sent.outcome is Outcome.ACKNOWLEDGED for stream in history.sent.values() for sent in stream
+        sent.outcome is PublishOutcome.ACKNOWLEDGED for stream in history.sent.values() for sent in stream
     )
     smart, plain = History(), History()
     for part, is_smart in ((smart, True), (plain, False)):
@@ -222,7 +222,7 @@ def _lacking(track: Track, history: History) -> int:
         if isinstance(event, Received)
     }
     return sum(
-        sent.outcome is Outcome.ACKNOWLEDGED and (publisher, topic, sequence) not in got
+        sent.outcome is PublishOutcome.ACKNOWLEDGED and (publisher, topic, sequence) not in got
         for (publisher, topic), stream in history.sent.items()
         for sequence, sent in enumerate(stream)
     )

@@ -27,7 +27,7 @@ import redis.asyncio
 
 import equipoise
 from equipoise.client import Gap
-from equipoise.local import Layout, System, SystemSettings
+from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
 from equipoise.profile.environment import tell
 from equipoise.store import PlanStore, Tree, open_store
@@ -184,7 +184,7 @@ async def move_all(plans: PlanStore, turn: int) -> float:
 
 async def run(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
     settings = SystemSettings(hubs=HUBS, has_pipeline=False, has_controller=False)
-    async with System(Layout(folder), settings) as system:
+    async with LocalSystem(Layout(folder), settings) as system:
         async with asyncio.timeout(60):
             while not system.is_ready:  # noqa: ASYNC110  a state of several processes
                 await asyncio.sleep(0.05)

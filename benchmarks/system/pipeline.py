@@ -34,7 +34,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from equipoise.control.view_receiver import Intake
+from equipoise.control.view_receiver import ViewReceiver
 from equipoise.pipeline.job import Pipeline
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.settings import PipelineSettings, SessionSettings, SourceSettings
@@ -58,7 +58,7 @@ class Views:
     def __init__(self) -> None:
         self.taken_at_s: dict[float, float] = {}
         self.address = ""
-        self._intake = Intake()
+        self._intake = ViewReceiver()
         self._listening = threading.Event()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._run, daemon=True).start()

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from equipoise.local import Layout, System, SystemSettings
+from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
 from equipoise.profile.environment import tell
 from equipoise.store import PlanStore, Tree, open_store
@@ -61,7 +61,7 @@ def _drive(publisher: socket.socket, subscriber: socket.socket) -> float:
 
 async def run(rounds: int, folder: Path) -> dict[str, Any]:
     settings = SystemSettings(hubs=2, has_pipeline=False, has_controller=False)
-    async with System(Layout(folder), settings) as system:
+    async with LocalSystem(Layout(folder), settings) as system:
         async with asyncio.timeout(60):
             while not system.is_ready:  # noqa: ASYNC110  a state of several processes
                 await asyncio.sleep(0.05)

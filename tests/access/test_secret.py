@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.access import DECOY_SECRET, Cost, hash_secret, verify_secret
+from equipoise.access import DECOY_SECRET, ScryptCost, hash_secret, verify_secret
 from equipoise.access.secret import COST_BYTES_MAX, N_MAX, N_MIN, P_MAX, PASSWORD_BYTES_MAX, R_MAX
 from equipoise.errors import SettingsError
 
-CHEAP = Cost(n=N_MIN, r=1, p=1)
+CHEAP = ScryptCost(n=N_MIN, r=1, p=1)
 SALT = b"salt" * 4
 SALT_TEXT = base64.b64encode(SALT).decode()
 HASH_TEXT = base64.b64encode(bytes(32)).decode()
@@ -37,7 +37,7 @@ def test_a_password_verifies_against_its_own_secret_and_no_other_does(
 
 
 def test_the_encoded_form_carries_its_parameters_and_is_plain_scrypt() -> None:
-    encoded = hash_secret(b"pw", salt=SALT, cost=Cost(n=2048, r=2, p=3))
+    encoded = hash_secret(b"pw", salt=SALT, cost=ScryptCost(n=2048, r=2, p=3))
     expected = hashlib.scrypt(b"pw", salt=SALT, n=2048, r=2, p=3, dklen=32)
     assert encoded == f"scrypt$2048$2$3${SALT_TEXT}${base64.b64encode(expected).decode()}"
 
@@ -49,7 +49,7 @@ def test_the_default_cost_is_that_of_the_scrypt_paper() -> None:
 
 
 def test_the_largest_cost_a_file_may_ask_for_is_within_the_bound_and_works() -> None:
-    cost = Cost(n=2**16, r=8, p=1)
+    cost = ScryptCost(n=2**16, r=8, p=1)
     assert 128 * cost.n * cost.r == COST_BYTES_MAX
     assert verify_secret(hash_secret(b"pw", salt=SALT, cost=cost), b"pw")
 
@@ -69,19 +69,19 @@ def test_a_password_too_long_to_have_been_set_is_refused_without_hashing_it() ->
 @pytest.mark.parametrize(
     "cost",
     [
-        Cost(n=N_MIN // 2),
-        Cost(n=N_MIN + 1),
-        Cost(n=N_MAX * 2, r=1),
-        Cost(n=N_MAX, r=8),
-        Cost(r=0),
-        Cost(n=N_MIN, r=R_MAX + 1),
-        Cost(p=0),
-        Cost(p=P_MAX + 1),
-        Cost(n=0),
-        Cost(n=-(2**14)),
+        ScryptCost(n=N_MIN // 2),
+        ScryptCost(n=N_MIN + 1),
+        ScryptCost(n=N_MAX * 2, r=1),
+        ScryptCost(n=N_MAX, r=8),
+        ScryptCost(r=0),
+        ScryptCost(n=N_MIN, r=R_MAX + 1),
+        ScryptCost(p=0),
+        ScryptCost(p=P_MAX + 1),
+        ScryptCost(n=0),
+        ScryptCost(n=-(2**14)),
     ],
 )
-def test_a_cost_that_is_too_weak_or_too_dear_is_refused(cost: Cost) -> None:
+def test_a_cost_that_is_too_weak_or_too_dear_is_refused(cost: ScryptCost) -> None:
     with pytest.raises(SettingsError, match="scrypt"):
         hash_secret(b"pw", salt=SALT, cost=cost)
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.access import Action, Cost, User, Users, hash_secret, parse_users, render_users
+from equipoise.access import Action, ScryptCost, User, Users, hash_secret, parse_users, render_users
 from equipoise.access.file import FILE_BYTES_MAX, PATTERNS_MAX, USERS_MAX
 from equipoise.errors import SettingsError
 from equipoise.model import Glob
 
-SECRET = hash_secret(b"pw", salt=b"12345678", cost=Cost(n=1024, r=1, p=1))
+SECRET = hash_secret(b"pw", salt=b"12345678", cost=ScryptCost(n=1024, r=1, p=1))
 
 
 def test_a_file_is_read_into_users_with_their_grants() -> None:

@@ -14,11 +14,11 @@ from equipoise.errors import PeerError
 from equipoise.lab.bench import driver, paced
 from equipoise.lab.bench.cases import FanoutCase, PacedCase
 from equipoise.lab.bench.driver import measure, payload_of, rehearse
-from equipoise.profile.audience import Audience
+from equipoise.profile.audience import LoadSubscribers
 from equipoise.profile.dialects import Resp2
-from equipoise.profile.servers import Server
+from equipoise.profile.servers import ServerUnderTest
 
-SERVER = Server("fake", Resp2(), os.getpid(), 0)
+SERVER = ServerUnderTest("fake", Resp2(), os.getpid(), 0)
 CASE = FanoutCase(fanout=3, payload_bytes=100, batch=5, topics=1, messages=40)
 TOPIC = b"bench.fanout.00000"
 PUBLISH = Resp2().publish([TOPIC], payload_of(100), is_single=False)
@@ -33,7 +33,7 @@ def faithful(publish: int, subscriber: int) -> bytes | None:
 
 
 @contextmanager
-def audience_of(behaviour: Behaviour) -> Iterator[Audience]:
+def audience_of(behaviour: Behaviour) -> Iterator[LoadSubscribers]:
     """An audience on socket pairs, with a thread that answers and delivers at the other ends."""
     pairs = [socket.socketpair() for _ in range(CASE.fanout + 1)]
     far = [pair[1] for pair in pairs]
@@ -42,7 +42,7 @@ def audience_of(behaviour: Behaviour) -> Iterator[Audience]:
     for near, _ in pairs:
         near.setblocking(False)
     try:
-        yield Audience(pairs[0][0], [pair[0] for pair in pairs[1:]], [TOPIC])
+        yield LoadSubscribers(pairs[0][0], [pair[0] for pair in pairs[1:]], [TOPIC])
     finally:
         pairs[0][0].close()
         thread.join(10)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from equipoise.cli.bench import app
 from equipoise.errors import SettingsError
 from equipoise.lab.bench import fanout
-from equipoise.lab.bench.cases import FanoutCase, IdleCase, PacedCase, Plan
+from equipoise.lab.bench.cases import BenchPlan, FanoutCase, IdleCase, PacedCase
 from equipoise.lab.bench.goals import Metric
 from equipoise.lab.bench.result import decode
 from equipoise.profile.servers import KINDS
@@ -24,7 +24,7 @@ needs_redis = [
 ]
 
 SERVERS = ["hub", pytest.param("redis", marks=needs_redis)]
-TINY = Plan(
+TINY = BenchPlan(
     fanout=[
         FanoutCase(fanout=3, payload_bytes=100, batch=50, topics=1, messages=500),
         FanoutCase(fanout=2, payload_bytes=1000, batch=50, topics=4, messages=400),
@@ -61,7 +61,7 @@ def test_nats_is_measured_in_its_own_protocol() -> None:
 def test_idle_subscribers_are_weighed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("equipoise.lab.bench.idle.FRESH_S", 0.0)
     monkeypatch.setattr("equipoise.lab.bench.idle._STEADY_S", 0.0)
-    result = fanout.run(Plan([], [], [IdleCase(300, False)], 1), [name], {})
+    result = fanout.run(BenchPlan([], [], [IdleCase(300, False)], 1), [name], {})
     assert result.failures == []
     assert [row.metric for row in result.rows] == [Metric.MEMORY_FRESH, Metric.MEMORY_SETTLED]
     assert all(200 < row.values[name][0] < 200_000 for row in result.rows)

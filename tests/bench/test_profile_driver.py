@@ -6,15 +6,15 @@ from itertools import pairwise
 
 import pytest
 
-from equipoise.profile.cases import Pace, Shape, rates
+from equipoise.profile.cases import LoadPace, LoadShape, rates
 from equipoise.profile.driver import crew_of, measure
 from equipoise.profile.servers import KINDS, running
 
-PACE = Pace(warm_s=0.05, seconds=0.2, factor=2.0)
+PACE = LoadPace(warm_s=0.05, seconds=0.2, factor=2.0)
 
 
-@pytest.mark.parametrize("shape", [Shape(3, 2, 4, 64), Shape(1, 1, 1, 20_000)])
-def test_what_is_sent_is_delivered_to_every_consumer_and_timed(shape: Shape) -> None:
+@pytest.mark.parametrize("shape", [LoadShape(3, 2, 4, 64), LoadShape(1, 1, 1, 20_000)])
+def test_what_is_sent_is_delivered_to_every_consumer_and_timed(shape: LoadShape) -> None:
     with running(KINDS["hub"]) as server, crew_of(server, shape) as crew:
         found = measure(server, crew, 500.0, PACE)
         again = measure(server, crew, 500.0, PACE)

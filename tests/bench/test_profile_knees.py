@@ -13,7 +13,7 @@ from equipoise.errors import UnmeasuredError
 from equipoise.hub.settings import HubSettings
 from equipoise.plan import PlannerSettings
 from equipoise.profile.advice import controller_toml, hub_toml
-from equipoise.profile.cases import Shape
+from equipoise.profile.cases import LoadShape
 from equipoise.profile.driver import Measured
 from equipoise.profile.knees import costs_of, knees_of, late_ms
 from equipoise.profile.sweep import told
@@ -32,7 +32,7 @@ def load(
     # Calm up to a rate of deliveries, and then ever later.
     late = max(0.0, deliveries / FULL_DELIVERIES_PER_S - 1)
     return Measured(
-        shape=Shape(1, 1, fanout, payload_bytes),
+        shape=LoadShape(1, 1, fanout, payload_bytes),
         publications_per_s=publications_per_s,
         deliveries_per_s=deliveries,
         in_bytes_per_s=publications_per_s * payload_bytes,

@@ -11,17 +11,17 @@ from rich.console import Console
 from equipoise.lab.bench.cases import FanoutCase, IdleCase, PacedCase
 from equipoise.lab.bench.goals import Metric
 from equipoise.lab.bench.report import MARKER, markdown, number, splice, summary, terminal
-from equipoise.lab.bench.result import Failure, Result, Row, decode, encode
-from equipoise.profile.environment import Machine
+from equipoise.lab.bench.result import BenchResult, Failure, Row, decode, encode
+from equipoise.profile.environment import MachineFacts
 
 HUNDRED = FanoutCase(100, 100, 50, 1, 1000)
 PACED = PacedCase(20, 100, 1000, 2000)
 
-RESULT = Result(
+RESULT = BenchResult(
     benchmark="fanout",
     taken_at="2030-01-02T03:04:05+00:00",
     commit="0123456789ab",
-    machine=Machine("Some Processor", 2, 24 << 30, "Linux 6.1"),
+    machine=MachineFacts("Some Processor", 2, 24 << 30, "Linux 6.1"),
     versions={"python": "3.11.7", "redis": "7.0.15"},
     rounds=3,
     window=8,

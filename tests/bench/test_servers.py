@@ -16,7 +16,7 @@ import pytest
 import equipoise
 from equipoise.errors import DisconnectedError
 from equipoise.profile.dialects import Resp2
-from equipoise.profile.servers import HOST, KINDS, Kind, running, version
+from equipoise.profile.servers import HOST, KINDS, ServerKind, running, version
 
 LISTENER = (
     "import socket, sys, time\n"
@@ -24,7 +24,7 @@ LISTENER = (
     "    time.sleep(60)\n"
 )
 
-FAKE = Kind(
+FAKE = ServerKind(
     name="fake",
     dialect=Resp2(),
     find=lambda: sys.executable,

@@ -14,7 +14,7 @@ import trustme
 import equipoise
 from equipoise import Gap, GapReason, Message
 from equipoise.access import Users, hash_secret, parse_users
-from equipoise.access.secret import Cost
+from equipoise.access.secret import ScryptCost
 from equipoise.errors import DeniedError, DisconnectedError, RefusedError
 from equipoise.hub import Hub, HubSettings, Limits, Tls
 
@@ -41,7 +41,7 @@ def make_users(**grants: str) -> Users:
     """Users whose password is their name; each grant is TOML. The cheapest hash: tests log in often."""
     tables = []
     for name, grant in grants.items():
-        secret = hash_secret(name.encode(), salt=b"s" * 16, cost=Cost(n=1024, r=8, p=1))
+        secret = hash_secret(name.encode(), salt=b"s" * 16, cost=ScryptCost(n=1024, r=8, p=1))
         tables.append(f'[users.{name}]\nsecret = "{secret}"\n{grant}')
     return parse_users("\n".join(tables))
 

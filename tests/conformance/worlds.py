@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from equipoise.access import Cost, hash_secret
+from equipoise.access import ScryptCost, hash_secret
 from support.processes import ServerProcess, hub, redis_server
 
 _ALICE = "alice on >wonderland resetchannels &game.* +@all"
@@ -18,7 +18,7 @@ _REDIS_OPTIONS: dict[str, list[str]] = {
     "open": [],
     "secured": ["--requirepass", "secret", "--user", *_ALICE.split()],
 }
-_CHEAP = Cost(n=1024, r=1, p=1)
+_CHEAP = ScryptCost(n=1024, r=1, p=1)
 WORLDS = tuple(_REDIS_OPTIONS)
 
 

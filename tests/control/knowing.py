@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from equipoise.control.rounds import Known
 from equipoise.model import Plan, Specs
 from equipoise.plan import Memory
-from equipoise.store import HubAlive, HubFacts, HubSeen, Wanted
+from equipoise.store import HubAlive, HubFacts, HubSeen, WantedServer
 from equipoise.view import View
 
 __all__ = ["known", "seen"]
@@ -37,7 +37,7 @@ def known(
         plan=plan or Plan(),
         specs=Specs(),
         hubs=hubs or {},
-        wanted={hub: Wanted(hub=hub) for hub in wanted},
+        wanted={hub: WantedServer(hub=hub) for hub in wanted},
         memory=memory or Memory(),
         absent_s=absent_s or {},
     )

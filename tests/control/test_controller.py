@@ -9,11 +9,11 @@ import pytest
 
 from control.control_world import TREE, World, members_of, play, until
 from equipoise.control.provision import StoreProvisioner
-from equipoise.control.rounds import State
+from equipoise.control.rounds import ControllerState
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.model import Entry, Member, Mode, PlanChange, Reason, Why
-from equipoise.store import LeaderStore, PlanStore, Wanted
+from equipoise.store import LeaderStore, PlanStore, WantedServer
 
 
 def test_hubs_that_come_alive_are_let_in_though_nobody_has_seen_a_view() -> None:
@@ -23,7 +23,7 @@ def test_hubs_that_come_alive_are_let_in_though_nobody_has_seen_a_view() -> None
         await until(lambda: members_of(controller.knowledge.plan) == ["a"])
         await world.hub("b")
         await until(lambda: members_of(controller.knowledge.plan) == ["a", "b"])
-        assert controller.status.state is State.FROZEN
+        assert controller.status.state is ControllerState.FROZEN
         assert "pipeline" in controller.status.frozen
 
     play(scenario)
@@ -38,7 +38,7 @@ def test_a_hot_topic_is_moved_with_its_reason_kept_in_the_history() -> None:
         world.feed({"a": {b"hot-1": 5.0, b"hot-2": 4.5}, "b": {b"calm": 0.5}})
         plan = controller.knowledge.plan
         await until(lambda: bool(controller.knowledge.plan.entries), 120.0)
-        assert controller.status.state is State.LEADING
+        assert controller.status.state is ControllerState.LEADING
         committed = (await PlanStore(world.stores["one"], TREE).history(1))[0]
         assert committed.change.version > plan.version
         assert committed.change.entries[0].why.numbers
@@ -56,7 +56,7 @@ def test_an_overload_wakes_the_controller_long_before_its_period_is_over() -> No
         world.feed(calm)
         await asyncio.sleep(60.0)
         rounds = controller.status.rounds
-        assert controller.status.state is State.LEADING
+        assert controller.status.state is ControllerState.LEADING
         await asyncio.sleep(60.0)
         assert controller.status.rounds == rounds
         world.feed({"a": {b"hot-1": 5.0, b"hot-2": 4.5}, "b": {b"calm": 0.5}})
@@ -70,15 +70,15 @@ def test_a_view_that_gets_old_freezes_the_plan_until_a_new_one_comes() -> None:
         controller = await world.controller()
         await world.hub("a")
         world.feed({"a": {b"t": 1.0}})
-        await until(lambda: controller.status.state is State.LEADING)
+        await until(lambda: controller.status.state is ControllerState.LEADING)
         world.stop_feeding()
-        await until(lambda: controller.status.state is State.FROZEN)
+        await until(lambda: controller.status.state is ControllerState.FROZEN)
         version = controller.knowledge.plan.version
         await asyncio.sleep(60.0)
         assert controller.knowledge.plan.version == version
         assert "old" in controller.status.frozen
         world.feed({"a": {b"t": 1.0}})
-        await until(lambda: controller.status.state is State.LEADING)
+        await until(lambda: controller.status.state is ControllerState.LEADING)
 
     play(scenario)
 
@@ -89,7 +89,7 @@ def test_a_standby_takes_over_when_the_leader_dies() -> None:
         await until(lambda: one.leadership.is_leading)
         two = await world.controller("two")
         await asyncio.sleep(20.0)
-        assert not two.leadership.is_leading and two.status.state is State.STANDBY
+        assert not two.leadership.is_leading and two.status.state is ControllerState.STANDBY
         await world.crash("one")
         await until(lambda: two.leadership.is_leading)
         await world.hub("a")
@@ -163,12 +163,12 @@ def test_a_store_that_goes_away_stops_rounds_and_not_the_controller() -> None:
         def __init__(self, inner: StoreProvisioner) -> None:
             self.inner, self.is_failing = inner, False
 
-        async def wanted(self) -> Mapping[str, Wanted]:
+        async def wanted(self) -> Mapping[str, WantedServer]:
             if self.is_failing:
                 raise StoreUnavailableError("away")
             return await self.inner.wanted()
 
-        async def start(self, servers: Sequence[Wanted]) -> None:
+        async def start(self, servers: Sequence[WantedServer]) -> None:
             await self.inner.start(servers)
 
         async def remind(self, hubs: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from control.control_world import World, members_of, play, until
-from equipoise.control.rounds import State
+from equipoise.control.rounds import ControllerState
 from equipoise.model import Plan, Specs
 from equipoise.plan import Decision, Memory, Planner, PlannerSettings
 from equipoise.view import View
@@ -52,7 +52,7 @@ def test_a_policy_that_raises_freezes_the_plan_for_as_long_as_it_does(
         await world.hub("a")
         world.feed(HOT)
         await until(lambda: controller.status.failures > 2)
-        assert controller.status.state is State.FROZEN
+        assert controller.status.state is ControllerState.FROZEN
         assert "the policy moody fails: KeyError: 'a topic that is not there'" in controller.status.frozen
         assert "KeyError" in controller.status.history[-1].note
         # Hubs are let in all the same, and nothing is moved.
@@ -60,7 +60,7 @@ def test_a_policy_that_raises_freezes_the_plan_for_as_long_as_it_does(
         await until(lambda: members_of(controller.knowledge.plan) == ["a", "b"])
         assert not controller.knowledge.plan.entries
         policy.on_decide = None
-        await until(lambda: controller.status.state is State.LEADING)
+        await until(lambda: controller.status.state is ControllerState.LEADING)
         assert controller.status.frozen == ""
         await until(lambda: bool(controller.knowledge.plan.entries), 120.0)
         assert not world.running["one"].done()
@@ -99,7 +99,7 @@ def test_a_policy_that_cannot_say_what_wakes_it_still_decides_in_its_period(
         await world.hub("b")
         world.feed(HOT)
         await until(lambda: bool(controller.knowledge.plan.entries), 120.0)
-        assert controller.status.state is State.LEADING and controller.status.failures > 0
+        assert controller.status.state is ControllerState.LEADING and controller.status.failures > 0
         assert not world.running["one"].done()
 
     play(scenario)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from control.knowing import known, seen
-from equipoise.control.rounds import Known, Outcome, State, absent_since, decide
+from equipoise.control.rounds import ControllerState, Known, RoundOutcome, absent_since, decide
 from equipoise.control.settings import ControllerSettings
 from equipoise.model import Member, Plan, Specs, TopicSpec, apply
 from equipoise.plan import Decision, Planner, PlannerSettings
@@ -22,7 +22,7 @@ BOUNDS = ControllerSettings(hubs_min=1, hubs_max=6)
 
 def after_a_minute(
     load: Sequence[float], *, idle: Iterable[HubView] = (), wanted: Iterable[str] = ()
-) -> tuple[Outcome, Known]:
+) -> tuple[RoundOutcome, Known]:
     """Hub a carries topics of these ratios, the others nothing; sixty views later."""
     others = list(idle)
     names = ["a", *(hub.name for hub in others)]
@@ -70,7 +70,7 @@ def test_machines_never_exceed_the_bound_though_some_take_nothing() -> None:
     assert outcome.start == []
 
 
-def late_by(seconds: float, *, hubs_max: int) -> Outcome:
+def late_by(seconds: float, *, hubs_max: int) -> RoundOutcome:
     """Two hubs were asked for so long ago, and have not come, while a third is to be had."""
     plan = Plan.of(version=1, members=[Member("a")])
     memory = settled(["a"], servers_wanted=3, asked_s=100.0)
@@ -127,7 +127,7 @@ def test_a_frozen_plan_goes_by_the_settings_of_the_policy() -> None:
     patient, usual = PlannerSettings(dead_wait_s=600.0), PlannerSettings()
     for made in (Planner, ConsistentHashing):
         outcome = decide(facts, made(patient), BOUNDS)
-        assert outcome.state is State.FROZEN and outcome.decision.change.is_empty
+        assert outcome.state is ControllerState.FROZEN and outcome.decision.change.is_empty
         outcome = decide(facts, made(usual), BOUNDS)
         assert [part.hub for part in outcome.decision.change.members] == ["dead"]
 
@@ -142,7 +142,7 @@ def test_a_hub_that_joins_a_frozen_plan_gets_no_topic_whose_limit_held() -> None
     for specs, stays in ((limits, True), (Specs(), False)):
         outcome = decide(replace(facts, specs=specs), Planner(), BOUNDS)
         after = apply(plan, outcome.decision.change)
-        assert outcome.state is State.FROZEN and set(after.by_hub) == {"a", "new"}
+        assert outcome.state is ControllerState.FROZEN and set(after.by_hub) == {"a", "new"}
         assert all(after.home_of(row.name).homes == ("a",) for row in rows) == stays
 
 
@@ -151,7 +151,7 @@ def test_a_static_plan_that_is_frozen_stays_as_it_is() -> None:
     memory = settled(["a", "dead"], dead_s={"dead": 100.0})
     facts = known(900.0, plan=plan, hubs=seen(["a", "new"], ["dead"]), memory=memory)
     outcome = decide(facts, Static(), BOUNDS)
-    assert outcome.state is State.FROZEN and outcome.decision.change.is_empty
+    assert outcome.state is ControllerState.FROZEN and outcome.decision.change.is_empty
 
 
 class Mistaken(Static):
@@ -171,6 +171,6 @@ def test_a_policy_that_fails_freezes_the_plan_and_says_why(answer: object) -> No
     plan = Plan.of(version=1, members=[Member("a")])
     facts = known(100.0, view=view([topic("t", 2.0, "a")], ["a"]), plan=plan, hubs=seen(["a"]))
     outcome = decide(facts, Mistaken(answer), BOUNDS)
-    assert outcome.state is State.FROZEN and outcome.problem is not None
+    assert outcome.state is ControllerState.FROZEN and outcome.problem is not None
     assert outcome.frozen.startswith(f"the policy static fails: {type(outcome.problem).__name__}")
     assert (outcome.start, outcome.stop, outcome.decision.change.is_empty) == ((), (), True)

@@ -10,7 +10,7 @@ from equipoise.control.controller import Controller
 from equipoise.control.provision_command import COMMANDS_MAX, CommandProvisioner
 from equipoise.errors import ProvisionError
 from equipoise.plan import PlannerSettings
-from equipoise.store import MemoryStore, ServersStore, Wanted
+from equipoise.store import MemoryStore, ServersStore, WantedServer
 
 # In MB/s, of hubs that can send ten: one server is missing.
 BUSY = {f"t{number}".encode(): 1.5 for number in range(7)}
@@ -161,7 +161,7 @@ def test_several_commands_run_at_once_and_never_more_than_the_bound() -> None:
         provisioner = cloud.provision(await world.store("one"))
         names = [f"hub-{number}" for number in range(COMMANDS_MAX + 3)]
         began = world.sim.loop.time()
-        await provisioner.start([Wanted(hub=name) for name in names])
+        await provisioner.start([WantedServer(hub=name) for name in names])
         assert world.sim.loop.time() - began < 1.0
         assert await cloud.wanted() == sorted(names)
         await until(lambda: len(cloud.calls) == len(names) and cloud.running == 0, 100.0)
@@ -176,7 +176,7 @@ def test_what_was_stopped_during_a_round_is_not_asked_for_again_by_its_end() -> 
         cloud = Cloud(world)
         cloud.hubs_come = False
         provisioner = cloud.provision(await world.store("one"))
-        await provisioner.start([Wanted(hub="hub-1")])
+        await provisioner.start([WantedServer(hub="hub-1")])
         await until(lambda: cloud.calls == [("start", "hub-1")] and cloud.running == 0)
         missing = sorted(await provisioner.wanted())
         await provisioner.stop(missing)
@@ -194,7 +194,7 @@ def test_a_start_that_hangs_is_cut_off_by_the_stop() -> None:
         cloud = Cloud(world)
         cloud.takes_s = 50.0
         provisioner = cloud.provision(await world.store("one"))
-        await provisioner.start([Wanted(hub="hub-1")])
+        await provisioner.start([WantedServer(hub="hub-1")])
         await until(lambda: cloud.running == 1)
         cloud.takes_s = 0.1
         await provisioner.stop(["hub-1"])

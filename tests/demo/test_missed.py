@@ -17,7 +17,7 @@ from equipoise.lab.demo import Show, story
 from equipoise.lab.demo.acts import Act, Until
 from equipoise.lab.demo.scene import Scene
 from equipoise.lab.demo.swarm_tracker import Following
-from equipoise.lab.workload.game import Tally
+from equipoise.lab.workload.game import GameTally
 
 GROWING = Act(
     title="A crowd", words="It comes.", players=3, seconds_min=0.0, seconds_max=0.05, until=Until.GROWN
@@ -30,7 +30,7 @@ class Stub:
 
     def __init__(self, hubs: int, homes: int) -> None:
         self.hubs, self.homes = hubs, homes
-        self.players, self.site, self.tally = 0, "", Tally()
+        self.players, self.site, self.tally = 0, "", GameTally()
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -75,7 +75,7 @@ def test_the_demo_fails_if_an_act_was_missed_and_names_it(
     )
 
     async def tell(console: Console, *, is_short: bool) -> tuple[object, object]:
-        return show, SimpleNamespace(tally=Tally())
+        return show, SimpleNamespace(tally=GameTally())
 
     monkeypatch.setattr(demo, "tell", tell)
     told = CliRunner().invoke(make_app(["demo"]), ["demo", "--report", str(tmp_path / "report.html")])

@@ -11,8 +11,8 @@ from equipoise.lab.demo.charts import line_chart
 from equipoise.lab.demo.report import report_page, summary_lines
 from equipoise.lab.demo.scene import (
     HubLine,
+    PlanEvent,
     Scene,
-    Told,
     TopicLine,
     hub_lines,
     percentile,
@@ -89,7 +89,7 @@ def test_a_change_is_told_with_reasons_and_the_many_are_counted() -> None:
 
 
 def test_lines_tell_each_act_and_each_change_once() -> None:
-    moved, split = Told(1, 0.0, "t → a", "operator", ""), Told(2, 1.0, "t → a, b", "replicated", "")
+    moved, split = PlanEvent(1, 0.0, "t → a", "operator", ""), PlanEvent(2, 1.0, "t → a, b", "replicated", "")
     text = shown(
         [scene(0, "one", told=[moved]), scene(1, "one", told=[moved, split]), scene(2, "two", told=[split])]
     )
@@ -101,7 +101,9 @@ def test_lines_tell_each_act_and_each_change_once() -> None:
 
 def test_the_screen_shows_hubs_topics_moves_and_what_was_lost() -> None:
     out = io.StringIO()
-    told = [Told(number, 0.0, f"topic {number} → a", "high-load", "load_ratio 0.9") for number in range(30)]
+    told = [
+        PlanEvent(number, 0.0, f"topic {number} → a", "high-load", "load_ratio 0.9") for number in range(30)
+    ]
     screen = render(scene(3, "one", told=told, lost=2, latency_ms_p99=12.0), "the header", 24)
     Console(file=out, width=100).print(screen)
     text = out.getvalue()
@@ -121,7 +123,7 @@ def test_the_screen_shows_hubs_topics_moves_and_what_was_lost() -> None:
 
 
 def test_the_report_has_a_figure_of_each_kind_every_change_and_the_verdict() -> None:
-    told = [Told(4, 0.0, "<topic> → a", "operator", "")]
+    told = [PlanEvent(4, 0.0, "<topic> → a", "operator", "")]
     lines = summary_lines(CLEAN, published=10, delivered=20, moves=3, hubs_max=5, homes_max=4)
     page = report_page([scene(0, "one"), scene(1, "one"), scene(2, "two")], told, lines, is_good=True)
     assert page.count("<svg") == 4 and "&lt;topic&gt; → a" in page

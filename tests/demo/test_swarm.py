@@ -13,11 +13,11 @@ from equipoise.lab.demo.acts import EAST, SHORT, STORY, WEST, Until
 from equipoise.lab.demo.report import report_page, summary_lines
 from equipoise.lab.demo.scene import Scene, SwarmLine
 from equipoise.lab.demo.screen import LineShow, render, swarm_words
-from equipoise.lab.demo.sites import Region, site_of
+from equipoise.lab.demo.sites import DemoSites, site_of
 from equipoise.lab.demo.swarm import DRONES, Swarm
 from equipoise.lab.demo.swarm_tracker import Following
 from equipoise.lab.demo.wan import HOST
-from equipoise.lab.workload.game import Tally
+from equipoise.lab.workload.game import GameTally
 
 CLEAN = {"lost": 0, "duplicated": 0, "out_of_order": 0, "gaps": 0}
 
@@ -96,7 +96,7 @@ def test_a_story_has_the_swarm_settle_before_it_crosses(story: object) -> None:
 
 def test_hubs_stand_at_the_sites_in_turn_and_tell_the_address_of_their_door() -> None:
     async def main() -> None:
-        region = Region(["hub-1", "hub-2", "hub-3"], lambda name: (HOST, 1))
+        region = DemoSites(["hub-1", "hub-2", "hub-3"], lambda name: (HOST, 1))
         await region.open()
         assert [region.ways.places[f"hub-{number}"] for number in (1, 2, 3)] == [WEST, EAST, WEST]
         words = region.words["hub-2"]
@@ -112,10 +112,10 @@ def test_drones_hear_each_other_through_doors_and_take_as_long_as_the_way() -> N
     async def main() -> None:
         hub = Hub(HubSettings(host=HOST, port=0))
         await hub.start()
-        region = Region(["hub-1"], lambda name: (HOST, hub.port))
+        region = DemoSites(["hub-1"], lambda name: (HOST, hub.port))
         await region.open()
         await region.start_gateways(["hub-1"])
-        swarm = Swarm([region.url("hub-1")], region.ways, region.gateways, Tally())
+        swarm = Swarm([region.url("hub-1")], region.ways, region.gateways, GameTally())
         async with asyncio.timeout(30):
             await swarm.fly_to(WEST)
             near_ms = await measured(swarm, lambda taken: True)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from equipoise.client.wire.codec import encode_request
-from equipoise.lab.demo.wan import HOST, Wan, Ways, caller_of
+from equipoise.lab.demo.wan import HOST, SiteDelays, Wan, caller_of
 
 
-def ways() -> Ways:
-    return Ways(
+def ways() -> SiteDelays:
+    return SiteDelays(
         between_s=0.03,
         access_s=0.002,
         places={"hub-w": "west", "hub-e": "east", "drone": "west"},

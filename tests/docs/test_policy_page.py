@@ -8,7 +8,7 @@ from typing import Any
 
 from control.control_world import World, play, until
 from docs.blocks import Block, blocks_of
-from equipoise.control.rounds import State
+from equipoise.control.rounds import ControllerState
 from equipoise.plan import Policy
 
 PAGE = "docs/howto/write-a-policy.md"
@@ -50,9 +50,9 @@ def test_a_controller_runs_the_policy_on_the_page_without_a_complaint() -> None:
         controller = await world.controller(policy=class_on_page("ToTheLargest")())
         await world.hub("a")
         world.feed({"a": {b"t": 1.0}})
-        await until(lambda: controller.status.state is State.LEADING)
+        await until(lambda: controller.status.state is ControllerState.LEADING)
         await asyncio.sleep(30.0)
-        assert controller.status.failures == 0 and controller.status.state is State.LEADING
+        assert controller.status.failures == 0 and controller.status.state is ControllerState.LEADING
         assert not world.running["one"].done()
 
     play(scenario)

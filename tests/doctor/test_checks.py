@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from equipoise.doctor import checks
-from equipoise.doctor.checks import GIB, Finding, Status
+from equipoise.doctor.checks import GIB, CheckResult, CheckStatus
 from equipoise.hub.shell.descriptors import RESERVED
 from equipoise.store.embedded.java import JAVA_VERSION_MIN
 
-OK, WARNING, FAILURE = Status.OK, Status.WARNING, Status.FAILURE
+OK, WARNING, FAILURE = CheckStatus.OK, CheckStatus.WARNING, CheckStatus.FAILURE
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,9 @@ OK, WARNING, FAILURE = Status.OK, Status.WARNING, Status.FAILURE
         (checks.check_clock(60.0, 0.1), FAILURE, "not believed"),
     ],
 )
-def test_a_finding_says_what_is_so_and_what_to_do(finding: Finding, status: Status, words: str) -> None:
+def test_a_finding_says_what_is_so_and_what_to_do(
+    finding: CheckResult, status: CheckStatus, words: str
+) -> None:
     assert finding.status is status
     assert words in f"{finding.fact} {finding.next_step}"
     assert bool(finding.next_step) == (status is not OK)

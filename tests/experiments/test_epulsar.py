@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from equipoise.coordinates import Coordinate, Crowd
+from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.coordinates.centroid import expected_worst_s
 from equipoise.lab.experiments import EXPERIMENTS
 from equipoise.lab.experiments.embedding import Noise, distances_s, embed
@@ -125,7 +125,7 @@ def test_policies_choose_by_what_they_know() -> None:
     world = replace(game_world(3), rtt_s=rtt_s, hubs=np.arange(3), limit_ms=120.0)
     chosen = select(world, LINE, placement)
     assert chosen["all-pairs"].tolist() == [0, 2]
-    crowds = [Crowd.of([LINE[n] for n in nodes]) for nodes in ([3], [3, 4])]
+    crowds = [ClientGroup.of([LINE[n] for n in nodes]) for nodes in ([3], [3, 4])]
     assert crowds[0] is not None and crowds[1] is not None
     worst = [expected_worst_s(crowds[0], crowds[1], LINE[hub]) for hub in range(3)]
     assert chosen["epulsar"][0] == int(np.argmin(worst))

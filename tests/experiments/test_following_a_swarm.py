@@ -13,12 +13,12 @@ import pytest
 from equipoise.client import ClientSettings
 from equipoise.gateway import Gateway, GatewaySettings
 from equipoise.lab.demo.swarm import LIMIT_MS, TOPIC, Swarm
-from equipoise.lab.demo.wan import Ways
+from equipoise.lab.demo.wan import SiteDelays
 from equipoise.lab.experiments.fleet import PORT
 from equipoise.lab.experiments.sites import CONTROLLER, CloudRegion, Command
 from equipoise.lab.simulation import LinkSpec, Simulation
 from equipoise.lab.simulation.topology import Sites
-from equipoise.lab.workload.game import Tally
+from equipoise.lab.workload.game import GameTally
 from equipoise.model import TopicSpec
 from equipoise.plan import Planner
 
@@ -44,7 +44,9 @@ class Flight:
         self.region = CloudRegion(sim, Command(hubs=HUBS, cloud="cloud"))
         self.air = sim.host("swarm", place="air")
         gateways = {site: f"gateway-{site}:{6390}" for site in ("west", "east")}
-        self.swarm = Swarm([f"equipoise://{hub}:{PORT}" for hub in HUBS], Ways(0.0, 0.0), gateways, Tally())
+        self.swarm = Swarm(
+            [f"equipoise://{hub}:{PORT}" for hub in HUBS], SiteDelays(0.0, 0.0), gateways, GameTally()
+        )
 
     async def begin(self) -> None:
         spec = TopicSpec(pattern=b"swarm/*", latency_ms=LIMIT_MS)

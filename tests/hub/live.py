@@ -18,7 +18,7 @@ import hiredis
 import pytest
 import uvloop
 
-from equipoise.access import Cost, Users, hash_secret, parse_users
+from equipoise.access import ScryptCost, Users, hash_secret, parse_users
 from equipoise.hub import Hub, HubSettings, Limits, Tls
 from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
 from hub.world import decoded, request
@@ -29,7 +29,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
     "asyncio": asyncio.new_event_loop,
 }
-_CHEAP = Cost(n=1024, r=1, p=1)
+_CHEAP = ScryptCost(n=1024, r=1, p=1)
 
 
 def on_both_loops(test: Callable[P, Awaitable[None]]) -> Callable[..., None]:

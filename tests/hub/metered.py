@@ -8,7 +8,7 @@ from equipoise.access import Users
 from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.hub.settings import Limits
 from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
-from equipoise.telemetry import Kind
+from equipoise.telemetry import RecordKind
 from hub.world import FakeClient, World
 from telemetry.records import read_stream
 
@@ -57,7 +57,7 @@ class MeteredWorld(World):
     def end_window(self) -> None:
         ring = self.core.metering.ring
         end = ring.end
-        while not any(block.kind is Kind.HUB for block, _ in ring.read(end)):
+        while not any(block.kind is RecordKind.HUB for block, _ in ring.read(end)):
             self.advance(0.05)
 
     def topics(self) -> dict[bytes, Record]:

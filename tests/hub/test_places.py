@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.coordinates import Coordinate, CoordinateSettings, Crowd
+from equipoise.coordinates import ClientGroup, Coordinate, CoordinateSettings
 from equipoise.hub.locations import location_tracker
 from equipoise.hub.locations.centroids import STEP
 from equipoise.hub.locations.client_location import HOLDS_S
 from equipoise.hub.locations.topic_locations import LATELY_S, PER_CLIENT_S, REFRESH_S
-from equipoise.telemetry import Kind
+from equipoise.telemetry import RecordKind
 from hub.metered import MeteredWorld, Record
 from hub.world import FakeClient
 
@@ -295,7 +295,7 @@ def test_records_say_what_a_look_at_every_client_says(
     record = world.topics()[b"t"]
     hub = Coordinate.from_bytes(world.hub()["coordinate"], SETTINGS)
     for name, clients in (("publishers", publishers), ("subscribers", subscribers)):
-        crowd = Crowd.of(place for place, _ in clients)
+        crowd = ClientGroup.of(place for place, _ in clients)
         if crowd is None:
             assert side(record, name) == NOBODY
             continue
@@ -318,7 +318,7 @@ def test_a_large_audience_is_looked_at_in_steps_and_comes_to_the_same(world: Met
     crowd(world, count)
     record = world.topics()[b"t"]
     places_told = [at(i * 100 / count) for i in range(count)]
-    expected = Crowd.of(places_told)
+    expected = ClientGroup.of(places_told)
     assert expected is not None and record["subscribers_located"] == count
     assert place_of(record, "subscribers").numbers == pytest.approx(expected.centroid.numbers)
     assert record["subscribers_deviation_us"] == pytest.approx(1e6 * expected.deviation_s, abs=1)
@@ -369,7 +369,7 @@ def test_what_has_not_changed_is_not_made_anew(world: MeteredWorld) -> None:
         tell(listener, at(10), 12_100)
         talker.do("PUBLISH", "t", "x")
         world.end_window()
-    blocks = [block for block, _ in world.core.metering.ring.read(0) if block.kind is Kind.TOPIC]
+    blocks = [block for block, _ in world.core.metering.ring.read(0) if block.kind is RecordKind.TOPIC]
     legs = [block.part(0, 1).values["subscribers_leg_us_max"] for block in blocks]
     assert len(legs) > REFRESH_S
     assert all(column is legs[0] for column in legs)
@@ -445,7 +445,7 @@ def test_whatever_happens_the_last_record_says_where_everybody_is_in_the_end(
     for _ in range(math.ceil(REFRESH_S) + 2):
         talkers[0].do("PUBLISH", "t", "x")
         record = world.topics()[b"t"]
-    crowd = Crowd.of(place for _, place in listeners)
+    crowd = ClientGroup.of(place for _, place in listeners)
     assert record["subscribers_located"] == (crowd and crowd.count)
     if crowd is not None:
         assert place_of(record, "subscribers").numbers == pytest.approx(crowd.centroid.numbers, abs=1e-12)

@@ -22,7 +22,7 @@ import redis
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.control.view_receiver import Intake
+from equipoise.control.view_receiver import ViewReceiver
 from equipoise.pipeline.lake.lake import Lake
 from equipoise.pipeline.spark.spark_home import prepare_home
 from equipoise.telemetry import arrow_schema
@@ -54,7 +54,7 @@ class Views:
     """An intake in a thread of its own."""
 
     def __init__(self) -> None:
-        self.intake = Intake()
+        self.intake = ViewReceiver()
         self.address = ""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)

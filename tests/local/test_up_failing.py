@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import redis.asyncio
 
-from equipoise.local import Layout, System, SystemSettings
-from equipoise.processes import Change, HealthSettings, Phase
+from equipoise.local import Layout, LocalSystem, SystemSettings
+from equipoise.processes import HealthSettings, Phase, PhaseChange
 from local.up_world import Up, require_java
 
 pytestmark = pytest.mark.needs_java
@@ -44,13 +44,13 @@ def test_settings_that_cannot_be_end_everything_with_the_words_of_whoever_refuse
 
 def test_a_hub_that_hangs_is_started_again_and_serves(tmp_path: Path) -> None:
     require_java()
-    changes: list[Change] = []
+    changes: list[PhaseChange] = []
     health = HealthSettings(every_s=0.2, timeout_s=1.0, failures_max=3)
     settings = SystemSettings(hubs=1, has_pipeline=False, has_controller=False, health=health)
 
     async def scene() -> None:
         layout = Layout(tmp_path / "data")
-        async with System(layout, settings, on_change=changes.append) as system:
+        async with LocalSystem(layout, settings, on_change=changes.append) as system:
             first = system.supervisor.pid("hub-1")
             assert first is not None
             os.kill(first, signal.SIGSTOP)

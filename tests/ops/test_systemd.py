@@ -14,7 +14,7 @@ from docs.checking import check_command
 from equipoise.cli import hub as hub_command
 from equipoise.cli.main import make_app
 from equipoise.cli.support import controller_process
-from equipoise.cli.support.controller_process import Wanted
+from equipoise.cli.support.controller_process import ControllerOptions
 from equipoise.hub import HubSettings
 from equipoise.hub.membership.process import check_reachable
 
@@ -68,9 +68,9 @@ def test_a_controller_tells_others_where_they_reach_it_and_not_where_it_listens(
 ) -> None:
     token = tmp_path / "token"
     token.write_text("a token that is long enough")
-    made: list[Wanted] = []
+    made: list[ControllerOptions] = []
 
-    async def serve(wanted: Wanted) -> None:
+    async def serve(wanted: ControllerOptions) -> None:
         made.append(wanted)
 
     monkeypatch.setenv("EQUIPOISE_STORE", "zk://zk.example/equipoise")

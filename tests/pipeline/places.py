@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.coordinates.centroid import Crowd
+from equipoise.coordinates.centroid import ClientGroup
 
 SETTINGS = CoordinateSettings()
 Record = dict[str, Any]
@@ -22,7 +22,7 @@ def random_place(rng: random.Random) -> Coordinate:
 
 def side_told(side: str, clients: Iterable[Coordinate], leg_us: int | None) -> Record:
     """What a hub tells of one side."""
-    crowd = Crowd.of(clients)
+    crowd = ClientGroup.of(clients)
     if crowd is None:
         return {}
     return {
@@ -90,13 +90,13 @@ def read_whereabouts(last: Mapping[str, Record], hubs: Mapping[str, HubFacts]) -
     )
 
 
-def _crowd(side: str, told: Mapping[str, Record]) -> Crowd | None:
+def _crowd(side: str, told: Mapping[str, Record]) -> ClientGroup | None:
     if not told:
         return None
     places = {hub: Coordinate.from_bytes(record[f"{side}_at"], SETTINGS) for hub, record in told.items()}
     # The mean of as many clients as there are, each where its hub's centroid is.
     clients = [places[hub] for hub, record in told.items() for _ in range(record[f"{side}_located"])]
-    crowd = Crowd.of(clients)
+    crowd = ClientGroup.of(clients)
     assert crowd is not None
     farthest_s = []
     for hub, record in told.items():
@@ -104,14 +104,14 @@ def _crowd(side: str, told: Mapping[str, Record]) -> Crowd | None:
         apart_s = sum((a - b) ** 2 for a, b in zip(place.point_s, mean.point_s, strict=True)) ** 0.5
         above_s = place.height_s + place.adjustment_s - mean.height_s - mean.adjustment_s
         farthest_s.append(record[f"{side}_deviation_us"] / 1e6 + (apart_s + max(0.0, above_s)) / 2)
-    return Crowd(crowd.centroid, max(farthest_s), crowd.count)
+    return ClientGroup(crowd.centroid, max(farthest_s), crowd.count)
 
 
-def _centroid(crowd: Crowd | None) -> Coordinate | None:
+def _centroid(crowd: ClientGroup | None) -> Coordinate | None:
     return None if crowd is None else crowd.centroid
 
 
-def _count(crowd: Crowd | None) -> float:
+def _count(crowd: ClientGroup | None) -> float:
     return 0.0 if crowd is None else float(crowd.count)
 
 

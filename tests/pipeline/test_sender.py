@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from equipoise.control.view_receiver import Intake
+from equipoise.control.view_receiver import ViewReceiver
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.sliding_window import WindowedView
 from equipoise.view import HubView, TopicView, View, to_tables
@@ -24,9 +24,9 @@ def view_at(time_s: float) -> WindowedView:
     return WindowedView(time_s, 10.0, to_tables(view))
 
 
-def play(scenario: Callable[[Intake, str], Coroutine[Any, Any, None]], token: str = "") -> None:
+def play(scenario: Callable[[ViewReceiver, str], Coroutine[Any, Any, None]], token: str = "") -> None:
     async def main() -> None:
-        intake = Intake(token=token, clock=lambda: NOW_S)
+        intake = ViewReceiver(token=token, clock=lambda: NOW_S)
         address = await intake.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(30):
@@ -46,7 +46,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_views_reach_the_controller_one_after_the_other() -> None:
-    async def scenario(intake: Intake, address: str) -> None:
+    async def scenario(intake: ViewReceiver, address: str) -> None:
         sender = ViewSender(lambda: address, "a token of some length")
         for at in range(3):
             sender.offer(view_at(NOW_S - 10 + at))
@@ -61,7 +61,7 @@ def test_views_reach_the_controller_one_after_the_other() -> None:
 
 
 def test_a_view_that_the_controller_refuses_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(intake: Intake, address: str) -> None:
+    async def scenario(intake: ViewReceiver, address: str) -> None:
         sender = ViewSender(lambda: address)
         sender.offer(view_at(NOW_S - 5))
         await until(lambda: intake.views == 1)
@@ -76,7 +76,7 @@ def test_a_view_that_the_controller_refuses_is_counted_and_told(caplog: pytest.L
 def test_without_the_right_token_views_fail_and_the_reason_is_suspected(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(intake: Intake, address: str) -> None:
+    async def scenario(intake: ViewReceiver, address: str) -> None:
         sender = ViewSender(lambda: address, "wrong")
         sender.offer(view_at(NOW_S - 5))
         await until(lambda: sender.counts["failed"] == 1)
@@ -100,7 +100,7 @@ def test_a_controller_that_comes_later_gets_the_next_view() -> None:
         leader[0] = f"127.0.0.1:{port}"
         sender.offer(view_at(NOW_S - 8))
         await until(lambda: sender.counts["failed"] == 1)
-        intake = Intake(clock=lambda: NOW_S)
+        intake = ViewReceiver(clock=lambda: NOW_S)
         await intake.start("127.0.0.1", port)
         sender.offer(view_at(NOW_S - 7))
         await until(lambda: intake.views == 1)

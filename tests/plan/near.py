@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from equipoise.coordinates import Coordinate, Crowd
+from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.coordinates.centroid import worst_s
 from equipoise.plan.latency import LatencyEstimate, Room
 from equipoise.plan.load import Capacities
@@ -37,7 +37,7 @@ def near(
     hubs: Sequence[HubView],
 ) -> TopicView:
     """A topic with these clients, as its home would report it."""
-    inward, outward = Crowd.of(publishers), Crowd.of(subscribers)
+    inward, outward = ClientGroup.of(publishers), ClientGroup.of(subscribers)
     place = next(hub.coordinate for hub in hubs if hub.name == home)
     known = inward is not None and outward is not None and place is not None
     return replace(

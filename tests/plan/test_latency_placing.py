@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from equipoise.coordinates import Coordinate, Crowd
+from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.coordinates.centroid import expected_worst_s, worst_s
 from equipoise.plan.latency import CentroidEstimate, PairsEstimate, place_topics, rank
 from equipoise.view import HubView, TopicView, View
@@ -29,7 +29,7 @@ def view_of(clients: list[tuple[list[Coordinate], list[Coordinate]]], hubs: list
     hub_rows = [HubView(name=f"h{n}", coordinate=place, loop_lag_s=0.001 * n) for n, place in enumerate(hubs)]
     topics = []
     for n, (publishers, subscribers) in enumerate(clients):
-        inward, outward = Crowd.of(publishers), Crowd.of(subscribers)
+        inward, outward = ClientGroup.of(publishers), ClientGroup.of(subscribers)
         topics.append(
             TopicView(
                 name=b"t%d" % n,
@@ -48,7 +48,7 @@ def test_the_columns_say_what_coordinates_say(
 ) -> None:
     found = CentroidEstimate(view_of(clients, [*hubs])).worst_s(np.arange(len(clients)))
     for row, (publishers, subscribers) in enumerate(clients):
-        inward, outward = Crowd.of(publishers), Crowd.of(subscribers)
+        inward, outward = ClientGroup.of(publishers), ClientGroup.of(subscribers)
         assert inward is not None and outward is not None
         for column, place in enumerate(hubs):
             expected_s = expected_worst_s(inward, outward, place) + 0.001 * column

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from equipoise.pipeline.samples import HUB_SAMPLES, TOPIC_SAMPLES
-from equipoise.telemetry import COLUMNS, Kind
+from equipoise.telemetry import COLUMNS, RecordKind
 from equipoise.view.codec import HUB_SCHEMA, TOPIC_SCHEMA
 from equipoise.view.columns import HubColumns, TopicColumns
 from equipoise.view.schema import (
@@ -20,11 +20,15 @@ from equipoise.view.schema import (
     ViewColumn,
 )
 
-BY_KIND = [(Kind.TOPIC, column) for column in TOPIC_COLUMNS] + [(Kind.HUB, column) for column in HUB_COLUMNS]
+BY_KIND = [(RecordKind.TOPIC, column) for column in TOPIC_COLUMNS] + [
+    (RecordKind.HUB, column) for column in HUB_COLUMNS
+]
 
 
 @pytest.mark.parametrize("kind, column", BY_KIND, ids=lambda part: getattr(part, "name", part))
-def test_a_source_is_a_column_of_telemetry_that_such_a_record_fills(kind: Kind, column: ViewColumn) -> None:
+def test_a_source_is_a_column_of_telemetry_that_such_a_record_fills(
+    kind: RecordKind, column: ViewColumn
+) -> None:
     names = {told.name for told in COLUMNS if kind in told.kinds}
     if column.source:
         assert set(ADDED.get(column.source, (column.source,))) <= names

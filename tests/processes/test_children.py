@@ -16,12 +16,12 @@ import pytest
 
 from equipoise.errors import DisconnectedError, SettingsError
 from equipoise.processes import (
-    Backoff,
     BackoffSettings,
-    Change,
     Child,
     ChildSpec,
     Phase,
+    PhaseChange,
+    RestartBackoff,
     Supervisor,
     check_port,
     free_port,
@@ -102,8 +102,8 @@ def test_a_child_that_does_not_listen_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_killed_child_is_started_again_and_its_log_goes_on(tmp_path: Path) -> None:
-    async def scene() -> list[Change]:
-        changes: list[Change] = []
+    async def scene() -> list[PhaseChange]:
+        changes: list[PhaseChange] = []
         supervisor = Supervisor(on_change=changes.append, settings=QUICK)
         await supervisor.keep(program(tmp_path, PATIENT))
         first = supervisor.pid("child")
@@ -181,7 +181,7 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_pauses_double_up_to_the_longest_and_are_forgiven_after_a_good_run() -> None:
-    backoff = Backoff(BackoffSettings(first_s=1.0, longest_s=5.0, forgiven_after_s=30.0))
+    backoff = RestartBackoff(BackoffSettings(first_s=1.0, longest_s=5.0, forgiven_after_s=30.0))
     assert [backoff.pause_s(0.0) for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
     assert backoff.pause_s(31.0) == 1.0
 

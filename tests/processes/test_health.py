@@ -15,11 +15,11 @@ import pytest
 from equipoise.errors import SettingsError
 from equipoise.processes import (
     BackoffSettings,
-    Change,
     Check,
     ChildSpec,
     HealthSettings,
     Phase,
+    PhaseChange,
     Supervisor,
     ask,
     until_it_hangs,
@@ -79,8 +79,8 @@ def test_a_child_that_hangs_is_ended_and_started_again_and_that_is_told(tmp_path
         await until(sign.exists)
         return True
 
-    async def scene() -> list[Change]:
-        changes: list[Change] = []
+    async def scene() -> list[PhaseChange]:
+        changes: list[PhaseChange] = []
         supervisor = Supervisor(on_change=changes.append, settings=QUICK)
         await supervisor.keep(spec(tmp_path, LIVELY, check, str(sign)))
         first = supervisor.pid("child")
@@ -121,8 +121,8 @@ def test_no_answer_in_time_and_no_connection_are_no_good_answers() -> None:
 
 
 def test_a_child_that_was_misused_from_the_start_is_a_settings_error_with_its_words(tmp_path: Path) -> None:
-    async def scene() -> list[Change]:
-        changes: list[Change] = []
+    async def scene() -> list[PhaseChange]:
+        changes: list[PhaseChange] = []
         supervisor = Supervisor(on_change=changes.append, settings=QUICK)
         program = "import sys\nprint('no such colour', file=sys.stderr)\nsys.exit(2)\n"
         with pytest.raises(SettingsError, match="child does not start: no such colour"):
@@ -135,8 +135,8 @@ def test_a_child_that_was_misused_from_the_start_is_a_settings_error_with_its_wo
 
 
 def test_a_child_that_has_run_before_refuses_nothing_whatever_its_status_is(tmp_path: Path) -> None:
-    async def scene() -> list[Change]:
-        changes: list[Change] = []
+    async def scene() -> list[PhaseChange]:
+        changes: list[PhaseChange] = []
         supervisor = Supervisor(on_change=changes.append, settings=QUICK)
         program = "import time\nprint('ready', flush=True)\ntime.sleep(0.2)\nraise SystemExit(2)\n"
         await supervisor.keep(spec(tmp_path, program, None))

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from equipoise.errors import DamagedError
-from equipoise.store import LeaderFacts, LeaderStore, ServersStore, Wanted
+from equipoise.store import LeaderFacts, LeaderStore, ServersStore, WantedServer
 from store.memory_world import TREE, MemoryWorld, run
 
 
@@ -71,9 +71,9 @@ def test_wanted_servers_are_added_and_removed_by_several_writers() -> None:
         one, two = ServersStore(await world.store(), TREE), ServersStore(await world.store(), TREE)
         assert await one.load() == {}
         await asyncio.gather(
-            one.change(add=[Wanted(hub="h3", site="paris")]), two.change(add=[Wanted(hub="h4")])
+            one.change(add=[WantedServer(hub="h3", site="paris")]), two.change(add=[WantedServer(hub="h4")])
         )
-        assert await two.load() == {"h3": Wanted(hub="h3", site="paris"), "h4": Wanted(hub="h4")}
+        assert await two.load() == {"h3": WantedServer(hub="h3", site="paris"), "h4": WantedServer(hub="h4")}
         await two.change(remove=["h3", "unknown"])
         assert list(await one.load()) == ["h4"]
 
@@ -87,7 +87,7 @@ def test_a_damaged_list_of_servers_is_told_and_left_alone() -> None:
         await store.ensure(TREE.root)
         await store.create(TREE.servers, b"\xc1")
         with pytest.raises(DamagedError):
-            await ServersStore(store, TREE).change(add=[Wanted(hub="h1")])
+            await ServersStore(store, TREE).change(add=[WantedServer(hub="h1")])
         assert (await store.get(TREE.servers)).data == b"\xc1"
 
     run(scenario())

@@ -7,24 +7,24 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
-from equipoise.telemetry import Block, Kind, Names, Values, narrow
+from equipoise.telemetry import Block, NameColumn, RecordKind, Values, narrow
 
 SECOND_US = 1_000_000
 
 
 def topic_block(names: Sequence[bytes], publications: Sequence[int], *, time_us: int = 0) -> Block:
     values: dict[str, Values] = {
-        "topic": Names.of(names),
+        "topic": NameColumn.of(names),
         "role": "home",
         "publications": narrow(publications),
         "cuts": 0,
     }
-    return Block.of(Kind.TOPIC, len(names), values, time_us=time_us, window_us=SECOND_US)
+    return Block.of(RecordKind.TOPIC, len(names), values, time_us=time_us, window_us=SECOND_US)
 
 
 def hub_block(cpu_ratio: float = 0.5, *, time_us: int = 0) -> Block:
     return Block.of(
-        Kind.HUB, 1, {"cpu_ratio": cpu_ratio, "connections": 3}, time_us=time_us, window_us=SECOND_US
+        RecordKind.HUB, 1, {"cpu_ratio": cpu_ratio, "connections": 3}, time_us=time_us, window_us=SECOND_US
     )
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from equipoise.telemetry import (
     COLUMNS,
     Block,
-    Kind,
-    Names,
+    NameColumn,
     Numbers,
     Part,
-    Ring,
+    RecordKind,
+    TelemetryRing,
     Values,
     arrow_schema,
     columns_of,
@@ -89,7 +89,7 @@ def test_doubles_keep_every_bit(value: float) -> None:
 
 
 def test_a_whole_ring_is_read_back_in_order() -> None:
-    ring = Ring(INCARNATION, retention_s=1e6, bytes_max=1 << 30)
+    ring = TelemetryRing(INCARNATION, retention_s=1e6, bytes_max=1 << 30)
     for second in range(40):
         ring.append(
             topic_block([b"t%d" % i for i in range(second)], list(range(second)), time_us=second * SECOND_US)
@@ -123,7 +123,7 @@ def constants(column: Column) -> st.SearchStrategy[Any]:
 @st.composite
 def blocks(draw: st.DrawFn) -> tuple[Block, dict[str, list[Any]]]:
     """A block, and what each of its columns says, record by record."""
-    kind = draw(st.sampled_from(Kind))
+    kind = draw(st.sampled_from(RecordKind))
     count = draw(st.integers(1, 20))
     values: dict[str, Values] = {}
     said: dict[str, list[Any]] = {}
@@ -137,7 +137,7 @@ def blocks(draw: st.DrawFn) -> tuple[Block, dict[str, list[Any]]]:
         elif is_text:
             texts = draw(st.lists(constants(column), min_size=count, max_size=count))
             encoded = [text.encode() if isinstance(text, str) else text for text in texts]
-            values[column.name], said[column.name] = Names.of_optional(encoded), texts
+            values[column.name], said[column.name] = NameColumn.of_optional(encoded), texts
         else:
             numbers = draw(st.lists(LONGS, min_size=count, max_size=count))
             values[column.name], said[column.name] = narrow(numbers), numbers
@@ -171,7 +171,7 @@ def test_null_columns_take_no_room() -> None:
 
 def test_a_number_that_several_columns_repeat_takes_room_once() -> None:
     def size(**values: Values) -> int:
-        block = Block.of(Kind.TOPIC, 1_000, {"topic": b"t", **values}, time_us=0, window_us=0)
+        block = Block.of(RecordKind.TOPIC, 1_000, {"topic": b"t", **values}, time_us=0, window_us=0)
         stored = batch(HUB, INCARNATION, [whole(block)])
         records = read_stream(b"".join((schema_message(), stored, END)))
         assert all(record[name] == value for record in records for name, value in values.items())
@@ -184,7 +184,7 @@ def test_a_number_that_several_columns_repeat_takes_room_once() -> None:
 
 @pytest.mark.parametrize("count", [1, 255, 256, 257, 1_000])
 def test_texts_and_sequences_are_right_for_any_number_of_records(count: int) -> None:
-    block = Block.of(Kind.TOPIC, count, {"topic": b"ab", "role": "lane"}, time_us=1, window_us=1)
+    block = Block.of(RecordKind.TOPIC, count, {"topic": b"ab", "role": "lane"}, time_us=1, window_us=1)
     records = read_stream(stream([whole(block)]))
     assert [record["sequence"] for record in records] == list(range(count))
     assert {(record["topic"], record["role"], record["hub"]) for record in records} == {(b"ab", "lane", HUB)}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.telemetry import Block, Kind, Names, Numbers, Part, Values, narrow
+from equipoise.telemetry import Block, NameColumn, Numbers, Part, RecordKind, Values, narrow
 from equipoise.telemetry.block import BLOCK_BYTES, size_bytes_of
 from telemetry.records import SECOND_US, hub_block, topic_block
 
@@ -24,7 +24,7 @@ def test_numbers_take_the_bytes_that_the_greatest_needs(greatest: int, width: in
 
 @given(names=NAMES)
 def test_names_come_back_as_they_were_given(names: list[bytes | None]) -> None:
-    packed = Names.of_optional(names)
+    packed = NameColumn.of_optional(names)
     assert packed.split() == [name or b"" for name in names]
     assert [bool(packed.present >> i & 1) for i in range(len(names))] == [name is not None for name in names]
 
@@ -36,7 +36,7 @@ def test_a_record_of_a_topic_takes_few_bytes() -> None:
 
 def test_a_column_that_the_kind_does_not_have_is_a_mistake() -> None:
     with pytest.raises(AssertionError, match="cpu_ratio"):
-        Block.of(Kind.TOPIC, 1, {"cpu_ratio": 0.5}, time_us=0, window_us=0)
+        Block.of(RecordKind.TOPIC, 1, {"cpu_ratio": 0.5}, time_us=0, window_us=0)
 
 
 def test_a_hub_block_has_no_topics() -> None:
@@ -46,7 +46,11 @@ def test_a_hub_block_has_no_topics() -> None:
 
 def test_one_topic_may_stand_for_all_records() -> None:
     block = Block.of(
-        Kind.ARRIVAL, 2, {"topic": b"t", "size_bytes": narrow([1, 2])}, time_us=narrow([5, 9]), window_us=0
+        RecordKind.ARRIVAL,
+        2,
+        {"topic": b"t", "size_bytes": narrow([1, 2])},
+        time_us=narrow([5, 9]),
+        window_us=0,
     )
     assert block.topics() == [b"t", b"t"]
     assert block.latest_us == 9
@@ -58,8 +62,8 @@ Row = tuple[int, int, bytes | None, int, int | None]
 def rows(part: Part) -> list[Row]:
     """Sequence, time, topic, publications and located publishers of each record."""
     names, numbers, some = (part.values[name] for name in ("topic", "publications", "publishers_located"))
-    assert isinstance(names, Names) and isinstance(some, Numbers)
-    assert not isinstance(numbers, int | float | str | bytes | Names | Numbers | None)
+    assert isinstance(names, NameColumn) and isinstance(some, Numbers)
+    assert not isinstance(numbers, int | float | str | bytes | NameColumn | Numbers | None)
     topics = [name if names.present >> i & 1 else None for i, name in enumerate(names.split())]
     located = [number if some.present >> i & 1 else None for i, number in enumerate(some.values)]
     times = [part.time_us] * len(topics) if isinstance(part.time_us, int) else part.time_us
@@ -74,17 +78,17 @@ def test_parts_and_heads_and_choices_are_rows_of_the_whole(
     count = len(names)
     some = data.draw(st.lists(st.one_of(st.none(), st.integers(0, 300)), min_size=count, max_size=count))
     values: dict[str, Values] = {
-        "topic": Names.of_optional(names),
+        "topic": NameColumn.of_optional(names),
         "publications": narrow(range(count)),
         "publishers_located": Numbers.of_optional(some),
     }
     block = Block(
-        Kind.TOPIC,
+        RecordKind.TOPIC,
         40,
         count,
         7,
         SECOND_US,
-        Block.of(Kind.TOPIC, count, values, time_us=7, window_us=0).values,
+        Block.of(RecordKind.TOPIC, count, values, time_us=7, window_us=0).values,
     )
     whole = rows(block.part(0, count))
     assert [(name, located) for _, _, name, _, located in whole] == list(zip(names, some, strict=True))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.telemetry import COLUMNS, EVERY_KIND, ColumnType, Kind, arrow_schema, columns_of, spark_schema
+from equipoise.telemetry import (
+    COLUMNS,
+    EVERY_KIND,
+    ColumnType,
+    RecordKind,
+    arrow_schema,
+    columns_of,
+    spark_schema,
+)
 
 
 def test_every_record_says_where_when_and_in_which_order_it_was_made() -> None:
@@ -23,10 +31,10 @@ def test_a_number_has_a_unit_unless_it_only_names_something() -> None:
     assert without == names
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_kind_has_what_the_others_have_not(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", RecordKind)
+def test_a_kind_has_what_the_others_have_not(kind: RecordKind) -> None:
     own = {column.name for column in columns_of(kind)}
-    others = {column.name for other in Kind if other is not kind for column in columns_of(other)}
+    others = {column.name for other in RecordKind if other is not kind for column in columns_of(other)}
     assert own - others
 
 

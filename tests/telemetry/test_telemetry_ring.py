@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.telemetry import Block, Kind, Names, Ring
+from equipoise.telemetry import Block, NameColumn, RecordKind, TelemetryRing
 from equipoise.telemetry.block import BLOCK_BYTES, size_bytes_of
 from telemetry.records import SECOND_US, hub_block, topic_block
 
 LARGE = 1 << 30
 
 
-def sequences(ring: Ring, start: int) -> list[int]:
+def sequences(ring: TelemetryRing, start: int) -> list[int]:
     return [block.first + row for block, first in ring.read(start) for row in range(first, block.count)]
 
 
@@ -21,7 +21,7 @@ def block_of(count: int, time_us: int) -> Block:
 
 
 def test_records_are_numbered_from_zero_without_holes() -> None:
-    ring = Ring(7, retention_s=60, bytes_max=LARGE)
+    ring = TelemetryRing(7, retention_s=60, bytes_max=LARGE)
     for count in (3, 1, 2):
         ring.append(block_of(count, 0))
     assert (ring.oldest, ring.end, len(ring)) == (0, 6, 6)
@@ -29,7 +29,7 @@ def test_records_are_numbered_from_zero_without_holes() -> None:
 
 
 def test_reading_begins_inside_a_block() -> None:
-    ring = Ring(7, retention_s=60, bytes_max=LARGE)
+    ring = TelemetryRing(7, retention_s=60, bytes_max=LARGE)
     ring.append(block_of(4, 0))
     ring.append(block_of(2, 0))
     assert sequences(ring, 3) == [3, 4, 5]
@@ -37,13 +37,13 @@ def test_reading_begins_inside_a_block() -> None:
 
 
 def test_an_empty_block_leaves_no_trace() -> None:
-    ring = Ring(7, retention_s=60, bytes_max=LARGE)
+    ring = TelemetryRing(7, retention_s=60, bytes_max=LARGE)
     ring.append(block_of(0, 0))
     assert (len(ring), ring.bytes, list(ring.read(0))) == (0, 0, [])
 
 
 def test_what_is_too_old_falls_out_and_the_oldest_left_is_known() -> None:
-    ring = Ring(7, retention_s=10, bytes_max=LARGE)
+    ring = TelemetryRing(7, retention_s=10, bytes_max=LARGE)
     for second in range(30):
         ring.append(block_of(2, second * SECOND_US))
     # 19 to 29: nothing that is older than ten seconds.
@@ -52,7 +52,7 @@ def test_what_is_too_old_falls_out_and_the_oldest_left_is_known() -> None:
 
 
 def test_what_is_too_much_falls_out() -> None:
-    ring = Ring(7, retention_s=1e6, bytes_max=50_000)
+    ring = TelemetryRing(7, retention_s=1e6, bytes_max=50_000)
     for second in range(100):
         ring.append(block_of(100, second * SECOND_US))
         assert ring.bytes <= 50_000
@@ -60,14 +60,14 @@ def test_what_is_too_much_falls_out() -> None:
 
 
 def test_the_newest_block_stays_whatever_its_size() -> None:
-    ring = Ring(7, retention_s=60, bytes_max=1)
+    ring = TelemetryRing(7, retention_s=60, bytes_max=1)
     ring.append(block_of(50, 0))
     ring.append(block_of(60, 1))
     assert (ring.oldest, ring.end) == (50, 110)
 
 
 def test_bytes_are_what_the_blocks_that_are_left_keep_alive() -> None:
-    ring = Ring(7, retention_s=5, bytes_max=LARGE)
+    ring = TelemetryRing(7, retention_s=5, bytes_max=LARGE)
     for second in range(20):
         ring.append(block_of(second % 4, second * SECOND_US))
     blocks = [block for block, _ in ring.read(0)]
@@ -76,12 +76,12 @@ def test_bytes_are_what_the_blocks_that_are_left_keep_alive() -> None:
 
 
 def test_a_column_that_blocks_share_counts_once_as_long_as_one_of_them_is_there() -> None:
-    names = Names.of([b"%d" % number for number in range(10_000)])
-    ring = Ring(7, retention_s=5, bytes_max=LARGE)
+    names = NameColumn.of([b"%d" % number for number in range(10_000)])
+    ring = TelemetryRing(7, retention_s=5, bytes_max=LARGE)
     taken = []
     for second in range(20):
         shared = Block.of(
-            Kind.TOPIC, 10_000, {"topic": names}, time_us=second * SECOND_US, window_us=SECOND_US
+            RecordKind.TOPIC, 10_000, {"topic": names}, time_us=second * SECOND_US, window_us=SECOND_US
         )
         ring.append(shared)
         taken.append(ring.bytes)
@@ -92,7 +92,7 @@ def test_a_column_that_blocks_share_counts_once_as_long_as_one_of_them_is_there(
 
 
 def test_a_clock_that_goes_back_loses_nothing() -> None:
-    ring = Ring(7, retention_s=10, bytes_max=LARGE)
+    ring = TelemetryRing(7, retention_s=10, bytes_max=LARGE)
     for time_s in (100, 101, 50, 51):
         ring.append(hub_block(time_us=time_s * SECOND_US))
     assert sequences(ring, 0) == [0, 1, 2, 3]
@@ -111,7 +111,7 @@ def test_any_pattern_of_reads_gives_each_record_once_and_tells_what_was_missed(
     steps: list[tuple[str, int]], bytes_max: int
 ) -> None:
     """A reader that takes `n` records at a time, whenever it likes, while others fall out."""
-    ring = Ring(7, retention_s=1e6, bytes_max=bytes_max)
+    ring = TelemetryRing(7, retention_s=1e6, bytes_max=bytes_max)
     seen: list[int] = []
     missed: list[int] = []
     at = 0
@@ -128,7 +128,10 @@ def test_any_pattern_of_reads_gives_each_record_once_and_tells_what_was_missed(
 
 
 def test_blocks_of_all_kinds_share_the_sequence() -> None:
-    ring = Ring(7, retention_s=60, bytes_max=LARGE)
+    ring = TelemetryRing(7, retention_s=60, bytes_max=LARGE)
     ring.append(block_of(2, 0))
     ring.append(hub_block())
-    assert [(block.kind, block.first) for block, _ in ring.read(0)] == [(Kind.TOPIC, 0), (Kind.HUB, 2)]
+    assert [(block.kind, block.first) for block, _ in ring.read(0)] == [
+        (RecordKind.TOPIC, 0),
+        (RecordKind.HUB, 2),
+    ]

@@ -23,13 +23,13 @@ from equipoise.lab.demo import (
     GAME,
     HUB_TOML,
     LIMIT_MS,
-    Region,
+    DemoSites,
     Swarm,
 )
 from equipoise.lab.demo.acts import EAST, WEST
 from equipoise.lab.demo.swarm import TOPIC
 from equipoise.lab.workload.game import GameLoad
-from equipoise.local import Layout, System, SystemSettings
+from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.local.layout import HOST
 from equipoise.model import TopicSpec
 from equipoise.model.names import to_id
@@ -47,9 +47,9 @@ WALK_S, CROWD_S = 25.0, 35.0
 async def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="equipoise-screenshots-") as directory:
         layout = Layout(Path(directory) / "data")
-        region = Region(NAMES, lambda name: (HOST, layout.known_port(name)))
+        region = DemoSites(NAMES, lambda name: (HOST, layout.known_port(name)))
         await region.open()
-        async with System(layout, settings(Path(directory), region)) as system:
+        async with LocalSystem(layout, settings(Path(directory), region)) as system:
             load = GameLoad([system.hub_url()], GAME, settings=ClientSettings(coordinate_enabled=False))
             async with asyncio.timeout(READY_S):
                 while not system.is_ready:  # noqa: ASYNC110  a state of several processes
@@ -66,7 +66,7 @@ async def main(folder: Path) -> None:
                 await region.close()
 
 
-async def take_off(system: System, region: Region, load: GameLoad) -> Swarm:
+async def take_off(system: LocalSystem, region: DemoSites, load: GameLoad) -> Swarm:
     store = await open_store(system.store_url)
     await SpecsStore(store, Tree(system.settings.region)).put(TopicSpec(pattern=TOPIC, latency_ms=LIMIT_MS))
     await store.close()
@@ -76,7 +76,7 @@ async def take_off(system: System, region: Region, load: GameLoad) -> Swarm:
     return swarm
 
 
-def settings(folder: Path, region: Region) -> SystemSettings:
+def settings(folder: Path, region: DemoSites) -> SystemSettings:
     (folder / "hub.toml").write_text(HUB_TOML)
     (folder / "controller.toml").write_text(CONTROLLER_TOML)
     return SystemSettings(

@@ -18,7 +18,7 @@ from equipoise.model import Plan
 from equipoise.plan import Static
 from equipoise.store import HubFacts, HubsStore, LeaderFacts, MemoryStore, MemoryTree, PlanStore, Tree
 from equipoise.view import HubView, TopicView, View
-from equipoise.web import Facts, WebSettings, serve
+from equipoise.web import ClusterFacts, WebSettings, serve
 from equipoise.web.actions import Actions
 
 TREE = Tree("test")
@@ -120,7 +120,7 @@ def play(scenario: Callable[[Site], Coroutine[Any, Any, None]], *, token: str = 
             while len(controller.knowledge.plan.members) < 2:  # noqa: ASYNC110  what a task learns has no event
                 await asyncio.sleep(0.01)
             views.latest = some_view()
-            facts_shown = Facts(controller, time.time)
+            facts_shown = ClusterFacts(controller, time.time)
             facts_shown.refresh()
             settings = WebSettings(port=0, token=token, refresh_interval_s=0.5)
             address = await stack.enter_async_context(serve(facts_shown, Actions(store, TREE), settings))

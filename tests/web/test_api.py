@@ -16,7 +16,7 @@ from equipoise.model import WEIGHT_NORMAL, Entry, TopicSpec
 from equipoise.model.names import from_id, to_id
 from equipoise.store import MemoryStore, SpecsStore
 from equipoise.telemetry.load import CPU_FULL_RATIO
-from equipoise.web.auth import Verdict, judge
+from equipoise.web.auth import AuthVerdict, judge
 from equipoise.web.metrics import METRICS
 from equipoise.web.routes import ROUTES, describe
 from web.site_world import HOT, TOKEN, TREE, Site, play
@@ -236,16 +236,16 @@ def test_no_cookie_opens_anything() -> None:
 def test_where_loopback_is_free_it_may_look_without_the_token_and_act_with_it() -> None:
     local: dict[str, Any] = {"token": TOKEN, "peer": "127.0.0.1", "host": "localhost:6398"}
     for shown, is_change, verdict in (
-        ("", False, Verdict.ALLOWED),
-        ("", True, Verdict.NEEDS_TOKEN),
-        ("wrong", False, Verdict.NEEDS_TOKEN),
-        (TOKEN, True, Verdict.ALLOWED),
+        ("", False, AuthVerdict.ALLOWED),
+        ("", True, AuthVerdict.NEEDS_TOKEN),
+        ("wrong", False, AuthVerdict.NEEDS_TOKEN),
+        (TOKEN, True, AuthVerdict.ALLOWED),
     ):
         assert judge(**local, shown=shown, is_change=is_change, is_loopback_free=True) is verdict
     away = {**local, "peer": "192.0.2.7"}
-    assert judge(**away, shown="", is_change=False, is_loopback_free=True) is Verdict.FOREIGN
+    assert judge(**away, shown="", is_change=False, is_loopback_free=True) is AuthVerdict.FOREIGN
     evil = {**local, "host": "evil.example"}
-    assert judge(**evil, shown="", is_change=False, is_loopback_free=True) is Verdict.FOREIGN
+    assert judge(**evil, shown="", is_change=False, is_loopback_free=True) is AuthVerdict.FOREIGN
 
 
 def test_metrics_are_those_of_the_table_and_no_more_topics_than_allowed() -> None:
@@ -317,4 +317,4 @@ def test_the_description_names_every_route_with_its_body() -> None:
         operation = described["paths"][route.path][route.method.lower()]
         assert operation["summary"] == route.summary
         assert ("requestBody" in operation) == (route.body is not None)
-    assert set(described["components"]["schemas"]) >= {"Move", "Drain", "Weigh", "Limits"}
+    assert set(described["components"]["schemas"]) >= {"Move", "Drain", "Weigh", "SpecChange"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from equipoise.web.app import STREAMS_PER_PEER_MAX
-from equipoise.web.facts import Facts
+from equipoise.web.facts import ClusterFacts
 from equipoise.web.http_connections import PER_PEER_MAX, REQUEST_S
 from equipoise.web.peer_slots import PeerSlots
 from web.site_world import TOKEN, Site, play
@@ -104,9 +104,9 @@ def test_one_address_opens_so_many_streams_and_gets_its_places_back() -> None:
 
 def test_all_open_pages_are_sent_one_encoded_overview(monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
-    overview = Facts.overview
+    overview = ClusterFacts.overview
 
-    def counted(facts: Facts) -> Any:
+    def counted(facts: ClusterFacts) -> Any:
         nonlocal made
         made += 1
         return overview(facts)
@@ -120,7 +120,7 @@ def test_all_open_pages_are_sent_one_encoded_overview(monkeypatch: pytest.Monkey
                 found += 1
 
     async def scenario(site: Site) -> None:
-        monkeypatch.setattr(Facts, "overview", counted)
+        monkeypatch.setattr(ClusterFacts, "overview", counted)
         asked = b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
         streams = [await opened(site, asked) for _ in range(10)]
         await asyncio.gather(*(events(reader, 4) for reader, _ in streams))

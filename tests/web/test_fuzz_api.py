@@ -25,7 +25,7 @@ from equipoise.model import Plan
 from equipoise.model.names import to_id
 from equipoise.plan import Static
 from equipoise.store import HubFacts, HubsStore, LeaderFacts, MemoryStore, MemoryTree, PlanStore
-from equipoise.web import Facts, WebSettings, make_app
+from equipoise.web import ClusterFacts, WebSettings, make_app
 from equipoise.web.actions import Actions
 from equipoise.web.routes import ROUTES, describe
 from web.asking import Answer, ask
@@ -73,7 +73,7 @@ class World:
             while len(controller.knowledge.plan.members) < 2:  # noqa: ASYNC110  what a task learns has no event
                 await asyncio.sleep(0.01)
         views.latest = some_view()
-        facts = Facts(controller, time.time)
+        facts = ClusterFacts(controller, time.time)
         facts.refresh()
         self._app = make_app(facts, Actions(store, TREE), WebSettings(token=TOKEN, refresh_interval_s=0.01))
 

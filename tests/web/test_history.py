@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from equipoise.model import Entry, Member, Plan, PlanChange, Reason, Why
 from equipoise.store import MemoryStore, MemoryTree, PlanStore
-from equipoise.web.history import History
+from equipoise.web.history import PlanHistory
 
 WHY = Why(Reason.OPERATOR)
 
@@ -40,7 +40,7 @@ def play(scenario: Callable[[Counting, Callable[[], Awaitable[Plan]]], Awaitable
 
 def test_only_what_is_new_is_read() -> None:
     async def scenario(plans: Counting, commit: Callable[[], Awaitable[Plan]]) -> None:
-        history = History(plans)
+        history = PlanHistory(plans)
         for _ in range(4):
             await commit()
         found = await history.latest(3, 5)
@@ -56,7 +56,7 @@ def test_only_what_is_new_is_read() -> None:
 
 def test_changes_that_are_ahead_of_what_was_asked_for_are_taken_too() -> None:
     async def scenario(plans: Counting, commit: Callable[[], Awaitable[Plan]]) -> None:
-        history = History(plans)
+        history = PlanHistory(plans)
         await commit()
         await commit()
         assert [one.change.version for one in await history.latest(50, 1)] == [3, 2, 1]
@@ -73,6 +73,6 @@ def test_changes_that_are_ahead_of_what_was_asked_for_are_taken_too() -> None:
 def test_without_any_plan_there_is_no_history() -> None:
     async def main() -> None:
         plans = PlanStore(await MemoryStore(MemoryTree(asyncio.get_running_loop().time)).open())
-        assert await History(plans).latest(50, 0) == []
+        assert await PlanHistory(plans).latest(50, 0) == []
 
     asyncio.run(main())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from equipoise.lab.workload.game import Tally
+from equipoise.lab.workload.game import GameTally
 
 TILE = b"world/tile/0/0"
 
 
-def tally(sent: int, seen: list[int], *, doubtful: tuple[int, ...] = ()) -> Tally:
-    made = Tally(sent={(TILE, 7): sent}, doubtful={(TILE, 7, number) for number in doubtful})
+def tally(sent: int, seen: list[int], *, doubtful: tuple[int, ...] = ()) -> GameTally:
+    made = GameTally(sent={(TILE, 7): sent}, doubtful={(TILE, 7, number) for number in doubtful})
     for number in seen:
         made.observe(TILE, b"7 %d 0.5 ..." % number)
     return made

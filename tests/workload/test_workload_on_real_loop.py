@@ -10,7 +10,7 @@ import pytest
 from equipoise.hub import Hub, HubSettings
 from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing, Workload
 from equipoise.lab.simulation.checkers import CHECKERS
-from equipoise.lab.workload import History, Outcome, Place, Stage, cast_client, hurried
+from equipoise.lab.workload import History, HubEndpoint, PublishOutcome, RunPhases, cast_client, hurried
 from equipoise.lab.workload.hostile import ATTACKS, attack
 from equipoise.lab.workload.payload import decode_payload, encode_payload
 
@@ -35,11 +35,11 @@ EACH = 30
 async def play() -> History:
     hub = Hub(HubSettings(name="h", port=0))
     await hub.start()
-    stage, history = Stage(), History()
+    stage, history = RunPhases(), History()
     settings = hurried()
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         for client in WORKLOAD.each():
-            place = Place("127.0.0.1", hub.port, settings, random.Random(client.name))
+            place = HubEndpoint("127.0.0.1", hub.port, settings, random.Random(client.name))
             group.create_task(cast_client(client, place, stage, history).run())
         await until(lambda: all(track.is_live for track in history.tracks))
         stage.begin.set()
@@ -72,7 +72,7 @@ def test_a_workload_runs_on_a_real_loop_and_its_history_is_fair() -> None:
     history = asyncio.run(play())
     for name, check in CHECKERS.items():
         assert check(history) == [], name
-    assert all(sent.outcome is Outcome.ACKNOWLEDGED for sent in history.sent["ann", "a"][:EACH])
+    assert all(sent.outcome is PublishOutcome.ACKNOWLEDGED for sent in history.sent["ann", "a"][:EACH])
     deliveries = {
         track.name: sum(hasattr(event, "publisher") for event in track.events) for track in history.tracks
     }

@@ -4,14 +4,14 @@ The rules are values: a hub asks them, a file spells them, nobody here reads eit
 """
 
 from equipoise.access.file import parse_users, render_users
-from equipoise.access.secret import DECOY_SECRET, Cost, hash_secret, verify_secret
+from equipoise.access.secret import DECOY_SECRET, ScryptCost, hash_secret, verify_secret
 from equipoise.access.user import Action, User
 from equipoise.access.users import Users
 
 __all__ = [
     "DECOY_SECRET",
     "Action",
-    "Cost",
+    "ScryptCost",
     "User",
     "Users",
     "hash_secret",

@@ -33,7 +33,7 @@ R_MAX, P_MAX = 32, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ScryptCost:
     """scrypt's parameters (RFC 7914): memory is 128·n·r bytes, time grows with n·r·p.
 
     The defaults are those of the scrypt paper for interactive logins: 16 MiB and some 50 ms. Twice as much
@@ -65,15 +65,15 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Secret:
-    cost: Cost
+    cost: ScryptCost
     salt: bytes
     digest: bytes
 
 
-DEFAULT_COST = Cost()
+DEFAULT_COST = ScryptCost()
 
 
-def hash_secret(password: bytes, *, salt: bytes, cost: Cost = DEFAULT_COST) -> str:
+def hash_secret(password: bytes, *, salt: bytes, cost: ScryptCost = DEFAULT_COST) -> str:
     """Encode a password. `salt` is random bytes, new for every password."""
     cost.check()
     if not 1 <= len(password) <= PASSWORD_BYTES_MAX:
@@ -104,7 +104,7 @@ def check_secret(encoded: str) -> None:
     _decode(encoded)
 
 
-def _derive(password: bytes, salt: bytes, cost: Cost, length: int) -> bytes:
+def _derive(password: bytes, salt: bytes, cost: ScryptCost, length: int) -> bytes:
     # OpenSSL refuses above 32 MiB unless told; twice the need leaves it room for its own accounting.
     return hashlib.scrypt(
         password, salt=salt, n=cost.n, r=cost.r, p=cost.p, maxmem=2 * cost.memory_bytes, dklen=length
@@ -121,7 +121,7 @@ def _decode(encoded: str) -> _Secret:
     parts = encoded.split("$")
     if len(parts) != 6 or parts[0] != _SCHEME:
         raise SettingsError("a secret reads scrypt$n$r$p$salt$hash: make one with `equipoise users passwd`")
-    cost = Cost(*(_number(part) for part in parts[1:4]))
+    cost = ScryptCost(*(_number(part) for part in parts[1:4]))
     cost.check()
     salt, digest = (_blob(part) for part in parts[4:])
     if not SALT_BYTES_MIN <= len(salt) <= SALT_BYTES_MAX:

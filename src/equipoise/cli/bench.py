@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from equipoise.errors import SettingsError
 from equipoise.lab.bench import cases, driver, fanout, report
-from equipoise.lab.bench.result import Result, decode, encode
+from equipoise.lab.bench.result import BenchResult, decode, encode
 
 # The widest row: the longest label, three servers, two ratios with a range, goal and verdict.
 TABLE_WIDTH = 120
@@ -98,7 +98,7 @@ def render(
     into.write_text(report.splice(page, tables))
 
 
-def keep(result: Result, folder: Path) -> Path:
+def keep(result: BenchResult, folder: Path) -> Path:
     """Write the result under the date and commit it was taken at."""
     folder.mkdir(parents=True, exist_ok=True)
     moment = re.sub(r"[^0-9T]", "", result.taken_at.partition("+")[0])
@@ -108,14 +108,14 @@ def keep(result: Result, folder: Path) -> Path:
 
 
 def _run(
-    plan: cases.Plan,
+    plan: cases.BenchPlan,
     names: list[str],
     skipped: dict[str, str],
     *,
     window: int,
     is_quick: bool,
     messages: Console,
-) -> Result:
+) -> BenchResult:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # No refreshing in the background: a thread that draws would take the driver's time amid a run.
     shown = Progress(*columns, console=messages, transient=True, auto_refresh=False)

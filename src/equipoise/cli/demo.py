@@ -27,9 +27,9 @@ from equipoise.lab.demo import (
     MOVES_ONLY,
     SHORT,
     STORY,
+    DemoSites,
     LineShow,
     Mover,
-    Region,
     ScreenShow,
     Show,
     Swarm,
@@ -39,7 +39,7 @@ from equipoise.lab.demo import (
 )
 from equipoise.lab.demo.swarm import TOPIC as SWARM_TOPIC
 from equipoise.lab.workload.game import GameLoad
-from equipoise.local import Layout, System, SystemSettings
+from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.local.layout import HOST
 from equipoise.model import TopicSpec
 from equipoise.processes import Phase
@@ -133,12 +133,12 @@ async def tell(console: Console, *, is_short: bool) -> tuple[Show, GameLoad]:
 
 
 @asynccontextmanager
-async def started(folder: Path, console: Console) -> AsyncIterator[tuple[System, Region]]:
+async def started(folder: Path, console: Console) -> AsyncIterator[tuple[LocalSystem, DemoSites]]:
     """The whole cluster; without Java three hubs and a controller without views, on a memory store."""
     (folder / "hub.toml").write_text(HUB_TOML)
     (folder / "controller.toml").write_text(CONTROLLER_TOML)
     layout = Layout(folder / "data")
-    region = Region(
+    region = DemoSites(
         [f"hub-{number + 1}" for number in range(NAMES_MAX)], lambda name: (HOST, layout.known_port(name))
     )
     await region.open()
@@ -152,7 +152,7 @@ async def started(folder: Path, console: Console) -> AsyncIterator[tuple[System,
         },
     )
     try:
-        async with System(layout, settings) as system:
+        async with LocalSystem(layout, settings) as system:
             await until_ready(system, console)
             yield system, region
     except StoreUnavailableError as problem:
@@ -161,7 +161,7 @@ async def started(folder: Path, console: Console) -> AsyncIterator[tuple[System,
         await server.start()
         alone = replace(settings, has_pipeline=False, store_url=f"eqs://{HOST}:{server.port}")
         try:
-            async with System(layout, alone) as system:
+            async with LocalSystem(layout, alone) as system:
                 await until_ready(system, console)
                 yield system, region
         finally:
@@ -170,7 +170,7 @@ async def started(folder: Path, console: Console) -> AsyncIterator[tuple[System,
         await region.close()
 
 
-async def until_ready(system: System, console: Console) -> None:
+async def until_ready(system: LocalSystem, console: Console) -> None:
     """All but Spark, which the story does not wait for."""
     console.print(f"The dashboard comes up at {system.dashboard_url}", highlight=False)
     deadline = asyncio.get_running_loop().time() + READY_S

@@ -16,10 +16,14 @@ from rich.text import Text
 from equipoise.cli.support.failures import FAILED, exit_on_failure
 from equipoise.cli.support.store_options import AsJson
 from equipoise.cli.support.tables import show_json
-from equipoise.doctor import Finding, Status, Wanted, examine
+from equipoise.doctor import CheckOptions, CheckResult, CheckStatus, examine
 from equipoise.errors import SettingsError
 
-_SIGNS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FAILURE: ("✗", "red")}
+_SIGNS = {
+    CheckStatus.OK: ("✓", "green"),
+    CheckStatus.WARNING: ("!", "yellow"),
+    CheckStatus.FAILURE: ("✗", "red"),
+}
 
 
 def command(
@@ -38,19 +42,19 @@ def command(
     The exit status is 1 if a required item is missing.
     """
     with exit_on_failure():
-        wanted = Wanted(store_url=store, directory=directory)
+        wanted = CheckOptions(store_url=store, directory=directory)
         if ports:
-            wanted = Wanted(store_url=store, directory=directory, ports=_numbered(ports))
+            wanted = CheckOptions(store_url=store, directory=directory, ports=_numbered(ports))
         findings = asyncio.run(_show(wanted, is_quiet=as_json))
     if as_json:
         show_json([asdict(finding) for finding in findings])
-    if any(finding.status is Status.FAILURE for finding in findings):
+    if any(finding.status is CheckStatus.FAILURE for finding in findings):
         raise typer.Exit(FAILED)
 
 
-async def _show(wanted: Wanted, *, is_quiet: bool) -> list[Finding]:
+async def _show(wanted: CheckOptions, *, is_quiet: bool) -> list[CheckResult]:
     console = Console(highlight=False)
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     async for finding in examine(wanted):
         findings.append(finding)
         if not is_quiet:
@@ -58,7 +62,7 @@ async def _show(wanted: Wanted, *, is_quiet: bool) -> list[Finding]:
     return findings
 
 
-def _tell(console: Console, finding: Finding) -> None:
+def _tell(console: Console, finding: CheckResult) -> None:
     sign, colour = _SIGNS[finding.status]
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
         sign = finding.status.value

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from equipoise.cli.support.completion import hub_names
-from equipoise.cli.support.hub_connection import HubConnection, PasswordFile, User, ask_all, read_login
+from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, ask_all, read_login
 from equipoise.cli.support.progress import working
-from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreUrl, Why, run
+from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, Why, run
 from equipoise.cli.support.tables import show_json, show_result, show_table
 from equipoise.control import operations
 from equipoise.errors import DisconnectedError, EquipoiseError, WorldError
@@ -33,7 +33,7 @@ _PAGE = b"1000"
 def list_hubs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
     """List hubs with state, address, site, weight and load."""
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         plan = await metadata.plans.load()
         rows = hub_rows(plan, await metadata.hubs.load())
         if as_json:
@@ -63,7 +63,7 @@ def drain(
     The hub stays a member with weight 0. After it was stopped, `equipoise hubs forget` removes it from the plan.
     """
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         login = read_login(user, password_file)
         plan = await operations.drain(metadata.plans, name, alive=await metadata.living(), note=why)
         words = f"hub {name} is drained as of plan version {plan.version}"
@@ -97,7 +97,7 @@ def weigh(
 ) -> None:
     """Change a hub's share of topics. A positive weight also ends a drain."""
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         share = quantise_weight(weight) if weight > 0 else 0
         living = await metadata.living()
         plan = await operations.weigh(metadata.plans, name, share, alive=living, note=why)
@@ -121,7 +121,7 @@ def forget(
 ) -> None:
     """Remove a stopped hub from the plan."""
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         plan = await operations.forget(metadata.plans, metadata.hubs, name, note=why)
         show_result(
             {"hub": name, "version": plan.version},
@@ -166,7 +166,7 @@ def _state(*, is_alive: bool, weight: int | None) -> str:
 
 
 async def wait_until_empty(
-    metadata: Metadata, name: str, login: tuple[bytes, bytes] | None, tell: Callable[[str], None]
+    metadata: ClusterRecords, name: str, login: tuple[bytes, bytes] | None, tell: Callable[[str], None]
 ) -> None:
     """Return when the hub is the home of no topic, or is not alive. Raises the hub's error otherwise."""
     while True:
@@ -185,7 +185,7 @@ async def wait_until_empty(
         await asyncio.sleep(_LOOK_S)
 
 
-async def _homes(hub: HubConnection) -> int:
+async def _homes(hub: CommandConnection) -> int:
     """Number of topics whose home is the hub, at most one page."""
     _, rows = await hub.ask(b"EQ.TOPICS", b"0", _PAGE, b"HOME")
     return len(rows)

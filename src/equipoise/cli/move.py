@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from equipoise.cli.support.completion import hub_names, topic_names
-from equipoise.cli.support.hub_connection import HubConnection, PasswordFile, User, ask_all, read_login
+from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, ask_all, read_login
 from equipoise.cli.support.progress import working
-from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreUrl, Why, run
+from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, Why, run
 from equipoise.cli.support.tables import show_result
 from equipoise.control import operations
 from equipoise.errors import DisconnectedError, EquipoiseError, SettingsError, WorldError
@@ -54,7 +54,7 @@ def command(
     dies.
     """
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         if bool(hub) == ring:
             raise SettingsError("give a HUB, or --ring")
         login, name = read_login(user, password_file), topic.encode()
@@ -79,7 +79,7 @@ def command(
 
 
 async def wait_until_there(
-    metadata: Metadata,
+    metadata: ClusterRecords,
     topic: bytes,
     homes: Collection[str],
     login: tuple[bytes, bytes] | None,
@@ -87,7 +87,7 @@ async def wait_until_there(
 ) -> None:
     """Return when the topic is open at its home and at no other hub. Raises WorldError after the time-out."""
 
-    async def question(hub: HubConnection) -> Any:
+    async def question(hub: CommandConnection) -> Any:
         return (await hub.ask(b"EQ.TOPIC", topic))[0]
 
     try:

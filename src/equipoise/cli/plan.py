@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreUrl, run
+from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_table
 from equipoise.model import WEIGHT_NORMAL, Entry, EntryChange, MemberChange, Plan, PlanChange, Why, diff
 from equipoise.store.records.plans import Committed
@@ -32,7 +32,7 @@ def show(
 ) -> None:
     """Show members and entries. The hash ring over the members places topics without an entry."""
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         plan = await (metadata.plans.load() if version is None else metadata.plans.at(version))
         if as_json:
             show_json(plan_facts(plan))
@@ -61,7 +61,7 @@ def show_diff(
 ) -> None:
     """Show the differences between two versions."""
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         before = await metadata.plans.at(old)
         change = diff(before, await metadata.plans.at(new))
         if as_json:
@@ -82,7 +82,7 @@ def history(
 ) -> None:
     """Show the latest changes first: time, author, change and reason."""
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         found = await metadata.plans.history(limit)
         if as_json:
             show_json([committed_facts(committed) for committed in found])

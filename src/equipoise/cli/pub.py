@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from equipoise.cli.support.client_connection import URL_DEFAULT, Tls, TlsCa, TlsCert, TlsKey, Url, run
+from equipoise.cli.support.client_connection import URL_DEFAULT, TlsCa, TlsCert, TlsKey, TlsOptions, Url, run
 from equipoise.cli.support.progress import counting
 from equipoise.cli.support.store_options import AsJson
 from equipoise.cli.support.tables import show_result
@@ -58,7 +58,7 @@ def command(
     payloads = lines_of_stdin() if stdin else repeat(data, count)
     run(
         url,
-        Tls(tls_ca, tls_cert, tls_key),
+        TlsOptions(tls_ca, tls_cert, tls_key),
         "equipoise-pub",
         lambda bus: publish(bus, topic, payloads, rate, count, as_json),
     )

@@ -30,7 +30,7 @@ from equipoise.pipeline.settings import (
     SourceSettings,
 )
 from equipoise.store import tree
-from equipoise.telemetry import COLUMNS, EVERY_KIND, Column, Kind, columns_of
+from equipoise.telemetry import COLUMNS, EVERY_KIND, Column, RecordKind, columns_of
 
 app = typer.Typer(help="Print reference pages made from the code.", no_args_is_help=True, hidden=True)
 
@@ -136,7 +136,7 @@ def telemetry_page() -> str:
     """Every column of the records that hubs make."""
     common = [column for column in COLUMNS if column.kinds == EVERY_KIND]
     parts = ["# Telemetry", _TELEMETRY, "## Every record", _columns(common)]
-    for kind in Kind:
+    for kind in RecordKind:
         own = [column for column in columns_of(kind) if column not in common]
         parts += [f"## `{kind}`", _columns(own)]
     return "\n\n".join(parts) + "\n"

@@ -10,7 +10,7 @@ from equipoise.cli.move import Pin, Timeout, Topic, Wait, wait_until_there
 from equipoise.cli.support.completion import hub_list
 from equipoise.cli.support.hub_connection import PasswordFile, User, read_login
 from equipoise.cli.support.progress import working
-from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreUrl, Why, run
+from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, Why, run
 from equipoise.cli.support.tables import show_result
 from equipoise.control import operations
 from equipoise.errors import SettingsError
@@ -50,7 +50,7 @@ def command(
     it.
     """
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         login, name = read_login(user, password_file), topic.encode()
         homes = tuple(part.strip() for part in hubs.split(",") if part.strip())
         if not homes:

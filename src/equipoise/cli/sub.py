@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.support.client_connection import URL_DEFAULT, Tls, TlsCa, TlsCert, TlsKey, Url, run
+from equipoise.cli.support.client_connection import URL_DEFAULT, TlsCa, TlsCert, TlsKey, TlsOptions, Url, run
 from equipoise.client import Bus, Event, Gap, Message
 
 
@@ -48,7 +48,7 @@ def command(
     printer = Printer(has_topics=pattern or len(topics) > 1, has_positions=positions, is_json=as_json)
     run(
         url,
-        Tls(tls_ca, tls_cert, tls_key),
+        TlsOptions(tls_ca, tls_cert, tls_key),
         "equipoise-sub",
         lambda bus: follow(bus, topics, pattern, count, printer),
     )

@@ -9,9 +9,9 @@ import msgspec
 import typer
 
 from equipoise.cli.support.completion import hub_names, topic_names
-from equipoise.cli.support.hub_connection import HubConnection, PasswordFile, User, ask_all, read_login
+from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, ask_all, read_login
 from equipoise.cli.support.latency_status import TokenFile, latency_words, topic_latency
-from equipoise.cli.support.store_options import AsJson, Metadata, Region, StoreUrl, run
+from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_table
 from equipoise.cli.support.units import parse_milliseconds, parse_rate
 from equipoise.control import operations
@@ -54,7 +54,7 @@ def list_topics(
 ) -> None:
     """List the topics in use on all hubs: home, mode, subscribers, messages published and delivered."""
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         login = read_login(user, password_file)
         plan, living = await metadata.plans.load(), await metadata.living()
         if hub and hub not in living:
@@ -89,13 +89,13 @@ def show(
 ) -> None:
     """Show one topic: its homes and why, its spec, whether its latency limit is met, and its state on each hub."""
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         login, name = read_login(user, password_file), topic.encode()
         plan, living = await metadata.plans.load(), await metadata.living()
         spec = (await metadata.specs.load()).of(name)
         placement, entry = plan.home_of(name, living), plan.entries.get(name)
 
-        async def question(connection: HubConnection) -> Any:
+        async def question(connection: CommandConnection) -> Any:
             return (await connection.ask(b"EQ.TOPIC", name))[0]
 
         rows = [
@@ -157,7 +157,7 @@ def set_spec(
     Returns once every live hub has the spec; fails with the names of the hubs that do not have it in time.
     """
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         given: dict[str, Any] = {"quantile": quantile, "burst_messages": burst}
         given = {field: value for field, value in given.items() if value is not None}
         for field, text, read in (
@@ -189,7 +189,7 @@ def remove_spec(
 ) -> None:
     """Remove the spec of a pattern. Returns once no live hub applies it."""
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         if not await metadata.specs.remove(pattern.encode()):
             raise SettingsError(f"there is no spec {pattern}: `equipoise topics specs` lists them")
         await _wait_for_hubs(metadata, pattern, timeout)
@@ -202,7 +202,7 @@ def remove_spec(
 def list_specs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
     """List all specs, the most specific pattern first."""
 
-    async def main(metadata: Metadata) -> None:
+    async def main(metadata: ClusterRecords) -> None:
         specs = list(await metadata.specs.load())
         if as_json:
             show_json([spec_facts(spec) for spec in specs])
@@ -212,7 +212,7 @@ def list_specs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJ
     run(store, region, main, is_quiet=as_json)
 
 
-async def _wait_for_hubs(metadata: Metadata, pattern: str, timeout_s: float) -> None:
+async def _wait_for_hubs(metadata: ClusterRecords, pattern: str, timeout_s: float) -> None:
     version = await operations.publish_specs(metadata.specs, metadata.plans)
     behind = await operations.hubs_without_specs(metadata.hubs, version, timeout_s=timeout_s)
     if behind:
@@ -254,7 +254,7 @@ def _durability(text: str) -> Durability:
     return Durability(ensemble, write_quorum, ack_quorum)
 
 
-async def _listed(hub: HubConnection, match: bytes) -> list[Any]:
+async def _listed(hub: CommandConnection, match: bytes) -> list[Any]:
     """All rows of a hub, page by page; starts again if the list changed and made the cursor invalid."""
     words = (b"MATCH", match) if match else ()
     for attempt in range(_LISTINGS_MAX):

@@ -16,8 +16,8 @@ from rich.console import Console
 from equipoise.cli.support.failures import exit_on_failure
 from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
-from equipoise.local import Layout, System, SystemSettings
-from equipoise.processes import Change, Phase
+from equipoise.local import Layout, LocalSystem, SystemSettings
+from equipoise.processes import Phase, PhaseChange
 
 console = Console(highlight=False)
 
@@ -90,7 +90,7 @@ async def serve(layout: Layout, settings: SystemSettings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     began_at = loop.time()
-    system = System(layout, settings, on_change=_tell)
+    system = LocalSystem(layout, settings, on_change=_tell)
     starting = asyncio.create_task(system.start())
     stopping = asyncio.create_task(stopped.wait())
     tasks: list[asyncio.Task[Any]] = [starting, stopping]
@@ -112,7 +112,7 @@ async def serve(layout: Layout, settings: SystemSettings) -> None:
         console.print("stopped")
 
 
-def _welcome(system: System, took_s: float) -> None:
+def _welcome(system: LocalSystem, took_s: float) -> None:
     port = system.hub_url().rpartition(":")[2]
     console.print(f"[bold green]equipoise is up[/] after {took_s:.1f} s: {system.hub_url()}")
     for name, taken in system.layout.taken.items():
@@ -125,7 +125,7 @@ def _welcome(system: System, took_s: float) -> None:
     console.print(f"  logs and state: {system.layout.root}")
 
 
-def _tell(change: Change) -> None:
+def _tell(change: PhaseChange) -> None:
     colour = {Phase.READY: "green", Phase.WAITING: "red", Phase.STARTING: "dim", Phase.STOPPED: "dim"}[
         change.phase
     ]

@@ -18,7 +18,7 @@ from equipoise.control.cluster_state import Knowledge, hub_views
 from equipoise.control.leadership import Leadership
 from equipoise.control.planner_state import Remembering
 from equipoise.control.provision import Provisioner
-from equipoise.control.rounds import Known, Outcome, State, absent_since, decide
+from equipoise.control.rounds import ControllerState, Known, RoundOutcome, absent_since, decide
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import PlanError, PlanRaceError, ProvisionError, StoreError
 from equipoise.plan import Memory, Policy
@@ -27,7 +27,7 @@ from equipoise.plan.settings import PlannerSettings
 from equipoise.store import LeaderFacts, PlanStore, Store, Tree
 from equipoise.view import View
 
-__all__ = ["Controller", "Round", "Status", "ViewSource"]
+__all__ = ["Controller", "ControllerStatus", "Round", "ViewSource"]
 
 log = logging.getLogger("equipoise.control")
 
@@ -54,7 +54,7 @@ class Round:
     """What came of one round, for people."""
 
     at_s: float
-    state: State
+    state: ControllerState
     plan_version: int
     moves: int
     ratio_max: float
@@ -64,10 +64,10 @@ class Round:
 
 
 @dataclass(slots=True)
-class Status:
+class ControllerStatus:
     """How the controller is; read by dashboard and metrics."""
 
-    state: State = State.STANDBY
+    state: ControllerState = ControllerState.STANDBY
     # Why the plan is frozen.
     frozen: str = ""
     rounds: int = 0
@@ -93,7 +93,7 @@ class Controller:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
-        self.status = Status()
+        self.status = ControllerStatus()
         self._plans = PlanStore(store, tree, writer=settings.name, clock=clock)
         self.knowledge = Knowledge(store, tree, self._plans)
         may_lead = not settings.sites or settings.site in settings.sites
@@ -134,7 +134,7 @@ class Controller:
                 await self.round()
             else:
                 # Another one may plan meanwhile: what we remember is no longer how things came about.
-                self.status.state, self._memory, self._absent_s = State.STANDBY, None, {}
+                self.status.state, self._memory, self._absent_s = ControllerState.STANDBY, None, {}
             await self._pause()
 
     async def _pause(self) -> None:
@@ -158,7 +158,7 @@ class Controller:
             return False
         known = self.knowledge
         seen = view.with_store(hub_views(known.hubs, known.plan, releasable=set()))
-        if self.status.state is State.FROZEN:
+        if self.status.state is ControllerState.FROZEN:
             # For want of a view, which is here; a policy that fails gets its next chance in time.
             return "decide" not in self._problems
         try:
@@ -184,7 +184,7 @@ class Controller:
             return
         self._note(outcome, began_s, version)
 
-    async def _decide(self, now: float) -> Outcome:
+    async def _decide(self, now: float) -> RoundOutcome:
         if self._memory is None:
             self._memory = await self._remembering.recall()
         known = Known(
@@ -201,7 +201,7 @@ class Controller:
         # A second's work at 100,000 topics: beside the loop, which keeps the session alive.
         return await asyncio.to_thread(decide, known, self._policy, self.settings)
 
-    async def _commit(self, outcome: Outcome) -> int | None:
+    async def _commit(self, outcome: RoundOutcome) -> int | None:
         """The version in force if the decision stands; None if somebody else was faster."""
         change = outcome.decision.change
         if not change.is_empty:
@@ -219,9 +219,9 @@ class Controller:
         self._memory = outcome.decision.memory
         return self.knowledge.plan.version
 
-    async def _provide(self, outcome: Outcome) -> None:
+    async def _provide(self, outcome: RoundOutcome) -> None:
         """Say what is missing and what is too much, in every round; raises StoreError."""
-        if outcome.state is not State.LEADING:
+        if outcome.state is not ControllerState.LEADING:
             return
         asked = [server.hub for server in outcome.start]
         steps = (("asks for", asked), ("gives back", outcome.stop), ("gives up", outcome.given_up))
@@ -250,7 +250,7 @@ class Controller:
             log.error("%s of the policy %s fails: %s", asked, self._policy.name, told, exc_info=problem)
         self._problems[asked] = told
 
-    def _note(self, outcome: Outcome, began_s: float, version: int | None) -> None:
+    def _note(self, outcome: RoundOutcome, began_s: float, version: int | None) -> None:
         status, decision = self.status, outcome.decision
         self._judge("decide", outcome.problem)
         if outcome.state is not status.state or outcome.frozen[:12] != status.frozen[:12]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from equipoise.store import ServersStore, Store, Tree, Wanted
+from equipoise.store import ServersStore, Store, Tree, WantedServer
 
 __all__ = ["NoProvisioner", "Provisioner", "StoreProvisioner", "fresh_names"]
 
@@ -17,11 +17,11 @@ __all__ = ["NoProvisioner", "Provisioner", "StoreProvisioner", "fresh_names"]
 class Provisioner(Protocol):
     """Who has machines."""
 
-    async def wanted(self) -> Mapping[str, Wanted]:
+    async def wanted(self) -> Mapping[str, WantedServer]:
         """The hubs that were asked for and not given back. Raises StoreError."""
         ...
 
-    async def start(self, servers: Sequence[Wanted]) -> None:
+    async def start(self, servers: Sequence[WantedServer]) -> None:
         """See that these hubs run. Raises StoreError, or ProvisionError."""
         ...
 
@@ -37,10 +37,10 @@ class Provisioner(Protocol):
 class NoProvisioner:
     """Hubs are somebody's own business."""
 
-    async def wanted(self) -> Mapping[str, Wanted]:
+    async def wanted(self) -> Mapping[str, WantedServer]:
         return {}
 
-    async def start(self, servers: Sequence[Wanted]) -> None:
+    async def start(self, servers: Sequence[WantedServer]) -> None:
         return None
 
     async def remind(self, hubs: Sequence[str]) -> None:
@@ -56,10 +56,10 @@ class StoreProvisioner:
     def __init__(self, store: Store, tree: Tree) -> None:
         self._servers = ServersStore(store, tree)
 
-    async def wanted(self) -> Mapping[str, Wanted]:
+    async def wanted(self) -> Mapping[str, WantedServer]:
         return await self._servers.load()
 
-    async def start(self, servers: Sequence[Wanted]) -> None:
+    async def start(self, servers: Sequence[WantedServer]) -> None:
         await self._servers.change(add=servers)
 
     async def remind(self, hubs: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from equipoise.errors import ProvisionError, StoreError
-from equipoise.store import ServersStore, Store, Tree, Wanted
+from equipoise.store import ServersStore, Store, Tree, WantedServer
 
 __all__ = ["CommandProvisioner", "run_command"]
 
@@ -72,10 +72,10 @@ class CommandProvisioner:
         # Commands that did not work.
         self.failures = 0
 
-    async def wanted(self) -> Mapping[str, Wanted]:
+    async def wanted(self) -> Mapping[str, WantedServer]:
         return await self._servers.load()
 
-    async def start(self, servers: Sequence[Wanted]) -> None:
+    async def start(self, servers: Sequence[WantedServer]) -> None:
         await self._servers.change(add=servers)
         for server in servers:
             # What was once to be done about a hub of that name is over.

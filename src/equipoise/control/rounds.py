@@ -16,13 +16,13 @@ from equipoise.control.settings import ControllerSettings
 from equipoise.model import Plan, Specs
 from equipoise.plan import Decision, Memory, Policy
 from equipoise.plan.registry import when_blind
-from equipoise.store import HubSeen, Wanted
+from equipoise.store import HubSeen, WantedServer
 from equipoise.view import HubView, View
 
-__all__ = ["Known", "Outcome", "State", "absent_since", "decide"]
+__all__ = ["ControllerState", "Known", "RoundOutcome", "absent_since", "decide"]
 
 
-class State(StrEnum):
+class ControllerState(StrEnum):
     # Another controller leads, or none can.
     STANDBY = "standby"
     LEADING = "leading"
@@ -40,22 +40,22 @@ class Known:
     specs: Specs
     hubs: Mapping[str, HubSeen]
     # Hubs that were asked for.
-    wanted: Mapping[str, Wanted]
+    wanted: Mapping[str, WantedServer]
     memory: Memory
     # Since when each of those that are not alive has been asked for, or gone.
     absent_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    state: State
+class RoundOutcome:
+    state: ControllerState
     decision: Decision
     # Why the plan is frozen; empty if it is not.
     frozen: str = ""
     # What the policy raised, if it did.
     problem: Exception | None = None
     # Hubs to ask for; those that were asked for and have not come; those that nothing lives at; those given up.
-    start: Sequence[Wanted] = ()
+    start: Sequence[WantedServer] = ()
     missing: Sequence[str] = ()
     stop: Sequence[str] = ()
     given_up: Sequence[str] = ()
@@ -67,7 +67,7 @@ def absent_since(known: Known) -> dict[str, float]:
     return {name: known.absent_s.get(name, known.now) for name in sorted(missing)}
 
 
-def decide(known: Known, policy: Policy, settings: ControllerSettings) -> Outcome:
+def decide(known: Known, policy: Policy, settings: ControllerSettings) -> RoundOutcome:
     frozen = _why_frozen(known, settings)
     alive = hub_views(known.hubs, known.plan, releasable=set(known.wanted), releasing=known.memory.releasing)
     if frozen:
@@ -81,8 +81,8 @@ def decide(known: Known, policy: Policy, settings: ControllerSettings) -> Outcom
         return _freeze(known, policy, alive, why, problem)
     absent = absent_since(known)
     late = [hub for hub, since_s in absent.items() if known.now - since_s >= settings.hub_start_timeout_s]
-    return Outcome(
-        State.LEADING,
+    return RoundOutcome(
+        ControllerState.LEADING,
         decision,
         start=_to_start(known, decision, alive, settings, late=late),
         missing=[hub for hub in absent if hub not in late],
@@ -100,11 +100,11 @@ def _decision(policy: Policy, view: View, known: Known) -> Decision:
 
 def _freeze(
     known: Known, policy: Policy, alive: Sequence[HubView], why: str, problem: Exception | None = None
-) -> Outcome:
+) -> RoundOutcome:
     # An old view still tells which topics have limits that the ring must not break when somebody joins.
     blind = View.of(known.memory.view_s, hubs=alive) if known.view is None else known.view.with_store(alive)
     decision = when_blind(policy).decide(blind, known.plan, known.specs, known.now, known.memory)
-    return Outcome(State.FROZEN, decision, why, problem)
+    return RoundOutcome(ControllerState.FROZEN, decision, why, problem)
 
 
 def _why_frozen(known: Known, settings: ControllerSettings) -> str:
@@ -123,7 +123,7 @@ def _to_start(
     settings: ControllerSettings,
     *,
     late: Collection[str],
-) -> list[Wanted]:
+) -> list[WantedServer]:
     """The hubs to ask for so that there are as many as the policy wants, within the bounds.
 
     What the policy lacks is counted as it counts; the bounds are on machines, whatever they are good for. A hub that an
@@ -139,4 +139,4 @@ def _to_start(
     missing = max(missing, settings.hubs_min - len(staying | coming))
     missing = min(missing, settings.hubs_max - len(staying | coming) - len(late))
     taken = set(known.wanted) | set(known.hubs) | set(known.plan.by_hub)
-    return [Wanted(hub=name) for name in fresh_names(taken, max(0, missing))]
+    return [WantedServer(hub=name) for name in fresh_names(taken, max(0, missing))]

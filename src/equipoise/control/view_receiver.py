@@ -20,7 +20,7 @@ from equipoise.model.address import joined
 from equipoise.view import View
 from equipoise.view.codec import GREETING, HEADER_BYTES, Header, decode_header, decode_view
 
-__all__ = ["Intake"]
+__all__ = ["ViewReceiver"]
 
 log = logging.getLogger("equipoise.control")
 
@@ -37,7 +37,7 @@ SILENCE_S = 60.0
 FUTURE_S_MAX = 5.0
 
 
-class Intake:
+class ViewReceiver:
     """Owned by one controller. `views` counts those taken; `refused` the others."""
 
     def __init__(self, *, token: str = "", clock: Callable[[], float] = time.time) -> None:

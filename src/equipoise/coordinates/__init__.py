@@ -5,7 +5,7 @@ Read `coordinate` (the value), `settings` (its constants and their sources), `es
 asks and tells).
 """
 
-from equipoise.coordinates.centroid import Crowd, centroid_of
+from equipoise.coordinates.centroid import ClientGroup, centroid_of
 from equipoise.coordinates.coordinate import Coordinate
 from equipoise.coordinates.estimator import Estimator
 from equipoise.coordinates.finder import Finder
@@ -14,9 +14,9 @@ from equipoise.coordinates.settings import CoordinateSettings
 from equipoise.coordinates.stability import Stability
 
 __all__ = [
+    "ClientGroup",
     "Coordinate",
     "CoordinateSettings",
-    "Crowd",
     "Estimator",
     "Finder",
     "FinderSettings",

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 from equipoise.coordinates.coordinate import Coordinate
 
-__all__ = ["Crowd", "centroid_of", "deviation_s", "expected_worst_s", "worst_s"]
+__all__ = ["ClientGroup", "centroid_of", "deviation_s", "expected_worst_s", "worst_s"]
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class ClientGroup:
     """The producers of a topic, or its consumers, as far as a planner has to know them."""
 
     centroid: Coordinate
@@ -34,7 +34,7 @@ class Crowd:
     count: int
 
     @classmethod
-    def of(cls, coordinates: Iterable[Coordinate]) -> Crowd | None:
+    def of(cls, coordinates: Iterable[Coordinate]) -> ClientGroup | None:
         """None if there is nobody, or nobody knows where."""
         known = list(coordinates)
         if not known:
@@ -59,7 +59,7 @@ def centroid_of(coordinates: Collection[Coordinate]) -> Coordinate:
     )
 
 
-def expected_worst_s(producers: Crowd, consumers: Crowd, hub: Coordinate) -> float:
+def expected_worst_s(producers: ClientGroup, consumers: ClientGroup, hub: Coordinate) -> float:
     """W(t, b): what a topic's messages would take at worst with this hub, without the time they spend in it."""
     return producers.worst_leg_s(hub) + consumers.worst_leg_s(hub)
 

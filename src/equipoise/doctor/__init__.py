@@ -3,7 +3,7 @@
 `checks` decides, from plain values; `looking` finds these values out.
 """
 
-from equipoise.doctor.checks import Finding, Status
-from equipoise.doctor.probes import Wanted, examine
+from equipoise.doctor.checks import CheckResult, CheckStatus
+from equipoise.doctor.probes import CheckOptions, examine
 
-__all__ = ["Finding", "Status", "Wanted", "examine"]
+__all__ = ["CheckOptions", "CheckResult", "CheckStatus", "examine"]

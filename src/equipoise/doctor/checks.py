@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 __all__ = [
-    "Finding",
-    "Status",
+    "CheckResult",
+    "CheckStatus",
     "check_clock",
     "check_directory",
     "check_java",
@@ -43,134 +43,142 @@ ANSWER_S_WANTED = 0.5
 DESCRIPTORS_RESERVED = 128
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILURE = "failure"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     name: str
-    status: Status
+    status: CheckStatus
     # What was found.
     fact: str
     # What to do; empty if it is ok.
     next_step: str = ""
 
 
-def check_python(version: tuple[int, int]) -> Finding:
+def check_python(version: tuple[int, int]) -> CheckResult:
     fact = f"{version[0]}.{version[1]}"
     if version >= PYTHON_VERSION_MIN:
-        return Finding("python", Status.OK, fact)
+        return CheckResult("python", CheckStatus.OK, fact)
     wanted = ".".join(map(str, PYTHON_VERSION_MIN))
-    return Finding(
-        "python", Status.FAILURE, fact, f"install Python {wanted} or newer, then `make setup` again"
+    return CheckResult(
+        "python", CheckStatus.FAILURE, fact, f"install Python {wanted} or newer, then `make setup` again"
     )
 
 
-def check_java(path: str | None, version: int | None) -> Finding:
+def check_java(path: str | None, version: int | None) -> CheckResult:
     """Hubs alone need none; ZooKeeper and Spark do."""
     step = f"install Java {JAVA_VERSION_MIN} or newer (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
     if path is None:
-        return Finding("java", Status.FAILURE, "there is none", f"{step}; a hub on its own runs without")
+        return CheckResult(
+            "java", CheckStatus.FAILURE, "there is none", f"{step}; a hub on its own runs without"
+        )
     if version is None:
-        return Finding("java", Status.FAILURE, f"{path} does not tell its version", step)
+        return CheckResult("java", CheckStatus.FAILURE, f"{path} does not tell its version", step)
     if version < JAVA_VERSION_MIN:
-        return Finding("java", Status.FAILURE, f"{version} at {path}", step)
-    return Finding("java", Status.OK, f"{version} at {path}")
+        return CheckResult("java", CheckStatus.FAILURE, f"{version} at {path}", step)
+    return CheckResult("java", CheckStatus.OK, f"{version} at {path}")
 
 
-def check_spark(version: str | None) -> Finding:
+def check_spark(version: str | None) -> CheckResult:
     """`version` as its package says; None if it cannot be imported."""
     step = "pip install 'equipoise[pipeline]'"
     if version is None:
-        return Finding("spark", Status.FAILURE, "PySpark is not installed", step)
+        return CheckResult("spark", CheckStatus.FAILURE, "PySpark is not installed", step)
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < SPARK_VERSION or numbers[0] > SPARK_VERSION[0]:
         wanted = ".".join(map(str, SPARK_VERSION))
-        return Finding(
-            "spark", Status.FAILURE, f"PySpark {version}", f"{wanted} or a later 4.x is needed: {step}"
+        return CheckResult(
+            "spark", CheckStatus.FAILURE, f"PySpark {version}", f"{wanted} or a later 4.x is needed: {step}"
         )
-    return Finding("spark", Status.OK, f"PySpark {version}")
+    return CheckResult("spark", CheckStatus.OK, f"PySpark {version}")
 
 
-def check_port(port: int, purpose: str, *, is_free: bool) -> Finding:
+def check_port(port: int, purpose: str, *, is_free: bool) -> CheckResult:
     """A port that is taken may be taken by what is to be examined."""
     name = f"port {port}"
     if is_free:
-        return Finding(name, Status.OK, f"free, for {purpose}")
+        return CheckResult(name, CheckStatus.OK, f"free, for {purpose}")
     step = f"if it is not yours, see who has it: ss -ltnp 'sport = :{port}'; or choose another for {purpose}"
-    return Finding(name, Status.WARNING, "taken", step)
+    return CheckResult(name, CheckStatus.WARNING, "taken", step)
 
 
-def check_open_files(hard: int | None, connections_max: int) -> Finding:
+def check_open_files(hard: int | None, connections_max: int) -> CheckResult:
     """`hard` is the limit that a hub can raise its own to; None for no limit."""
     wanted = connections_max + DESCRIPTORS_RESERVED
     fact = "no limit" if hard is None else f"at most {hard:,} for each process"
     if hard is None or hard >= wanted:
-        return Finding("open files", Status.OK, fact)
+        return CheckResult("open files", CheckStatus.OK, fact)
     fitting = max(0, hard - DESCRIPTORS_RESERVED)
     step = (
         f"a hub takes {fitting:,} connections of {connections_max:,}: raise it (ulimit -Hn {wanted}, or "
         f"LimitNOFILE={wanted} in a systemd unit), or lower limits.connections_max"
     )
-    return Finding("open files", Status.WARNING, fact, step)
+    return CheckResult("open files", CheckStatus.WARNING, fact, step)
 
 
-def check_memory(available_bytes: int | None) -> Finding:
+def check_memory(available_bytes: int | None) -> CheckResult:
     """`available_bytes`: what could be had without swapping; None where it cannot be told."""
     if available_bytes is None:
-        return Finding("memory", Status.WARNING, "unknown", "see that 2 GiB are free before `equipoise up`")
+        return CheckResult(
+            "memory", CheckStatus.WARNING, "unknown", "see that 2 GiB are free before `equipoise up`"
+        )
     fact = f"{available_bytes / GIB:.1f} GiB available"
     if available_bytes < MEMORY_BYTES_MIN:
-        return Finding(
-            "memory", Status.FAILURE, fact, "a hub and its clients need 256 MiB: end something else"
+        return CheckResult(
+            "memory", CheckStatus.FAILURE, fact, "a hub and its clients need 256 MiB: end something else"
         )
     if available_bytes < MEMORY_BYTES_WANTED:
         step = "Spark, ZooKeeper and two hubs take some 1.6 GiB: run the pipeline elsewhere, or `up --no-pipeline`"
-        return Finding("memory", Status.WARNING, fact, step)
-    return Finding("memory", Status.OK, fact)
+        return CheckResult("memory", CheckStatus.WARNING, fact, step)
+    return CheckResult("memory", CheckStatus.OK, fact)
 
 
-def check_processors(count: int) -> Finding:
+def check_processors(count: int) -> CheckResult:
     fact = f"{count} {'core' if count == 1 else 'cores'}"
     if count >= 2:
-        return Finding("processors", Status.OK, fact)
-    return Finding("processors", Status.WARNING, fact, "a hub wants a core of its own: run Spark elsewhere")
+        return CheckResult("processors", CheckStatus.OK, fact)
+    return CheckResult(
+        "processors", CheckStatus.WARNING, fact, "a hub wants a core of its own: run Spark elsewhere"
+    )
 
 
-def check_directory(directory: str, *, is_writable: bool, free_bytes: int) -> Finding:
+def check_directory(directory: str, *, is_writable: bool, free_bytes: int) -> CheckResult:
     """Where `equipoise up` keeps its state."""
     if not is_writable:
-        return Finding("directory", Status.FAILURE, f"{directory} cannot be written to", "give --dir another")
+        return CheckResult(
+            "directory", CheckStatus.FAILURE, f"{directory} cannot be written to", "give --dir another"
+        )
     fact = f"{free_bytes / GIB:.1f} GiB free in {directory}"
     if free_bytes < DISK_BYTES_WANTED:
         step = "history takes up to 1 GiB: make room, give --dir another disk, or run the pipeline with --no-lake"
-        return Finding("directory", Status.WARNING, fact, step)
-    return Finding("directory", Status.OK, fact)
+        return CheckResult("directory", CheckStatus.WARNING, fact, step)
+    return CheckResult("directory", CheckStatus.OK, fact)
 
 
-def check_store(url: str, *, answer_s: float | None, problem: str = "") -> Finding:
+def check_store(url: str, *, answer_s: float | None, problem: str = "") -> CheckResult:
     """`answer_s`: how long it took to answer; None if it did not, for the reason given."""
     if answer_s is None:
         step = "start one with `equipoise store`, or check the address and that its port is open from here"
-        return Finding("store", Status.FAILURE, f"{url} does not answer: {problem}", step)
+        return CheckResult("store", CheckStatus.FAILURE, f"{url} does not answer: {problem}", step)
     fact = f"{url} answers in {1_000 * answer_s:.0f} ms"
     if answer_s > ANSWER_S_WANTED:
         step = "hubs that wait for it for long are taken for dead: bring it nearer, or give it a quicker disk"
-        return Finding("store", Status.WARNING, fact, step)
-    return Finding("store", Status.OK, fact)
+        return CheckResult("store", CheckStatus.WARNING, fact, step)
+    return CheckResult("store", CheckStatus.OK, fact)
 
 
-def check_clock(offset_s: float, uncertainty_s: float) -> Finding:
+def check_clock(offset_s: float, uncertainty_s: float) -> CheckResult:
     """Against the store's. What cannot be told from the round trip is not held against anybody."""
     least_s = max(0.0, abs(offset_s) - uncertainty_s)
     direction = "behind" if offset_s > 0 else "ahead of"
     fact = f"{abs(offset_s):.3f} s {direction} the store's, give or take {uncertainty_s:.3f} s"
     step = "keep time on all machines, by chrony or systemd-timesyncd: timedatectl set-ntp true"
     if least_s > CLOCK_S_MAX:
-        return Finding("clock", Status.FAILURE, fact, f"views from here are not believed; {step}")
+        return CheckResult("clock", CheckStatus.FAILURE, fact, f"views from here are not believed; {step}")
     if least_s > CLOCK_S_WANTED:
-        return Finding("clock", Status.WARNING, fact, step)
-    return Finding("clock", Status.OK, fact)
+        return CheckResult("clock", CheckStatus.WARNING, fact, step)
+    return CheckResult("clock", CheckStatus.OK, fact)

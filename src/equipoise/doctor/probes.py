@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from equipoise.doctor import checks
-from equipoise.doctor.checks import Finding
+from equipoise.doctor.checks import CheckResult
 from equipoise.errors import EquipoiseError
 from equipoise.hub.settings import Limits
 from equipoise.store.contract import StoreSettings
@@ -24,7 +24,7 @@ from equipoise.store.embedded.java import java_version, locate_java
 from equipoise.store.urls import open_store
 from equipoise.store.zookeeper_url import parse_zookeeper
 
-__all__ = ["PORTS", "Wanted", "examine"]
+__all__ = ["PORTS", "CheckOptions", "examine"]
 
 # What listens where unless told otherwise.
 PORTS = {6399: "a hub", 6398: "the dashboard", 2181: "ZooKeeper"}
@@ -32,7 +32,7 @@ _PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class CheckOptions:
     """What the machine is to be examined for."""
 
     # Port and what it is for.
@@ -42,7 +42,7 @@ class Wanted:
     store_url: str = ""
 
 
-async def examine(wanted: Wanted) -> AsyncIterator[Finding]:
+async def examine(wanted: CheckOptions) -> AsyncIterator[CheckResult]:
     """One finding after the other, as they are made."""
     yield checks.check_python((sys.version_info.major, sys.version_info.minor))
     java = locate_java()
@@ -57,7 +57,7 @@ async def examine(wanted: Wanted) -> AsyncIterator[Finding]:
     if wanted.store_url:
         found = await ask_store(wanted.store_url)
         yield found
-        if found.status is not checks.Status.FAILURE and (clock := await ask_clock(wanted.store_url)):
+        if found.status is not checks.CheckStatus.FAILURE and (clock := await ask_clock(wanted.store_url)):
             yield clock
 
 
@@ -95,7 +95,7 @@ def available_bytes(path: Path = Path("/proc/meminfo")) -> int | None:
     return int(found[0][1]) * 1024 if found else None
 
 
-def look_at(directory: Path) -> Finding:
+def look_at(directory: Path) -> CheckResult:
     """The directory, or the nearest one above that is there."""
     there = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
     is_writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
@@ -104,7 +104,7 @@ def look_at(directory: Path) -> Finding:
     )
 
 
-async def ask_store(url: str) -> Finding:
+async def ask_store(url: str) -> CheckResult:
     settings = StoreSettings(session_timeout_s=_PATIENCE_S, request_timeout_s=_PATIENCE_S)
     try:
         store = await open_store(url, settings)
@@ -120,7 +120,7 @@ async def ask_store(url: str) -> Finding:
         await store.close()
 
 
-async def ask_clock(url: str) -> Finding | None:
+async def ask_clock(url: str) -> CheckResult | None:
     """None where the store has no clock of its own."""
     address = parse_zookeeper(url)
     if address is None:

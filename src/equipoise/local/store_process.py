@@ -10,12 +10,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from equipoise.processes import Backoff, BackoffSettings, Change, HealthSettings, Phase, until_it_hangs
+from equipoise.processes import (
+    BackoffSettings,
+    HealthSettings,
+    Phase,
+    PhaseChange,
+    RestartBackoff,
+    until_it_hangs,
+)
 
-__all__ = ["Server", "StoreKeeper"]
+__all__ = ["StoreKeeper", "StoreServer"]
 
 
-class Server(Protocol):
+class StoreServer(Protocol):
     """What is kept."""
 
     async def start(self) -> None: ...
@@ -30,16 +37,16 @@ class StoreKeeper:
     def __init__(
         self,
         name: str,
-        server: Server,
+        server: StoreServer,
         *,
-        on_change: Callable[[Change], None],
+        on_change: Callable[[PhaseChange], None],
         backoff: BackoffSettings | None = None,
         health: HealthSettings | None = None,
     ) -> None:
         self._name = name
         self._server = server
         self._on_change = on_change
-        self._backoff = Backoff(backoff or BackoffSettings())
+        self._backoff = RestartBackoff(backoff or BackoffSettings())
         self._health = health or HealthSettings()
 
     async def run(self) -> None:
@@ -49,17 +56,17 @@ class StoreKeeper:
         started_at, reason = loop.time(), await self._life()
         while True:
             pause_s = self._backoff.pause_s(loop.time() - started_at)
-            self._on_change(Change(self._name, Phase.WAITING, f"{reason}; again in {pause_s:.1f} s"))
+            self._on_change(PhaseChange(self._name, Phase.WAITING, f"{reason}; again in {pause_s:.1f} s"))
             await asyncio.sleep(pause_s)
             started_at = loop.time()
-            self._on_change(Change(self._name, Phase.STARTING))
+            self._on_change(PhaseChange(self._name, Phase.STARTING))
             try:
                 await self._server.start()
             except Exception as problem:
                 # Whatever it is, a full disk or a port that is taken: it may be over with the next try.
                 reason = f"does not start: {problem}"
                 continue
-            self._on_change(Change(self._name, Phase.READY))
+            self._on_change(PhaseChange(self._name, Phase.READY))
             reason = await self._life()
 
     async def _life(self) -> str:

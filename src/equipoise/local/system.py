@@ -22,12 +22,12 @@ from equipoise.local import children
 from equipoise.local.children import Addresses
 from equipoise.local.layout import HOST, Layout
 from equipoise.local.store_process import StoreKeeper
-from equipoise.processes import Change, ChildSpec, HealthSettings, Phase, Supervisor
-from equipoise.store import ServersStore, Store, Tree, Wanted, open_store
+from equipoise.processes import ChildSpec, HealthSettings, Phase, PhaseChange, Supervisor
+from equipoise.store import ServersStore, Store, Tree, WantedServer, open_store
 from equipoise.store.embedded.java import find_jars, find_java
 from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 
-__all__ = ["System", "SystemSettings"]
+__all__ = ["LocalSystem", "SystemSettings"]
 
 log = logging.getLogger("equipoise.local")
 
@@ -62,7 +62,7 @@ class SystemSettings:
     health: HealthSettings = field(default_factory=HealthSettings)
 
 
-class System:
+class LocalSystem:
     """One machine's worth. Use as an async context manager; it is up when the first hub is."""
 
     def __init__(
@@ -70,7 +70,7 @@ class System:
         layout: Layout,
         settings: SystemSettings,
         *,
-        on_change: Callable[[Change], None] = lambda _: None,
+        on_change: Callable[[PhaseChange], None] = lambda _: None,
     ) -> None:
         self.layout = layout
         self.settings = settings
@@ -82,7 +82,7 @@ class System:
         self._store: Store | None = None
         self._tasks: list[asyncio.Task[None]] = []
         # The hubs that were asked for, as far as they are running.
-        self._asked: dict[str, Wanted] = {}
+        self._asked: dict[str, WantedServer] = {}
         self._on_change = on_change
         # Whether all parts have been begun, and whether all have run at once.
         self._has_begun = False
@@ -171,7 +171,7 @@ class System:
             self._zookeeper = None
         self.layout.unlock()
 
-    async def __aenter__(self) -> System:
+    async def __aenter__(self) -> LocalSystem:
         await self.start()
         return self
 
@@ -190,7 +190,7 @@ class System:
     def _watched(self, spec: ChildSpec) -> ChildSpec:
         return replace(spec, health=self.settings.health)
 
-    def _see(self, change: Change) -> None:
+    def _see(self, change: PhaseChange) -> None:
         self._was_ready = self._was_ready or self.is_ready
         if change.refusal is not None and change.name not in self._asked and not self._was_ready:
             self._refuse(change.refusal)
@@ -251,7 +251,7 @@ class System:
                 log.warning("cannot read which hubs are wanted: %s", problem)
                 await asyncio.sleep(1.0)
 
-    async def _run_wanted(self, wanted: Mapping[str, Wanted]) -> None:
+    async def _run_wanted(self, wanted: Mapping[str, WantedServer]) -> None:
         own = {_name(number) for number in range(1, self.settings.hubs + 1)}
         for name in sorted(self._asked.keys() - wanted.keys()):
             del self._asked[name]

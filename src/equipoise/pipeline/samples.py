@@ -17,7 +17,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 from equipoise.pipeline.client_locations import packed
 from equipoise.pipeline.source.unpack import Rejected
 from equipoise.pipeline.topic_latency import ROLES
-from equipoise.telemetry import COLUMNS, ColumnType, Kind
+from equipoise.telemetry import COLUMNS, ColumnType, RecordKind
 from equipoise.view.schema import ADDED, HUB_COLUMNS, TOPIC_COLUMNS, ViewColumn
 
 __all__ = ["HUB_SAMPLES", "TOPIC_SAMPLES", "Sampled", "sampled"]
@@ -70,7 +70,7 @@ def sampled(records: Iterable[pa.RecordBatch], rejected: Rejected) -> Sampled:
 
 def topic_samples(records: pa.RecordBatch) -> pa.RecordBatch:
     """Of judged records: those of topics that were not rejected."""
-    valid = _valid(records, Kind.TOPIC)
+    valid = _valid(records, RecordKind.TOPIC)
     columns = [valid.column("hub"), valid.column("topic"), valid.column("time").cast(pa.int64())]
     columns += [_column(valid, number) for number in _TOPIC_NUMBERS]
     # An older hub's record may not say it; then it is the home of nothing.
@@ -81,14 +81,14 @@ def topic_samples(records: pa.RecordBatch) -> pa.RecordBatch:
 
 def hub_samples(records: pa.RecordBatch) -> pa.RecordBatch:
     """Of judged records: those of hubs that were not rejected."""
-    valid = _valid(records, Kind.HUB)
+    valid = _valid(records, RecordKind.HUB)
     columns = [valid.column("hub"), valid.column("time").cast(pa.int64())]
     columns += [_column(valid, number) for number in _HUB_NUMBERS]
     columns.append(valid.column("coordinate"))
     return pa.RecordBatch.from_arrays(columns, schema=HUB_SAMPLES)
 
 
-def _valid(records: pa.RecordBatch, kind: Kind) -> pa.RecordBatch:
+def _valid(records: pa.RecordBatch, kind: RecordKind) -> pa.RecordBatch:
     is_such = pc.equal(records.column("kind"), kind.value)
     return records.filter(pc.and_(is_such, records.column("rejected").is_null()))
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.validation_locations import misplaced
-from equipoise.telemetry import COLUMNS, ColumnType, Kind, arrow_schema
+from equipoise.telemetry import COLUMNS, ColumnType, RecordKind, arrow_schema
 
 __all__ = ["conformed", "judged", "reasons"]
 
@@ -36,9 +36,9 @@ _MESSAGES = ("publications", "deliveries", "ingress_messages", "egress_messages"
 _BYTES = ("bytes_in", "bytes_out", "ingress_bytes", "egress_bytes")
 # What a record must have, by kind. The rest may be missing from an older hub's.
 _REQUIRED = {
-    Kind.TOPIC: ("topic", "publications", "deliveries", "bytes_in", "bytes_out", "subscribers"),
-    Kind.HUB: ("publications", "deliveries", "bytes_out", "cpu_ratio"),
-    Kind.ARRIVAL: ("topic", "size_bytes"),
+    RecordKind.TOPIC: ("topic", "publications", "deliveries", "bytes_in", "bytes_out", "subscribers"),
+    RecordKind.HUB: ("publications", "deliveries", "bytes_out", "cpu_ratio"),
+    RecordKind.ARRIVAL: ("topic", "size_bytes"),
 }
 
 
@@ -134,7 +134,7 @@ def _is_negative(records: pa.RecordBatch) -> Flags:
 
 
 def _is_impossible(records: pa.RecordBatch, plausible: Plausible) -> Flags:
-    is_arrival = _flags(pc.equal(records.column("kind"), Kind.ARRIVAL.value))
+    is_arrival = _flags(pc.equal(records.column("kind"), RecordKind.ARRIVAL.value))
     window_us = _numbers(records, "window_us")
     bad = (window_us < plausible.window_us_min) | (window_us > plausible.window_us_max)
     bad &= ~is_arrival

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Backoff", "BackoffSettings"]
+__all__ = ["BackoffSettings", "RestartBackoff"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class BackoffSettings:
     forgiven_after_s: float = 30.0
 
 
-class Backoff:
+class RestartBackoff:
     """The pauses of one process; owned by its supervisor."""
 
     __slots__ = ("_failures", "_settings")

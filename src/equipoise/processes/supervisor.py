@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from equipoise.errors import EquipoiseError, SettingsError
-from equipoise.processes.backoff import Backoff, BackoffSettings
+from equipoise.processes.backoff import BackoffSettings, RestartBackoff
 from equipoise.processes.child import Child, ChildSpec
 
-__all__ = ["Change", "Phase", "Supervisor"]
+__all__ = ["Phase", "PhaseChange", "Supervisor"]
 
 # What a command ends with that was called wrongly, or given settings that cannot be.
 _MISUSED = 2
@@ -33,7 +33,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PhaseChange:
     """What became of a process."""
 
     name: str
@@ -58,7 +58,10 @@ class Supervisor:
     """Owned by one task of one loop. Changes through `keep`, `drop` and `stop`."""
 
     def __init__(
-        self, *, on_change: Callable[[Change], None] = lambda _: None, settings: BackoffSettings | None = None
+        self,
+        *,
+        on_change: Callable[[PhaseChange], None] = lambda _: None,
+        settings: BackoffSettings | None = None,
     ) -> None:
         self._kept: dict[str, _Kept] = {}
         self._on_change = on_change
@@ -115,7 +118,7 @@ class Supervisor:
     async def _run(self, name: str) -> None:
         kept = self._kept[name]
         loop = asyncio.get_running_loop()
-        backoff = Backoff(self._settings)
+        backoff = RestartBackoff(self._settings)
         while True:
             started_at = loop.time()
             self._tell(kept, Phase.STARTING)
@@ -154,4 +157,4 @@ class Supervisor:
         self, kept: _Kept, phase: Phase, detail: str = "", refusal: SettingsError | None = None
     ) -> None:
         kept.phase = phase
-        self._on_change(Change(kept.spec.name, phase, detail, refusal))
+        self._on_change(PhaseChange(kept.spec.name, phase, detail, refusal))

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from equipoise.errors import DisconnectedError, PeerError, ProtocolError
-from equipoise.profile.dialects import Dialect
-from equipoise.profile.servers import HOST, Server
+from equipoise.profile.dialects import ServerProtocol
+from equipoise.profile.servers import HOST, ServerUnderTest
 
 ANSWER_S_MAX = 10.0
 
@@ -27,7 +27,7 @@ _HANDSHAKE_BYTES_MAX = 65536
 
 
 @dataclass(frozen=True, slots=True)
-class Audience:
+class LoadSubscribers:
     publisher: socket.socket
     # Subscribers grouped by topic: those of topics[0] first, then those of topics[1], …
     subscribers: list[socket.socket]
@@ -35,7 +35,9 @@ class Audience:
 
 
 @contextmanager
-def opened(server: Server, *, topics: int, fanout: int, is_single: bool) -> Iterator[Audience]:
+def opened(
+    server: ServerUnderTest, *, topics: int, fanout: int, is_single: bool
+) -> Iterator[LoadSubscribers]:
     """Connect `fanout` subscribers per topic and one publisher. Raises PeerError or DisconnectedError."""
     names = topic_names(topics)
     wanted = [name for name in names for _ in range(fanout)]
@@ -47,12 +49,12 @@ def opened(server: Server, *, topics: int, fanout: int, is_single: bool) -> Iter
         prepare_publisher(publisher, server.dialect, is_single=is_single)
         for each in sockets:
             each.setblocking(False)
-        yield Audience(publisher, sockets[:-1], names)
+        yield LoadSubscribers(publisher, sockets[:-1], names)
     finally:
         close_all(sockets)
 
 
-def await_afterword(audience: Audience, dialect: Dialect) -> None:
+def await_afterword(audience: LoadSubscribers, dialect: ServerProtocol) -> None:
     """Wait until the server has nothing more to say unasked. Before the first publish, or it mixes with it."""
     for each in (*audience.subscribers, audience.publisher):
         read_exactly(each, dialect.afterword)
@@ -64,7 +66,7 @@ def topic_names(topics: int) -> list[bytes]:
     return [b"bench.fanout.%05d" % number for number in range(topics)]
 
 
-def subscribe_all(server: Server, wanted: Sequence[bytes], sockets: list[socket.socket]) -> None:
+def subscribe_all(server: ServerUnderTest, wanted: Sequence[bytes], sockets: list[socket.socket]) -> None:
     """Append one subscribed connection per name in `wanted`. The caller closes them, also after a failure."""
     for start in range(0, len(wanted), _OPENING_MAX):
         group = wanted[start : start + _OPENING_MAX]
@@ -78,7 +80,7 @@ def subscribe_all(server: Server, wanted: Sequence[bytes], sockets: list[socket.
             await_subscribed(each, server.dialect, name)
 
 
-def open_socket(server: Server) -> socket.socket:
+def open_socket(server: ServerUnderTest) -> socket.socket:
     try:
         opened_socket = socket.create_connection((HOST, server.port), timeout=ANSWER_S_MAX)
     except OSError as error:
@@ -88,13 +90,13 @@ def open_socket(server: Server) -> socket.socket:
     return opened_socket
 
 
-def await_subscribed(subscriber: socket.socket, dialect: Dialect, topic: bytes) -> None:
+def await_subscribed(subscriber: socket.socket, dialect: ServerProtocol, topic: bytes) -> None:
     received = b""
     while not dialect.is_subscribed(received, topic):
         received += _receive_some(subscriber, received)
 
 
-def prepare_publisher(publisher: socket.socket, dialect: Dialect, *, is_single: bool) -> None:
+def prepare_publisher(publisher: socket.socket, dialect: ServerProtocol, *, is_single: bool) -> None:
     publisher.sendall(dialect.prepare_publisher(is_single=is_single))
     received = b""
     while not dialect.is_publisher_prepared(received, is_single=is_single):

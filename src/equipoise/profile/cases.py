@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["FULL", "QUICK", "SHAPES", "SHAPES_QUICK", "Pace", "Shape", "rates"]
+__all__ = ["FULL", "QUICK", "SHAPES", "SHAPES_QUICK", "LoadPace", "LoadShape", "rates"]
 
 
-class Shape(msgspec.Struct, frozen=True):
+class LoadShape(msgspec.Struct, frozen=True):
     """A load but for its rate."""
 
     topics: int
@@ -21,7 +21,7 @@ class Shape(msgspec.Struct, frozen=True):
         return f"{self.topics} topics, {self.producers} → {self.consumers}, {self.payload_bytes} B"
 
 
-class Pace(msgspec.Struct, frozen=True):
+class LoadPace(msgspec.Struct, frozen=True):
     """How long each load lasts, and how rates rise."""
 
     warm_s: float
@@ -31,19 +31,19 @@ class Pace(msgspec.Struct, frozen=True):
 
 # One number is varied at a time around ten topics with ten consumers each.
 SHAPES = (
-    Shape(10, 1, 10, 128),
-    Shape(1, 1, 10, 128),
-    Shape(100, 1, 2, 128),
-    Shape(10, 8, 10, 128),
-    Shape(10, 1, 1, 128),
-    Shape(2, 1, 100, 128),
-    Shape(10, 1, 10, 1_024),
-    Shape(10, 1, 10, 8_192),
+    LoadShape(10, 1, 10, 128),
+    LoadShape(1, 1, 10, 128),
+    LoadShape(100, 1, 2, 128),
+    LoadShape(10, 8, 10, 128),
+    LoadShape(10, 1, 1, 128),
+    LoadShape(2, 1, 100, 128),
+    LoadShape(10, 1, 10, 1_024),
+    LoadShape(10, 1, 10, 8_192),
 )
 # Fan-out and size are what costs depend on most.
 SHAPES_QUICK = (SHAPES[0], SHAPES[4], SHAPES[5], SHAPES[6])
-FULL = Pace(warm_s=0.5, seconds=2.0, factor=1.6)
-QUICK = Pace(warm_s=0.3, seconds=0.7, factor=2.2)
+FULL = LoadPace(warm_s=0.5, seconds=2.0, factor=1.6)
+QUICK = LoadPace(warm_s=0.3, seconds=0.7, factor=2.2)
 
 # The first rate, in publications per second: any hub is bored by it.
 RATE_MIN = 500.0

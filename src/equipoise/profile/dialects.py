@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Dialect(Protocol):
+class ServerProtocol(Protocol):
     # What a server sends to every connection some time after it was opened, unasked. A run starts after it.
     afterword: bytes
 

@@ -20,12 +20,12 @@ import msgspec
 
 from equipoise.errors import PeerError
 from equipoise.profile.audience import close_all, open_socket, prepare_publisher, subscribe_all, topic_names
-from equipoise.profile.cases import Pace, Shape
+from equipoise.profile.cases import LoadPace, LoadShape
 from equipoise.profile.meters import process_cpu_s
-from equipoise.profile.servers import Server
+from equipoise.profile.servers import ServerUnderTest
 from equipoise.profile.statistics import percentile
 
-__all__ = ["Crew", "Measured", "crew_of", "measure"]
+__all__ = ["LoadConnections", "Measured", "crew_of", "measure"]
 
 # Hexadecimal digits of a time in nanoseconds.
 _STAMP_BYTES = 16
@@ -45,7 +45,7 @@ _BATCH_MAX = 64
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """One load, as it was."""
 
-    shape: Shape
+    shape: LoadShape
     publications_per_s: float
     deliveries_per_s: float
     in_bytes_per_s: float
@@ -59,10 +59,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class LoadConnections:
     """The connections of one shape."""
 
-    shape: Shape
+    shape: LoadShape
     producers: list[socket.socket]
     # By descriptor.
     consumers: dict[int, socket.socket]
@@ -73,7 +73,7 @@ class Crew:
 
 
 @contextmanager
-def crew_of(server: Server, shape: Shape) -> Iterator[Crew]:
+def crew_of(server: ServerUnderTest, shape: LoadShape) -> Iterator[LoadConnections]:
     """Everybody connected and subscribed. Raises PeerError or DisconnectedError."""
     names = topic_names(shape.topics)
     sockets: list[socket.socket] = []
@@ -89,7 +89,7 @@ def crew_of(server: Server, shape: Shape) -> Iterator[Crew]:
         payload = b"0" * shape.payload_bytes
         frames = [server.dialect.publish([name], payload, is_single=False) for name in names]
         after = shape.payload_bytes + 2
-        yield Crew(
+        yield LoadConnections(
             shape,
             producers,
             consumers,
@@ -101,7 +101,7 @@ def crew_of(server: Server, shape: Shape) -> Iterator[Crew]:
         close_all(sockets)
 
 
-def measure(server: Server, crew: Crew, rate_per_s: float, pace: Pace) -> Measured:
+def measure(server: ServerUnderTest, crew: LoadConnections, rate_per_s: float, pace: LoadPace) -> Measured:
     """Raises PeerError if the hub cuts somebody."""
     run = _Run(crew, rate_per_s)
     gc.collect()
@@ -125,7 +125,7 @@ def measure(server: Server, crew: Crew, rate_per_s: float, pace: Pace) -> Measur
 class _Run:
     """Counters of one load."""
 
-    def __init__(self, crew: Crew, rate_per_s: float) -> None:
+    def __init__(self, crew: LoadConnections, rate_per_s: float) -> None:
         self._crew = crew
         self._rate_per_s = rate_per_s
         deliveries_per_s = rate_per_s * crew.shape.consumers

@@ -22,15 +22,15 @@ import msgspec
 _LIBRARIES = ("uvloop", "hiredis")
 
 
-class Machine(msgspec.Struct, frozen=True):
+class MachineFacts(msgspec.Struct, frozen=True):
     processor: str
     cores: int
     memory_bytes: int
     system: str
 
 
-def machine() -> Machine:
-    return Machine(
+def machine() -> MachineFacts:
+    return MachineFacts(
         processor=parse_processor(_read("/proc/cpuinfo")),
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

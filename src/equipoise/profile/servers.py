@@ -21,7 +21,7 @@ from pathlib import Path
 
 from equipoise.errors import DisconnectedError
 from equipoise.processes import free_port, spawn
-from equipoise.profile.dialects import Dialect, Nats, Resp2
+from equipoise.profile.dialects import Nats, Resp2, ServerProtocol
 
 HOST = "127.0.0.1"
 START_S_MAX = 15.0
@@ -47,11 +47,11 @@ ping_interval: "1h"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ServerKind:
     """How to find, start and speak to one kind of server."""
 
     name: str
-    dialect: Dialect
+    dialect: ServerProtocol
     find: Callable[[], str | None]
     absence: str
     command: Callable[[str, int, Path], list[str]]
@@ -59,11 +59,11 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerUnderTest:
     """A running server. `pid` is the server itself, never a wrapper around it."""
 
     name: str
-    dialect: Dialect
+    dialect: ServerProtocol
     pid: int
     port: int
 
@@ -94,7 +94,7 @@ def _find_nats() -> str | None:
 
 
 KINDS = {
-    "hub": Kind(
+    "hub": ServerKind(
         name="hub",
         dialect=Resp2(),
         find=lambda: sys.executable,
@@ -102,7 +102,7 @@ KINDS = {
         command=_hub_command,
         version_command=lambda binary: [binary, "-c", "import equipoise; print(equipoise.__version__)"],
     ),
-    "redis": Kind(
+    "redis": ServerKind(
         name="redis",
         dialect=Resp2(),
         find=lambda: shutil.which("redis-server"),
@@ -110,7 +110,7 @@ KINDS = {
         command=_redis_command,
         version_command=lambda binary: [binary, "--version"],
     ),
-    "nats": Kind(
+    "nats": ServerKind(
         name="nats",
         dialect=Nats(),
         find=_find_nats,
@@ -121,7 +121,7 @@ KINDS = {
 }
 
 
-def version(kind: Kind) -> str:
+def version(kind: ServerKind) -> str:
     """The version a server states of itself, such as 7.0.15."""
     binary = kind.find()
     if binary is None:
@@ -132,7 +132,7 @@ def version(kind: Kind) -> str:
 
 
 @contextmanager
-def running(kind: Kind) -> Iterator[Server]:
+def running(kind: ServerKind) -> Iterator[ServerUnderTest]:
     """Start a server, yield it once it accepts connections, and end it.
 
     Raises DisconnectedError, with the end of the server's log, if it is not up within START_S_MAX.
@@ -147,12 +147,12 @@ def running(kind: Kind) -> Iterator[Server]:
         process = spawn(kind.command(binary, wanted, folder), log)
         try:
             port = _await_ready(kind, process, log, wanted)
-            yield Server(kind.name, kind.dialect, process.pid, port)
+            yield ServerUnderTest(kind.name, kind.dialect, process.pid, port)
         finally:
             _end(process)
 
 
-def _await_ready(kind: Kind, process: subprocess.Popen[bytes], log: Path, wanted: int) -> int:
+def _await_ready(kind: ServerKind, process: subprocess.Popen[bytes], log: Path, wanted: int) -> int:
     deadline = time.monotonic() + START_S_MAX
     while time.monotonic() < deadline and process.poll() is None:
         port = _hub_port(log) if kind.name == "hub" else wanted

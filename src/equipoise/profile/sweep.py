@@ -12,11 +12,11 @@ import msgspec
 
 from equipoise.errors import PeerError, UnmeasuredError
 from equipoise.profile import environment
-from equipoise.profile.cases import FULL, QUICK, SHAPES, SHAPES_QUICK, Pace, Shape, rates
+from equipoise.profile.cases import FULL, QUICK, SHAPES, SHAPES_QUICK, LoadPace, LoadShape, rates
 from equipoise.profile.driver import Measured, crew_of, measure
-from equipoise.profile.environment import Machine
+from equipoise.profile.environment import MachineFacts
 from equipoise.profile.knees import Costs, Knee, costs_of, knees_of, late_ms
-from equipoise.profile.servers import KINDS, Server, running
+from equipoise.profile.servers import KINDS, ServerUnderTest, running
 
 __all__ = ["Profile", "profile_hub", "told"]
 
@@ -34,7 +34,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What was found."""
 
     commit: str
-    machine: Machine
+    machine: MachineFacts
     versions: dict[str, str]
     is_quick: bool
     # A load whose 95th percentile is above this is late.
@@ -78,7 +78,9 @@ def told(loads: Sequence[Measured], *, is_quick: bool, limit_ms: float | None) -
     )
 
 
-def _rising(server: Server, shape: Shape, pace: Pace, progress: Callable[[float], None]) -> list[Measured]:
+def _rising(
+    server: ServerUnderTest, shape: LoadShape, pace: LoadPace, progress: Callable[[float], None]
+) -> list[Measured]:
     found: list[Measured] = []
     rising = rates(pace.factor)
     with crew_of(server, shape) as crew:

@@ -12,7 +12,7 @@ from equipoise.store.contract import Answer, Node, Read, SessionState, Store, St
 from equipoise.store.records.hubs import HubAlive, HubFacts, HubSeen, HubsStore
 from equipoise.store.records.leader import LeaderFacts, LeaderStore
 from equipoise.store.records.plans import Committed, PlanSettings, PlanStore
-from equipoise.store.records.servers import ServersStore, Wanted
+from equipoise.store.records.servers import ServersStore, WantedServer
 from equipoise.store.records.specs import SpecsStore
 from equipoise.store.records.users import StoredUsers, UsersStore, publish_users
 from equipoise.store.tree import Tree
@@ -43,7 +43,7 @@ __all__ = [
     "StoredUsers",
     "Tree",
     "UsersStore",
-    "Wanted",
+    "WantedServer",
     "Watch",
     "WatchKind",
     "open_store",

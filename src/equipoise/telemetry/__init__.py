@@ -1,14 +1,14 @@
 """Records that hubs make of their load and everybody else reads: one schema, a ring, Arrow on the wire. Pure."""
 
-from equipoise.telemetry.block import Block, Names, Numbers, Part, Values
+from equipoise.telemetry.block import Block, NameColumn, Numbers, Part, Values
 from equipoise.telemetry.packing import narrow
-from equipoise.telemetry.ring import Ring
+from equipoise.telemetry.ring import TelemetryRing
 from equipoise.telemetry.schema import (
     COLUMNS,
     EVERY_KIND,
     Column,
     ColumnType,
-    Kind,
+    RecordKind,
     Role,
     arrow_schema,
     columns_of,
@@ -21,12 +21,12 @@ __all__ = [
     "Block",
     "Column",
     "ColumnType",
-    "Kind",
-    "Names",
+    "NameColumn",
     "Numbers",
     "Part",
-    "Ring",
+    "RecordKind",
     "Role",
+    "TelemetryRing",
     "Values",
     "arrow_schema",
     "columns_of",

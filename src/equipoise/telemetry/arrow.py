@@ -18,10 +18,10 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, repeat
 
-from equipoise.telemetry.block import OFFSET, Names, Numbers, Part, Values, is_each
-from equipoise.telemetry.flatbuffer import Scalar, Structs, Table, flatbuffer
+from equipoise.telemetry.block import OFFSET, NameColumn, Numbers, Part, Values, is_each
+from equipoise.telemetry.flatbuffer import FlatTable, Scalar, Structs, flatbuffer
 from equipoise.telemetry.packing import counting, widened
-from equipoise.telemetry.schema import COLUMNS, ColumnType, Kind, columns_of
+from equipoise.telemetry.schema import COLUMNS, ColumnType, RecordKind, columns_of
 
 __all__ = ["END", "batch", "schema_message"]
 
@@ -37,11 +37,11 @@ _DOUBLE_PRECISION = 2
 
 # Arrow's number for the type, and what it says about it.
 _TYPES = {
-    ColumnType.LONG: (2, Table([Scalar("i", 64), Scalar("B", 1)])),
-    ColumnType.DOUBLE: (3, Table([Scalar("h", _DOUBLE_PRECISION)])),
-    ColumnType.BINARY: (4, Table([])),
-    ColumnType.STRING: (5, Table([])),
-    ColumnType.TIMESTAMP: (10, Table([Scalar("h", _MICROSECOND), "UTC"])),
+    ColumnType.LONG: (2, FlatTable([Scalar("i", 64), Scalar("B", 1)])),
+    ColumnType.DOUBLE: (3, FlatTable([Scalar("h", _DOUBLE_PRECISION)])),
+    ColumnType.BINARY: (4, FlatTable([])),
+    ColumnType.STRING: (5, FlatTable([])),
+    ColumnType.TIMESTAMP: (10, FlatTable([Scalar("h", _MICROSECOND), "UTC"])),
 }
 # What one value for all records may be.
 _ONES = (int, float, str, bytes, type(None))
@@ -49,7 +49,7 @@ _ONES = (int, float, str, bytes, type(None))
 _TEXT = "s"
 _LETTERS = {ColumnType.STRING: _TEXT, ColumnType.BINARY: _TEXT, ColumnType.DOUBLE: "d"}
 _CODES = {column.name: _LETTERS.get(column.type, "q") for column in COLUMNS}
-_FILLED = {kind: frozenset(column.name for column in columns_of(kind)) for kind in Kind}
+_FILLED = {kind: frozenset(column.name for column in columns_of(kind)) for kind in RecordKind}
 
 
 @cache
@@ -58,9 +58,9 @@ def schema_message() -> bytes:
     fields = []
     for column in COLUMNS:
         number, details = _TYPES[column.type]
-        fields.append(Table([column.name, Scalar("B", 1), Scalar("B", number), details, None, ()]))
+        fields.append(FlatTable([column.name, Scalar("B", 1), Scalar("B", number), details, None, ()]))
     endianness = _LITTLE if sys.byteorder == "little" else _BIG
-    return _message(_SCHEMA, Table([Scalar("h", endianness), fields]), (), 0)
+    return _message(_SCHEMA, FlatTable([Scalar("h", endianness), fields]), (), 0)
 
 
 def batch(hub: str, incarnation: int, parts: Sequence[Part]) -> bytes:
@@ -82,7 +82,7 @@ def batch(hub: str, incarnation: int, parts: Sequence[Part]) -> bytes:
             body.add(code, implied.get(name) or [values.get(name) for values in columns])
         else:
             body.add_null(code)
-    header = Table([Scalar("q", body.count), Structs(body.nodes, 2), Structs(body.buffers, 2)])
+    header = FlatTable([Scalar("q", body.count), Structs(body.nodes, 2), Structs(body.buffers, 2)])
     return _message(_RECORD_BATCH, header, body.pieces, body.size)
 
 
@@ -151,7 +151,7 @@ class _Body:
         """A bit for each record, 1 where it has a value; nothing where all have."""
         present, at = 0, 0
         for count, value in zip(self._counts, values, strict=True):
-            mask = value.present if isinstance(value, Names | Numbers) else 0 if value is None else -1
+            mask = value.present if isinstance(value, NameColumn | Numbers) else 0 if value is None else -1
             present |= (mask & (1 << count) - 1) << at
             at += count
         nulls = at - present.bit_count()
@@ -166,7 +166,7 @@ class _Body:
         pieces: list[bytes] = []
         at = 0
         for count, value in chunks:
-            if isinstance(value, Names):
+            if isinstance(value, NameColumn):
                 own, joined = value.offsets, value.joined
             else:
                 text = _text(value)
@@ -225,6 +225,6 @@ def _text(value: Values) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def _message(kind: int, header: Table, pieces: Sequence[bytes], size: int) -> bytes:
-    metadata = flatbuffer(Table([Scalar("h", _VERSION_5), Scalar("B", kind), header, Scalar("q", size)]))
+def _message(kind: int, header: FlatTable, pieces: Sequence[bytes], size: int) -> bytes:
+    metadata = flatbuffer(FlatTable([Scalar("h", _VERSION_5), Scalar("B", kind), header, Scalar("q", size)]))
     return b"".join((_CONTINUATION, struct.pack("<i", len(metadata)), metadata, *pieces))

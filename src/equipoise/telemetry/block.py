@@ -18,9 +18,19 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeGuard
 
 from equipoise.telemetry.packing import narrow
-from equipoise.telemetry.schema import Kind, columns_of
+from equipoise.telemetry.schema import RecordKind, columns_of
 
-__all__ = ["BLOCK_BYTES", "OFFSET", "Block", "Names", "Numbers", "Part", "Values", "is_each", "size_bytes_of"]
+__all__ = [
+    "BLOCK_BYTES",
+    "OFFSET",
+    "Block",
+    "NameColumn",
+    "Numbers",
+    "Part",
+    "Values",
+    "is_each",
+    "size_bytes_of",
+]
 
 # What Python takes for a block whose columns are empty, an array of its own for each of them included.
 BLOCK_BYTES = 600
@@ -28,14 +38,14 @@ _COLUMN_BYTES = 64
 # The array's letter for four bytes, which Arrow takes for an offset.
 OFFSET = "i"
 
-_ORDER = {kind: tuple(column.name for column in columns_of(kind)) for kind in Kind}
+_ORDER = {kind: tuple(column.name for column in columns_of(kind)) for kind in RecordKind}
 # The columns that a block does not hold: they are the same for all blocks, or are known by its place in the ring.
 _IMPLIED = frozenset({"kind", "hub", "incarnation", "sequence", "time", "window_us"})
 _HELD = {kind: tuple(name for name in names if name not in _IMPLIED) for kind, names in _ORDER.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameColumn:
     """Byte strings one behind the other. An absent one has the length 0 and no bit in `present`."""
 
     joined: bytes
@@ -45,11 +55,11 @@ class Names:
     present: int = -1
 
     @classmethod
-    def of(cls, names: Sequence[bytes]) -> Names:
+    def of(cls, names: Sequence[bytes]) -> NameColumn:
         return cls(b"".join(names), array(OFFSET, accumulate(map(len, names), initial=0)))
 
     @classmethod
-    def of_optional(cls, names: Sequence[bytes | None]) -> Names:
+    def of_optional(cls, names: Sequence[bytes | None]) -> NameColumn:
         present = _present([name is not None for name in names])
         return replace(cls.of([name or b"" for name in names]), present=present)
 
@@ -72,13 +82,13 @@ class Numbers:
 
 
 # One value for all records, or one for each.
-Values = int | float | str | bytes | None | Sequence[int] | Names | Numbers
+Values = int | float | str | bytes | None | Sequence[int] | NameColumn | Numbers
 
 
 class Part(NamedTuple):
     """Some of a block's records, for reading."""
 
-    kind: Kind
+    kind: RecordKind
     sequences: Sequence[int]
     time_us: int | Sequence[int]
     window_us: int
@@ -96,7 +106,7 @@ class Part(NamedTuple):
 class Block:
     """Records `first` to `first + count`. Their time is when the window ended, or `time_us` holds one for each."""
 
-    kind: Kind
+    kind: RecordKind
     first: int
     count: int
     time_us: int | Sequence[int]
@@ -107,7 +117,7 @@ class Block:
     @classmethod
     def of(
         cls,
-        kind: Kind,
+        kind: RecordKind,
         count: int,
         values: Mapping[str, Values],
         *,
@@ -136,7 +146,7 @@ class Block:
         if "topic" not in _HELD[self.kind]:
             return None
         names = self.values[_HELD[self.kind].index("topic")]
-        if isinstance(names, Names):
+        if isinstance(names, NameColumn):
             return names.split()
         assert isinstance(names, bytes), "a topic is named by bytes"
         return [names] * self.count
@@ -169,7 +179,7 @@ def is_each(values: Values) -> TypeGuard[Sequence[int]]:
 def size_bytes_of(values: Values) -> int:
     if isinstance(values, array):
         return _COLUMN_BYTES + values.itemsize * len(values)
-    if isinstance(values, Names):
+    if isinstance(values, NameColumn):
         return sys.getsizeof(values.joined) + _COLUMN_BYTES + size_bytes_of(values.offsets)
     if isinstance(values, Numbers):
         return sys.getsizeof(values.present) + _COLUMN_BYTES + size_bytes_of(values.values)
@@ -182,12 +192,12 @@ def _present(claims: Sequence[bool]) -> int:
 
 
 def _cut(values: Values, start: int, stop: int) -> Values:
-    if isinstance(values, Names):
+    if isinstance(values, NameColumn):
         first, offsets = values.offsets[start], values.offsets[start : stop + 1]
         if first:
             offsets = array(OFFSET, [offset - first for offset in offsets])
         present = values.present if values.present < 0 else _bits(values.present, start, stop)
-        return Names(values.joined[first : values.offsets[stop]], offsets, present)
+        return NameColumn(values.joined[first : values.offsets[stop]], offsets, present)
     if isinstance(values, Numbers):
         return Numbers(values.values[start:stop], _bits(values.present, start, stop))
     return values[start:stop] if is_each(values) else values
@@ -198,9 +208,9 @@ def _bits(present: int, start: int, stop: int) -> int:
 
 
 def _pick(values: Values, rows: Sequence[int]) -> Values:
-    if isinstance(values, Names):
+    if isinstance(values, NameColumn):
         names = values.split()
-        return Names.of_optional([names[row] if values.present >> row & 1 else None for row in rows])
+        return NameColumn.of_optional([names[row] if values.present >> row & 1 else None for row in rows])
     if isinstance(values, Numbers):
         return Numbers.of_optional(
             [values.values[row] if values.present >> row & 1 else None for row in rows]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["Field", "Scalar", "Structs", "Table", "flatbuffer"]
+__all__ = ["Field", "FlatTable", "Scalar", "Structs", "flatbuffer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,19 @@ class Structs:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FlatTable:
     """Fields by their place in the schema; None where one is left out."""
 
     fields: Sequence[Field | None]
 
 
 # A string, and a vector of tables, stand for themselves.
-Field = Scalar | Structs | Table | str | Sequence[Table]
+Field = Scalar | Structs | FlatTable | str | Sequence[FlatTable]
 
 _OFFSET = "I"
 
 
-def flatbuffer(root: Table) -> bytes:
+def flatbuffer(root: FlatTable) -> bytes:
     """The buffer with its root; to be placed at a multiple of eight."""
     buffer = bytearray(4)
     _point(buffer, 0, _write_table(buffer, root))
@@ -52,7 +52,7 @@ def flatbuffer(root: Table) -> bytes:
     return bytes(buffer)
 
 
-def _write_table(buffer: bytearray, table: Table) -> int:
+def _write_table(buffer: bytearray, table: FlatTable) -> int:
     """Where the table begins. What it refers to comes behind it."""
     codes = tuple(map(_code, table.fields))
     places, size = _layout(codes)
@@ -73,8 +73,8 @@ def _write_table(buffer: bytearray, table: Table) -> int:
     return start
 
 
-def _write(buffer: bytearray, field: Structs | Table | str | Sequence[Table]) -> int:
-    if isinstance(field, Table):
+def _write(buffer: bytearray, field: Structs | FlatTable | str | Sequence[FlatTable]) -> int:
+    if isinstance(field, FlatTable):
         return _write_table(buffer, field)
     if isinstance(field, str):
         return _write_string(buffer, field)

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from equipoise.telemetry.block import BLOCK_BYTES, Block, size_bytes_of
 
-__all__ = ["Ring"]
+__all__ = ["TelemetryRing"]
 
 
-class Ring:
+class TelemetryRing:
     """Always true: it holds exactly the records from `oldest` to `end`; `bytes` is what its blocks take together.
 
     The block just added stays, whatever its size: blocks are small against any bound.

@@ -26,7 +26,7 @@ __all__ = [
     "EVERY_KIND",
     "Column",
     "ColumnType",
-    "Kind",
+    "RecordKind",
     "Role",
     "arrow_schema",
     "columns_of",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """What a record is about. The value is what the column `kind` holds."""
 
     TOPIC = "topic"
@@ -64,10 +64,10 @@ class ColumnType(StrEnum):
     TIMESTAMP = "timestamp"
 
 
-EVERY_KIND = frozenset(Kind)
-_TOPIC = frozenset({Kind.TOPIC})
-_HUB = frozenset({Kind.HUB})
-_ARRIVAL = frozenset({Kind.ARRIVAL})
+EVERY_KIND = frozenset(RecordKind)
+_TOPIC = frozenset({RecordKind.TOPIC})
+_HUB = frozenset({RecordKind.HUB})
+_ARRIVAL = frozenset({RecordKind.ARRIVAL})
 _LOAD = _TOPIC | _HUB
 
 
@@ -79,7 +79,7 @@ class Column:
     type: ColumnType
     # Of the value; empty for names.
     unit: str
-    kinds: frozenset[Kind]
+    kinds: frozenset[RecordKind]
     meaning: str
 
 
@@ -258,7 +258,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def columns_of(kind: Kind) -> Iterator[Column]:
+def columns_of(kind: RecordKind) -> Iterator[Column]:
     """The columns that a record of the kind fills, in order."""
     return (column for column in COLUMNS if kind in column.kinds)
 

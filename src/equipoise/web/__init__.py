@@ -5,8 +5,8 @@ Read `facts` (what is shown, as plain values), `routes` (the table of what is se
 """
 
 from equipoise.web.app import make_app
-from equipoise.web.facts import Facts
+from equipoise.web.facts import ClusterFacts
 from equipoise.web.serving import serve
 from equipoise.web.settings import WebSettings
 
-__all__ = ["Facts", "WebSettings", "make_app", "serve"]
+__all__ = ["ClusterFacts", "WebSettings", "make_app", "serve"]

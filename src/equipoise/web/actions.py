@@ -12,9 +12,9 @@ from equipoise.model import WEIGHT_NORMAL, Mode, quantise_weight
 from equipoise.model.names import from_id
 from equipoise.store import Committed, HubsStore, PlanStore, SpecsStore, Store, Tree
 from equipoise.web.facts import spec_row
-from equipoise.web.history import History
+from equipoise.web.history import PlanHistory
 
-__all__ = ["Actions", "Drain", "Limits", "Move", "Weigh"]
+__all__ = ["Actions", "Drain", "Move", "SpecChange", "Weigh"]
 
 
 # How long a request waits until every live hub has a spec: a page must not wait for a hub that cannot be reached.
@@ -41,7 +41,7 @@ class Weigh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: Annotated[float, Meta(ge=0, le=16)] = 1.0
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SpecChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What topics that match a pattern need. What is not named stays as it is; an empty text takes it back."""
 
     pattern: str
@@ -54,7 +54,7 @@ class Actions:
 
     def __init__(self, store: Store, tree: Tree, *, writer: str = "dashboard") -> None:
         self._plans = PlanStore(store, tree, writer=writer)
-        self._history = History(self._plans)
+        self._history = PlanHistory(self._plans)
         self._hubs = HubsStore(store, tree)
         self._specs = SpecsStore(store, tree)
         self._note = f"by {writer}"
@@ -93,7 +93,7 @@ class Actions:
         )
         return {"version": plan.version, "weight": share / WEIGHT_NORMAL}
 
-    async def limit(self, wanted: Limits) -> dict[str, Any]:
+    async def limit(self, wanted: SpecChange) -> dict[str, Any]:
         """Raises SettingsError."""
         given = {
             field: value or None if isinstance(value, str) else value

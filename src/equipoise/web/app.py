@@ -22,9 +22,9 @@ from starlette.staticfiles import StaticFiles
 from equipoise.errors import MisuseError, PlanError, StoreError
 from equipoise.model.names import from_id
 from equipoise.web import metrics
-from equipoise.web.actions import Actions, Drain, Limits, Move, Weigh
-from equipoise.web.auth import Verdict, judge
-from equipoise.web.facts import PAGE_MAX, SORTS, TOPICS_NOTED, Facts
+from equipoise.web.actions import Actions, Drain, Move, SpecChange, Weigh
+from equipoise.web.auth import AuthVerdict, judge
+from equipoise.web.facts import PAGE_MAX, SORTS, TOPICS_NOTED, ClusterFacts
 from equipoise.web.history import KEPT_MAX
 from equipoise.web.peer_slots import PeerSlots
 from equipoise.web.routes import ROUTES, describe
@@ -51,7 +51,7 @@ _HEADERS = {
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(facts: Facts, actions: Actions, settings: WebSettings) -> Starlette:
+def make_app(facts: ClusterFacts, actions: Actions, settings: WebSettings) -> Starlette:
     """Everything under one address."""
     pages = _Pages(facts, actions, settings)
     routes: list[Any] = [
@@ -76,7 +76,7 @@ def make_app(facts: Facts, actions: Actions, settings: WebSettings) -> Starlette
 class _Pages:
     """One handler for each route."""
 
-    def __init__(self, facts: Facts, actions: Actions, settings: WebSettings) -> None:
+    def __init__(self, facts: ClusterFacts, actions: Actions, settings: WebSettings) -> None:
         self._facts = facts
         self._actions = actions
         self._settings = settings
@@ -95,7 +95,7 @@ class _Pages:
                 is_change=is_change,
                 is_loopback_free=self._settings.loopback_reads_allowed,
             )
-            if verdict is not Verdict.ALLOWED:
+            if verdict is not AuthVerdict.ALLOWED:
                 return _json({"error": verdict.value}, 401)
             try:
                 return await handler(request)
@@ -181,7 +181,7 @@ class _Pages:
         return _json(self._facts.specs())
 
     async def limits(self, request: Request) -> Response:
-        return _json(await self._actions.limit(await _body(request, Limits)))
+        return _json(await self._actions.limit(await _body(request, SpecChange)))
 
     async def _pushes(self, peer: str) -> AsyncIterator[bytes]:
         """An overview at once and after each period; the page asks for the rest when it has something to show."""

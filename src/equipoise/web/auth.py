@@ -14,10 +14,10 @@ import hmac
 from enum import Enum
 from ipaddress import ip_address
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["AuthVerdict", "judge"]
 
 
-class Verdict(Enum):
+class AuthVerdict(Enum):
     ALLOWED = "allowed"
     NEEDS_TOKEN = "show the token: Authorization: Bearer TOKEN"
     READ_ONLY = "read-only without a token: start the controller with --token-file"
@@ -32,21 +32,21 @@ def judge(
     host: str,
     is_change: bool,
     is_loopback_free: bool = False,
-) -> Verdict:
+) -> AuthVerdict:
     """`shown` is the token of the request, `peer` its address, `host` the name it was sent to.
 
     `is_loopback_free`: requests from this machine may look though there is a token. Not for a machine with a proxy,
     which makes all requests come from there.
     """
     if token and hmac.compare_digest(shown.encode(), token.encode()):
-        return Verdict.ALLOWED
+        return AuthVerdict.ALLOWED
     # A wrong token is told, not taken for none: its owner wants to act.
     if token and (shown or is_change or not is_loopback_free):
-        return Verdict.NEEDS_TOKEN
+        return AuthVerdict.NEEDS_TOKEN
     if is_change:
-        return Verdict.READ_ONLY
+        return AuthVerdict.READ_ONLY
     # A name that somebody made point to loopback would let that somebody's pages read ours.
-    return Verdict.ALLOWED if _is_loopback(peer) and _is_own_name(host) else Verdict.FOREIGN
+    return AuthVerdict.ALLOWED if _is_loopback(peer) and _is_own_name(host) else AuthVerdict.FOREIGN
 
 
 def _is_loopback(address: str) -> bool:

@@ -19,10 +19,10 @@ from equipoise.model.names import shown, to_id
 from equipoise.store import Committed
 from equipoise.view import View
 from equipoise.web.geography import Projector
-from equipoise.web.latency_status import Standing, noted_topics, standings
+from equipoise.web.latency_status import LatencyStatus, noted_topics, standings
 from equipoise.web.series import Series, latency_of
 
-__all__ = ["PAGE_MAX", "SORTS", "TOPICS_NOTED", "Facts", "spec_row"]
+__all__ = ["PAGE_MAX", "SORTS", "TOPICS_NOTED", "ClusterFacts", "spec_row"]
 
 Json = dict[str, Any]
 
@@ -54,7 +54,7 @@ HUB_NUMBERS = (
 
 
 @dataclass
-class Facts:
+class ClusterFacts:
     """A reader of one controller."""
 
     controller: Controller
@@ -232,11 +232,11 @@ class Facts:
             "is_pinned": entry is not None and entry.is_pinned,
             "site": None if spec is None else spec.site,
             "spec": None if spec is None else shown(spec.pattern),
-            **_latency(Standing(None, None, limit_ms)),
+            **_latency(LatencyStatus(None, None, limit_ms)),
         }
 
 
-def _latency(standing: Standing) -> Json:
+def _latency(standing: LatencyStatus) -> Json:
     return {
         "latency_s_worst": standing.worst_s,
         "latency_s_expected": standing.expected_s,

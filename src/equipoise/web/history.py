@@ -9,13 +9,13 @@ import asyncio
 
 from equipoise.store import Committed, PlanStore
 
-__all__ = ["KEPT_MAX", "History"]
+__all__ = ["KEPT_MAX", "PlanHistory"]
 
 # More than the store keeps.
 KEPT_MAX = 500
 
 
-class History:
+class PlanHistory:
     """Owned by whoever serves pages; changes through `latest`."""
 
     def __init__(self, plans: PlanStore) -> None:

@@ -16,7 +16,7 @@ from equipoise.model import Specs
 from equipoise.plan.latency import CentroidEstimate
 from equipoise.view import View
 
-__all__ = ["Standing", "noted_topics", "standings"]
+__all__ = ["LatencyStatus", "noted_topics", "standings"]
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 _LOOKED_AT_MAX = 1_000
 
 
-class Standing(NamedTuple):
+class LatencyStatus(NamedTuple):
     """Of one topic; None where it is not known, or there is no limit."""
 
     worst_s: float | None
@@ -39,7 +39,7 @@ class Standing(NamedTuple):
 
 def standings(
     view: View, topics: Sequence[int], homes: Sequence[Sequence[str]], limits_ms: Sequence[float | None]
-) -> list[Standing]:
+) -> list[LatencyStatus]:
     """Of these topics, each with its homes and its limit."""
     rows = np.array(topics, np.int64)
     estimate = CentroidEstimate(view)
@@ -51,7 +51,7 @@ def standings(
         known = expected is not None and bool(is_located[at]) and bool(hubs)
         worst = max((float(expected[at][hub]) for hub in hubs), default=np.inf) if known else np.inf  # type: ignore[index]  # Known.
         found.append(
-            Standing(_known(float(view.topics.latency_s_worst[topic])), _known(worst), limits_ms[at])
+            LatencyStatus(_known(float(view.topics.latency_s_worst[topic])), _known(worst), limits_ms[at])
         )
     return found
 

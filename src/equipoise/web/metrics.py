@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from equipoise.hub.telemetry.prometheus import label_of
 from equipoise.model.names import from_id
-from equipoise.web.facts import Facts
+from equipoise.web.facts import ClusterFacts
 
 __all__ = ["METRICS", "render"]
 
@@ -117,7 +117,7 @@ METRICS: tuple[tuple[str, str, str | Callable[[Row], float | None], str], ...] =
 
 
 class _FactsCollector(Collector):
-    def __init__(self, facts: Facts, topics_max: int) -> None:
+    def __init__(self, facts: ClusterFacts, topics_max: int) -> None:
         self._facts = facts
         self._topics_max = topics_max
 
@@ -142,7 +142,7 @@ class _FactsCollector(Collector):
         return found
 
 
-def render(facts: Facts, topics_max: int) -> bytes:
+def render(facts: ClusterFacts, topics_max: int) -> bytes:
     registry = CollectorRegistry()
     registry.register(_FactsCollector(facts, topics_max))
     return generate_latest(registry)

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from equipoise.version import __version__
-from equipoise.web.actions import Drain, Limits, Move, Weigh
+from equipoise.web.actions import Drain, Move, SpecChange, Weigh
 from equipoise.web.facts import PAGE_MAX, SORTS
 
-__all__ = ["ROUTES", "Parameter", "Route", "describe"]
+__all__ = ["ROUTES", "ApiRoute", "Parameter", "describe"]
 
 
 Schema = dict[str, Any]
@@ -26,7 +26,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ApiRoute:
     """One address. `handler` is the name of a method in `app`."""
 
     method: str
@@ -99,7 +99,7 @@ _LIMIT = Parameter(
 )
 
 ROUTES = (
-    Route(
+    ApiRoute(
         "GET",
         "/api/overview",
         "overview",
@@ -117,7 +117,7 @@ ROUTES = (
             latency_ms=_object(p50=_maybe("number"), p99=_maybe("number")),
         ),
     ),
-    Route(
+    ApiRoute(
         "GET",
         "/api/curves",
         "curves",
@@ -125,14 +125,14 @@ ROUTES = (
         (Parameter("since_s", "query", _SECONDS, "Only what is later than this."),),
         answer=_object(at_s=_list({"type": "number"}), loads={"type": "object"}),
     ),
-    Route(
+    ApiRoute(
         "GET",
         "/api/hubs",
         "hubs",
         "All hubs, alive or not.",
         answer=_list(_object(hub=_TEXT, is_alive={"type": "boolean"}, entries=_COUNT, load=_maybe("number"))),
     ),
-    Route(
+    ApiRoute(
         "GET",
         "/api/topics",
         "topics",
@@ -147,7 +147,7 @@ ROUTES = (
         ),
         answer=_object(total=_COUNT, topics=_list(_TOPIC_ROW)),
     ),
-    Route(
+    ApiRoute(
         "GET",
         "/api/topics/{topic}",
         "topic",
@@ -155,7 +155,7 @@ ROUTES = (
         (_TOPIC,),
         answer=_TOPIC_ROW,
     ),
-    Route(
+    ApiRoute(
         "GET",
         "/api/topics/{topic}/plans",
         "topic_plans",
@@ -163,7 +163,7 @@ ROUTES = (
         (_TOPIC, _LIMIT),
         answer=_CHANGES,
     ),
-    Route(
+    ApiRoute(
         "GET",
         "/api/plans",
         "plans",
@@ -171,7 +171,7 @@ ROUTES = (
         (_LIMIT,),
         answer=_CHANGES,
     ),
-    Route(
+    ApiRoute(
         "GET",
         "/api/map",
         "map",
@@ -186,9 +186,11 @@ ROUTES = (
             ),
         ),
     ),
-    Route("GET", "/api/events", "events", "Overview and curves as they change.", media="text/event-stream"),
-    Route("POST", "/api/move", "move", "Say where a topic shall live.", body=Move, answer=_VERSION),
-    Route(
+    ApiRoute(
+        "GET", "/api/events", "events", "Overview and curves as they change.", media="text/event-stream"
+    ),
+    ApiRoute("POST", "/api/move", "move", "Say where a topic shall live.", body=Move, answer=_VERSION),
+    ApiRoute(
         "POST",
         "/api/drain",
         "drain",
@@ -196,7 +198,7 @@ ROUTES = (
         body=Drain,
         answer=_VERSION,
     ),
-    Route(
+    ApiRoute(
         "POST",
         "/api/weigh",
         "weigh",
@@ -204,19 +206,19 @@ ROUTES = (
         body=Weigh,
         answer=_object(version=_COUNT, weight={"type": "number"}),
     ),
-    Route(
+    ApiRoute(
         "GET",
         "/api/limits",
         "specs",
         "What topics under each pattern need, the most specific first.",
         answer=_list(_SPEC),
     ),
-    Route(
+    ApiRoute(
         "POST",
         "/api/limits",
         "limits",
         "Change what topics under a pattern need: only what is named; an empty text takes it back.",
-        body=Limits,
+        body=SpecChange,
         answer=_object(pattern=_TEXT, spec={"anyOf": [_SPEC, {"type": "null"}]}, behind=_list(_TEXT)),
     ),
 )
@@ -241,7 +243,7 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: ApiRoute) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": route.handler,
         "summary": route.summary,

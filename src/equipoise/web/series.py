@@ -11,7 +11,7 @@ import numpy as np
 
 from equipoise.view import View
 
-__all__ = ["Latency", "Sample", "Series", "latency_of"]
+__all__ = ["Latency", "Series", "SeriesSample", "latency_of"]
 
 # Topics whose curves are kept in any case: those that carried most in some view.
 TOPICS_KEPT = 200
@@ -25,7 +25,7 @@ class Latency(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SeriesSample:
     """One view, summed up."""
 
     at_s: float
@@ -46,7 +46,7 @@ class Series:
 
     def __init__(self, keep_s: float) -> None:
         self._keep_s = keep_s
-        self.samples: deque[Sample] = deque()
+        self.samples: deque[SeriesSample] = deque()
 
     def is_new(self, view: View) -> bool:
         return not self.samples or view.time_s > self.samples[-1].at_s
@@ -60,9 +60,9 @@ class Series:
             self.samples.popleft()
         return True
 
-    def since(self, at_s: float) -> list[Sample]:
+    def since(self, at_s: float) -> list[SeriesSample]:
         """The samples later than this."""
-        found: list[Sample] = []
+        found: list[SeriesSample] = []
         for sample in reversed(self.samples):
             if sample.at_s <= at_s:
                 break
@@ -79,10 +79,10 @@ class Series:
         return found
 
 
-def sample_of(view: View, loads: Sequence[float], noted: Sequence[int] = ()) -> Sample:
+def sample_of(view: View, loads: Sequence[float], noted: Sequence[int] = ()) -> SeriesSample:
     topics, hubs = view.topics, view.hubs
     busiest = np.argsort(-topics.out_bytes_per_s, kind="stable")[:TOPICS_KEPT]
-    return Sample(
+    return SeriesSample(
         view.time_s,
         float(topics.publications_per_s.sum()),
         float(topics.deliveries_per_s.sum()),

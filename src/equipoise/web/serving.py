@@ -12,7 +12,7 @@ import uvicorn
 from equipoise.errors import SettingsError
 from equipoise.web.actions import Actions
 from equipoise.web.app import make_app
-from equipoise.web.facts import Facts
+from equipoise.web.facts import ClusterFacts
 from equipoise.web.http_connections import CONNECTIONS_MAX, PER_PEER_MAX, bounded
 from equipoise.web.peer_slots import PeerSlots
 from equipoise.web.settings import WebSettings
@@ -23,7 +23,7 @@ STOP_S = 1.0
 
 
 @asynccontextmanager
-async def serve(facts: Facts, actions: Actions, settings: WebSettings) -> AsyncIterator[str]:
+async def serve(facts: ClusterFacts, actions: Actions, settings: WebSettings) -> AsyncIterator[str]:
     """Serve while the block runs; its address. Raises SettingsError if the port is taken."""
     listening = _listen(settings.host, settings.port)
     app = make_app(facts, actions, settings)
@@ -53,7 +53,7 @@ async def serve(facts: Facts, actions: Actions, settings: WebSettings) -> AsyncI
             listening.close()
 
 
-async def _refresh(facts: Facts, period_s: float) -> None:
+async def _refresh(facts: ClusterFacts, period_s: float) -> None:
     """Take every view into the charts, also while nobody looks."""
     while True:
         facts.refresh()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from equipoise.lab.workload.history import Event, History, Live, Outcome, Received, Sent, Track
+from equipoise.lab.workload.history import Event, History, Live, PublishOutcome, Received, Sent, Track
 
-ACK, LOST, FAIL = Outcome.ACKNOWLEDGED, Outcome.UNCERTAIN, Outcome.FAILED
+ACK, LOST, FAIL = PublishOutcome.ACKNOWLEDGED, PublishOutcome.UNCERTAIN, PublishOutcome.FAILED
 
 
 def history(
-    outcomes: dict[tuple[str, str], list[Outcome]], *events: Event, is_pattern: bool = False
+    outcomes: dict[tuple[str, str], list[PublishOutcome]], *events: Event, is_pattern: bool = False
 ) -> History:
     """Messages by publisher and topic, number k sent at second k + 1; one subscription that saw these events."""
     made = History()

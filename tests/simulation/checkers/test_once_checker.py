@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.lab.simulation.checkers import once
-from equipoise.lab.workload.history import Away, Ended, Event, Live, Missed, Outcome
+from equipoise.lab.workload.history import Away, Event, Live, Missed, PublishOutcome, SubscriptionEnded
 from simulation.checkers.histories import ACK, FAIL, LIVE, LOST, got, history
 
 P = ("p", "t")
@@ -16,7 +16,7 @@ def gap(missed: int | None, topic: str | None = "t") -> Missed:
     return Missed(100.0, topic, missed)
 
 
-FAIR: dict[str, tuple[dict[tuple[str, str], list[Outcome]], list[Event]]] = {
+FAIR: dict[str, tuple[dict[tuple[str, str], list[PublishOutcome]], list[Event]]] = {
     "everything in order": ({P: [ACK] * 3}, [LIVE, got(0), got(1), got(2)]),
     "nothing sent": ({P: []}, [LIVE]),
     "a gap of the right size": ({P: [ACK] * 5}, [LIVE, got(0), gap(3), got(4)]),
@@ -32,7 +32,10 @@ FAIR: dict[str, tuple[dict[tuple[str, str], list[Outcome]], list[Event]]] = {
     "a gap of unknown size takes none": ({P: [ACK] * 2}, [LIVE, got(0), gap(None), got(1)]),
     "a gap of any topic": ({P: [ACK] * 9}, [LIVE, got(0), gap(None, topic=None), got(8)]),
     "a plain client lost its connection": ({P: [ACK] * 4}, [LIVE, got(0), Away(5.0), Live(6.0), got(3)]),
-    "a subscription was ended": ({P: [ACK] * 4}, [LIVE, got(0), Ended(5.0, "denied"), Live(6.0), got(3)]),
+    "a subscription was ended": (
+        {P: [ACK] * 4},
+        [LIVE, got(0), SubscriptionEnded(5.0, "denied"), Live(6.0), got(3)],
+    ),
     "what was sent before the subscription stood": ({P: [ACK] * 4}, [Live(3.5), got(3)]),
     "the last ones are still on their way": ({P: [ACK] * 4}, [LIVE, got(0)]),
     "two gaps in a row share the loss": (
@@ -42,7 +45,7 @@ FAIR: dict[str, tuple[dict[tuple[str, str], list[Outcome]], list[Event]]] = {
     ),
 }
 
-FOUL: dict[str, tuple[dict[tuple[str, str], list[Outcome]], list[Event], str]] = {
+FOUL: dict[str, tuple[dict[tuple[str, str], list[PublishOutcome]], list[Event], str]] = {
     "a duplicate": ({P: [ACK] * 2}, [LIVE, got(0), got(1), got(1)], "twice"),
     "a duplicate after a gap": ({P: [ACK] * 2}, [LIVE, got(0), got(1), gap(None), got(0)], "twice"),
     "a duplicate of a late one": ({P: [ACK] * 3}, [LIVE, got(0), got(2), got(1), got(1)], "twice"),

@@ -16,9 +16,9 @@ from equipoise.lab.simulation.cluster.faults import play
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.simulation.link import LinkSpec
 from equipoise.lab.simulation.topology import Lan
-from equipoise.lab.workload.history import History, Outcome, Received
+from equipoise.lab.workload.history import History, PublishOutcome, Received
 from equipoise.model import Mode
-from equipoise.telemetry import Kind, Role
+from equipoise.telemetry import RecordKind, Role
 from equipoise.telemetry.arrow import END, batch, schema_message
 from simulation.cluster.worlds import CALM
 from telemetry.records import read_stream
@@ -49,7 +49,9 @@ def sums_of(world: ClusterWorld) -> dict[bytes, Counter[str]]:
     for node in world.hubs.values():
         assert node.hub is not None
         ring = node.hub.core.metering.ring
-        parts = [block.part(start, block.count) for block, start in ring.read(0) if block.kind is Kind.TOPIC]
+        parts = [
+            block.part(start, block.count) for block, start in ring.read(0) if block.kind is RecordKind.TOPIC
+        ]
         stream = b"".join((schema_message(), batch(node.name, ring.incarnation, parts), END))
         for record in read_stream(stream):
             numbers = {name: value for name, value in record.items() if isinstance(value, int)}
@@ -78,7 +80,7 @@ def test_publications_are_counted_once_and_deliveries_where_they_are_made(mode: 
             sent = [
                 m for (_, name), messages in world.history.sent.items() if name == topic for m in messages
             ]
-            acknowledged = sum(message.outcome is Outcome.ACKNOWLEDGED for message in sent)
+            acknowledged = sum(message.outcome is PublishOutcome.ACKNOWLEDGED for message in sent)
             received = sum(
                 isinstance(event, Received) and event.topic == topic
                 for track in world.history.tracks

@@ -38,7 +38,7 @@ TlsKey = Annotated[str, typer.Option("--tls-key", help="Private key of the clien
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class TlsOptions:
     """TLS options of the two commands."""
 
     ca: str
@@ -46,7 +46,7 @@ class Tls:
     key: str
 
 
-def run(url: str, tls: Tls, name: str, main: Callable[[Bus], Coroutine[Any, Any, None]]) -> None:
+def run(url: str, tls: TlsOptions, name: str, main: Callable[[Bus], Coroutine[Any, Any, None]]) -> None:
     """Ctrl-C ends with status 130, without output; a closed output pipe ends with 0."""
     logging.basicConfig(format="equipoise: %(message)s")
     try:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import typer
 
-from equipoise.cli.support.hub_connection import HubConnection, ask_all
+from equipoise.cli.support.hub_connection import CommandConnection, ask_all
 from equipoise.cli.support.store_options import local_store_url, opened
 from equipoise.errors import EquipoiseError
 from equipoise.store.records.hubs import HubSeen
@@ -66,7 +66,7 @@ def _found(context: typer.Context, find: Callable[[str, str], Awaitable[list[str
 
 
 async def _at_hub(hubs: dict[str, HubSeen], begin: str) -> set[bytes]:
-    async def question(hub: HubConnection) -> set[bytes]:
+    async def question(hub: CommandConnection) -> set[bytes]:
         _, rows = await hub.ask(b"EQ.TOPICS", b"0", _PAGE)
         return {row[0] for row in rows if row[0].startswith(begin.encode())}
 

@@ -21,12 +21,12 @@ from equipoise.control.controller import Controller
 from equipoise.control.provision import NoProvisioner, Provisioner, StoreProvisioner
 from equipoise.control.provision_command import CommandProvisioner
 from equipoise.control.settings import ControllerSettings
-from equipoise.control.view_receiver import Intake
+from equipoise.control.view_receiver import ViewReceiver
 from equipoise.hub.access.connection_limits import is_loopback
 from equipoise.model.address import check_tellable, joined, split_address
 from equipoise.plan import PlannerSettings, policy_named
 from equipoise.store import LeaderFacts, Store, Tree, open_store
-from equipoise.web import Facts, WebSettings
+from equipoise.web import ClusterFacts, WebSettings
 from equipoise.web import serve as serve_pages
 from equipoise.web.actions import Actions
 from equipoise.web.series import Series
@@ -37,7 +37,7 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ControllerOptions:
     """The options of the command line."""
 
     settings: ControllerSettings
@@ -73,11 +73,11 @@ class Wanted:
 def run(*, settings: dict[str, Any], config: Path | None, **wanted: Any) -> None:
     """Run until stopped; `settings` are those of ControllerSettings. Raises SettingsError and StoreError."""
     read = load(config, settings)
-    made = Wanted(settings=read.controller, planner=read.planner, pages=read.pages, **wanted)
+    made = ControllerOptions(settings=read.controller, planner=read.planner, pages=read.pages, **wanted)
     asyncio.run(_serve(made))
 
 
-async def _serve(wanted: Wanted) -> None:
+async def _serve(wanted: ControllerOptions) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -87,7 +87,7 @@ async def _serve(wanted: Wanted) -> None:
     async with AsyncExitStack() as stack:
         store = await open_store(wanted.store_url)
         stack.push_async_callback(store.close)
-        views = Intake(token=wanted.token)
+        views = ViewReceiver(token=wanted.token)
         intake = wanted.told(wanted.intake[0], _port(await views.start(*wanted.intake)))
         stack.push_async_callback(views.stop)
         controller = Controller(
@@ -107,7 +107,7 @@ async def _serve(wanted: Wanted) -> None:
 
 
 @asynccontextmanager
-async def _pages(controller: Controller, actions: Actions, wanted: Wanted) -> AsyncIterator[str]:
+async def _pages(controller: Controller, actions: Actions, wanted: ControllerOptions) -> AsyncIterator[str]:
     """Serve the pages, if enabled; yields their URL."""
     if wanted.http is None:
         yield ""
@@ -116,7 +116,7 @@ async def _pages(controller: Controller, actions: Actions, wanted: Wanted) -> As
     web = msgspec.structs.replace(
         wanted.pages, host=host, port=port, token=wanted.token, loopback_reads_allowed=wanted.loopback_reads
     )
-    facts = Facts(controller, time.time, series=Series(web.chart_history_s))
+    facts = ClusterFacts(controller, time.time, series=Series(web.chart_history_s))
     async with serve_pages(facts, actions, web) as page:
         yield f"http://{wanted.told(host, _port(page))}"
 

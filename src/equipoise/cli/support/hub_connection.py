@@ -34,7 +34,7 @@ PasswordFile = Annotated[
 ]
 
 
-class HubConnection:
+class CommandConnection:
     """One connection to a hub."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -58,7 +58,7 @@ class HubConnection:
 async def ask_all(
     hubs: Mapping[str, HubSeen],
     login: tuple[bytes, bytes] | None,
-    question: Callable[[HubConnection], Awaitable[T]],
+    question: Callable[[CommandConnection], Awaitable[T]],
 ) -> dict[str, T | EquipoiseError]:
     """Every hub's answer to the question, or its error."""
     answers = await asyncio.gather(*(_asked(hub.facts.address, login, question) for hub in hubs.values()))
@@ -66,14 +66,14 @@ async def ask_all(
 
 
 async def _asked(
-    address: str, login: tuple[bytes, bytes] | None, question: Callable[[HubConnection], Awaitable[T]]
+    address: str, login: tuple[bytes, bytes] | None, question: Callable[[CommandConnection], Awaitable[T]]
 ) -> T | EquipoiseError:
     host, _, port = address.rpartition(":")
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(_PATIENCE_S):
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-            hub = HubConnection(reader, writer)
+            hub = CommandConnection(reader, writer)
             if login is not None:
                 await hub.ask(b"AUTH", *login)
             return await question(hub)

@@ -45,7 +45,7 @@ Why = Annotated[str, typer.Option("--why", help="Note for the history of the pla
 
 
 @dataclass(frozen=True)
-class Metadata:
+class ClusterRecords:
     """The records of one cluster in a store."""
 
     store: Store
@@ -59,7 +59,7 @@ class Metadata:
 
 
 def run(
-    url: str, region: str, main: Callable[[Metadata], Awaitable[None]], *, is_quiet: bool = False
+    url: str, region: str, main: Callable[[ClusterRecords], Awaitable[None]], *, is_quiet: bool = False
 ) -> None:
     """Open the store, do the work, close it. Errors end the command with a line that says what to do.
 
@@ -92,7 +92,7 @@ def run(
 
 
 @asynccontextmanager
-async def opened(url: str, region: str, *, patience_s: float) -> AsyncIterator[Metadata]:
+async def opened(url: str, region: str, *, patience_s: float) -> AsyncIterator[ClusterRecords]:
     """The store, for the duration of the block. Raises StoreUnavailableError."""
     tree = Tree(region)
     try:
@@ -104,7 +104,7 @@ async def opened(url: str, region: str, *, patience_s: float) -> AsyncIterator[M
             f"no store answers at {url}: start one with `equipoise store`, or check the address"
         ) from problem
     try:
-        yield Metadata(
+        yield ClusterRecords(
             store,
             PlanStore(store, tree, writer=author()),
             HubsStore(store, tree),

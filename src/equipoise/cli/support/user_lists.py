@@ -15,7 +15,7 @@ from typing import Protocol
 from equipoise.access import Users, parse_users, render_users
 from equipoise.access.file import FILE_BYTES_MAX
 from equipoise.access.hub_logins import check_links
-from equipoise.cli.support.store_options import Metadata, run
+from equipoise.cli.support.store_options import ClusterRecords, run
 from equipoise.errors import BadVersionError, SettingsError
 from equipoise.store.records.users import publish_users
 
@@ -95,7 +95,7 @@ class UsersInStore:
     def read(self, *, may_be_new: bool = False) -> Users:
         found: list[Users] = []
 
-        async def main(metadata: Metadata) -> None:
+        async def main(metadata: ClusterRecords) -> None:
             stored = await metadata.users.load()
             if stored.access_version == 0 and not may_be_new:
                 raise SettingsError(f"there are no users in {self}: every client has full access")
@@ -105,7 +105,7 @@ class UsersInStore:
         return found[0]
 
     def change(self, make: Change, *, may_disconnect_hubs: bool = False) -> None:
-        async def main(metadata: Metadata) -> None:
+        async def main(metadata: ClusterRecords) -> None:
             while True:
                 stored = await metadata.users.load()
                 users = make(Users(()) if stored.access_version == 0 else stored.users)

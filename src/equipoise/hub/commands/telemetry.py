@@ -18,7 +18,7 @@ from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.turns import LongWork
 from equipoise.resp.replies import OK, integer
-from equipoise.telemetry import Block, Part, Ring
+from equipoise.telemetry import Block, Part, TelemetryRing
 from equipoise.telemetry.arrow import END, batch, schema_message
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _heads(parts: Sequence[Part], rows: int) -> list[Part]:
     return heads
 
 
-def _reply(ring: Ring, first: int, until: int, batches: Sequence[bytes]) -> list[bytes]:
+def _reply(ring: TelemetryRing, first: int, until: int, batches: Sequence[bytes]) -> list[bytes]:
     """In pieces, the batches as they are: a stream is long, and each copy of it takes time."""
     numbers = b"".join(map(integer, (ring.incarnation, first, until)))
     size = len(schema_message()) + sum(map(len, batches)) + len(END)

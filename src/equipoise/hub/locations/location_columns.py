@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from equipoise.hub.locations.client_location import Side
-from equipoise.telemetry import Names, Numbers, Values, narrow
+from equipoise.telemetry import NameColumn, Numbers, Values, narrow
 
 if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic
@@ -64,7 +64,7 @@ def _made_of(name: str, sides: Sequence[Side | None]) -> dict[str, Values]:
         return {}
     if len(known) < len(sides):
         return {
-            f"{name}_at": Names.of_optional([None if side is None else side.at for side in sides]),
+            f"{name}_at": NameColumn.of_optional([None if side is None else side.at for side in sides]),
             **{
                 f"{name}_{key}": Numbers.of_optional([None if side is None else of(side) for side in sides])
                 for key, of in _NUMBERS.items()
@@ -72,6 +72,6 @@ def _made_of(name: str, sides: Sequence[Side | None]) -> dict[str, Values]:
         }
     at = [side.at for side in known]
     return {
-        f"{name}_at": at[0] if at.count(at[0]) == len(at) else Names.of(at),
+        f"{name}_at": at[0] if at.count(at[0]) == len(at) else NameColumn.of(at),
         **{f"{name}_{key}": narrow(list(map(of, known))) for key, of in _NUMBERS.items()},
     }

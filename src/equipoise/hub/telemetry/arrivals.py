@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.telemetry import Block, Kind, Names, Values, narrow
+from equipoise.telemetry import Block, NameColumn, RecordKind, Values, narrow
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -144,9 +144,9 @@ def _block(runs: Sequence[_Run]) -> Block:
         groups += [run.group] * count
         sizes += run.sizes
     values: dict[str, Values] = {
-        "topic": Names.of(topics),
+        "topic": NameColumn.of(topics),
         "publisher": publishers,
-        "publisher_group": Names.of_optional(groups),
+        "publisher_group": NameColumn.of_optional(groups),
         "size_bytes": narrow(sizes),
     }
-    return Block.of(Kind.ARRIVAL, len(sizes), values, time_us=times, window_us=0)
+    return Block.of(RecordKind.ARRIVAL, len(sizes), values, time_us=times, window_us=0)

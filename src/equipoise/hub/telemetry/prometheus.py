@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.hub.data.topics import Totals
-from equipoise.telemetry import Block, Kind
+from equipoise.telemetry import Block, RecordKind
 from equipoise.telemetry.block import is_each
 
 if TYPE_CHECKING:
@@ -340,11 +340,11 @@ def _last_window(backwards: Iterable[Block]) -> list[Block]:
     found: list[Block] = []
     own: Block | None = None
     for block in backwards:
-        if block.kind is Kind.HUB:
+        if block.kind is RecordKind.HUB:
             if own is not None:
                 break
             own = block
-        elif own is not None and block.kind is Kind.TOPIC:
+        elif own is not None and block.kind is RecordKind.TOPIC:
             found.append(block)
     return found
 
@@ -362,7 +362,7 @@ def _weighed(block: Block) -> Iterable[tuple[int, bytes]]:
 def _own_record(backwards: Iterable[Block]) -> dict[str, float]:
     """The numbers of the hub's newest record; empty before the first."""
     for block in backwards:
-        if block.kind is Kind.HUB:
+        if block.kind is RecordKind.HUB:
             values = block.part(0, 1).values
             return {name: value for name, value in values.items() if isinstance(value, int | float)}
     return {}

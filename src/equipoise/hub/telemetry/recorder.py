@@ -26,7 +26,7 @@ from equipoise.hub.telemetry.gauges import PROBE_S, Gauges, Process
 from equipoise.hub.telemetry.meter import TopicMeter
 from equipoise.hub.telemetry.rows import Sums, add_hidden
 from equipoise.hub.telemetry.window import SLICE, Slice, joined
-from equipoise.telemetry import Block, Kind, Ring
+from equipoise.telemetry import Block, RecordKind, TelemetryRing
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -173,7 +173,7 @@ class Metering:
             count = len(each.topics)
             if count:
                 self._slices.append(each)
-                block = Block.of(Kind.TOPIC, count, values, time_us=time_us, window_us=window_us)
+                block = Block.of(RecordKind.TOPIC, count, values, time_us=time_us, window_us=window_us)
                 self.ring.append(block)
             topics_active += count
             steps += 1
@@ -189,14 +189,14 @@ class Metering:
         assert self._gauges is not None, "stopping ends this as well"
         facts = self._gauges.read(window_s, sums)
         facts["topics_active"] = topics_active
-        self.ring.append(Block.of(Kind.HUB, 1, facts, time_us=time_us, window_us=window_us))
+        self.ring.append(Block.of(RecordKind.HUB, 1, facts, time_us=time_us, window_us=window_us))
         self.topics_active, self.slices = topics_active, steps + 1
 
     # --- inside
 
-    def _new_ring(self) -> Ring:
+    def _new_ring(self) -> TelemetryRing:
         settings = self._settings
-        return Ring(
+        return TelemetryRing(
             self._core.incarnation, retention_s=settings.retention_s, bytes_max=settings.ring_bytes_max
         )
 

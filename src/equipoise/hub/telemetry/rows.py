@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from equipoise.telemetry import Names, Role, Values, narrow
+from equipoise.telemetry import NameColumn, Role, Values, narrow
 
 if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic
@@ -128,7 +128,7 @@ def one_or_each(column: Sequence[int]) -> Values:
 def roles(topics: Sequence[Topic]) -> Values:
     if not any(map(_stream, topics)):
         return Role.HOME.value
-    return Names.of([_role(topic).value.encode() for topic in topics])
+    return NameColumn.of([_role(topic).value.encode() for topic in topics])
 
 
 def _role(topic: Topic) -> Role:

@@ -25,7 +25,7 @@ from equipoise.hub.telemetry.rows import (
     one_or_each,
     roles,
 )
-from equipoise.telemetry import Names, Role, Values
+from equipoise.telemetry import NameColumn, Role, Values
 from equipoise.telemetry.packing import grown, packed
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Slice:
 
     __slots__ = ("_audiences", "_counters", "_heard", "_meters", "_names", "topics")
     # None until they are needed.
-    _names: Names | None
+    _names: NameColumn | None
     # Those of the last window, and the columns made from them.
     _audiences: list[Audience | None]
     _heard: dict[str, Values]
@@ -113,7 +113,7 @@ class Slice:
         is_noted = [meter.is_noted for meter in meters]
         noted = list(compress(range(len(meters)), is_noted)) if True in is_noted else []
         if self._names is None:
-            self._names = Names.of([topic.name for topic in topics])
+            self._names = NameColumn.of([topic.name for topic in topics])
         values: dict[str, Values] = {
             "topic": self._names,
             "role": Role.HOME.value if is_alone else roles(topics),

@@ -76,7 +76,7 @@ class IdleCase(msgspec.Struct, frozen=True, tag="idle"):
 Case = FanoutCase | PacedCase | IdleCase
 
 
-class Plan(msgspec.Struct, frozen=True):
+class BenchPlan(msgspec.Struct, frozen=True):
     fanout: list[FanoutCase]
     paced: list[PacedCase]
     idle: list[IdleCase]
@@ -86,10 +86,10 @@ class Plan(msgspec.Struct, frozen=True):
     def size(self) -> int:
         return len(self.fanout) + len(self.paced) + len(self.idle)
 
-    def only(self, pattern: str) -> Plan:
+    def only(self, pattern: str) -> BenchPlan:
         """The same plan with only those cases whose label matches the regular expression."""
         wanted = re.compile(pattern)
-        return Plan(
+        return BenchPlan(
             [case for case in self.fanout if wanted.search(case.label)],
             [case for case in self.paced if wanted.search(case.label)],
             [case for case in self.idle if wanted.search(case.label)],
@@ -103,7 +103,7 @@ def make_plan(
     payloads_bytes: tuple[int, ...] = PAYLOADS_BYTES,
     topics: int = TOPICS,
     is_quick: bool = False,
-) -> Plan:
+) -> BenchPlan:
     """Lay out the run. `topics` below 2 leaves out the cases that interleave topics."""
     run_s = RUN_QUICK_S if is_quick else RUN_S
     if is_quick:
@@ -114,7 +114,7 @@ def make_plan(
         shapes += [(fanout, payloads_bytes[0], 1, 1) for fanout in fanouts if fanout != 1]
     if topics > 1:
         shapes += [(fanout, payloads_bytes[0], BATCH, topics) for fanout in fanouts if fanout in (1, 10)]
-    return Plan(
+    return BenchPlan(
         fanout=[fanout_case(*shape, run_s=run_s) for shape in shapes],
         paced=[paced_case(payloads_bytes[0], PACED_QUICK_S if is_quick else PACED_S)],
         idle=[IdleCase(IDLE_CONNECTIONS_QUICK, True)]

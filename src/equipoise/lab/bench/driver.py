@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 from equipoise.errors import PeerError
 from equipoise.lab.bench.cases import FanoutCase
-from equipoise.profile.audience import Audience, read_exactly
-from equipoise.profile.dialects import Dialect
+from equipoise.profile.audience import LoadSubscribers, read_exactly
+from equipoise.profile.dialects import ServerProtocol
 from equipoise.profile.meters import process_cpu_s
-from equipoise.profile.servers import Server
+from equipoise.profile.servers import ServerUnderTest
 
 # Eight sends of 50: enough that each server is busy all the time in every pipelined case (with two, a fifth
 # of the time goes by waiting for the driver), and well under the 1,000 unacknowledged publishes that a hub
@@ -47,7 +47,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class BenchSample:
     """One run of one case on one server."""
 
     cpu_us_per_delivery: float
@@ -56,7 +56,7 @@ class Sample:
     server_busy: float
 
 
-def make_load(case: FanoutCase, dialect: Dialect, topics: list[bytes]) -> Load:
+def make_load(case: FanoutCase, dialect: ServerProtocol, topics: list[bytes]) -> Load:
     payload = payload_of(case.payload_bytes)
     frames = math.lcm(case.batch, case.topics)
     order = [topics[i % len(topics)] for i in range(frames)]
@@ -76,7 +76,7 @@ def payload_of(size_bytes: int) -> bytes:
     return (b"0123456789abcdef" * (size_bytes // 16 + 1))[:size_bytes]
 
 
-def rehearse(case: FanoutCase, dialect: Dialect, audience: Audience) -> None:
+def rehearse(case: FanoutCase, dialect: ServerProtocol, audience: LoadSubscribers) -> None:
     """Publish once over all topics and compare every byte that every subscriber receives."""
     load = make_load(case, dialect, audience.topics)
     payload = payload_of(case.payload_bytes)
@@ -92,10 +92,12 @@ def rehearse(case: FanoutCase, dialect: Dialect, audience: Audience) -> None:
     audience.publisher.setblocking(False)
 
 
-def measure(server: Server, case: FanoutCase, audience: Audience, *, window: int = WINDOW) -> Sample:
+def measure(
+    server: ServerUnderTest, case: FanoutCase, audience: LoadSubscribers, *, window: int = WINDOW
+) -> BenchSample:
     """Run the case once. Raises PeerError if the server cuts, drops, adds or stalls."""
     load = make_load(case, server.dialect, audience.topics)
-    run = Run(load, audience, sends=case.messages // case.batch)
+    run = BenchRun(load, audience, sends=case.messages // case.batch)
     gc.collect()
     gc.disable()
     try:
@@ -107,13 +109,13 @@ def measure(server: Server, case: FanoutCase, audience: Audience, *, window: int
     finally:
         gc.enable()
     run.check()
-    return Sample(cpu_s * 1e6 / case.deliveries, case.deliveries / wall_s, cpu_s / wall_s)
+    return BenchSample(cpu_s * 1e6 / case.deliveries, case.deliveries / wall_s, cpu_s / wall_s)
 
 
-class Run:
+class BenchRun:
     """Counters of one run. Only `drive` changes them."""
 
-    def __init__(self, load: Load, audience: Audience, *, sends: int) -> None:
+    def __init__(self, load: Load, audience: LoadSubscribers, *, sends: int) -> None:
         self._load = load
         self._sends = sends
         self._publisher = audience.publisher

@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 
 from equipoise.errors import EquipoiseError, SettingsError
 from equipoise.lab.bench import driver
-from equipoise.lab.bench.cases import Case, FanoutCase, IdleCase, PacedCase, Plan
+from equipoise.lab.bench.cases import BenchPlan, Case, FanoutCase, IdleCase, PacedCase
 from equipoise.lab.bench.goals import Metric
 from equipoise.lab.bench.idle import IdleSample, measure_idle, raise_descriptor_limit
 from equipoise.lab.bench.paced import measure_paced
-from equipoise.lab.bench.result import OURS, Failure, Result, Row
+from equipoise.lab.bench.result import OURS, BenchResult, Failure, Row
 from equipoise.profile import environment
-from equipoise.profile.audience import Audience, await_afterword, opened
-from equipoise.profile.servers import KINDS, Server, running, version
+from equipoise.profile.audience import LoadSubscribers, await_afterword, opened
+from equipoise.profile.servers import KINDS, ServerUnderTest, running, version
 
 # Called before each case with its label and its number, counted from zero.
 Progress = Callable[[str, int], None]
@@ -57,14 +57,14 @@ def choose(against: Sequence[str], *, with_hub: bool = True) -> tuple[list[str],
 
 
 def run(
-    plan: Plan,
+    plan: BenchPlan,
     names: Sequence[str],
     skipped: dict[str, str],
     *,
     window: int = driver.WINDOW,
     is_quick: bool = False,
     progress: Progress = lambda label, number: None,
-) -> Result:
+) -> BenchResult:
     """Measure everything in `plan`. Takes minutes; ends every server it starts, also when interrupted."""
     raise_descriptor_limit()
     book = _Book()
@@ -76,7 +76,7 @@ def run(
                 _run_idle(case, _start(names, case, book, stack), book)
             else:
                 _run_rounds(case, _open(names, case, book, stack), book, rounds=plan.rounds, window=window)
-    return Result(
+    return BenchResult(
         benchmark="fanout",
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=environment.commit(),
@@ -92,7 +92,7 @@ def run(
     )
 
 
-def _start(names: Sequence[str], case: Case, book: _Book, stack: ExitStack) -> list[Server]:
+def _start(names: Sequence[str], case: Case, book: _Book, stack: ExitStack) -> list[ServerUnderTest]:
     """All servers that can be started; the others are failures of this case."""
     servers = []
     for name in names:
@@ -105,13 +105,13 @@ def _start(names: Sequence[str], case: Case, book: _Book, stack: ExitStack) -> l
 
 def _open(
     names: Sequence[str], case: FanoutCase | PacedCase, book: _Book, stack: ExitStack
-) -> list[tuple[Server, Audience]]:
+) -> list[tuple[ServerUnderTest, LoadSubscribers]]:
     """Start all servers and connect to them, last to first: what NATS says two seconds after connecting is
     awaited while the others start and warm up.
     """
     is_single = isinstance(case, PacedCase) or case.batch == 1
     topics = case.topics if isinstance(case, FanoutCase) else 1
-    ready: list[tuple[Server, Audience]] = []
+    ready: list[tuple[ServerUnderTest, LoadSubscribers]] = []
     for name in reversed(names):
         for server in _start([name], case, book, stack):
             try:
@@ -124,7 +124,7 @@ def _open(
 
 def _run_rounds(
     case: FanoutCase | PacedCase,
-    ready: list[tuple[Server, Audience]],
+    ready: list[tuple[ServerUnderTest, LoadSubscribers]],
     book: _Book,
     *,
     rounds: int,
@@ -148,14 +148,14 @@ def _run_rounds(
     book.add(case, samples)
 
 
-def _rehearse(server: Server, case: FanoutCase | PacedCase, audience: Audience) -> None:
+def _rehearse(server: ServerUnderTest, case: FanoutCase | PacedCase, audience: LoadSubscribers) -> None:
     await_afterword(audience, server.dialect)
     if isinstance(case, FanoutCase):
         driver.rehearse(case, server.dialect, audience)
 
 
 def _sample(
-    server: Server, case: FanoutCase | PacedCase, audience: Audience, window: int
+    server: ServerUnderTest, case: FanoutCase | PacedCase, audience: LoadSubscribers, window: int
 ) -> dict[Metric, float]:
     if isinstance(case, PacedCase):
         paced = measure_paced(server, case, audience)
@@ -172,7 +172,7 @@ def _sample(
     }
 
 
-def _run_idle(case: IdleCase, servers: Sequence[Server], book: _Book) -> None:
+def _run_idle(case: IdleCase, servers: Sequence[ServerUnderTest], book: _Book) -> None:
     samples: dict[str, list[dict[Metric, float]]] = {each.name: [] for each in servers}
     for name, outcome in measure_idle(servers, case).items():
         if isinstance(outcome, IdleSample):

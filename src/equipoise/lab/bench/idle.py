@@ -18,7 +18,7 @@ from equipoise.errors import EquipoiseError, PeerError
 from equipoise.lab.bench.cases import IdleCase
 from equipoise.profile.audience import close_all, subscribe_all
 from equipoise.profile.meters import resident_bytes
-from equipoise.profile.servers import Server
+from equipoise.profile.servers import ServerUnderTest
 
 FRESH_S = 1.0
 SETTLE_S_MAX = 40.0
@@ -48,14 +48,14 @@ def raise_descriptor_limit() -> int:
     return hard
 
 
-def measure_idle(servers: Sequence[Server], case: IdleCase) -> dict[str, IdleSample | str]:
+def measure_idle(servers: Sequence[ServerUnderTest], case: IdleCase) -> dict[str, IdleSample | str]:
     """Measure all servers, letting them settle together. Instead of a sample a failed one has its reason."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     needed = (case.connections + _WARM_UP) * len(servers) + _DESCRIPTORS_SPARE
     if needed > allowed:
         return {each.name: f"needs {needed:,} open files, {allowed:,} are allowed" for each in servers}
     outcome: dict[str, IdleSample | str] = {}
-    crowds = [Crowd(server, case) for server in servers]
+    crowds = [IdleSubscribers(server, case) for server in servers]
     try:
         for crowd in crowds:
             try:
@@ -75,17 +75,17 @@ def measure_idle(servers: Sequence[Server], case: IdleCase) -> dict[str, IdleSam
     return outcome
 
 
-def _settle(crowds: Sequence[Crowd]) -> None:
+def _settle(crowds: Sequence[IdleSubscribers]) -> None:
     """Wait until no server's memory has moved for a while, or for as long as is allowed."""
     deadline = time.monotonic() + SETTLE_S_MAX
     while time.monotonic() < deadline and not all(crowd.is_steady(time.monotonic()) for crowd in crowds):
         time.sleep(_LOOK_S)
 
 
-class Crowd:
+class IdleSubscribers:
     """The idle subscribers of one server. `connect` first, `close` always; `sample` once steady."""
 
-    def __init__(self, server: Server, case: IdleCase) -> None:
+    def __init__(self, server: ServerUnderTest, case: IdleCase) -> None:
         self.server = server
         self._case = case
         self._sockets: list[socket.socket] = []

@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from equipoise.errors import PeerError
 from equipoise.lab.bench.cases import PacedCase
 from equipoise.lab.bench.driver import STALL_S_MAX, payload_of
-from equipoise.profile.audience import Audience
-from equipoise.profile.dialects import Dialect
-from equipoise.profile.servers import Server
+from equipoise.profile.audience import LoadSubscribers
+from equipoise.profile.dialects import ServerProtocol
+from equipoise.profile.servers import ServerUnderTest
 from equipoise.profile.statistics import percentile
 
 # The first publishes warm caches on both sides and are left out.
@@ -54,7 +54,7 @@ class _Trace:
     latency_ns: list[int | None] = field(default_factory=list)
 
 
-def measure_paced(server: Server, case: PacedCase, audience: Audience) -> PacedSample:
+def measure_paced(server: ServerUnderTest, case: PacedCase, audience: LoadSubscribers) -> PacedSample:
     """Run the case once. Raises PeerError if the server cuts, drops or stalls, or if nothing could be timed."""
     gc.collect()
     gc.disable()
@@ -76,7 +76,7 @@ def measure_paced(server: Server, case: PacedCase, audience: Audience) -> PacedS
 class _Paced:
     """One run. `drive` may be called once."""
 
-    def __init__(self, dialect: Dialect, case: PacedCase, audience: Audience) -> None:
+    def __init__(self, dialect: ServerProtocol, case: PacedCase, audience: LoadSubscribers) -> None:
         payload = payload_of(case.payload_bytes)
         self._case = case
         self._publisher = audience.publisher

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from equipoise.lab.bench.cases import FanoutCase
 from equipoise.lab.bench.goals import RIVAL, Metric
-from equipoise.lab.bench.result import OURS, Result, Row
+from equipoise.lab.bench.result import OURS, BenchResult, Row
 from equipoise.profile.statistics import median
 
 
@@ -51,12 +51,12 @@ _BUSY_MIN = 0.7
 _NO_RATIO = {Metric.LEFT_OUT}
 
 
-def header(result: Result) -> list[str]:
+def header(result: BenchResult) -> list[str]:
     ratios = [f"{OURS}/{name}" for name in result.servers if name != OURS]
     return ["case", *result.servers, *ratios, "goal", "met"]
 
 
-def lines(result: Result, section: Section) -> Iterator[list[str]]:
+def lines(result: BenchResult, section: Section) -> Iterator[list[str]]:
     """One list of cells per row of a section, in the order of `header`."""
     for row in result.rows:
         if row.metric not in section.metrics:
@@ -94,7 +94,7 @@ def verdict(row: Row) -> str:
     return {True: "yes", False: "no", None: "?"}[row.is_met]
 
 
-def provenance(result: Result) -> str:
+def provenance(result: BenchResult) -> str:
     """One sentence: when, at which commit, on what machine, with which versions, in what setting."""
     machine = result.machine
     versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
@@ -106,7 +106,7 @@ def provenance(result: Result) -> str:
     )
 
 
-def notes(result: Result) -> list[str]:
+def notes(result: BenchResult) -> list[str]:
     """What a reader must know beside the numbers: who is missing, and whether the machine was busy elsewhere."""
     noted = [f"{name} skipped: {reason}" for name, reason in result.skipped.items()]
     noted += [f"{each.server} failed at {each.case}: {each.reason}" for each in result.failures]
@@ -119,7 +119,7 @@ def notes(result: Result) -> list[str]:
     return noted
 
 
-def starved_cases(result: Result) -> list[str]:
+def starved_cases(result: BenchResult) -> list[str]:
     """Pipelined cases in which the hub, which always has work there, was often off the CPU."""
     return [
         row.case.label
@@ -129,20 +129,20 @@ def starved_cases(result: Result) -> list[str]:
     ]
 
 
-def summary(result: Result) -> str:
+def summary(result: BenchResult) -> str:
     judged = [row for row in result.rows if row.is_met is not None]
     if not judged:
         return f"No goal could be judged: that takes both {OURS} and {RIVAL}."
     return f"{sum(row.is_met is True for row in judged)} of {len(judged)} goals met."
 
 
-def terminal(result: Result) -> Group:
+def terminal(result: BenchResult) -> Group:
     tables = [_table(result, section) for section in SECTIONS if any(lines(result, section))]
     tail = [*notes(result), provenance(result), summary(result)]
     return Group(*tables, *(Text(each) for each in tail))
 
 
-def _table(result: Result, section: Section) -> Table:
+def _table(result: BenchResult, section: Section) -> Table:
     table = Table(title=section.title, title_justify="left")
     for position, name in enumerate(header(result)):
         table.add_column(name, justify="left" if position == 0 else "right")
@@ -152,7 +152,7 @@ def _table(result: Result, section: Section) -> Table:
     return table
 
 
-def markdown(result: Result) -> str:
+def markdown(result: BenchResult) -> str:
     """The tables as Markdown, with where and when they were taken."""
     parts = [provenance(result), summary(result)]
     for section in SECTIONS:

@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.lab.bench.cases import Case
 from equipoise.lab.bench.goals import RIVAL, Metric, goal_for
-from equipoise.profile.environment import Machine
+from equipoise.profile.environment import MachineFacts
 from equipoise.profile.statistics import median, pair_ratios
 
 OURS = "hub"
@@ -48,11 +48,11 @@ class Failure(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Result(msgspec.Struct, frozen=True):
+class BenchResult(msgspec.Struct, frozen=True):
     benchmark: str
     taken_at: str
     commit: str
-    machine: Machine
+    machine: MachineFacts
     versions: dict[str, str]
     rounds: int
     window: int
@@ -63,10 +63,10 @@ class Result(msgspec.Struct, frozen=True):
     failures: list[Failure]
 
 
-def encode(result: Result) -> bytes:
+def encode(result: BenchResult) -> bytes:
     return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
 
 
-def decode(text: bytes) -> Result:
+def decode(text: bytes) -> BenchResult:
     """Read a kept result. Raises msgspec.ValidationError if it is not one."""
-    return msgspec.json.decode(text, type=Result)
+    return msgspec.json.decode(text, type=BenchResult)

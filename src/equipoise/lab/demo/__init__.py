@@ -5,9 +5,9 @@ from equipoise.lab.demo.mover import Mover
 from equipoise.lab.demo.pace import CONTROLLER_TOML, CONTROLLER_WORDS, HUB_TOML
 from equipoise.lab.demo.poller import Watcher
 from equipoise.lab.demo.report import report_page, summary_lines
-from equipoise.lab.demo.scene import Scene, Told
+from equipoise.lab.demo.scene import PlanEvent, Scene
 from equipoise.lab.demo.screen import LineShow, ScreenShow
-from equipoise.lab.demo.sites import Region
+from equipoise.lab.demo.sites import DemoSites
 from equipoise.lab.demo.story import Show
 from equipoise.lab.demo.swarm import LIMIT_MS, Swarm
 
@@ -22,14 +22,14 @@ __all__ = [
     "SHORT",
     "STORY",
     "Act",
+    "DemoSites",
     "LineShow",
     "Mover",
-    "Region",
+    "PlanEvent",
     "Scene",
     "ScreenShow",
     "Show",
     "Swarm",
-    "Told",
     "Watcher",
     "report_page",
     "summary_lines",

@@ -15,9 +15,9 @@ from typing import Any
 from equipoise.lab.demo.acts import Act
 from equipoise.lab.demo.scene import (
     HubLine,
+    PlanEvent,
     Scene,
     SwarmLine,
-    Told,
     TopicLine,
     hub_lines,
     percentile,
@@ -51,7 +51,7 @@ class Watcher:
         self._swarm = swarm
         self._swarm_home = ""
         self.scenes: list[Scene] = []
-        self.told: list[Told] = []
+        self.told: list[PlanEvent] = []
         # Whether the controller decides on what it sees.
         self.is_seen = False
         self._hubs: list[HubLine] = []

@@ -7,7 +7,7 @@ from html import escape
 
 from equipoise.lab.demo.acts import Act
 from equipoise.lab.demo.charts import Band, line_chart
-from equipoise.lab.demo.scene import Scene, Told
+from equipoise.lab.demo.scene import PlanEvent, Scene
 from equipoise.lab.demo.swarm import LIMIT_MS
 from equipoise.lab.demo.swarm_tracker import Following
 
@@ -66,7 +66,7 @@ def _followed(following: Following) -> str:
 
 
 def report_page(
-    scenes: Sequence[Scene], told: Sequence[Told], summary: Sequence[str], *, is_good: bool
+    scenes: Sequence[Scene], told: Sequence[PlanEvent], summary: Sequence[str], *, is_good: bool
 ) -> str:
     """The whole file. `scenes` in the order of time, one a second."""
     bands = _bands(scenes)

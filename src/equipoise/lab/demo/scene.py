@@ -12,9 +12,9 @@ from typing import Any
 
 __all__ = [
     "HubLine",
+    "PlanEvent",
     "Scene",
     "SwarmLine",
-    "Told",
     "TopicLine",
     "hub_lines",
     "percentile",
@@ -65,7 +65,7 @@ class SwarmLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PlanEvent:
     """One change of the plan, or part of it, in words."""
 
     version: int
@@ -85,7 +85,7 @@ class Scene:
     players: int
     hubs: Sequence[HubLine] = ()
     topics: Sequence[TopicLine] = ()
-    told: Sequence[Told] = ()
+    told: Sequence[PlanEvent] = ()
     published_per_s: float = 0.0
     delivered_per_s: float = 0.0
     latency_ms_p50: float | None = None
@@ -122,14 +122,14 @@ def topic_lines(answer: Json) -> list[TopicLine]:
     ]
 
 
-def told_of(change: Json) -> list[Told]:
+def told_of(change: Json) -> list[PlanEvent]:
     """From one element of /api/plans."""
     parts = [_entry_told(part) for part in change["entries"][:PARTS_TOLD]]
     left = change["moves"] - len(parts)
     if left > 0:
         parts.append((f"{left} more topics", change["entries"][0]["reason"], ""))
     parts += [_member_told(part) for part in change["members"]]
-    return [Told(change["version"], change["at_s"], *part) for part in parts]
+    return [PlanEvent(change["version"], change["at_s"], *part) for part in parts]
 
 
 def _entry_told(part: Json) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.lab.demo.scene import HubLine, Scene, SwarmLine, Told
+from equipoise.lab.demo.scene import HubLine, PlanEvent, Scene, SwarmLine
 
 __all__ = ["LineShow", "ScreenShow", "render", "swarm_words"]
 
@@ -42,7 +42,7 @@ class LineShow:
         self._console = console
         self._header = header
         self._act = ""
-        self._told: Told | None = None
+        self._told: PlanEvent | None = None
         self._next_at_s = 0.0
 
     def __enter__(self) -> Callable[[Scene], None]:
@@ -157,7 +157,7 @@ def _swarm(swarm: SwarmLine) -> Text:
     return Text(swarm_words(swarm) + "\n", style="bold red" if swarm.is_held is False else "bold green")
 
 
-def _told_line(told: Told) -> str:
+def _told_line(told: PlanEvent) -> str:
     numbers = f" ({told.numbers})" if told.numbers else ""
     return f"{told.what}: {told.reason}{numbers}"
 

@@ -11,21 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from equipoise.client import ClientSettings
 from equipoise.gateway import Gateway, GatewaySettings
 from equipoise.lab.demo.acts import SITES
-from equipoise.lab.demo.wan import HOST, Address, Wan, Ways
+from equipoise.lab.demo.wan import HOST, Address, SiteDelays, Wan
 
-__all__ = ["Region", "site_of"]
+__all__ = ["DemoSites", "site_of"]
 
 # ePulsar's 30 ms between sites, one way; and what the last hop by air adds.
 BETWEEN_S = 0.030
 ACCESS_S = 0.002
 
 
-class Region:
+class DemoSites:
     """Owned by one demo. `open` before hubs are started, `start_gateways` once they serve, `close` in the end."""
 
     def __init__(self, hubs: Sequence[str], address_of: Callable[[str], Address]) -> None:
         """`hubs`: all that there may ever be; `address_of` one that runs, KeyError of one that does not."""
-        self.ways = Ways(BETWEEN_S, ACCESS_S, {name: site_of(at) for at, name in enumerate(hubs)})
+        self.ways = SiteDelays(BETWEEN_S, ACCESS_S, {name: site_of(at) for at, name in enumerate(hubs)})
         self._hubs = hubs
         self._address_of = address_of
         self._wan = Wan(self.ways)

@@ -18,8 +18,8 @@ from contextlib import suppress
 
 import equipoise.client as client
 from equipoise.errors import EquipoiseError
-from equipoise.lab.demo.wan import Ways
-from equipoise.lab.workload.game import Tally
+from equipoise.lab.demo.wan import SiteDelays
+from equipoise.lab.workload.game import GameTally
 
 __all__ = ["LIMIT_MS", "TOPIC", "Swarm"]
 
@@ -40,7 +40,13 @@ class Swarm:
     """Owned by one task. `start`, `cross` as often as wanted, `hush` and `stop`."""
 
     def __init__(
-        self, urls: Sequence[str], ways: Ways, gateways: Mapping[str, str], tally: Tally, *, seed: int = 0
+        self,
+        urls: Sequence[str],
+        ways: SiteDelays,
+        gateways: Mapping[str, str],
+        tally: GameTally,
+        *,
+        seed: int = 0,
     ) -> None:
         """`urls`: doors of hubs; `gateways`: the address of each site's, as drones reach it."""
         self.tally = tally

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import hiredis
 
-__all__ = ["HOST", "Address", "Wan", "Ways", "caller_of"]
+__all__ = ["HOST", "Address", "SiteDelays", "Wan", "caller_of"]
 
 HOST = "127.0.0.1"
 # The greeting is among the first bytes, or there is none.
@@ -31,7 +31,7 @@ Address = tuple[str, int]
 
 
 @dataclass
-class Ways:
+class SiteDelays:
     """Where everybody is, and how long the ways are. `places` may change at any time: drones fly."""
 
     # One way between two sites, in seconds.
@@ -54,7 +54,7 @@ class Ways:
 class Wan:
     """Owned by one demo, and run on its loop. `open` doors, then `close` all of them."""
 
-    def __init__(self, ways: Ways) -> None:
+    def __init__(self, ways: SiteDelays) -> None:
         self.ways = ways
         self._servers: list[asyncio.AbstractServer] = []
         self._open: set[asyncio.Transport] = set()

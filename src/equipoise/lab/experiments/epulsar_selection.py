@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from equipoise.coordinates import Coordinate, Crowd
+from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.lab.experiments.epulsar_worlds import Placement, World
 from equipoise.plan.latency import CentroidEstimate, LatencyEstimate, Room, place_topics, rank
 from equipoise.plan.latency.estimate import legs_s
@@ -127,7 +127,7 @@ def _view(world: World, coordinates: Sequence[Coordinate], placement: Placement)
         ordered = np.sort(nodes[nodes >= 0])
         key = ordered.tobytes()
         if key not in known:
-            found = Crowd.of([coordinates[node] for node in ordered.tolist()])
+            found = ClientGroup.of([coordinates[node] for node in ordered.tolist()])
             assert found is not None
             known[key] = (found.centroid.numbers, found.deviation_s)
         return known[key]

@@ -13,7 +13,7 @@ from equipoise.lab.simulation.memory_use import measure_forever
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub, alone
 from equipoise.lab.simulation.staging import Staging
 from equipoise.lab.simulation.world import Simulation
-from equipoise.lab.workload import History, Place, hurried
+from equipoise.lab.workload import History, HubEndpoint, hurried
 
 __all__ = ["HubWorld"]
 
@@ -45,7 +45,7 @@ class HubWorld:
         settings = hurried(**scenario.client_settings)
         for client in scenario.workload.each():
             host = sim.host(client.name, place=client.place or None)
-            staging.cast(client, Place(HUB, PORT, settings, host.random))
+            staging.cast(client, HubEndpoint(HUB, PORT, settings, host.random))
         for driven in staging.clients:
             staging.seat(driven)
         measuring = sim.loop.create_task(measure_forever([self._hub], staging.clients, staging.history))

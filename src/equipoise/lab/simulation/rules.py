@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from functools import cache
 
 from equipoise.access import Action, User, Users, hash_secret, verify_secret
-from equipoise.access.secret import Cost
+from equipoise.access.secret import ScryptCost
 from equipoise.hub.access import login
 from equipoise.lab.scenarios import Grants, Rules
 from equipoise.lab.simulation.patching import replaced
@@ -15,7 +15,7 @@ from equipoise.model import Glob
 __all__ = ["HUBS_USER", "quick_secrets", "users_of"]
 
 # The cheapest that is accepted.
-QUICK_COST = Cost(n=1024, r=1, p=1)
+QUICK_COST = ScryptCost(n=1024, r=1, p=1)
 # Hubs log in at each other as this user; its password is its name, like everybody's.
 HUBS_USER = "hubs"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from equipoise.lab.scenarios import Client
 from equipoise.lab.simulation.world import Simulation
-from equipoise.lab.workload import Driven, History, Place, Stage, cast_client
+from equipoise.lab.workload import Driven, History, HubEndpoint, RunPhases, cast_client
 from equipoise.lab.workload.history import Marker
 
 __all__ = ["Staging"]
@@ -22,10 +22,10 @@ class Staging:
     def __init__(self, sim: Simulation, history: History) -> None:
         self.sim = sim
         self.history = history
-        self.stage = Stage()
+        self.stage = RunPhases()
         self.clients: list[Driven] = []
 
-    def cast(self, client: Client, place: Place) -> Driven:
+    def cast(self, client: Client, place: HubEndpoint) -> Driven:
         """Make a client and its host; `seat` starts it."""
         made = cast_client(client, place, self.stage, self.history)
         self.clients.append(made)

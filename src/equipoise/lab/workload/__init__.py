@@ -4,20 +4,20 @@ Runs on whatever loop is running: the simulated one for a seed, the real one for
 """
 
 from equipoise.lab.workload.cast import Driven, cast_client
-from equipoise.lab.workload.endpoint import Place, hurried
-from equipoise.lab.workload.history import History, Outcome
+from equipoise.lab.workload.endpoint import HubEndpoint, hurried
+from equipoise.lab.workload.history import History, PublishOutcome
 from equipoise.lab.workload.plain import PlainClient
 from equipoise.lab.workload.smart import SmartClient
-from equipoise.lab.workload.stage import Stage
+from equipoise.lab.workload.stage import RunPhases
 
 __all__ = [
     "Driven",
     "History",
-    "Outcome",
-    "Place",
+    "HubEndpoint",
     "PlainClient",
+    "PublishOutcome",
+    "RunPhases",
     "SmartClient",
-    "Stage",
     "cast_client",
     "hurried",
 ]

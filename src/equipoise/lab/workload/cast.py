@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from equipoise.lab.scenarios import Client, Dialect
-from equipoise.lab.workload.endpoint import Place
+from equipoise.lab.workload.endpoint import HubEndpoint
 from equipoise.lab.workload.history import History
 from equipoise.lab.workload.lanes import LaneSubscriber
 from equipoise.lab.workload.plain import PlainClient
 from equipoise.lab.workload.positioned import PositionedSubscriber
 from equipoise.lab.workload.roving import RovingPublisher
 from equipoise.lab.workload.smart import SmartClient
-from equipoise.lab.workload.stage import Stage
+from equipoise.lab.workload.stage import RunPhases
 
 __all__ = ["Driven", "cast_client"]
 
@@ -34,7 +34,7 @@ class Driven(Protocol):
     def resume(self) -> None: ...
 
 
-_PLAYERS: dict[Dialect, Callable[[Client, Place, Stage, History], Driven]] = {
+_PLAYERS: dict[Dialect, Callable[[Client, HubEndpoint, RunPhases, History], Driven]] = {
     Dialect.SMART: SmartClient,
     Dialect.RESP2: PlainClient,
     Dialect.RESP3: PlainClient,
@@ -44,6 +44,6 @@ _PLAYERS: dict[Dialect, Callable[[Client, Place, Stage, History], Driven]] = {
 }
 
 
-def cast_client(client: Client, place: Place, stage: Stage, history: History) -> Driven:
+def cast_client(client: Client, place: HubEndpoint, stage: RunPhases, history: History) -> Driven:
     """Make the client ready to `run`. Call it on the loop it will run on."""
     return _PLAYERS[client.dialect](client, place, stage, history)

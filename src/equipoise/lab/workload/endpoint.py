@@ -8,11 +8,11 @@ from functools import cache
 
 from equipoise.client import ClientSettings
 
-__all__ = ["Place", "hurried"]
+__all__ = ["HubEndpoint", "hurried"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HubEndpoint:
     """What a driven client needs beside its description. `rng` is its own: nobody else draws from it."""
 
     host: str

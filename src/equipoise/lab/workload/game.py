@@ -25,14 +25,14 @@ from equipoise.client.wire.codec import encode_request
 from equipoise.errors import EquipoiseError
 from equipoise.lab.scenarios.game import Game, Walker
 
-__all__ = ["GameLoad", "Tally"]
+__all__ = ["GameLoad", "GameTally"]
 
 # Of the last deliveries, for percentiles.
 LATENCIES_KEPT = 20_000
 
 
 @dataclass
-class Tally:
+class GameTally:
     """What everybody sent and the observers saw."""
 
     # By tile and player, how many were acknowledged, and how many are in doubt.
@@ -79,7 +79,7 @@ class GameLoad:
     ) -> None:
         """`urls`: the hubs that clients know at first; `settings`: of the smart ones."""
         self.game = game
-        self.tally = Tally()
+        self.tally = GameTally()
         self._urls = list(urls)
         self._settings = settings
         self._rng = random.Random(seed)

@@ -19,22 +19,22 @@ from equipoise.model import Glob
 
 __all__ = [
     "Away",
-    "Ended",
     "Event",
-    "Held",
     "History",
     "Live",
     "Marker",
+    "MemoryPeak",
     "Missed",
-    "Outcome",
+    "PublishOutcome",
     "Received",
     "Sent",
     "Stream",
+    "SubscriptionEnded",
     "Track",
 ]
 
 
-class Outcome(Enum):
+class PublishOutcome(Enum):
     """What a publisher knows about a message."""
 
     UNCERTAIN = auto()
@@ -49,7 +49,7 @@ class Sent:
 
     __slots__ = ("began_at", "outcome")
 
-    def __init__(self, began_at: float, outcome: Outcome = Outcome.UNCERTAIN) -> None:
+    def __init__(self, began_at: float, outcome: PublishOutcome = PublishOutcome.UNCERTAIN) -> None:
         self.began_at = began_at
         self.outcome = outcome
 
@@ -83,14 +83,14 @@ class Away(NamedTuple):
     at: float
 
 
-class Ended(NamedTuple):
+class SubscriptionEnded(NamedTuple):
     """The hub has ended or refused the subscription."""
 
     at: float
     reason: str
 
 
-Event: TypeAlias = Live | Received | Missed | Away | Ended
+Event: TypeAlias = Live | Received | Missed | Away | SubscriptionEnded
 Stream: TypeAlias = tuple[str, str]
 """A publisher and a topic."""
 
@@ -154,7 +154,7 @@ class Track:
         for event in reversed(self.events):
             if type(event) is Live:
                 return True
-            if type(event) is Away or type(event) is Ended:
+            if type(event) is Away or type(event) is SubscriptionEnded:
                 return False
         return False
 
@@ -183,7 +183,7 @@ class Marker(NamedTuple):
 
 
 @dataclass(slots=True)
-class Held:
+class MemoryPeak:
     """The most that somebody held of something, and how much it may be."""
 
     peak: int
@@ -201,7 +201,7 @@ class History:
     # By hub, access rules and when it took them; empty where every client may do everything.
     rules: dict[str, list[tuple[float, Rules]]] = field(default_factory=dict)
     # By who holds and what.
-    held: dict[tuple[str, str], Held] = field(default_factory=dict)
+    held: dict[tuple[str, str], MemoryPeak] = field(default_factory=dict)
     markers: list[Marker] = field(default_factory=list)
     # When everything was healed.
     healed_at: float = 0.0
@@ -223,7 +223,7 @@ class History:
         """Note what is held now; the peak is kept."""
         held = self.held.get((who, what))
         if held is None:
-            self.held[who, what] = Held(amount, bound)
+            self.held[who, what] = MemoryPeak(amount, bound)
         elif amount > held.peak:
             held.peak = amount
 

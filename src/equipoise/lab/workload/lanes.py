@@ -14,9 +14,9 @@ import hiredis
 
 from equipoise.client.wire.codec import encode_request
 from equipoise.lab.scenarios import Client
-from equipoise.lab.workload.endpoint import Place
+from equipoise.lab.workload.endpoint import HubEndpoint
 from equipoise.lab.workload.history import Away, History, Live, Missed, Track
-from equipoise.lab.workload.stage import Stage
+from equipoise.lab.workload.stage import RunPhases
 
 __all__ = ["LaneSubscriber"]
 
@@ -148,7 +148,7 @@ class LaneSubscriber:
     # Whether marks are passed over: then the order must suffer.
     is_careless = False
 
-    def __init__(self, client: Client, place: Place, stage: Stage, history: History) -> None:
+    def __init__(self, client: Client, place: HubEndpoint, stage: RunPhases, history: History) -> None:
         self.name = client.name
         self.unfinished = 0
         (subscribing,) = client.subscribes

@@ -13,9 +13,9 @@ import hiredis
 
 from equipoise.client.wire.codec import encode_request
 from equipoise.lab.scenarios import Client, Dialect
-from equipoise.lab.workload.endpoint import Place
-from equipoise.lab.workload.history import Away, Ended, History, Live, Track
-from equipoise.lab.workload.stage import Stage
+from equipoise.lab.workload.endpoint import HubEndpoint
+from equipoise.lab.workload.history import Away, History, Live, SubscriptionEnded, Track
+from equipoise.lab.workload.stage import RunPhases
 
 __all__ = ["PlainClient"]
 
@@ -25,7 +25,7 @@ _PING = encode_request(b"PING")
 class PlainClient:
     """One plain client of a workload, with one subscription. `run` it as a task."""
 
-    def __init__(self, client: Client, place: Place, stage: Stage, history: History) -> None:
+    def __init__(self, client: Client, place: HubEndpoint, stage: RunPhases, history: History) -> None:
         self.name = client.name
         self._client = client
         self._place = place
@@ -180,5 +180,5 @@ class _Connection(asyncio.Protocol):
 
     def _end(self, reason: str) -> None:
         """Refused or taken away: leave, and try again later on a new connection."""
-        self._track.events.append(Ended(self._now(), reason))
+        self._track.events.append(SubscriptionEnded(self._now(), reason))
         self.transport.abort()

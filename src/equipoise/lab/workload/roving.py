@@ -8,10 +8,10 @@ import hiredis
 
 from equipoise.client.wire.codec import encode_request
 from equipoise.lab.scenarios import Client
-from equipoise.lab.workload.endpoint import Place
-from equipoise.lab.workload.history import History, Marker, Outcome
+from equipoise.lab.workload.endpoint import HubEndpoint
+from equipoise.lab.workload.history import History, Marker, PublishOutcome
 from equipoise.lab.workload.payload import encode_payload
-from equipoise.lab.workload.stage import Stage
+from equipoise.lab.workload.stage import RunPhases
 
 __all__ = ["RovingPublisher"]
 
@@ -22,7 +22,7 @@ class RovingPublisher:
     # Whether it says nothing of where it was before: then the order must suffer.
     is_careless = False
 
-    def __init__(self, client: Client, place: Place, stage: Stage, history: History) -> None:
+    def __init__(self, client: Client, place: HubEndpoint, stage: RunPhases, history: History) -> None:
         self.name = client.name
         (publishing,) = client.publishes
         self._topics = publishing.topics
@@ -75,7 +75,7 @@ class RovingPublisher:
         stream, epoch, n, _ = receipt
         self._last[topic] = (stream, epoch, n)
         self.streams.add(stream)
-        sent.outcome = Outcome.ACKNOWLEDGED
+        sent.outcome = PublishOutcome.ACKNOWLEDGED
         return sequence
 
     async def _ask(self, hub: str, *words: bytes) -> object:

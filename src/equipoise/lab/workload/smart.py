@@ -12,10 +12,19 @@ import equipoise
 from equipoise.client import Bus, Message, Subscription
 from equipoise.errors import DeniedError, EquipoiseError, UncertainError
 from equipoise.lab.scenarios import Client, Publishing, Subscribing
-from equipoise.lab.workload.endpoint import Place
-from equipoise.lab.workload.history import Ended, History, Live, Marker, Missed, Outcome, Sent, Track
+from equipoise.lab.workload.endpoint import HubEndpoint
+from equipoise.lab.workload.history import (
+    History,
+    Live,
+    Marker,
+    Missed,
+    PublishOutcome,
+    Sent,
+    SubscriptionEnded,
+    Track,
+)
 from equipoise.lab.workload.payload import encode_payload
-from equipoise.lab.workload.stage import Stage
+from equipoise.lab.workload.stage import RunPhases
 
 __all__ = ["SmartClient"]
 
@@ -26,7 +35,7 @@ _LOGIN_CODES = ("WRONGPASS", "NOAUTH")
 class SmartClient:
     """One smart client of a workload. `run` it as a task; all else may be called meanwhile."""
 
-    def __init__(self, client: Client, place: Place, stage: Stage, history: History) -> None:
+    def __init__(self, client: Client, place: HubEndpoint, stage: RunPhases, history: History) -> None:
         self.name = client.name
         self._client = client
         self._place = place
@@ -124,7 +133,7 @@ class SmartClient:
                 self._look_at(error)
                 reason = str(error)
             self.subscriptions.pop(track.name, None)
-            track.events.append(Ended(loop.time(), reason))
+            track.events.append(SubscriptionEnded(loop.time(), reason))
             await asyncio.sleep(self._place.retry_s)
 
     def _leave_later(self, subscription: Subscription, stays_s: float | None) -> asyncio.TimerHandle | None:
@@ -176,9 +185,9 @@ class SmartClient:
             pass
         except EquipoiseError as error:
             self._look_at(error)
-            sent.outcome = Outcome.FAILED
+            sent.outcome = PublishOutcome.FAILED
         else:
-            sent.outcome = Outcome.ACKNOWLEDGED
+            sent.outcome = PublishOutcome.ACKNOWLEDGED
         return sent
 
     async def _publish_together(self, burst: list[str], publishing: Publishing) -> None:
@@ -189,7 +198,7 @@ class SmartClient:
             try:
                 bus.publish_nowait(topic, payload)
             except EquipoiseError:
-                sent.outcome = Outcome.FAILED
+                sent.outcome = PublishOutcome.FAILED
             else:
                 under_way.append(sent)
         try:
@@ -199,7 +208,7 @@ class SmartClient:
             self._look_at(error)
         else:
             for sent in under_way:
-                sent.outcome = Outcome.ACKNOWLEDGED
+                sent.outcome = PublishOutcome.ACKNOWLEDGED
 
     async def _mark(self, publishing: Publishing) -> None:
         """Send to each topic until the hub has acknowledged one, then go on for those who come back later."""
@@ -208,7 +217,7 @@ class SmartClient:
             for topic in publishing.topics:
                 sequence = self._history.next_sequence(self.name, topic)
                 sent = await self._publish_one(topic, self._draw_size(publishing))
-                if topic in unmarked and sent.outcome is Outcome.ACKNOWLEDGED:
+                if topic in unmarked and sent.outcome is PublishOutcome.ACKNOWLEDGED:
                     del unmarked[topic]
                     self._history.markers.append(Marker((self.name, topic), sequence))
                     self.unfinished -= not unmarked

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["Stage"]
+__all__ = ["RunPhases"]
 
 
-class Stage:
+class RunPhases:
     """Shared by the clients of one run; belongs to its loop."""
 
     __slots__ = ("begin", "conclude", "stop")

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from equipoise.pipeline.lake.lake import Lake
-from equipoise.telemetry import Kind, spark_schema
+from equipoise.telemetry import RecordKind, spark_schema
 
 __all__ = ["hub_profiles", "lake_records", "quantiles", "topic_profiles"]
 
@@ -46,7 +46,9 @@ def quantiles(
 
 def topic_profiles(records: DataFrame) -> DataFrame:
     """One row per topic: how much, how evenly, to how many, through how many hubs."""
-    topics = records.where(F.col("kind") == Kind.TOPIC.value).withColumn("window_s", F.col("window_us") / _US)
+    topics = records.where(F.col("kind") == RecordKind.TOPIC.value).withColumn(
+        "window_s", F.col("window_us") / _US
+    )
     sums = topics.groupBy("topic").agg(
         F.count("*").alias("records"),
         F.countDistinct("hub").alias("hubs"),
@@ -66,7 +68,7 @@ def topic_profiles(records: DataFrame) -> DataFrame:
 
 def hub_profiles(records: DataFrame) -> DataFrame:
     """One row per hub: for how long, how busy, how late."""
-    hubs = records.where(F.col("kind") == Kind.HUB.value)
+    hubs = records.where(F.col("kind") == RecordKind.HUB.value)
     weight_s = F.col("window_us") / _US
     sums = hubs.groupBy("hub").agg(
         F.sum(weight_s).alias("covered_s"),

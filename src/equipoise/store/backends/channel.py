@@ -11,14 +11,14 @@ from typing import Protocol
 
 from equipoise.store.contract import Answer, Node, Read, WatchKind
 
-__all__ = ["Channel", "ChannelGoneError"]
+__all__ = ["ChannelGoneError", "StoreChannel"]
 
 
 class ChannelGoneError(Exception):
     """The connection went. The request may or may not have been carried out. Never leaves this folder."""
 
 
-class Channel(Protocol):
+class StoreChannel(Protocol):
     """Every method raises ChannelGoneError, SessionLostError if the server knows the session has ended, and what the
     contract names for it."""
 

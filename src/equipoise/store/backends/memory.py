@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from equipoise.errors import NoNodeError
-from equipoise.store.backends.channel import Channel, ChannelGoneError
+from equipoise.store.backends.channel import ChannelGoneError, StoreChannel
 from equipoise.store.backends.memory_tree import MemoryTree
 from equipoise.store.backends.retry import ConnectedStore
 from equipoise.store.contract import Answer, Node, Read, StoreSettings, WatchKind
@@ -44,7 +44,7 @@ class MemoryStore(ConnectedStore):
         if self._open_channel is not None:
             self.tree.end_session(self._open_channel.session)
 
-    def _drop(self, channel: Channel) -> None:
+    def _drop(self, channel: StoreChannel) -> None:
         """Never called: pings are always answered."""
 
     def _forget_session(self) -> None:

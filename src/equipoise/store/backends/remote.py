@@ -12,7 +12,7 @@ from typing import cast
 
 from equipoise.errors import NoNodeError, ProtocolError
 from equipoise.store.backends import memory_wire
-from equipoise.store.backends.channel import Channel, ChannelGoneError
+from equipoise.store.backends.channel import ChannelGoneError, StoreChannel
 from equipoise.store.backends.retry import ConnectedStore
 from equipoise.store.contract import Answer, Node, Read, StoreSettings, WatchKind
 
@@ -66,7 +66,7 @@ class RemoteMemoryStore(ConnectedStore):
                 pass  # The session ends by time instead.
         channel.abort()
 
-    def _drop(self, channel: Channel) -> None:
+    def _drop(self, channel: StoreChannel) -> None:
         if self._wire is channel and self._wire is not None:
             self._wire.abort()
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from equipoise.errors import BadVersionError, NodeError, NodeExistsError, NoNodeError, SessionLostError
-from equipoise.store.backends.channel import Channel, ChannelGoneError
+from equipoise.store.backends.channel import ChannelGoneError, StoreChannel
 from equipoise.store.backends.session import SessionKeeper
 from equipoise.store.contract import Answer, Node, Read, Watch, WatchKind
 from equipoise.store.paths import ancestors, check_data, check_path
@@ -20,7 +20,7 @@ __all__ = ["ConnectedStore"]
 
 T = TypeVar("T")
 # What a request does with a channel; the flag says that an earlier try may have been carried out.
-Attempt = Callable[[Channel, bool], Awaitable[T]]
+Attempt = Callable[[StoreChannel, bool], Awaitable[T]]
 
 
 class ConnectedStore(SessionKeeper):
@@ -30,7 +30,7 @@ class ConnectedStore(SessionKeeper):
         check_path(path)
         check_data(path, data)
 
-        async def attempt(channel: Channel, in_doubt: bool) -> Node:
+        async def attempt(channel: StoreChannel, in_doubt: bool) -> Node:
             try:
                 return await channel.create(path, data, ephemeral)
             except NodeExistsError:
@@ -57,7 +57,7 @@ class ConnectedStore(SessionKeeper):
         check_path(path)
         check_data(path, data)
 
-        async def attempt(channel: Channel, in_doubt: bool) -> Node:
+        async def attempt(channel: StoreChannel, in_doubt: bool) -> Node:
             try:
                 return await channel.set(path, data, version)
             except BadVersionError:
@@ -71,7 +71,7 @@ class ConnectedStore(SessionKeeper):
     async def delete(self, path: str, *, version: int | None = None) -> None:
         check_path(path)
 
-        async def attempt(channel: Channel, in_doubt: bool) -> None:
+        async def attempt(channel: StoreChannel, in_doubt: bool) -> None:
             try:
                 await channel.delete(path, version)
             except NoNodeError:
@@ -109,7 +109,7 @@ class ConnectedStore(SessionKeeper):
             check_path(read.path)
         return await self._read(lambda channel: channel.read(reads, watch))
 
-    async def _read(self, ask: Callable[[Channel], Awaitable[T]]) -> T:
+    async def _read(self, ask: Callable[[StoreChannel], Awaitable[T]]) -> T:
         """Try until there is an answer or no time left, over sessions."""
         try:
             async with asyncio.timeout(self.settings.request_timeout_s):
@@ -140,7 +140,7 @@ class ConnectedStore(SessionKeeper):
         except TimeoutError as problem:
             raise self._unavailable() from problem
 
-    async def _answer(self, channel: Channel, attempt: Attempt[T], in_doubt: bool = False) -> T:
+    async def _answer(self, channel: StoreChannel, attempt: Attempt[T], in_doubt: bool = False) -> T:
         """Ask once, and learn from the answer how the session is."""
         asked_at = asyncio.get_running_loop().time()
         try:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from equipoise.errors import ClosedError, SessionLostError, StoreUnavailableError
-from equipoise.store.backends.channel import Channel, ChannelGoneError
+from equipoise.store.backends.channel import ChannelGoneError, StoreChannel
 from equipoise.store.backends.watches import Watches
 from equipoise.store.contract import SessionState, StoreSettings, WatchKind
 
@@ -49,7 +49,7 @@ class SessionKeeper(ABC):
         # 0 exactly before the first session and between LOST and the next one.
         self._session = 0
         self._answered_at = 0.0
-        self._channel: Channel | None = None
+        self._channel: StoreChannel | None = None
         # Set, and replaced, at every change of channel, session or `_is_closed`.
         self._turn = asyncio.Event()
         self._listeners: dict[object, Callable[[SessionState], None]] = {}
@@ -68,7 +68,7 @@ class SessionKeeper(ABC):
         """Bring no more channels and let go of everything; gracefully, tell the server that the session ends."""
 
     @abstractmethod
-    def _drop(self, channel: Channel) -> None:
+    def _drop(self, channel: StoreChannel) -> None:
         """Give this connection up: it has been silent for too long."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class SessionKeeper(ABC):
 
     # What a driver tells.
 
-    def _on_connected(self, channel: Channel, asked_at: float) -> None:
+    def _on_connected(self, channel: StoreChannel, asked_at: float) -> None:
         """`asked_at`: loop time at which the request was sent that opened or resumed the session."""
         if self._is_closed:
             return
@@ -90,7 +90,7 @@ class SessionKeeper(ABC):
         # Nothing was heard while there was no channel.
         self._watches.raise_all()
 
-    def _on_suspended(self, channel: Channel) -> None:
+    def _on_suspended(self, channel: StoreChannel) -> None:
         if self._channel is channel:
             self._channel = None
             self._move(SessionState.SUSPENDED)
@@ -177,7 +177,7 @@ class SessionKeeper(ABC):
         self._turn.set()
         self._turn = asyncio.Event()
 
-    async def _wait_for_channel(self, session: int = 0) -> Channel:
+    async def _wait_for_channel(self, session: int = 0) -> StoreChannel:
         """A channel of this session, or of any if it is 0. Raises SessionLostError as soon as there can be none."""
         while True:
             if self._is_closed:
@@ -228,11 +228,11 @@ class SessionKeeper(ABC):
             else:
                 self._on_lost()
 
-    def _on_answered(self, channel: Channel, asked_at: float) -> None:
+    def _on_answered(self, channel: StoreChannel, asked_at: float) -> None:
         if channel.session == self._session:
             self._answered_at = max(self._answered_at, asked_at)
 
-    def _on_ended(self, channel: Channel) -> None:
+    def _on_ended(self, channel: StoreChannel) -> None:
         if channel.session == self._session:
             self._on_lost()
 

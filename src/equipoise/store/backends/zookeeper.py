@@ -35,7 +35,7 @@ from equipoise.errors import (
     SettingsError,
     StoreError,
 )
-from equipoise.store.backends.channel import Channel, ChannelGoneError
+from equipoise.store.backends.channel import ChannelGoneError, StoreChannel
 from equipoise.store.backends.retry import ConnectedStore
 from equipoise.store.contract import Answer, Node, Read, StoreSettings, WatchKind
 from equipoise.store.zookeeper_url import ZooKeeperAddress
@@ -131,7 +131,7 @@ class ZooKeeperStore(ConnectedStore):
                 except TimeoutError:
                     pass  # The session ends by time instead.
 
-    def _drop(self, channel: Channel) -> None:
+    def _drop(self, channel: StoreChannel) -> None:
         """Kazoo's business."""
 
     def _forget_session(self) -> None:

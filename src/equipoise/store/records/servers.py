@@ -14,20 +14,20 @@ from equipoise.errors import BadVersionError, DamagedError, NodeExistsError, Sto
 from equipoise.store.contract import Store
 from equipoise.store.tree import Tree
 
-__all__ = ["ServersStore", "Wanted"]
+__all__ = ["ServersStore", "WantedServer"]
 
 # Two controllers at once are rare and brief.
 _RACES_MAX = 5
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class WantedServer(msgspec.Struct, frozen=True, kw_only=True):
     """One hub that shall run."""
 
     hub: str
     site: str = ""
 
 
-_decoder = msgspec.msgpack.Decoder(list[Wanted])
+_decoder = msgspec.msgpack.Decoder(list[WantedServer])
 
 
 class ServersStore:
@@ -37,11 +37,13 @@ class ServersStore:
         self._store = store
         self._tree = tree or Tree()
 
-    async def load(self) -> dict[str, Wanted]:
+    async def load(self) -> dict[str, WantedServer]:
         """By hub. Raises DamagedError."""
         return (await self._read())[0]
 
-    async def change(self, *, add: Iterable[Wanted] = (), remove: Iterable[str] = ()) -> Mapping[str, Wanted]:
+    async def change(
+        self, *, add: Iterable[WantedServer] = (), remove: Iterable[str] = ()
+    ) -> Mapping[str, WantedServer]:
         """Add and remove; the list as it is then. Raises BadVersionError if others keep changing it."""
         added, removed = list(add), set(remove)
         for attempt in range(_RACES_MAX):
@@ -61,7 +63,7 @@ class ServersStore:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def watch(self) -> AsyncGenerator[Mapping[str, Wanted], None]:
+    async def watch(self) -> AsyncGenerator[Mapping[str, WantedServer], None]:
         """The list, at once and at every change; goes on when the store has been away."""
         async with self._store.watch(self._tree.servers) as watch:
             while True:
@@ -71,7 +73,7 @@ class ServersStore:
                     pass
                 await watch.changed()
 
-    async def _read(self) -> tuple[dict[str, Wanted], int | None]:
+    async def _read(self) -> tuple[dict[str, WantedServer], int | None]:
         node = await self._store.find(self._tree.servers)
         if node is None:
             return {}, None

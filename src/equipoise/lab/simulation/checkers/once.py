@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from equipoise.lab.simulation.checkers.violation import Violation
-from equipoise.lab.workload.history import History, Live, Missed, Outcome, Received, Sent, Track
+from equipoise.lab.workload.history import History, Live, Missed, PublishOutcome, Received, Sent, Track
 
 __all__ = ["NAME", "check"]
 
@@ -117,7 +117,7 @@ def _receive(
         if sequence > before + 1:
             _lack(story, sent, publisher, (before + 1, sequence), (gaps_before, gaps_now), live_at)
         story.latest[publisher] = (sequence, gaps_now)
-    if sent[sequence].outcome is Outcome.FAILED:
+    if sent[sequence].outcome is PublishOutcome.FAILED:
         return f"received {topic} {publisher} {sequence}, which its publisher was told had failed"
     return None
 
@@ -133,9 +133,11 @@ def _lack(
     for sequence in range(*sequences):
         message = sent[sequence]
         is_owed = (
-            message.outcome is Outcome.ACKNOWLEDGED and live_at is not None and message.began_at >= live_at
+            message.outcome is PublishOutcome.ACKNOWLEDGED
+            and live_at is not None
+            and message.began_at >= live_at
         )
-        is_possible = message.outcome is not Outcome.FAILED
+        is_possible = message.outcome is not PublishOutcome.FAILED
         story.lacks[publisher, sequence] = _Lack(*gaps, is_owed, is_possible)
 
 

@@ -22,7 +22,7 @@ from equipoise.lab.simulation.memory_use import measure_forever
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
 from equipoise.lab.simulation.staging import Staging
 from equipoise.lab.simulation.world import Simulation
-from equipoise.lab.workload import History, Outcome, Place, hurried
+from equipoise.lab.workload import History, HubEndpoint, PublishOutcome, hurried
 from equipoise.lab.workload.history import Received, Sent
 from equipoise.model import Entry, Member, Mode, Plan
 from equipoise.store import StoreSettings
@@ -111,7 +111,9 @@ class ClusterWorld:
         is_told = self.scenario.is_routing or client.dialect is Dialect.ROVING
         others = tuple(name for name in self.hubs if name != at) if is_told else ()
         settings = hurried(routing=self.scenario.is_routing, **self.scenario.client_settings)
-        self.staging.seat(self.staging.cast(client, Place(at, PORT, settings, host.random, others=others)))
+        self.staging.seat(
+            self.staging.cast(client, HubEndpoint(at, PORT, settings, host.random, others=others))
+        )
 
     def heal(self) -> None:
         """Undo whatever is wrong, and give each hub that has come back its share again."""
@@ -227,8 +229,8 @@ class ClusterWorld:
             if any(since <= message.began_at <= until for since, until in self._excused)
         ]
         for message in (*late, *self._under_way):
-            if message.outcome is Outcome.ACKNOWLEDGED:
-                message.outcome = Outcome.UNCERTAIN
+            if message.outcome is PublishOutcome.ACKNOWLEDGED:
+                message.outcome = PublishOutcome.UNCERTAIN
 
     # Seen from outside.
 

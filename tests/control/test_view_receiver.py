@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from equipoise.control.view_receiver import GREETING_S, SENDERS_MAX, Intake
+from equipoise.control.view_receiver import GREETING_S, SENDERS_MAX, ViewReceiver
 from equipoise.errors import SettingsError
 from equipoise.view import HubView, TopicView, View, to_tables
 from equipoise.view.codec import encode_view, greeting
@@ -40,10 +40,12 @@ class Sender:
             return b""
 
 
-def play(scenario: Callable[[Intake, Sender], Coroutine[Any, Any, None]], *, token: str = TOKEN) -> Intake:
-    async def main() -> Intake:
+def play(
+    scenario: Callable[[ViewReceiver, Sender], Coroutine[Any, Any, None]], *, token: str = TOKEN
+) -> ViewReceiver:
+    async def main() -> ViewReceiver:
         async with asyncio.timeout(30):
-            intake = Intake(token=TOKEN, clock=lambda: NOW)
+            intake = ViewReceiver(token=TOKEN, clock=lambda: NOW)
             host, _, port = (await intake.start("127.0.0.1", 0)).rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(greeting(token))
@@ -60,7 +62,7 @@ def play(scenario: Callable[[Intake, Sender], Coroutine[Any, Any, None]], *, tok
 
 
 def test_a_view_arrives_as_it_was_sent() -> None:
-    async def scenario(intake: Intake, sender: Sender) -> None:
+    async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         view = view_at(NOW - 1)
         assert await sender.send(sent(view)) == b"+\n"
         assert intake.latest is not None and intake.age_s == 1.0
@@ -72,7 +74,7 @@ def test_a_view_arrives_as_it_was_sent() -> None:
 
 
 def test_an_older_view_never_replaces_a_newer_one() -> None:
-    async def scenario(intake: Intake, sender: Sender) -> None:
+    async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert await sender.send(sent(view_at(NOW - 1))) == b"+\n"
         assert (await sender.send(sent(view_at(NOW - 2)))).startswith(b"-it is no newer")
         assert (await sender.send(sent(view_at(NOW - 1)))).startswith(b"-it is no newer")
@@ -83,7 +85,7 @@ def test_an_older_view_never_replaces_a_newer_one() -> None:
 
 
 def test_a_view_of_a_time_to_come_is_refused() -> None:
-    async def scenario(intake: Intake, sender: Sender) -> None:
+    async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert b"ahead" in await sender.send(sent(view_at(NOW + 3_600)))
         assert await sender.send(sent(view_at(NOW))) == b"+\n"
 
@@ -91,7 +93,7 @@ def test_a_view_of_a_time_to_come_is_refused() -> None:
 
 
 def test_a_forged_view_is_refused_and_the_sender_may_go_on() -> None:
-    async def scenario(intake: Intake, sender: Sender) -> None:
+    async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         view = view_at(NOW)
         tables = to_tables(view)
         forged = tables._replace(topics=tables.hubs)
@@ -105,7 +107,7 @@ def test_a_forged_view_is_refused_and_the_sender_may_go_on() -> None:
 
 @pytest.mark.parametrize("data", [b"x" * 64, b"VIEW" + b"\xff" * 60, b"VIEW" + b"\x00" * 16 + b"\xff" * 12])
 def test_bytes_that_are_no_view_end_the_connection(data: bytes) -> None:
-    async def scenario(intake: Intake, sender: Sender) -> None:
+    async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert await sender.send(data) == b""
 
     assert play(scenario).latest is None
@@ -113,7 +115,7 @@ def test_bytes_that_are_no_view_end_the_connection(data: bytes) -> None:
 
 @pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x"])
 def test_whoever_does_not_know_the_token_is_turned_away(token: str) -> None:
-    async def scenario(intake: Intake, sender: Sender) -> None:
+    async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert await sender.send(sent(view_at(NOW))) == b""
 
     assert play(scenario, token=token).latest is None
@@ -133,7 +135,7 @@ def test_silent_connections_keep_no_sender_out() -> None:
     3. The silent ones are gone: most because their address opened more, the last ones after two seconds.
     """
 
-    async def scenario(intake: Intake, sender: Sender) -> None:
+    async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert await sender.send(sent(view_at(NOW - 3))) == b"+\n"
         assert intake._server is not None
         port = intake._server.sockets[0].getsockname()[1]
@@ -152,7 +154,7 @@ def test_silent_connections_keep_no_sender_out() -> None:
 
 
 def test_so_many_senders_with_the_token_and_no_more() -> None:
-    async def scenario(intake: Intake, sender: Sender) -> None:
+    async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert intake._server is not None
         port = intake._server.sockets[0].getsockname()[1]
         assert await sender.send(sent(view_at(NOW - 20))) == b"+\n"
@@ -170,9 +172,9 @@ def test_so_many_senders_with_the_token_and_no_more() -> None:
 
 
 def test_an_address_that_is_taken_is_told() -> None:
-    async def scenario(intake: Intake, sender: Sender) -> None:
+    async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert intake._server is not None
         with pytest.raises(SettingsError, match="cannot take views"):
-            await Intake().start("127.0.0.1", intake._server.sockets[0].getsockname()[1])
+            await ViewReceiver().start("127.0.0.1", intake._server.sockets[0].getsockname()[1])
 
     play(scenario)

@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.doctor import Finding, Status, Wanted, examine, probes
+from equipoise.doctor import CheckOptions, CheckResult, CheckStatus, examine, probes
 from equipoise.store import MemoryStoreServer, MemoryTree
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
 
-def found(wanted: Wanted) -> dict[str, Finding]:
-    async def main() -> dict[str, Finding]:
+def found(wanted: CheckOptions) -> dict[str, CheckResult]:
+    async def main() -> dict[str, CheckResult]:
         return {finding.name: finding async for finding in examine(wanted)}
 
     return asyncio.run(main())
@@ -30,17 +30,17 @@ def test_a_port_that_somebody_listens_on_is_found_taken(tmp_path: Path) -> None:
         listener.listen()
         taken, free = listener.getsockname()[1], other.getsockname()[1]
         other.close()
-        findings = found(Wanted(ports={taken: "a hub", free: "the dashboard"}, directory=tmp_path))
-    assert findings[f"port {taken}"].status is Status.WARNING
-    assert findings[f"port {free}"].status is Status.OK
+        findings = found(CheckOptions(ports={taken: "a hub", free: "the dashboard"}, directory=tmp_path))
+    assert findings[f"port {taken}"].status is CheckStatus.WARNING
+    assert findings[f"port {free}"].status is CheckStatus.OK
 
 
 def test_a_machine_without_java_and_spark_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(probes, "find_spec", lambda _: None)
-    findings = found(Wanted(ports={}, directory=tmp_path))
-    assert findings["java"].status is findings["spark"].status is Status.FAILURE
+    findings = found(CheckOptions(ports={}, directory=tmp_path))
+    assert findings["java"].status is findings["spark"].status is CheckStatus.FAILURE
 
 
 def test_an_old_java_is_told_by_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,8 +49,8 @@ def test_an_old_java_is_told_by_its_version(tmp_path: Path, monkeypatch: pytest.
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    finding = found(Wanted(ports={}, directory=tmp_path))["java"]
-    assert finding.status is Status.FAILURE and finding.fact.startswith("8 at ")
+    finding = found(CheckOptions(ports={}, directory=tmp_path))["java"]
+    assert finding.status is CheckStatus.FAILURE and finding.fact.startswith("8 at ")
 
 
 def test_memory_is_read_from_the_kernel(tmp_path: Path) -> None:
@@ -61,13 +61,13 @@ def test_memory_is_read_from_the_kernel(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_to_be_made_is_judged_by_the_one_above(tmp_path: Path) -> None:
-    assert probes.look_at(tmp_path / "a" / "b").status is Status.OK
+    assert probes.look_at(tmp_path / "a" / "b").status is CheckStatus.OK
     (tmp_path / "file").touch()
-    assert probes.look_at(tmp_path / "file").status is Status.FAILURE
+    assert probes.look_at(tmp_path / "file").status is CheckStatus.FAILURE
 
 
 def test_a_store_that_answers_is_found_and_one_that_does_not_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> list[Finding]:
+    async def main() -> list[CheckResult]:
         server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time), host="127.0.0.1", port=0)
         await server.start()
         there = await probes.ask_store(f"eqs://127.0.0.1:{server.port}")
@@ -76,16 +76,16 @@ def test_a_store_that_answers_is_found_and_one_that_does_not_too(monkeypatch: py
 
     monkeypatch.setattr(probes, "_PATIENCE_S", 0.5)
     there, gone = asyncio.run(main())
-    assert there.status is Status.OK
-    assert gone.status is Status.FAILURE and "does not answer" in gone.fact
+    assert there.status is CheckStatus.OK
+    assert gone.status is CheckStatus.FAILURE and "does not answer" in gone.fact
 
 
 @pytest.mark.needs_java
 def test_the_clock_is_compared_with_zookeepers(tmp_path: Path) -> None:
     require_zookeeper()
-    findings = found(Wanted(ports={}, directory=tmp_path, store_url=f"{shared_zookeeper().url}/doctor"))
-    assert findings["store"].status is Status.OK
-    assert findings["clock"].status is Status.OK and "the store's" in findings["clock"].fact
+    findings = found(CheckOptions(ports={}, directory=tmp_path, store_url=f"{shared_zookeeper().url}/doctor"))
+    assert findings["store"].status is CheckStatus.OK
+    assert findings["clock"].status is CheckStatus.OK and "the store's" in findings["clock"].fact
 
 
 def test_the_command_prints_facts_for_programs_and_ends_with_1_on_a_failure(

@@ -10,7 +10,7 @@ import pytest
 
 from equipoise.control.provision_command import CommandProvisioner, run_command
 from equipoise.errors import ProvisionError
-from equipoise.store import MemoryStore, MemoryTree, Tree, Wanted
+from equipoise.store import MemoryStore, MemoryTree, Tree, WantedServer
 
 TREE = Tree("test")
 
@@ -36,7 +36,7 @@ def test_the_command_is_called_with_what_to_do_and_the_name_of_the_hub(tmp_path:
     async def main() -> None:
         store = await MemoryStore(MemoryTree(asyncio.get_running_loop().time)).open()
         provisioner = CommandProvisioner(f"{command} --zone 'east 1'", store, TREE)
-        await provisioner.start([Wanted(hub="hub-1")])
+        await provisioner.start([WantedServer(hub="hub-1")])
         assert list(await provisioner.wanted()) == ["hub-1"]
         await until(lambda: told.read_text() == "4 --zone east 1 start hub-1\n")
         await provisioner.stop(["hub-1"])
@@ -89,7 +89,7 @@ def test_a_controller_that_ends_leaves_no_command_behind(tmp_path: Path) -> None
     async def main() -> None:
         store = await MemoryStore(MemoryTree(asyncio.get_running_loop().time)).open()
         provisioner = CommandProvisioner(command, store, TREE)
-        await provisioner.start([Wanted(hub="hub-1")])
+        await provisioner.start([WantedServer(hub="hub-1")])
         await until(own.exists)
         await provisioner.close()
         assert not is_alive(int(own.read_text()))

@@ -6,7 +6,7 @@ import pytest
 
 from equipoise.access import Users, hash_secret, parse_users
 from equipoise.access.hub_logins import check_links, parted
-from equipoise.access.secret import Cost
+from equipoise.access.secret import ScryptCost
 from equipoise.errors import SettingsError
 
 OPEN = Users.open()
@@ -14,7 +14,7 @@ OPEN = Users.open()
 
 def users(**grants: str) -> Users:
     """Each with its own name for a password."""
-    secrets = {name: hash_secret(name.encode(), salt=b"x" * 16, cost=Cost(n=1024)) for name in grants}
+    secrets = {name: hash_secret(name.encode(), salt=b"x" * 16, cost=ScryptCost(n=1024)) for name in grants}
     return parse_users(
         "\n".join(f'[users.{name}]\nsecret = "{secrets[name]}"\n{grant}\n' for name, grant in grants.items())
     )

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from equipoise.cli.main import make_app
 from equipoise.cli.support import controller_process
 from equipoise.cli.support.controller_file import CONTROLLER_OPTIONS, PAGES_OPTIONS, Loaded, load
-from equipoise.cli.support.controller_process import Wanted, bounded
+from equipoise.cli.support.controller_process import ControllerOptions, bounded
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import SettingsError
 from equipoise.plan import PlannerSettings
@@ -96,9 +96,9 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_what_the_file_says_is_what_the_controller_runs_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Wanted] = []
+    made: list[ControllerOptions] = []
 
-    async def serve(wanted: Wanted) -> None:
+    async def serve(wanted: ControllerOptions) -> None:
         made.append(wanted)
 
     monkeypatch.setattr(controller_process, "_serve", serve)

@@ -12,7 +12,7 @@ import pytest
 
 from equipoise.errors import StoreUnavailableError
 from equipoise.local.store_process import StoreKeeper
-from equipoise.processes import BackoffSettings, Change, HealthSettings, Phase
+from equipoise.processes import BackoffSettings, HealthSettings, Phase, PhaseChange
 from equipoise.store.embedded import zookeeper_process
 from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 from local.up_world import require_java
@@ -55,7 +55,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 def test_a_store_that_does_not_start_is_tried_again_after_pauses_that_grow() -> None:
     async def scene() -> None:
-        server, changes = Server(False, False, False, True), list[Change]()
+        server, changes = Server(False, False, False, True), list[PhaseChange]()
         keeper = StoreKeeper("store", server, on_change=changes.append, backoff=QUICK, health=HASTY)
         running = asyncio.create_task(keeper.run())
         server.over.set()
@@ -80,7 +80,7 @@ def test_a_store_that_does_not_start_is_tried_again_after_pauses_that_grow() -> 
 
 def test_a_store_that_hangs_is_stopped_and_started_again() -> None:
     async def scene() -> None:
-        server, changes = Server(), list[Change]()
+        server, changes = Server(), list[PhaseChange]()
         keeper = StoreKeeper("store", server, on_change=changes.append, backoff=QUICK, health=HASTY)
         running = asyncio.create_task(keeper.run())
         server.is_good = False
@@ -102,7 +102,7 @@ def test_a_real_store_comes_back_after_a_restart_that_failed_and_its_log_goes_on
     main, broken = zookeeper_process._MAIN, "org.example.Nothing"
 
     async def scene() -> None:
-        changes: list[Change] = []
+        changes: list[PhaseChange] = []
         server = EmbeddedZooKeeper(EmbeddedSettings(directory=tmp_path))
         await server.start()
         keeper = StoreKeeper("store", server, on_change=changes.append, backoff=QUICK)

@@ -15,21 +15,21 @@ from typer.testing import CliRunner
 
 from equipoise.cli.main import make_app
 from equipoise.cli.support import controller_process
-from equipoise.cli.support.controller_process import Wanted
+from equipoise.cli.support.controller_process import ControllerOptions
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import SettingsError
 from equipoise.model.address import split_address
 from equipoise.store import LeaderFacts, LeaderStore, MemoryStore, MemoryTree, Store, Tree
 from equipoise.view import HubView, View, to_tables
 from equipoise.view.codec import encode_view, greeting
-from equipoise.web import Facts, WebSettings
+from equipoise.web import ClusterFacts, WebSettings
 from equipoise.web.actions import Actions
 
 TOKEN = "what operators and the pipeline show"
 TREE = Tree("default")
 
 
-def wanted(**given: Any) -> Wanted:
+def wanted(**given: Any) -> ControllerOptions:
     usual: dict[str, Any] = {
         "settings": ControllerSettings(name="one"),
         "store_url": "",
@@ -40,11 +40,11 @@ def wanted(**given: Any) -> Wanted:
         "loopback_reads": True,
         "provision": "none",
     }
-    return Wanted(**{**usual, **given})
+    return ControllerOptions(**{**usual, **given})
 
 
 def serve(
-    made: Wanted,
+    made: ControllerOptions,
     scenario: Callable[[LeaderFacts], Coroutine[Any, Any, None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -99,10 +99,10 @@ def test_the_pages_are_told_with_the_port_that_they_got(monkeypatch: pytest.Monk
 
 
 def test_the_pages_are_served_as_the_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    served: list[tuple[Facts, WebSettings]] = []
+    served: list[tuple[ClusterFacts, WebSettings]] = []
 
     @asynccontextmanager
-    async def serve_pages(facts: Facts, _: Actions, settings: WebSettings) -> AsyncIterator[str]:
+    async def serve_pages(facts: ClusterFacts, _: Actions, settings: WebSettings) -> AsyncIterator[str]:
         served.append((facts, settings))
         yield "http://127.0.0.1:6398"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.coordinates import Coordinate, Crowd, Stability, centroid_of
+from equipoise.coordinates import ClientGroup, Coordinate, Stability, centroid_of
 from equipoise.coordinates.centroid import expected_worst_s, worst_s
 from equipoise.coordinates.stability import energy_ms
 
@@ -29,7 +29,7 @@ def at(x_ms: float, y_ms: float = 0.0, height_ms: float = 0.0) -> Coordinate:
 def test_the_summary_never_promises_less_than_the_clients_themselves_need(
     producers: list[Coordinate], consumers: list[Coordinate], hub: Coordinate
 ) -> None:
-    inward, outward = Crowd.of(producers), Crowd.of(consumers)
+    inward, outward = ClientGroup.of(producers), ClientGroup.of(consumers)
     assert inward is not None and outward is not None
     # An adjustment counts unless the distance would fall below zero; next to zero the two cases may differ by it.
     slack_s = 0.01
@@ -41,13 +41,13 @@ def test_latency_is_half_of_both_round_trips() -> None:
 
 
 def test_one_client_in_one_place_needs_no_deviation() -> None:
-    crowd = Crowd.of([at(20, height_ms=5)])
+    crowd = ClientGroup.of([at(20, height_ms=5)])
     assert crowd is not None and crowd.deviation_s == 0.0
     assert crowd.worst_leg_s(at(0)) == pytest.approx(0.0125)
 
 
 def test_nobody_is_nowhere() -> None:
-    assert Crowd.of([]) is None
+    assert ClientGroup.of([]) is None
     assert worst_s([], [at(1)], at(0)) == 0.0
 
 
