@@ -49,10 +49,14 @@ class Merging:
     # What arrives.
 
     def egress(self, stream: Stream, origin: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        # This runs once per relayed frame: what is due is delivered without being made a part first.
+        # This runs once per relayed frame: what is due is delivered without being made a part first, and where nothing
+        # waits for the stream to come further, nothing else is asked.
         if not stream.pending and stream.may_take(origin, epoch, first):
             self._deliver(stream, epoch, first, payloads)
-            self._advance(stream, has_moved=True)
+            if stream.join_at is not None or _is_awaited(stream):
+                self._advance(stream, has_moved=True)
+            else:
+                self._cluster.tags.moved(stream.topic)
         else:
             self._wait(stream, Arrival(origin, epoch, Messages(epoch, first, payloads)))
             self._advance(stream)
@@ -278,6 +282,19 @@ class Merging:
     def _leave(self, stream: Stream, hub: str | None) -> None:
         if hub is not None:
             self._cluster.tell(hub, DetachFrame(stream.topic.key))
+
+
+def _is_awaited(stream: Stream) -> bool:
+    """Whether anything at this hub waits for the stream to come further: a handover, subscribers, publishers."""
+    if (
+        stream.state is not State.REMOTE
+        or stream.waiters
+        or stream.admission.waiting
+        or stream.suitor is not None
+    ):
+        return True
+    trunk = stream.topic.trunk.stream
+    return trunk is not None and trunk.way is not None
 
 
 def _is_told(kinds: Sequence[Kind]) -> bool:
