@@ -92,7 +92,7 @@ LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 # The most modules that may know each other in a circle, imports for type checkers counted. May only shrink; the goal
 # is 6.
-CIRCLE_MODULES_MAX = 60
+CIRCLE_MODULES_MAX = 28
 CIRCLE_MODULES_GOAL = 6
 # A module shorter than this that one other module imports is a part of that one, unless it is listed here.
 SMALL_LINES = 60
@@ -104,6 +104,7 @@ SMALL_MODULES = {
     "hub/commands/where": "one file per group of commands",
     "hub/cluster/peer_events": "an idea of its own, with its invariant",
     "hub/membership/join": "to be merged",
+    "hub/commands/dispatch": "given to HubCore, which must not know it",
     "hub/membership/spec_sync": "beside acl_sync: who looks for either finds it",
     "hub/shell/descriptors": "to be merged",
     "lab/demo/pace": "shown by its package",

@@ -30,6 +30,7 @@ from typing import Any
 
 from equipoise.access import Users
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
+from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.ports import NO_WIRE
 from equipoise.hub.data.session import Session
@@ -92,7 +93,7 @@ class Hub:
         self.shell = Shell()
         asks = TcpRttFor.ALL if tcp_rtt_for else TcpRttFor.NONE
         settings = HubSettings(port=0, coordinates=CoordinatesSettings(tcp_rtt_for=asks))
-        self.core = HubCore(settings, Users.open(), self.shell)
+        self.core = HubCore(settings, Users.open(), self.shell, Dispatch)
         self.core.metering.start(self.shell, random.Random(2).randbytes)
         self.clients = [self._client() for _ in range(clients)]
         self.rng = random.Random(3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.settings import Limits
 from hub.world import FakeClient, World, pipeline
 
@@ -93,7 +94,7 @@ def test_epochs_grow_though_the_wall_clock_stands_still_or_goes_back() -> None:
 def test_a_restarted_hub_has_greater_epochs() -> None:
     first, second = World(), World()
     second.shell.wall_ahead_s += 1
-    second.core = type(second.core)(second.core.settings, second.core.users, second.shell)
+    second.core = type(second.core)(second.core.settings, second.core.users, second.shell, Dispatch)
     assert (
         subscribed(second, "EQ.SUBSCRIBE", "t")[1][3]
         > [subscribed(first, "EQ.SUBSCRIBE", f"t{i}")[1][3] for i in range(100)][-1]

@@ -14,6 +14,7 @@ from typing import Any
 import hiredis
 
 from equipoise.access import User, Users, parse_users
+from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.ports import Wire
 from equipoise.hub.data.session import Session
@@ -260,7 +261,7 @@ class World:
             coordinates=coordinates or CoordinatesSettings(),
             port=0,
         )
-        self.core = HubCore(settings, users or Users.open(), self.shell)
+        self.core = HubCore(settings, users or Users.open(), self.shell, Dispatch)
 
     def client(self, proto: int = 2, *, user: str | None = None) -> FakeClient:
         """A connected client; `user` is who it is without being asked."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.access import Action, User, Users
 from equipoise.hub.access.connection_limits import Admission
@@ -18,11 +18,7 @@ from equipoise.hub.access.reauthorization import certified_user, judge_everybody
 from equipoise.hub.access.unfinished_input import UnfinishedInput
 from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.standalone import Standalone
-from equipoise.hub.commands import COMMANDS
-from equipoise.hub.commands.keys import unknown_command
 from equipoise.hub.commands.server import LagSpikes
-from equipoise.hub.commands.spec import objection
-from equipoise.hub.commands.transactions import enqueue, rejected
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.fanout import compile_audience, deliver_in_stages, deliver_to_hubs
 from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
@@ -46,10 +42,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("equipoise.hub")
 
 
+class Commands(Protocol):
+    """What executes the commands of clients: see hub/commands/dispatch.py."""
+
+    def execute(self, session: Session, command: Command) -> bytes | Reply: ...
+    def is_pipelined(self, command: Command) -> bool: ...
+
+
 class HubCore:
     """One hub's state. Owned by the shell, which calls `join`, `Session.receive` and `leave`."""
 
-    def __init__(self, settings: HubSettings, users: Users, shell: Shell) -> None:
+    def __init__(
+        self,
+        settings: HubSettings,
+        users: Users,
+        shell: Shell,
+        commands: Callable[[HubCore], Commands],
+    ) -> None:
+        self.commands = commands(self)
         self.settings = settings
         self.limits = settings.limits
         self.users = users
@@ -238,25 +248,6 @@ class HubCore:
         self.cut(session, reason, is_slow=True)
 
     # --- commands
-
-    def execute(self, session: Session, command: Command) -> bytes | Reply:
-        """One command's reply; empty if it has none or has pushed its own."""
-        self.stats.commands += 1
-        spec = COMMANDS.get(command[0]) or COMMANDS.get(command[0].lower())
-        if spec is None:
-            return self.refuse(rejected(session, command, unknown_command(command)))
-        session.command = spec.name
-        if problem := objection(session, spec, command):
-            return self.refuse(rejected(session, command, problem))
-        if session.transaction is not None and (queued := enqueue(self, session, spec, command)):
-            return queued
-        reply = spec.run(self, session, command)
-        return self.refuse(reply) if isinstance(reply, str) else reply
-
-    def is_pipelined(self, command: Command) -> bool:
-        """Whether the command may run while earlier replies are owed, and later ones while its own is."""
-        spec = COMMANDS.get(command[0]) or COMMANDS.get(command[0].lower())
-        return spec is not None and spec.is_pipelined
 
     def refuse(self, text: str, *, times: int = 1) -> bytes:
         """The error reply, and how often it is given counted."""

@@ -9,6 +9,7 @@ from equipoise.access import Users
 from equipoise.hub.cluster import Cluster, LiveHub, Routing
 from equipoise.hub.cluster.link.capabilities import VERBS, Announcement, spell_greeting
 from equipoise.hub.cluster.link.link import OutLink
+from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.settings import HubSettings, Limits
 from equipoise.model import Entry, Member, Mode, Plan
@@ -24,7 +25,9 @@ class Node(World):
 
     def __init__(self, hubs: Hubs, name: str, users: Users | None, limits: Limits) -> None:
         self.shell = FakeShell(1 << 30)
-        self.core = HubCore(HubSettings(name=name, port=0, limits=limits), users or Users.open(), self.shell)
+        self.core = HubCore(
+            HubSettings(name=name, port=0, limits=limits), users or Users.open(), self.shell, Dispatch
+        )
         self.cluster = self.core.cluster = Cluster(self.core, Wires(hubs, name))
 
 

@@ -20,7 +20,7 @@ from xxhash import xxh3_64_intdigest
 
 from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.frames import Tag
-from equipoise.hub.cluster.streams import Stream
+from equipoise.hub.cluster.streams import PublishRoute, Stream
 from equipoise.hub.data.reply import LATE, NO_ROOM, Reply
 from equipoise.model import Mode
 from equipoise.resp.replies import error, integer
@@ -31,29 +31,10 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["PublishRoute", "PublishRouting"]
+__all__ = ["PublishRouting"]
 
 # Streams whose positions are sent along with a change: the latest of them are all that can matter.
 TAGS_MAX = 8
-
-
-class PublishRoute:
-    """Where the messages of this hub's clients to one topic go. Owned by its trunk's Stream."""
-
-    __slots__ = ("after", "is_due", "now", "target")
-
-    def __init__(self) -> None:
-        # The stream that messages went to last, and the one that they are to go to.
-        self.now = TRUNK
-        self.target = TRUNK
-        # What the next message comes after, by stream, the latest last; and whether it has to say so.
-        self.after: dict[bytes, tuple[int, int]] = {}
-        self.is_due = False
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether messages go to the trunk as if there were nothing else."""
-        return not (self.now or self.target or self.is_due)
 
 
 class PublishRouting:

@@ -18,8 +18,9 @@ Always true: what is remembered of a session is bounded; forgetting it only mean
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from equipoise.hub.data.other_hubs import Told
 from equipoise.model import Mode, Placement
 from equipoise.resp.replies import bulk, integer, push
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Telling", "Told"]
+__all__ = ["Telling"]
 
 # Topics remembered for one session, at some 200 B each; the first told is forgotten first.
 TOLD_MAX = 1_000
@@ -40,13 +41,6 @@ AGAIN_S = 10.0
 TURN_S = 0.05
 # Topics that are remembered without need.
 STEP = 1_000
-
-
-class Told(NamedTuple):
-    """What a session was told of a topic, and when."""
-
-    placement: Placement
-    at: float
 
 
 class Telling:

@@ -17,15 +17,15 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from equipoise.stream.admission import Admission
+from equipoise.stream.position import TRUNK
 from equipoise.stream.relay import RelayMerge
 from equipoise.stream.submission import Budget
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
-    from equipoise.hub.cluster.publish_route import PublishRoute
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["TABLE", "Action", "Event", "State", "Stream"]
+__all__ = ["TABLE", "Action", "Event", "PublishRoute", "State", "Stream"]
 
 
 class State(Enum):
@@ -98,6 +98,25 @@ TABLE: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
     (_S.REMOTE, _E.UNHEARD): (_S.REMOTE, (_A.FOLLOW,)),
     (_S.REMOTE, _E.PREPARE): (_S.OPENING, (_A.AGREE,)),
 }
+
+
+class PublishRoute:
+    """Where the messages of this hub's clients to one topic go. Owned by its trunk's Stream."""
+
+    __slots__ = ("after", "is_due", "now", "target")
+
+    def __init__(self) -> None:
+        # The stream that messages went to last, and the one that they are to go to.
+        self.now = TRUNK
+        self.target = TRUNK
+        # What the next message comes after, by stream, the latest last; and whether it has to say so.
+        self.after: dict[bytes, tuple[int, int]] = {}
+        self.is_due = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether messages go to the trunk as if there were nothing else."""
+        return not (self.now or self.target or self.is_due)
 
 
 class Stream(RelayMerge):

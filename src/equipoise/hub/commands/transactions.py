@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from equipoise.access import Action
 from equipoise.hub.access.denials import denial
 from equipoise.hub.commands.spec import CommandSpec, subcommand_problem
+from equipoise.hub.data.client_state import Transaction
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.subscribe import objection as subscription_objection
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
 
-__all__ = ["Transaction", "enqueue", "rejected", "specs"]
+__all__ = ["enqueue", "rejected", "specs"]
 
 QUEUED = simple("QUEUED")
 # Memory of a queued command beside its bytes: a list, and an object for each word.
@@ -37,17 +38,6 @@ _ABORTED = "EXECABORT Transaction discarded because of previous errors."
 _NOT_HERE = "ERR Command not allowed inside a transaction"
 _AT_ONCE = frozenset(("exec", "discard", "multi", "watch", "quit", "reset"))
 _KINDS = {kind.subscribed.decode(): kind for kind in (Kind.NAME, Kind.PATTERN, Kind.SHARD)}
-
-
-class Transaction:
-    """Commands that wait for EXEC. Owned by the session's client state."""
-
-    __slots__ = ("bytes", "commands", "is_aborted")
-
-    def __init__(self) -> None:
-        self.commands: list[tuple[CommandSpec, list[bytes]]] = []
-        self.bytes = 0
-        self.is_aborted = False
 
 
 def rejected(session: Session, command: list[bytes], text: str) -> str:

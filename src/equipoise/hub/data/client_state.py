@@ -16,14 +16,25 @@ from equipoise.hub.data.ports import discard
 from equipoise.hub.data.reply import ReplyMode
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.redirects import Told
-    from equipoise.hub.commands.transactions import Transaction
+    from equipoise.hub.commands.spec import CommandSpec
     from equipoise.hub.core import HubCore
+    from equipoise.hub.data.other_hubs import Told
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["ClientState"]
+__all__ = ["ClientState", "Transaction"]
+
+
+class Transaction:
+    """Commands that wait for EXEC. Owned by the session's client state."""
+
+    __slots__ = ("bytes", "commands", "is_aborted")
+
+    def __init__(self) -> None:
+        self.commands: list[tuple[CommandSpec, list[bytes]]] = []
+        self.bytes = 0
+        self.is_aborted = False
 
 
 class ClientState:

@@ -7,7 +7,9 @@ whether there are other hubs. Where it does matter they ask `is_alone`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from equipoise.model import Placement
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frames import Tag
@@ -26,10 +28,18 @@ __all__ = [
     "Redirects",
     "Routes",
     "Subscriptions",
+    "Told",
 ]
 
 # The streams of a topic that a client does not want from this hub; None: its subscription will be refused.
 LeftOut: TypeAlias = "Callable[[Topic], Container[bytes] | None]"
+
+
+class Told(NamedTuple):
+    """What a session was told of a topic's place, and when."""
+
+    placement: Placement
+    at: float
 
 
 class Redirects(Protocol):

@@ -10,7 +10,7 @@ Pure: bytes come in through `receive`, go out through `write`, and time is the h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.access import User
 from equipoise.hub.data.client_state import ClientState
@@ -22,7 +22,6 @@ from equipoise.resp import Command, Publishes, RequestReader, leading_publishes
 from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.link.handshake import LinkSession
     from equipoise.hub.core import HubCore
 
 # How long a client may take to read its last replies after QUIT or a protocol error, in seconds.
@@ -36,6 +35,12 @@ _LONG_REPLY_BYTES = 4 * 1024
 _KEPT_BYTES = 64 * 1024
 # How often a session that is owed replies is looked at: whether they have expired, whether its client has gone.
 _WATCH_S = 1.0
+
+
+class LinkEnd(Protocol):
+    """The receiving end of a link between hubs."""
+
+    def receive(self, data: bytes) -> None: ...
 
 
 class Session(ClientState):
@@ -58,7 +63,7 @@ class Session(ClientState):
     def __init__(self, core: HubCore, session_id: int, user: User | None) -> None:
         super().__init__(core, session_id, user)
         # The other hub's end, where this is the connection of a link between hubs.
-        self.peer: LinkSession | None = None
+        self.peer: LinkEnd | None = None
         self.is_closing = False
         self.input_bytes = 0
         self.wire: Wire = NO_WIRE
@@ -204,17 +209,17 @@ class Session(ClientState):
                 self._fail(objection)
                 return
             owed = self._owed
-            if owed is not None and not (owed.may_grow and core.is_pipelined(command)):
+            if owed is not None and not (owed.may_grow and core.commands.is_pipelined(command)):
                 self._suspend(commands[i:], is_blocked=True)
                 break
             mode = self.reply_mode
-            reply = core.execute(self, command)
+            reply = core.commands.execute(self, command)
             if mode is ReplyMode.SKIP_NEXT and self.reply_mode is ReplyMode.SKIP_NEXT:
                 self.reply_mode = ReplyMode.ON
             is_long = isinstance(reply, bytes) and len(reply) >= _LONG_REPLY_BYTES
             if owed is not None or not isinstance(reply, bytes):
                 self._answer(reply, sum(map(len, command)), is_muted=mode is not ReplyMode.ON)
-                if self._owed is not None and not core.is_pipelined(command):
+                if self._owed is not None and not core.commands.is_pipelined(command):
                     # Nothing behind a fence is even read as a command: a login changes what may be.
                     self._owed.is_fenced = True
                     self._suspend(commands[i + 1 :], is_blocked=True)

@@ -26,6 +26,7 @@ from equipoise.hub.access.connection_limits import is_loopback
 from equipoise.hub.access.login import Logins
 from equipoise.hub.cluster import Cluster
 from equipoise.hub.cluster.link.dialer import Dialer, Login
+from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.ports import Timer
 from equipoise.hub.data.session import LINGER_S
@@ -93,7 +94,9 @@ class Hub:
         if self._executor is None and not self._users.is_open:
             self._executor = self._owned_executor = ThreadPoolExecutor(at_once)
         logins = Logins(self._executor, self._rng.randbytes(32), at_once=at_once)
-        self._core = HubCore(settings, self._users, LoopShell(loop, self._wall_clock, logins, self._process))
+        self._core = HubCore(
+            settings, self._users, LoopShell(loop, self._wall_clock, logins, self._process), Dispatch
+        )
         self.core.metering.start(self._process, self._rng.randbytes)
         try:
             self.port = self.core.port = await self._listen(settings.port, {})

@@ -1,0 +1,52 @@
+"""Execute one command of a client: find its spec, judge whether it may run now, run it or queue it.
+
+HubCore is given a Dispatch when it is made and knows no command by itself, so commands may use all of the core.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.hub.commands.keys import unknown_command
+from equipoise.hub.commands.spec import CommandSpec, objection
+from equipoise.hub.commands.table import COMMANDS
+from equipoise.hub.commands.transactions import enqueue, rejected
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.reply import Reply
+    from equipoise.hub.data.session import Session
+    from equipoise.resp import Command
+
+__all__ = ["Dispatch"]
+
+
+class Dispatch:
+    """Owned by one HubCore."""
+
+    def __init__(self, core: HubCore) -> None:
+        self._core = core
+
+    def execute(self, session: Session, command: Command) -> bytes | Reply:
+        """One command's reply; empty if it has none or has pushed its own."""
+        core = self._core
+        core.stats.commands += 1
+        spec = _spec_of(command)
+        if spec is None:
+            return core.refuse(rejected(session, command, unknown_command(command)))
+        session.command = spec.name
+        if problem := objection(session, spec, command):
+            return core.refuse(rejected(session, command, problem))
+        if session.transaction is not None and (queued := enqueue(core, session, spec, command)):
+            return queued
+        reply = spec.run(core, session, command)
+        return core.refuse(reply) if isinstance(reply, str) else reply
+
+    def is_pipelined(self, command: Command) -> bool:
+        """Whether the command may run while earlier replies are owed, and later ones while its own is."""
+        spec = _spec_of(command)
+        return spec is not None and spec.is_pipelined
+
+
+def _spec_of(command: Command) -> CommandSpec | None:
+    return COMMANDS.get(command[0]) or COMMANDS.get(command[0].lower())
