@@ -36,7 +36,7 @@ from equipoise.hub.membership.registration import Presence
 from equipoise.hub.membership.settings import Join
 from equipoise.hub.membership.spec_sync import SpecSync
 from equipoise.model import Member, Plan, quantise_weight
-from equipoise.store.contract import Read, Store
+from equipoise.store.contract import Read, SessionState, Store
 from equipoise.store.executor import HEAVY_ENTRIES, offload
 from equipoise.store.records.hubs import HubsStore
 from equipoise.store.records.leader import LeaderStore
@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 __all__ = ["Membership"]
 
 log = logging.getLogger("equipoise.hub")
+
+# A hub that has had no plan, or no store, for this long says so.
+PATIENCE_S = 5.0
+HEALTH_INTERVAL_S = 1.0
 
 
 class Membership:
@@ -133,10 +137,27 @@ class Membership:
                     self._presence.tell_specs,
                     self._presence.renew_lease,
                     lambda: self._presence.report(self._load),
+                    self._watch_health,
                 ):
                     group.create_task(self._persist(work))
         finally:
             stop_listening()
+
+    async def _watch_health(self) -> None:
+        """Say so when this hub has no plan to serve under, or cannot reach the store, for ever."""
+        health = self._hub.core.health
+        without_plan_s = without_store_s = 0.0
+        while True:
+            await asyncio.sleep(HEALTH_INTERVAL_S)
+            cluster = self._hub.cluster
+            has_plan = cluster is not None and cluster.router.version > 0
+            without_plan_s = 0.0 if has_plan else without_plan_s + HEALTH_INTERVAL_S
+            is_connected = self._store.state is SessionState.CONNECTED
+            without_store_s = 0.0 if is_connected else without_store_s + HEALTH_INTERVAL_S
+            no_plan = "no plan to serve under: clients are refused" if without_plan_s >= PATIENCE_S else ""
+            health.report("plan", no_plan)
+            no_store = "the store cannot be reached" if without_store_s >= PATIENCE_S else ""
+            health.report("store session", no_store, is_grave=False)
 
     async def _begin(self) -> None:
         while not self._presence.is_held():

@@ -29,6 +29,12 @@ __all__ = ["METRICS", "Reading", "Sample", "kind_of", "label_of", "render", "sam
 # (name, scope, fact, meaning). A counter ends in `_total` and grows until the hub restarts.
 METRICS = (
     ("equipoise_hub_uptime_seconds", "hub", "up_s", "Time since the hub started."),
+    (
+        "equipoise_hub_problems",
+        "hub",
+        "problems",
+        "Problems that INFO names under `health`: no plan, a hub or the store that cannot be reached.",
+    ),
     ("equipoise_hub_publications_total", "hub", "published", "Messages numbered at this hub."),
     ("equipoise_hub_deliveries_total", "hub", "delivered", "Messages written to subscribers."),
     ("equipoise_hub_delivered_bytes_total", "hub", "delivered_bytes", "Bytes written to subscribers."),
@@ -256,6 +262,7 @@ class Reading:
             "connections": stats.connections,
             "connections_refused": stats.connections_refused,
             "connections_open": len(core.sessions),
+            "problems": len(core.health.problems),
             "clients_lagging": len(core.backlogs.lagging),
             "unsent_bytes": core.backlogs.bytes,
             "cuts": core.backlogs.cuts,

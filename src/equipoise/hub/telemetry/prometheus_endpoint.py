@@ -114,7 +114,7 @@ class _Scraping:
             return _answer("404 Not Found", b"see /metrics\n")
         if path == "/healthz":
             health = self._hub.core.health
-            status = "503 Service Unavailable" if health.problems else "200 OK"
+            status = "200 OK" if health.is_serving else "503 Service Unavailable"
             return _answer(status, f"{health.text}\n".encode())
         peer = writer.get_extra_info("peername")
         refusal = self._refusal(headers, str(peer[0]) if peer else "")

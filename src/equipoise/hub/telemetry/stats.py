@@ -32,19 +32,30 @@ class Stats:
 
 
 class Health:
-    """Owned by HubCore. A hub without problems is healthy."""
+    """What is wrong, in words, one entry per kind of problem. Owned by HubCore."""
 
     def __init__(self, hub: str) -> None:
         self._hub = hub
         self.problems: dict[str, str] = {}
+        # Kinds of problems that keep this hub from serving its clients: /healthz answers 503.
+        self._grave: set[str] = set()
 
-    def report(self, kind: str, problem: str) -> None:
-        """Set the present problem of a kind; an empty text ends it. Each change is logged once."""
-        before = self.problems.get(kind, "")
-        if problem == before:
+    @property
+    def is_serving(self) -> bool:
+        return not self._grave
+
+    def report(self, kind: str, problem: str, *, is_grave: bool = True) -> None:
+        """Set the present problem of a kind; an empty text ends it. Each change is logged once.
+
+        A grave one keeps the hub from serving its clients; others concern its surroundings.
+        """
+        if problem == self.problems.get(kind, ""):
             return
+        self._grave.discard(kind)
         if problem:
             self.problems[kind] = problem
+            if is_grave:
+                self._grave.add(kind)
             log.error("hub %s, %s: %s", self._hub, kind, problem)
         else:
             del self.problems[kind]

@@ -30,6 +30,8 @@ log = logging.getLogger("equipoise.hub")
 Login = tuple[str, str] | None
 # The first pause after a failure; it doubles up to the setting.
 REDIAL_FIRST_S = 0.02
+# A hub without a connection for this long is named in INFO, log and metrics: plan changes wait for it.
+UNREACHABLE_S = 5.0
 # A reply is a count or an error; anything longer is no hub.
 LINE_BYTES_MAX = 1_024
 
@@ -58,6 +60,7 @@ class Dialer:
         if task is not None:
             task.cancel()
         self.redial(link)
+        self._report(link, "")
 
     def buried(self) -> None:
         # Not in the middle of what found it out.
@@ -66,9 +69,15 @@ class Dialer:
     async def _keep(self, link: OutLink, facts: LiveHub) -> None:
         settings = self._core.settings.cluster
         pause_s = REDIAL_FIRST_S
+        now = asyncio.get_running_loop().time
+        since = now()
         while True:
             if await self._serve(link, facts):
-                pause_s = REDIAL_FIRST_S
+                pause_s, since = REDIAL_FIRST_S, now()
+            elif now() - since > UNREACHABLE_S:
+                self._report(
+                    link, f"cannot be reached at {facts.host}:{facts.port}; plan changes wait for it"
+                )
             await asyncio.sleep(pause_s * (0.5 + self._rng.random()))
             pause_s = min(2 * pause_s, settings.reconnect_interval_s_max)
 
@@ -85,6 +94,7 @@ class Dialer:
             if refusal is not None:
                 self._refused(link, refusal)
                 return False
+            self._report(link, "")
             await self._watch(link, connection)
             return True
         except (OSError, TimeoutError) as problem:
@@ -118,6 +128,9 @@ class Dialer:
         cluster = self._core.cluster
         if isinstance(cluster, Cluster):
             cluster.announced((link.hub, link.incarnation), announcement)
+
+    def _report(self, link: OutLink, problem: str) -> None:
+        self._core.health.report(f"link to {link.hub}", problem, is_grave=False)
 
     def _refused(self, link: OutLink, refusal: str) -> None:
         cluster = self._core.cluster
