@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from equipoise.access import Action, User, Users
 from equipoise.hub.access.connection_limits import Admission
@@ -18,7 +18,6 @@ from equipoise.hub.access.reauthorization import certified_user, judge_everybody
 from equipoise.hub.access.unfinished_input import UnfinishedInput
 from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.standalone import Standalone
-from equipoise.hub.commands.server import LagSpikes
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.fanout import compile_audience, deliver_in_stages, deliver_to_hubs
 from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
@@ -30,23 +29,17 @@ from equipoise.hub.data.turns import Turns
 from equipoise.hub.locations.locations import Places
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.telemetry.recorder import Metering
-from equipoise.hub.telemetry.stats import Health, Stats
-from equipoise.resp import Command, RequestLimits
+from equipoise.hub.telemetry.stats import Health, LagSpikes, Stats
+from equipoise.resp import RequestLimits
 from equipoise.resp.replies import error, integer
 from equipoise.stream.position import Epochs
 
 if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
+    from equipoise.hub.data.host import Commands
     from equipoise.hub.data.other_hubs import OtherHubs
 
 log = logging.getLogger("equipoise.hub")
-
-
-class Commands(Protocol):
-    """What executes the commands of clients: see hub/commands/dispatch.py."""
-
-    def execute(self, session: Session, command: Command) -> bytes | Reply: ...
-    def is_pipelined(self, command: Command) -> bool: ...
 
 
 class HubCore:

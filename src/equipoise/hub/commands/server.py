@@ -6,26 +6,23 @@ that happens to have none.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from equipoise.access import Action, User, Users
 from equipoise.hub.access.quotas import Resource, topic_bytes
 from equipoise.hub.commands.spec import CommandSpec, Handler, container, parse_integer, text_of
+from equipoise.hub.telemetry.stats import SPIKE_S, LagSpikes
 from equipoise.resp.replies import OK, array, bulk, integer, null, value, verbatim
 
 if TYPE_CHECKING:
     from equipoise.hub.access.quotas import Quotas
     from equipoise.hub.data.ports import Shell
 
-__all__ = ["LAG_EVENT", "LagSpikes", "specs"]
+__all__ = ["LAG_EVENT", "specs"]
 
 # The event of LATENCY: how late the loop's timers run, and everything with them.
 LAG_EVENT = "event-loop"
-# A lag that is worth keeping, and how many are kept, as in Redis.
-SPIKE_S = 0.01
-SPIKES_MAX = 160
 _OPERATORS_ONLY = "NOPERM only a user with operate = [\"*\"] may use '{}'"
 _ADMIN = ("admin", "noscript", "loading", "stale")
 _DANGEROUS = ("@admin", "@slow", "@dangerous")
@@ -63,31 +60,6 @@ class Served(Protocol):
     def backlogs(self) -> _Backlogs: ...
     @property
     def sessions(self) -> Mapping[int, Any]: ...
-
-
-class LagSpikes:
-    """When the loop's timers were late, and by how much. Kept by telemetry's probe."""
-
-    def __init__(self) -> None:
-        # Of each spike the time in whole seconds and the lag in milliseconds; the worst of a second.
-        self.latest: deque[tuple[int, int]] = deque(maxlen=SPIKES_MAX)
-        self.worst_ms = 0
-
-    def note(self, lag_s: float, wall_s: float) -> None:
-        if lag_s < SPIKE_S:
-            return
-        at_s, lag_ms = int(wall_s), round(1e3 * lag_s)
-        self.worst_ms = max(self.worst_ms, lag_ms)
-        if self.latest and self.latest[-1][0] == at_s:
-            lag_ms = max(lag_ms, self.latest.pop()[1])
-        self.latest.append((at_s, lag_ms))
-
-    def clear(self) -> bool:
-        """Whether there was something to clear."""
-        had = bool(self.latest)
-        self.latest.clear()
-        self.worst_ms = 0
-        return had
 
 
 def time(core: Served, session: Client, command: list[bytes]) -> bytes:

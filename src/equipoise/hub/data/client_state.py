@@ -17,7 +17,7 @@ from equipoise.hub.data.reply import ReplyMode
 
 if TYPE_CHECKING:
     from equipoise.hub.commands.spec import CommandSpec
-    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.host import Host
     from equipoise.hub.data.other_hubs import Told
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.ports import Timer
@@ -69,7 +69,7 @@ class ClientState:
         "write",
     )
 
-    def __init__(self, core: HubCore, session_id: int, user: User | None) -> None:
+    def __init__(self, core: Host, session_id: int, user: User | None) -> None:
         self._core = core
         self.id = session_id
         # None until the client has logged in, where it must.
