@@ -307,7 +307,9 @@ class HubCore:
         if topic.is_watched:
             self.metering.arrivals.note(topic, payloads)
         if topic.stream is None:
-            return integer(self.publish(topic, payloads))
+            receivers = self.publish(topic, payloads)
+            audience = topic.audience
+            return integer(receivers if audience is None else receivers + audience.elsewhere)
         return self.cluster.submit(topic, payloads)
 
     def publish(self, topic: Topic, payloads: Sequence[bytes], first: int = 0) -> int:

@@ -46,6 +46,7 @@ from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.router import LiveHub, Router, Routing
 from equipoise.hub.cluster.stream_gc import Tidying
 from equipoise.hub.cluster.streams import Stream
+from equipoise.hub.cluster.subscriber_counts import SubscriberCounts
 from equipoise.hub.cluster.subscription_barrier import Listening
 from equipoise.resp import Command, RequestReader
 from equipoise.resp.replies import bulk, integer, push
@@ -100,6 +101,7 @@ class Cluster:
         self.listening = Listening(self)
         self.receipts = ClientAcks(self)
         self.telling = Telling(self, core.settings.cluster)
+        self.counts = SubscriberCounts(core, self.out)
         self._settings = settings
         self._dials = dials
         # Whether this life of the hub is known to the others, and whether it is over.
@@ -176,8 +178,8 @@ class Cluster:
             self.lanes.settle()
 
     def _bury(self, name: str) -> None:
-        """A hub is dead, or has begun another life."""
         link = self.out.pop(name)
+        self.counts.peer_gone(name)
         unsent = unsent_messages(link.end_for_good(), RequestReader(self.core.link_limits))
         self._dials.hang_up(link)
         self._forget_told(name, link)
@@ -218,9 +220,9 @@ class Cluster:
         self.lanes.link_gone(link)
         self.asking.peer_gone(name)
         self.receipts.peer_gone(name)
+        self.core.index.recount(self.core.index.counts.forget(name))
 
     def _let_go(self, topic: Topic, name: str, link: OutLink) -> Stream | None:
-        """The part of that which concerns one topic; its stream."""
         if topic.relays and link in topic.relays:
             self.core.index.remove_relay(topic, link)
         stream = topic.stream
@@ -235,12 +237,10 @@ class Cluster:
 
     def tell(self, peer: str, frame: Frame) -> None:
         """Send a frame to a hub, if it is alive and understands it."""
-        link = self.out.get(peer)
-        if link is not None:
+        if (link := self.out.get(peer)) is not None:
             link.send(frame)
 
     def new_ticket(self) -> int:
-        """The number of a question to another hub."""
         self._last_ticket += 1
         return self._last_ticket
 
@@ -253,6 +253,7 @@ class Cluster:
         self.asking.introduce(link)
         self.receipts.introduce(link.hub)
         self.barrier.introduce(link)
+        self.counts.meet(link, is_anew=True)
 
     def _overflowed(self, link: OutLink) -> None:
         """The link has fallen: more waits for the peer than may be kept, or the peer met an error in it.
@@ -307,6 +308,7 @@ class Cluster:
         if link is None or link.incarnation != life[1]:
             return
         link.capabilities = announcement.capabilities
+        self.counts.meet(link)
         own, before = Announcement.of(self.core.limits), link.differences
         link.differences = own.differences(announcement, self.name, link.hub)
         if link.differences and link.differences != before:
@@ -359,10 +361,9 @@ class Cluster:
 
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None:
         """Tell smart clients that the stream goes on in another epoch."""
-        if not after_epoch:
-            return
-        frame = push((bulk(b"eq.opened"), bulk(topic.name), *map(integer, (epoch, after_epoch, after_n))), 3)
-        self.listening.push(topic, frame)
+        if after_epoch:
+            numbers = map(integer, (epoch, after_epoch, after_n))
+            self.listening.push(topic, push((bulk(b"eq.opened"), bulk(topic.name), *numbers), 3))
 
     def answer_waiting(self, stream: Stream) -> None:
         """The stream stands here: tell everybody who waits for that."""
@@ -379,12 +380,11 @@ class Cluster:
         self._tidying.close()
         self.moves.close()
         self.telling.close()
+        self.counts.close()
         for link in list(self.out.values()):
             link.end_for_good()
             self._dials.hang_up(link)
         self.out.clear()
-
-    # --- inside
 
     def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None:
         self.core.index.add_relay(topic, link)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.link.frames import (
     AfterFrame,
     AskFrame,
@@ -13,6 +14,7 @@ from equipoise.hub.cluster.link.frames import (
     AttachFrame,
     CancelFrame,
     CloseFrame,
+    CountsFrame,
     DeadFrame,
     DetachFrame,
     DoneFrame,
@@ -43,6 +45,7 @@ from equipoise.hub.cluster.link.frames import (
     Tag,
 )
 from equipoise.hub.cluster.streams import Stream
+from equipoise.hub.data.region_counts import parse_count
 from equipoise.hub.data.topics import LANE_PREFIX
 from equipoise.stream.submission import NOWHERE, Submission
 
@@ -115,9 +118,18 @@ class FrameDispatch:
         self._on(AtFrame, self._at)
         self._on(SeverFrame, lambda peer, frame: cluster.receipts.asked_to_sever(peer, frame.link))
         self._on(SeveredFrame, lambda peer, frame: cluster.receipts.severed(peer, frame.link))
+        self._on(CountsFrame, self._counts)
         self._on(LeaseFrame, lambda peer, frame: cluster.core.lease.heard(cluster, peer, frame))
         self._on(ProbeFrame, lambda peer, frame: probing.asked(cluster, peer, frame.token))
         self._on(EchoFrame, lambda peer, frame: probing.heard(cluster, peer, frame.token, frame.coordinate))
+
+    def _counts(self, peer: str, frame: CountsFrame) -> None:
+        try:
+            counts = [parse_count(word) for word in frame.payloads]
+        except ValueError:
+            raise ProtocolError("EQ.L.COUNTS with what is no count") from None
+        index = self._cluster.core.index
+        index.recount(index.counts.heard(peer, counts, is_first=frame.is_first))
 
     # Messages on their way in, and out.
 

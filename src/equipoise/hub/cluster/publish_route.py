@@ -51,7 +51,7 @@ class PublishRouting:
         """
         if not self.admit(topic, payloads):
             return error(NO_ROOM)
-        receivers = integer(self._cluster.core.audience_of(topic).receivers)
+        receivers = integer(self._cluster.core.audience_of(topic).everywhere)
         stream = topic.stream
         if stream is None or not stream.admission.gates or () not in stream.admission.waiting:
             return receivers

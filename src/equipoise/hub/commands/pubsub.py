@@ -11,6 +11,7 @@ from equipoise.hub.commands.connection import NEEDS_RESP3
 from equipoise.hub.commands.spec import Handler, text_of
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.publish import publish_run
+from equipoise.hub.data.region_counts import PATTERN, SHARD, TOPIC
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.subscribe import compile_pattern, objection, subscribe, unsubscribe
 from equipoise.hub.data.turns import by_turns
@@ -121,29 +122,31 @@ def spublish(core: HubCore, session: Session, command: list[bytes]) -> bytes | s
 
 
 def channels(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    return _channels(core, core.index.topics, session, command)
+    return _channels(core, TOPIC, core.index.topics, session, command)
 
 
 def shardchannels(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    return _channels(core, core.index.shards, session, command)
+    return _channels(core, SHARD, core.index.shards, session, command)
 
 
 def numsub(core: HubCore, session: Session, command: list[bytes]) -> bytes:
-    return _numsub(core.index.topics, session, command)
+    return _numsub(core, TOPIC, session, command)
 
 
 def shardnumsub(core: HubCore, session: Session, command: list[bytes]) -> bytes:
-    return _numsub(core.index.shards, session, command)
+    return _numsub(core, SHARD, session, command)
 
 
 def numpat(core: HubCore, session: Session, command: list[bytes]) -> bytes:
-    return integer(len(core.index.patterns))
+    own = core.index.patterns
+    elsewhere = sum(own.get(name) is None for name in core.index.counts.names(PATTERN))
+    return integer(len(own) + elsewhere)
 
 
 def _channels(
-    core: HubCore, topics: dict[bytes, Topic], session: Session, command: list[bytes]
+    core: HubCore, kind: bytes, topics: dict[bytes, Topic], session: Session, command: list[bytes]
 ) -> bytes | str | Reply:
-    """Topics with subscribers. A listing shows nobody what it may not use."""
+    """Topics with subscribers, here or at another hub. A listing shows no client what it may not use."""
     if len(command) > 3:
         word = text_of(command[1])
         return f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP."
@@ -154,10 +157,10 @@ def _channels(
     is_empty_listed = len(command) == 2
 
     def steps() -> Iterator[None]:
-        for i, topic in enumerate(list(topics.values())):
-            name = topic.name
+        own = {name: None for name, topic in topics.items() if topic.members}
+        for i, name in enumerate(own | dict.fromkeys(core.index.counts.names(kind))):
             is_matched = glob.matches(name) or (is_empty_listed and not name)
-            if topic.members and is_matched and is_visible(session, name):
+            if is_matched and is_visible(session, name):
                 listed.append(bulk(name))
             if not i % LISTED_AT_ONCE:
                 yield
@@ -165,11 +168,14 @@ def _channels(
     return by_turns(core, session, steps(), lambda: array(listed))
 
 
-def _numsub(topics: dict[bytes, Topic], session: Session, command: list[bytes]) -> bytes:
+def _numsub(core: HubCore, kind: bytes, session: Session, command: list[bytes]) -> bytes:
+    """Subscribers by name, at all hubs."""
+    index = core.index
     parts: list[bytes] = []
     for name in command[2:]:
-        topic = topics.get(name)
-        count = len(topic.members) if topic is not None and is_visible(session, name) else 0
+        count = (
+            index.own_count((kind, name)) + index.counts.of(kind, name) if is_visible(session, name) else 0
+        )
         parts += (bulk(name), integer(count))
     return array(parts)
 

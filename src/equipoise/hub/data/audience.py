@@ -40,6 +40,7 @@ class Audience:
 
     __slots__ = (
         "clients",
+        "elsewhere",
         "encode_for_hubs",
         "groups",
         "hubs",
@@ -70,8 +71,10 @@ class Audience:
         self.encode_for_hubs = encode_for_hubs
         # Whether the groups are all there is: the one comparison that stages and hubs cost a topic without them.
         self.is_plain = not stages and not hubs
-        # What PUBLISH answers: subscriptions that match, patterns counted one by one.
+        # Subscriptions at this hub that match, patterns counted one by one.
         self.receivers = receivers
+        # The same at the other hubs, as of a second ago.
+        self.elsewhere = 0
         # Connections that get the topic, by however many subscriptions.
         self.clients = sum(map(len, self.sessions()))
         # Whether every member has this one subscription and no other.
@@ -86,6 +89,11 @@ class Audience:
         """All subscribers, each once, in lists."""
         yield from (sessions for _, sessions in self.groups)
         yield from (stage.sessions for stage in self.stages)
+
+    @property
+    def everywhere(self) -> int:
+        """What PUBLISH answers: the subscriptions that match, at all hubs."""
+        return self.receivers + self.elsewhere
 
     def rest(self) -> None:
         """Let the next use be noticed: an audience that rests looks stale until `wake` is called."""

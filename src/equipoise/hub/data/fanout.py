@@ -103,6 +103,7 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
         receivers=sum(map(len, forms_of.values())),
         version=index.version,
     )
+    audience.elsewhere = index.elsewhere(topic)
     # A subscriber by pattern has one subscription to many topics; behind a link there may be any number of clients.
     audience.is_exclusive = (
         audience.is_plain

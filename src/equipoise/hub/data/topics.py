@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from equipoise.hub.access.quotas import Quotas, Resource, owner_of, topic_bytes
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.patterns import Pattern, PatternLog, Patterns
+from equipoise.hub.data.region_counts import PATTERN, SHARD, TOPIC, Key, RegionCounts
 from equipoise.hub.data.topic import LANE_PREFIX, Topic
 from equipoise.hub.data.turns import LongWork, Turns
 from equipoise.model import Glob, Specs, TopicSpec
@@ -78,6 +79,8 @@ class TopicIndex:
         # that changed since matches its topic, which the next message finds out: there may be many topics.
         self.version = 0
         self._log = PatternLog()
+        # Subscribers at the other hubs, and the changes of our own that these have to know.
+        self.counts = RegionCounts()
         self.forgotten = 0
         # Sums over forgotten topics, so that totals never fall.
         self._former = Totals()
@@ -125,6 +128,7 @@ class TopicIndex:
         self.heard += not topic.members and not topic.is_shard
         topic.members[session] = _with(topic.members.get(session, ()), kind)
         topic.renew()
+        self.counts.note(SHARD if topic.is_shard else TOPIC, topic.name)
 
     def remove_member(self, topic: Topic, session: Session, kind: Kind) -> None:
         """A shard channel without subscribers is forgotten at once: it carries no positions to be missed."""
@@ -134,6 +138,7 @@ class TopicIndex:
                 if stream.beside is not None:
                     stream.beside.absent.discard(session)
         topic.renew()
+        self.counts.note(SHARD if topic.is_shard else TOPIC, topic.name)
         if topic.members:
             return
         if topic.is_shard:
@@ -148,6 +153,7 @@ class TopicIndex:
             pattern = self.patterns.add(glob, owner_of(session.user))
             self._quotas.take(Resource.PATTERNS, pattern.owner)
         pattern.members[session] = _with(pattern.members.get(session, ()), kind)
+        self.counts.note(PATTERN, glob.pattern)
         self.note_change(glob)
         return pattern
 
@@ -174,6 +180,38 @@ class TopicIndex:
             return False
         changes = self._log.since(version)
         return changes is None or any(glob.matches(topic.name) for glob in changes)
+
+    # Subscribers of the whole region.
+
+    def own_count(self, key: Key) -> int:
+        """How many clients of this hub subscribe to a name."""
+        kind, name = key
+        if kind == PATTERN:
+            found = self.patterns.get(name)
+            return 0 if found is None else len(found.members)
+        topic = self.find(name, is_shard=kind == SHARD)
+        return 0 if topic is None else len(topic.members)
+
+    def counted(self) -> Iterator[Key]:
+        """The names that clients of this hub subscribe to."""
+        yield from [(TOPIC, topic.name) for topic in self.topics.values() if topic.members]
+        yield from [(SHARD, name) for name in self.shards]
+        yield from [(PATTERN, pattern.glob.pattern) for pattern in self.patterns]
+
+    def recount(self, keys: list[Key]) -> None:
+        """The counts of other hubs have changed: what PUBLISH answers is added up anew."""
+        for kind, name in keys:
+            if kind == TOPIC and (topic := self.topics.get(name)) is not None:
+                topic.renew()
+            elif kind == PATTERN and (found := self.relayed.get(name)) is not None:
+                self.note_change(found.glob)
+
+    def elsewhere(self, topic: Topic) -> int:
+        """Subscriptions at other hubs that a message of the topic matches."""
+        if topic.is_shard:
+            return 0
+        patterns = sum(self.counts.of(PATTERN, pattern.glob.pattern) for pattern in topic.pattern_relays)
+        return self.counts.of(TOPIC, topic.name) + patterns
 
     def add_relay(self, topic: Topic, link: OutLink) -> None:
         if topic.relays is None:
@@ -209,6 +247,7 @@ class TopicIndex:
         if not pattern.members:
             self.patterns.remove(pattern)
             self._quotas.give_back(Resource.PATTERNS, pattern.owner)
+        self.counts.note(PATTERN, pattern.glob.pattern)
         self.note_change(pattern.glob)
 
     def sweep(self, count: int) -> bool:

@@ -5,7 +5,7 @@ A hub announces them when it greets, and ignores the names that it does not know
 
 from __future__ import annotations
 
-__all__ = ["CAPABILITIES", "LEASE", "LOSS", "PROBE"]
+__all__ = ["CAPABILITIES", "COUNTS", "LEASE", "LOSS", "PROBE"]
 
 # Answer probes of the distance between hubs.
 PROBE = "probe"
@@ -13,5 +13,7 @@ PROBE = "probe"
 LEASE = "lease"
 # Number messages that were lost on their way in.
 LOSS = "loss"
+# Hear how many subscribers other hubs have.
+COUNTS = "counts"
 
-CAPABILITIES = frozenset({PROBE, LEASE, LOSS})
+CAPABILITIES = frozenset({PROBE, LEASE, LOSS, COUNTS})

@@ -15,50 +15,17 @@ from typing import ClassVar
 
 import msgspec
 
-from equipoise.hub.cluster.link.capability import LEASE, LOSS, PROBE
+from equipoise.hub.cluster.link.capability import COUNTS, LEASE, LOSS, PROBE
 from equipoise.stream.parts import Dependency as Tag
 
 __all__ = [
-    "FRAMES",
-    "AfterFrame",
-    "AskFrame",
-    "AtFrame",
-    "AttachFrame",
-    "AttachedFrame",
-    "CancelFrame",
-    "CloseFrame",
-    "DeadFrame",
-    "DetachFrame",
-    "DoneFrame",
-    "EchoFrame",
-    "EgressFrame",
-    "EndedFrame",
-    "FlushFrame",
-    "FollowFrame",
-    "Frame",
-    "IngressFrame",
-    "LaneFrame",
-    "LeaseFrame",
-    "Life",
-    "LossFrame",
-    "NoPatternFrame",
-    "NumberedFrame",
-    "OpenedFrame",
-    "OverFrame",
-    "Path",
-    "PatternFrame",
-    "PatternedFrame",
-    "Payloads",
-    "PrepareFrame",
-    "PreparedFrame",
-    "ProbeFrame",
-    "RecountFrame",
-    "RecountedFrame",
-    "SettledFrame",
-    "SeverFrame",
-    "SeveredFrame",
-    "Tag",
-]
+    "FRAMES", "AfterFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame", "CancelFrame",
+    "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame", "EgressFrame",
+    "EndedFrame", "FlushFrame", "FollowFrame", "Frame", "IngressFrame", "LaneFrame", "LeaseFrame", "Life",
+    "LossFrame", "NoPatternFrame", "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame",
+    "PatternedFrame", "Payloads", "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecountFrame",
+    "RecountedFrame", "SettledFrame", "SeverFrame", "SeveredFrame", "Tag",
+]  # fmt: skip
 
 # A hub's name and its incarnation.
 Life = tuple[str, int]
@@ -394,6 +361,18 @@ class LeaseFrame(Frame, frozen=True):
     capability = LEASE
     token: int
     is_answer: int
+
+
+class CountsFrame(Frame, frozen=True):
+    """So many clients of the sender subscribe to these names, each spelled by `region_counts.spell_count`.
+
+    With `is_first`, all that it told before is void.
+    """
+
+    verb = b"EQ.L.COUNTS"
+    capability = COUNTS
+    is_first: bool
+    payloads: Payloads
 
 
 FRAMES: tuple[type[Frame], ...] = tuple(Frame.__subclasses__())

@@ -1,0 +1,110 @@
+"""Tell the other hubs how many subscribers this one has, by name, when that has changed.
+
+A hub that is met is told everything first, then only changes: at most twice a second, and a bounded number of names
+each time; the rest waits for the next. A frame that is lost with its link is made up for when the link begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.cluster.link.capability import COUNTS
+from equipoise.hub.cluster.link.codec import runs
+from equipoise.hub.cluster.link.frames import CountsFrame, Frame
+from equipoise.hub.data.region_counts import Key, RegionCounts, spell_count
+
+if TYPE_CHECKING:
+    from equipoise.hub.client_limits import Limits
+    from equipoise.hub.data.ports import Shell, Timer
+
+__all__ = ["CountedHub", "CountedIndex", "SubscriberCounts"]
+
+# Between two rounds of telling, in seconds: what is told is a second old at most when it arrives.
+TELL_S = 0.5
+# Names that one hub is told of in one round: some 5 ms.
+TOLD_MAX = 5_000
+# Names that a hub that is met is told of.
+INTRODUCED_MAX = 100_000
+
+
+class _Link(Protocol):
+    @property
+    def hub(self) -> str: ...
+    def can(self, capability: str) -> bool: ...
+    def send(self, frame: Frame) -> bool: ...
+
+
+class CountedIndex(Protocol):
+    """The topics and patterns of this hub."""
+
+    @property
+    def counts(self) -> RegionCounts: ...
+    def own_count(self, key: Key) -> int: ...
+    def counted(self) -> Iterable[Key]: ...
+
+
+class CountedHub(Protocol):
+    @property
+    def index(self) -> CountedIndex: ...
+    @property
+    def shell(self) -> Shell: ...
+    @property
+    def limits(self) -> Limits: ...
+
+
+class SubscriberCounts:
+    """Part of one cluster."""
+
+    def __init__(self, hub: CountedHub, links: Mapping[str, _Link]) -> None:
+        self._hub = hub
+        self._links = links
+        # By hub, the names that it has yet to be told of; and the hubs that have not been told of any.
+        self._pending: dict[str, dict[Key, None]] = {}
+        self._unmet: set[str] = set()
+        # Runs while there is something to tell.
+        self._timer: Timer | None = None
+        hub.index.counts.on_change = self._wake
+
+    def meet(self, link: _Link, *, is_anew: bool = False) -> None:
+        """The hub understands counts now, or its link begins anew."""
+        if link.can(COUNTS) and (is_anew or link.hub not in self._pending):
+            self._pending[link.hub] = dict.fromkeys(islice(self._hub.index.counted(), INTRODUCED_MAX))
+            self._unmet.add(link.hub)
+            self._wake()
+
+    def peer_gone(self, hub: str) -> None:
+        self._pending.pop(hub, None)
+        self._unmet.discard(hub)
+
+    def close(self) -> None:
+        self._hub.index.counts.on_change = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wake(self) -> None:
+        if self._timer is None:
+            self._timer = self._hub.shell.call_later(TELL_S, self._tell)
+
+    def _tell(self) -> None:
+        self._timer = None
+        changed = self._hub.index.counts.take_changed()
+        for hub, pending in self._pending.items():
+            pending.update(changed)
+            link = self._links.get(hub)
+            if link is not None and (pending or hub in self._unmet):
+                self._tell_one(link, pending)
+            if pending:
+                self._wake()
+
+    def _tell_one(self, link: _Link, pending: dict[Key, None]) -> None:
+        index = self._hub.index
+        keys = list(islice(pending, TOLD_MAX))
+        for key in keys:
+            del pending[key]
+        words = [spell_count(key, index.own_count(key)) for key in keys]
+        for _, part in runs(words, self._hub.limits.payload_bytes_max) if words else ():
+            link.send(CountsFrame(link.hub in self._unmet, part))
+            self._unmet.discard(link.hub)

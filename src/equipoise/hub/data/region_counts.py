@@ -1,0 +1,104 @@
+"""How many subscribe to a topic, pattern or shard channel at the other hubs of the region. Pure.
+
+Soft state: each hub tells the others how many subscribers of its own a name has, when that has changed, within a
+second. So PUBSUB and PUBLISH answer for the whole region without asking, as of a second ago at most.
+
+Always true:
+    `of` is the sum of what the live hubs have told last;
+    at most `ENTRIES_MAX` counts are kept: of names beyond, only this hub's own subscribers are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["PATTERN", "SHARD", "TOPIC", "Key", "RegionCounts", "parse_count", "spell_count"]
+
+# What a name is the name of, as a frame spells it.
+TOPIC, PATTERN, SHARD = b"t", b"p", b"s"
+Key = tuple[bytes, bytes]
+# Counts of other hubs that are kept, at some 200 B each.
+ENTRIES_MAX = 200_000
+_DIGITS_MAX = 9
+
+
+def spell_count(key: Key, count: int) -> bytes:
+    kind, name = key
+    return b"%b%d %b" % (kind, count, name)
+
+
+def parse_count(word: bytes) -> tuple[Key, int]:
+    """Raises ValueError for anything that `spell_count` does not make."""
+    kind, (digits, space, name) = word[:1], word[1:].partition(b" ")
+    if kind not in (TOPIC, PATTERN, SHARD) or not space or not digits.isdigit() or len(digits) > _DIGITS_MAX:
+        raise ValueError("not a count")
+    return (kind, name), int(digits)
+
+
+class RegionCounts:
+    """Owned by TopicIndex, which notes its own changes here; what other hubs tell comes through `heard`."""
+
+    def __init__(self) -> None:
+        self._by_hub: dict[str, dict[Key, int]] = {}
+        self._totals: dict[Key, int] = {}
+        self._entries = 0
+        # Counts that found no place.
+        self.left_out = 0
+        # Names whose own count has changed since it was last taken; only where other hubs want to know.
+        self._changed: dict[Key, None] = {}
+        # Called with the first change after `take_changed`; None: there is no other hub.
+        self.on_change: Callable[[], None] | None = None
+
+    def note(self, kind: bytes, name: bytes) -> None:
+        """How many subscribe to the name here has changed."""
+        if self.on_change is not None:
+            if not self._changed:
+                self.on_change()
+            self._changed[kind, name] = None
+
+    def take_changed(self) -> dict[Key, None]:
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def of(self, kind: bytes, name: bytes) -> int:
+        """How many subscribe to the name at all other hubs together."""
+        return self._totals.get((kind, name), 0)
+
+    def names(self, kind: bytes) -> Iterator[bytes]:
+        """The names that have subscribers at other hubs."""
+        return (name for other, name in list(self._totals) if other == kind)
+
+    def heard(self, hub: str, counts: Iterable[tuple[Key, int]], *, is_first: bool) -> list[Key]:
+        """What a hub tells of its own; with `is_first` all that it told before is void. The keys that changed."""
+        changed = self.forget(hub) if is_first else []
+        known = self._by_hub.setdefault(hub, {})
+        for key, count in counts:
+            former = known.get(key, 0)
+            if not former and self._entries >= ENTRIES_MAX:
+                self.left_out += 1
+                continue
+            if count == former:
+                continue
+            self._entries += (not former) - (not count)
+            if count:
+                known[key] = count
+            else:
+                del known[key]
+            self._add(key, count - former)
+            changed.append(key)
+        return changed
+
+    def forget(self, hub: str) -> list[Key]:
+        """The hub is gone. The keys that changed."""
+        known = self._by_hub.pop(hub, {})
+        self._entries -= len(known)
+        for key, count in known.items():
+            self._add(key, -count)
+        return list(known)
+
+    def _add(self, key: Key, more: int) -> None:
+        total = self._totals.get(key, 0) + more
+        if total:
+            self._totals[key] = total
+        else:
+            del self._totals[key]
