@@ -49,6 +49,9 @@ def test_info_counts_links_and_moves_and_only_what_was_numbered_here_as_publishe
     outcomes = run(5, CALM, prepare=lambda world: world.keep(story(world)))
     assert not outcomes.violations
     assert moves == [1]
+    assert sum(facts["moves_taken"] for facts in seen.values()) == sum(
+        facts["moves_finished"] for facts in seen.values()
+    )
     for name in ("h1", "h2", "h3"):
         facts = seen[name]
         assert facts["moves_started"] == facts["moves_finished"]
@@ -61,6 +64,7 @@ def test_info_counts_links_and_moves_and_only_what_was_numbered_here_as_publishe
                 "messages_dropped",
                 "ingress_pending_bytes",
                 "moves_in_flight",
+                "topics_moving",
                 "merge_overflows",
             )
         )

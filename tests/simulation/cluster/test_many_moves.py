@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from equipoise.hub.cluster import barrier, handover, stream_gc
+from equipoise.hub.cluster import barrier, handover_engine, stream_gc
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
 from equipoise.lab.simulation.cluster.world import ClusterWorld
@@ -126,7 +126,7 @@ def test_a_topic_whose_new_home_has_no_room_goes_on_and_is_offered_again() -> No
 def test_moves_in_many_turns_are_as_good_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that looks at all topics does so in slices; here each slice is one topic."""
     monkeypatch.setattr(barrier, "EVALUATE_SLICE", 1)
-    monkeypatch.setattr(handover, "SETTLE_SLICE", 1)
+    monkeypatch.setattr(handover_engine, "REVIEW_SLICE", 1)
     monkeypatch.setattr(stream_gc, "TIDY_SLICE", 1)
     everything = case("cluster-everything")
     for seed in range(20):

@@ -19,7 +19,7 @@ from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.dependencies import Tags
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
-from equipoise.hub.cluster.handover import Handover
+from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.handover_throttle import Moves
 from equipoise.hub.cluster.ingress import Ingress, unsent_messages
 from equipoise.hub.cluster.lanes import Lanes
@@ -89,7 +89,7 @@ class Cluster:
         self.incoming: dict[str, InLink] = {}
         self.ingress = Ingress(self, settings.pending_bytes_max)
         self.merging = Merging(self, settings.pending_bytes_max)
-        self.handover = Handover(self)
+        self.handover = HandoverEngine(self)
         self.moves = Moves(self, moves_max=settings.moves_max, handover_retry_s=settings.handover_retry_s)
         self.news = News()
         self.patterns = Patterns(self)
@@ -174,7 +174,7 @@ class Cluster:
             if self.is_seen:
                 self.listening.introduced()
             if self.barrier.has_progressed:
-                self.handover.settle_opening()
+                self.handover.review_opening()
             self.lanes.settle()
 
     def _bury(self, name: str) -> None:
@@ -230,7 +230,7 @@ class Cluster:
             stream.relays_waiting.pop(link, None)
             if stream.peer == name:
                 self.ways.unsure(topic)
-            self.handover.peer_died(stream, name)
+            self.handover.hub_died(stream, name)
         return stream
 
     # --- links

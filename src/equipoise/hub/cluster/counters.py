@@ -30,8 +30,11 @@ def cluster_counters(cluster: Cluster) -> dict[str, int]:
         "moves_finished": moves.finished,
         "moves_retried": moves.retried,
         "moves_in_flight": moves.under_way,
-        # Topics that are to be opened here.
+        # Handovers done in which this hub was the next home.
+        "moves_taken": cluster.handover.taken,
+        # Topics that are to be opened here; all whose handover is not done, whether they come or go.
         "topics_opening": len(cluster.handover.opening),
+        "topics_moving": moves.under_way + len(cluster.handover.opening),
         # Messages on their way to homes: bytes that wait; messages given up because a hub died, or for want of room.
         "ingress_pending_bytes": ingress.budget.used,
         "ingress_pending_messages": ingress.budget.messages,

@@ -1,72 +1,76 @@
-"""Draw the life of a stream from the very table that the code runs."""
+"""Draw the handover from the very table that the code runs: docs/reference/handover.md.
+
+The words are the docstrings of states, events, guards and actions.
+"""
 
 from __future__ import annotations
 
-from equipoise.hub.cluster.streams import TABLE, Action, Event, State
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from equipoise.stream.effects import StreamState
+from equipoise.stream.handover import TABLE, Transition
 
 __all__ = ["render_reference"]
-
-_STATES = {
-    State.OPEN: "the topic lives here: messages get their positions here",
-    State.CLOSING: "it still does; the hub that is to have it has been asked whether it is ready",
-    State.OPENING: "it is to live here: messages are held until it is certain that nobody else numbers them",
-    State.REMOTE: "it lives elsewhere: messages are passed on, its stream is followed if anybody here listens",
-}
-_ACTIONS = {
-    Action.PREPARE: "send PREPARE to the new home",
-    Action.CANCEL: "send CANCEL to the hub that was asked",
-    Action.AGREE: "answer PREPARED",
-    Action.CLOSE: "end the epoch: CLOSE to the new home, CLOSED to all, follow the new home",
-    Action.OPEN_AFTER: "begin the next epoch, naming the end of the last",
-    Action.OPEN_NEW: "begin an epoch without a predecessor",
-    Action.FOLLOW: "follow the home's stream, if anybody here listens",
-    Action.WITHDRAW: "forget who asked",
-}
 
 
 def render_reference() -> str:
     """The page `docs/reference/handover.md`."""
     return "\n".join(
         (
-            "# The life of a stream at one hub",
+            "# The states of a topic's stream at one hub",
             "",
             "Made from the code's own table by `make docs`; do not edit. [Handover](../concepts/handover.md) tells the",
             "story around it.",
             "",
             "```mermaid",
             "stateDiagram-v2",
-            *(f"    {state.value}: {state.value}" for state in State),
+            *(f"    {state.value}: {state.value}" for state in StreamState),
             *_arrows(),
             "```",
             "",
             "| state | meaning |",
             "|---|---|",
-            *(f"| {state.value} | {meaning} |" for state, meaning in _STATES.items()),
+            *(f"| {state.value} | {meaning} |" for state, meaning in _meanings().items()),
             "",
-            "| state | event | next | actions |",
-            "|---|---|---|---|",
-            *_rows(),
+            "Of the rows for one state and one event the first one counts whose condition holds. What is not in the",
+            "table changes nothing. A *review* comes when something has changed that the stream may wait for; a",
+            "message that is merely delivered is no such change.",
             "",
-            "What is not in the table changes nothing.",
+            "| state | event | if | next | actions |",
+            "|---|---|---|---|---|",
+            *(_line(row) for row in TABLE),
             "",
         )
     )
 
 
-def _arrows() -> list[str]:
-    """One arrow between two states, labelled with all events that lead along it."""
-    events: dict[tuple[State, State], list[Event]] = {}
-    for (state, event), (following, _) in TABLE.items():
-        if state is not following:
-            events.setdefault((state, following), []).append(event)
+def _meanings() -> dict[StreamState, str]:
+    """The string below each member, as documentation tools read it."""
+    lines = [line.strip() for line in inspect.getsource(StreamState).splitlines()]
+    return {
+        state: lines[lines.index(f'{state.name} = "{state.value}"') + 1].strip('"').rstrip(".")
+        for state in StreamState
+    }
+
+
+def _arrows() -> Iterable[str]:
+    """One arrow between two states, labelled with all that leads along it."""
+    causes: dict[tuple[StreamState, StreamState], list[str]] = {}
+    for row in TABLE:
+        if row.state is not row.following:
+            cause = ", ".join(filter(None, (inspect.getdoc(row.event), inspect.getdoc(row.guard))))
+            causes.setdefault((row.state, row.following), []).append(cause)
     return [
-        f"    {state.value} --> {following.value}: {' / '.join(event.value.replace(':', ',') for event in found)}"
-        for (state, following), found in events.items()
+        f"    {state.value} --> {following.value}: {' / '.join(found)}"
+        for (state, following), found in causes.items()
     ]
 
 
-def _rows() -> list[str]:
-    return [
-        f"| {state.value} | {event.value} | {following.value} | {'; '.join(_ACTIONS[action] for action in actions)} |"
-        for (state, event), (following, actions) in TABLE.items()
-    ]
+def _line(row: Transition[Any]) -> str:
+    actions = "; ".join(inspect.getdoc(action) or "" for action in row.actions)
+    guard = inspect.getdoc(row.guard) or ""
+    return (
+        f"| {row.state.value} | {inspect.getdoc(row.event)} | {guard} | {row.following.value} | {actions} |"
+    )

@@ -47,6 +47,12 @@ from equipoise.hub.cluster.link.frames import (
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.region_counts import parse_count
 from equipoise.hub.data.topics import LANE_PREFIX
+from equipoise.stream.handover_events import (
+    CancelReceived,
+    CloseReceived,
+    OpenedReceived,
+    PreparedReceived,
+)
 from equipoise.stream.submission import NOWHERE, Submission
 
 if TYPE_CHECKING:
@@ -155,7 +161,7 @@ class FrameDispatch:
         stream = self._stream(frame.key)
         if stream is not None:
             self._cluster.ingress.acked(stream, peer, frame.path, frame.count, (frame.epoch, frame.n))
-            self._cluster.handover.progressed(stream)
+            self._cluster.handover.acknowledged(stream)
 
     def _recount(self, peer: str, frame: RecountFrame) -> None:
         stream = self._stream(frame.key)
@@ -167,7 +173,7 @@ class FrameDispatch:
         stream = self._stream(frame.key)
         if stream is not None:
             self._cluster.ingress.recounted(stream, peer, frame.path, frame.ticket, frame.count)
-            self._cluster.handover.progressed(stream)
+            self._cluster.handover.acknowledged(stream)
 
     def _egress(self, peer: str, frame: EgressFrame) -> None:
         self._cluster.core.note_epoch(frame.epoch)
@@ -207,7 +213,7 @@ class FrameDispatch:
         stream = self._heard(frame.topic)
         if stream is not None and not stream.state.is_home:
             after = (frame.hub, frame.former_epoch, frame.former_n)
-            self._cluster.moves.opened(stream)
+            self._cluster.handover.handle(stream, OpenedReceived(frame.hub))
             self._cluster.merging.opened(stream, peer, frame.epoch, after)
 
     def _after(self, peer: str, frame: AfterFrame) -> None:
@@ -244,27 +250,25 @@ class FrameDispatch:
         topic = self._find(frame.topic, is_made=True)
         if topic is None:
             self._cluster.handover.refuse(frame.topic, peer, frame.version)
-        elif topic.stream is not None:
-            self._cluster.handover.asked(topic.stream, peer, frame.version)
         else:
-            self._cluster.tell(peer, PreparedFrame(topic.name, frame.version))
+            self._cluster.handover.offered(topic, peer, frame.version)
 
     def _prepared(self, peer: str, frame: PreparedFrame) -> None:
         stream = self._stream(frame.topic)
         if stream is not None:
-            self._cluster.handover.answered(stream, peer, frame.version)
+            self._cluster.handover.handle(stream, PreparedReceived(peer, frame.version))
 
     def _cancel(self, peer: str, frame: CancelFrame) -> None:
         stream = self._stream(frame.topic)
         self._cluster.handover.forget_offers(peer, frame.topic)
         if stream is not None:
-            self._cluster.handover.cancelled(stream, peer, frame.version)
+            self._cluster.handover.handle(stream, CancelReceived(peer, frame.version))
 
     def _close(self, peer: str, frame: CloseFrame) -> None:
         self._cluster.core.note_epoch(frame.epoch)
         stream = self._stream(frame.topic)
         if stream is not None:
-            self._cluster.handover.ended(stream, peer, frame.epoch, frame.n)
+            self._cluster.handover.handle(stream, CloseReceived(peer, frame.epoch, frame.n))
 
     def _at(self, peer: str, frame: AtFrame) -> None:
         at = (frame.epoch, frame.n)

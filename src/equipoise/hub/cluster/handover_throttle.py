@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.hub.cluster.streams import Event, State
+from equipoise.stream.handover_events import AnswerOverdue, SlotFree
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -73,6 +73,11 @@ class Moves:
         self._asked.pop(stream, None)
         self._answered.pop(stream, None)
 
+    def closed(self, stream: Stream) -> None:
+        """Its epoch here has ended: it takes a slot until the new home has opened the next one."""
+        self._closed[stream] = self._cluster.core.now()
+        self._schedule()
+
     def opened(self, stream: Stream) -> None:
         """The new home numbers it."""
         if self._closed.pop(stream, None) is not None:
@@ -86,12 +91,7 @@ class Moves:
             stream = next(iter(self._answered))
             peer, version = self._answered.pop(stream)
             self._cluster.news.tell(stream.topic)
-            if stream.state is State.CLOSING and (stream.peer, stream.asked_version) == (peer, version):
-                self._asked.pop(stream, None)
-                self._closed[stream] = self._cluster.core.now()
-                self._schedule()
-                self._cluster.handover.happen(stream, Event.PREPARED, peer)
-                self._cluster.handover.settle(stream)
+            self._cluster.handover.handle(stream, SlotFree(peer, version))
 
     def _schedule(self) -> None:
         if self._timer is None:
@@ -112,11 +112,12 @@ class Moves:
     def _ask_again(self, stream: Stream) -> None:
         """Its new home has not answered, though it is alive. The stream goes on here, and is offered once more."""
         self._cluster.news.tell(stream.topic)
+        if stream not in self._asked:
+            # What it was told has changed its state.
+            return
         if stream in self._answered:
             # It is our own turn that it waits for.
             self._asked[stream] = self._asked.pop(stream) + self._handover_s
-        elif stream.state is State.CLOSING:
-            self.retried += 1
-            self._cluster.handover.happen(stream, Event.HOME_SAME, stream.peer)
         else:
-            self.kept(stream)
+            self.retried += 1
+            self._cluster.handover.handle(stream, AnswerOverdue())

@@ -96,7 +96,7 @@ class PublishRouting:
         if way is None:
             way = stream.way = PublishRoute()
         way.target = target
-        self._cluster.handover.progressed(stream)
+        self._cluster.handover.review(stream)
 
     def progressed(self, trunk: Topic) -> None:
         """Words have come, or the topic's state here has changed: perhaps the change can be made."""

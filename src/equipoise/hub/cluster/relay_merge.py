@@ -49,17 +49,13 @@ class Merging:
     # What arrives.
 
     def egress(self, stream: Stream, origin: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        # This runs once per relayed frame: what is due is delivered without being made a part first, and where nothing
-        # waits for the stream to come further, nothing else is asked.
+        # This runs once per relayed frame: what is due is delivered without being made a part first.
         if not stream.pending and stream.may_take(origin, epoch, first):
             self._deliver(stream, epoch, first, payloads)
-            if stream.join_at is not None or _is_awaited(stream):
-                self._advance(stream, has_moved=True)
-            else:
-                self._cluster.tags.moved(stream.topic)
+            self._advance(stream, has_moved=True, is_message=True)
         else:
             self._wait(stream, Arrival(origin, epoch, Messages(epoch, first, payloads)))
-            self._advance(stream)
+            self._advance(stream, is_message=True)
 
     def opened(self, stream: Stream, origin: str, epoch: int, after: tuple[str, int, int]) -> None:
         hub, after_epoch, after_n = after
@@ -180,11 +176,15 @@ class Merging:
 
     # Inside.
 
-    def _advance(self, stream: Stream, *, has_moved: bool = False) -> None:
-        """Do what has become possible: take what is due, change the source, answer who waits."""
+    def _advance(self, stream: Stream, *, has_moved: bool = False, is_message: bool = False) -> None:
+        """Do what has become possible: take what is due, change the source, answer who waits.
+
+        A message that is merely delivered changes nothing for the handover, unless this hub waits for an end.
+        """
         while (stream.pending and self._take_due(stream)) or (stream.join_at and self._switch(stream)):
-            has_moved = True
-        self._cluster.handover.progressed(stream)
+            has_moved, is_message = True, False
+        if not is_message or stream.ending is not None:
+            self._cluster.handover.review(stream)
         if has_moved:
             self._cluster.tags.moved(stream.topic)
 
@@ -282,19 +282,6 @@ class Merging:
     def _leave(self, stream: Stream, hub: str | None) -> None:
         if hub is not None:
             self._cluster.tell(hub, DetachFrame(stream.topic.key))
-
-
-def _is_awaited(stream: Stream) -> bool:
-    """Whether anything at this hub waits for the stream to come further: a handover, subscribers, publishers."""
-    if (
-        stream.state is not State.REMOTE
-        or stream.waiters
-        or stream.admission.waiting
-        or stream.suitor is not None
-    ):
-        return True
-    trunk = stream.topic.trunk.stream
-    return trunk is not None and trunk.way is not None
 
 
 def _is_told(kinds: Sequence[Kind]) -> bool:

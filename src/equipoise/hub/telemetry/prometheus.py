@@ -142,7 +142,7 @@ METRICS = (
         "equipoise_hub_links_overflowed_total",
         "cluster",
         "links_overflowed",
-        "Links that dropped frames because their buffer was full.",
+        "Links that began anew: their buffer was full, or the receiver met an error.",
     ),
     (
         "equipoise_hub_moves_started_total",
@@ -162,6 +162,18 @@ METRICS = (
         "cluster",
         "moves_in_flight",
         "Moves of topics away from this hub in progress.",
+    ),
+    (
+        "equipoise_hub_moves_taken_total",
+        "cluster",
+        "moves_taken",
+        "Moves of topics to this hub that finished.",
+    ),
+    (
+        "equipoise_hub_topics_moving",
+        "cluster",
+        "topics_moving",
+        "Topics whose handover to or from this hub is not done.",
     ),
     (
         "equipoise_hub_ingress_pending_bytes",

@@ -9,13 +9,13 @@ from equipoise.client.publishing import Publishing, TopicPublisher
 from equipoise.client.wire.connection import Connection
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.dependencies import Tags
-from equipoise.hub.cluster.handover import Handover
+from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.link.frames import PreparedFrame
 from equipoise.hub.cluster.link.link import OutLink, Send
 from equipoise.hub.cluster.relay_merge import Merging
-from equipoise.hub.cluster.streams import Event, State, Stream
+from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.core import HubCore
 from equipoise.hub.membership.liveness import Sight
 from equipoise.lab.simulation.ablation import Ablation
@@ -24,6 +24,7 @@ from equipoise.lab.simulation.patching import replaced
 from equipoise.lab.workload.lanes import LaneSubscriber
 from equipoise.lab.workload.roving import RovingPublisher
 from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
+from equipoise.stream.effects import OpenEpoch, SendPrepared, StateChanged
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.relay import RelayMerge
 from equipoise.stream.sources import MergedStream, Source
@@ -63,11 +64,14 @@ def _deliver_all(merging: Merging, stream: Stream, epoch: int, first: int, paylo
     merging._cluster.core.publish(topic, payloads, first)
 
 
-def _open_when_asked(handover: Handover, stream: Stream, peer: str) -> None:
+def _open_when_asked(engine: HandoverEngine, stream: Stream, effect: SendPrepared) -> None:
     """Agree to take over, and number at once."""
-    handover._cluster.tell(peer, PreparedFrame(stream.topic.name, stream.asked_version))
+    engine._cluster.tell(effect.hub, PreparedFrame(stream.topic.name, effect.version))
     if stream.state is State.OPENING:
-        handover.happen(stream, Event.CLEAR, None)
+        stream.state, stream.preparer, stream.peer = State.OPEN, None, None
+        stream.term += 1
+        engine._state_changed(stream, StateChanged(State.OPENING, State.OPEN))
+        engine._open(stream, OpenEpoch(("", 0, 0)))
 
 
 class _SameForEver:
@@ -169,7 +173,7 @@ CLUSTER_ABLATIONS = (
         "a new home numbers only once the old one has closed",
         once.NAME,
         "cluster-skew",
-        _with(Handover, "agree", _open_when_asked),
+        _with(HandoverEngine, "_send_prepared", _open_when_asked),
     ),
     Ablation(
         "incarnations",

@@ -1,0 +1,287 @@
+"""Carry out handovers: feed what happens at this hub to the table of stream/handover.py, and do what it returns.
+
+The only module that knows both the table and the hub. It decides nothing: which event counts in which state, on which
+condition, and what follows from it is in the table.
+
+Always true: `opening` holds exactly the streams in the state opening.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from equipoise.hub.cluster.link.codec import encode
+from equipoise.hub.cluster.link.frames import (
+    CancelFrame,
+    CloseFrame,
+    OpenedFrame,
+    PreparedFrame,
+    PrepareFrame,
+)
+from equipoise.hub.cluster.streams import State, Stream
+from equipoise.hub.data.turns import LongWork
+from equipoise.stream.effects import (
+    AskPlan,
+    AwaitAnswer,
+    CloseEpoch,
+    Effect,
+    Follow,
+    Forget,
+    HandoverDone,
+    OpenEpoch,
+    QueueClose,
+    Reconsider,
+    Resume,
+    Review,
+    SendCancel,
+    SendPrepare,
+    SendPrepared,
+    StateChanged,
+    WakeDependents,
+)
+from equipoise.stream.handover import apply, first_state
+from equipoise.stream.handover_events import HandoverEvent, HubDied, PlanApplied, PrepareReceived, Progressed
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["REVIEW_SLICE", "HandoverEngine"]
+
+# Streams reviewed in one go when the barrier has passed: some 5 ms.
+REVIEW_SLICE = 500
+
+AnyEffect = TypeVar("AnyEffect", bound=Effect)
+
+
+class HandoverEngine:
+    """Owned by one cluster. It is the table's HandoverFacts, too."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.opening: dict[Stream, None] = {}
+        # Topics that a hub has offered and that there was no room for, with hub and version: no topic of that name may
+        # be opened as if no hub had it.
+        self._refused: dict[bytes, tuple[str, int]] = {}
+        self._reviewing = LongWork(cluster.core.turns)
+        self._guest: Stream | None = None
+        # Handovers done in which this hub was the next home.
+        self.taken = 0
+        self._executors: dict[type[Any], Callable[[Stream, Any], None]] = {}
+        self._register()
+
+    def _register(self) -> None:
+        on, cluster = self._on, self._cluster
+        on(StateChanged, self._state_changed)
+        on(SendPrepare, lambda s, e: cluster.tell(e.hub, PrepareFrame(s.topic.name, e.version)))
+        on(SendPrepared, self._send_prepared)
+        on(SendCancel, lambda s, e: cluster.tell(e.hub, CancelFrame(s.topic.name, e.version)))
+        on(AwaitAnswer, lambda s, e: cluster.moves.asked(s))
+        on(QueueClose, lambda s, e: cluster.moves.answered(s, e.hub, e.version))
+        on(CloseEpoch, self._close)
+        on(OpenEpoch, self._open)
+        on(Follow, lambda s, e: cluster.merging.follow(s))
+        on(AskPlan, self._ask_plan)
+        on(Reconsider, lambda s, e: self.handle(s, PrepareReceived(e.hub, e.version)))
+        on(Review, lambda s, e: self.review(s))
+        on(Resume, self._resume)
+        on(Forget, self._forget)
+        on(WakeDependents, lambda s, e: cluster.tags.moved(s.topic))
+        on(HandoverDone, self._done)
+
+    def _on(self, effect_type: type[AnyEffect], executor: Callable[[Stream, AnyEffect], None]) -> None:
+        self._executors[effect_type] = executor
+
+    # What the table reads of the hub.
+
+    @property
+    def hub(self) -> str:
+        return self._cluster.name
+
+    @property
+    def version(self) -> int:
+        return self._cluster.router.version
+
+    @property
+    def is_introduced(self) -> bool:
+        return self._cluster.barrier.is_introduced
+
+    @property
+    def is_barrier_passed(self) -> bool:
+        return self._cluster.is_barrier_passed
+
+    # What happens.
+
+    def handle(self, stream: Stream, event: HandoverEvent) -> None:
+        for effect in apply(stream, event, self):
+            self._executors[type(effect)](stream, effect)
+
+    def review(self, stream: Stream) -> None:
+        """Something that the stream may wait for has changed. Not called for messages that are merely delivered."""
+        if stream.topic.stream is stream:
+            is_behind = stream.ending is not None and self._cluster.merging.is_behind(stream)
+            self.handle(stream, Progressed(is_behind))
+
+    def acknowledged(self, stream: Stream) -> None:
+        """The home has acknowledged messages that this hub sent it."""
+        self._cluster.ways.progressed(stream.topic.trunk)
+        if stream.state is State.OPEN:
+            self.review(stream)
+
+    def adopt(self, topic: Topic) -> None:
+        """A topic is new at this hub."""
+        home = self._cluster.router.home(topic.name)
+        offer = self._refused.pop(topic.name, None)
+        state = first_state(home, self, is_offered=offer is not None)
+        if state is None:
+            return
+        # Below every epoch there is: any that comes is later.
+        topic.epoch = 0
+        stream = self.new_stream(topic, state, home if state is State.REMOTE else None)
+        if state is State.OPENING:
+            self.opening[stream] = None
+        elif stream.is_kept:
+            self._cluster.merging.follow(stream)
+        if offer is not None:
+            self.handle(stream, PrepareReceived(*offer))
+
+    def new_stream(self, topic: Topic, state: State = State.OPEN, peer: str | None = None) -> Stream:
+        """There is more to know about a topic, or a lane, than that it is open here."""
+        stream = topic.stream = Stream(topic, state, peer, self._cluster.ingress.budget)
+        stream.is_kept = self._cluster.listening.is_kept(topic)
+        return stream
+
+    def evaluate(self, topic: Topic) -> None:
+        """Ask the plan where the topic's home is, and do what follows."""
+        cluster = self._cluster
+        home = cluster.router.home(topic.name)
+        stream = topic.stream
+        if stream is not None:
+            stream.is_kept = cluster.listening.is_kept(topic)
+            self.handle(stream, PlanApplied(home))
+        elif home != cluster.name:
+            # A topic that is simply open where the plan has it needs no stream to stay so.
+            self.handle(
+                self.new_stream(topic),
+                PlanApplied(home, is_unused=not cluster.core.audience_of(topic).is_heard),
+            )
+        if topic.stream is not None:
+            self.review(topic.stream)
+        cluster.telling.look(topic)
+
+    def offered(self, topic: Topic, hub: str, version: int) -> None:
+        """PREPARE came."""
+        stream = topic.stream or self.new_stream(topic)
+        self.handle(stream, PrepareReceived(hub, version))
+
+    def refuse(self, name: bytes, hub: str, version: int) -> None:
+        """There is no room for a topic that a hub offers. It keeps it, and asks again."""
+        self._refused[name] = (hub, version)
+
+    def forget_offers(self, hub: str, name: bytes | None = None) -> None:
+        """The hub does not offer the topic any more, or none at all."""
+        for refused in list(self._refused) if name is None else [name]:
+            if self._refused.get(refused, ("", 0))[0] == hub:
+                del self._refused[refused]
+
+    def hub_died(self, stream: Stream, hub: str) -> None:
+        self.handle(stream, HubDied(hub))
+
+    def review_opening(self) -> None:
+        """Other hubs have told us more: review the streams that may be opened now."""
+        self._reviewing.run(self._review_all(list(self.opening)))
+
+    def _review_all(self, streams: Sequence[Stream]) -> Iterator[None]:
+        for i, stream in enumerate(streams, 1):
+            if stream in self.opening:
+                self._cluster.news.tell(stream.topic)
+                self.review(stream)
+            if not i % REVIEW_SLICE:
+                yield
+
+    @property
+    def has_guests(self) -> bool:
+        """Whether a topic is on its way here that the plan gives to another hub."""
+        # The one found last time first: this is asked often while there is one.
+        if self._guest is None or not self._is_guest(self._guest):
+            self._guest = next(filter(self._is_guest, self.opening), None)
+        return self._guest is not None
+
+    def _is_guest(self, stream: Stream) -> bool:
+        router = self._cluster.router
+        return (
+            stream in self.opening
+            and (stream.preparer is not None or stream.ending is not None)
+            and stream.since_version <= router.version
+            and router.home(stream.topic.name) != router.name
+        )
+
+    # How effects are carried out.
+
+    def _state_changed(self, stream: Stream, effect: StateChanged) -> None:
+        if effect.before is State.OPENING:
+            self.opening.pop(stream, None)
+        elif effect.before is State.CLOSING:
+            self._cluster.moves.kept(stream)
+        if effect.after is State.OPENING:
+            self.opening[stream] = None
+        # Patterns are served by the home only.
+        stream.topic.audience = None
+        self._cluster.telling.look(stream.topic)
+
+    def _send_prepared(self, stream: Stream, effect: SendPrepared) -> None:
+        self._cluster.tell(effect.hub, PreparedFrame(stream.topic.name, effect.version))
+
+    def _close(self, stream: Stream, effect: CloseEpoch) -> None:
+        """The new home is asked for its stream before it is told the end, so that all of its stream comes here."""
+        cluster, topic = self._cluster, stream.topic
+        cluster.moves.closed(stream)
+        topic.audience = None
+        stream.admission.numbered_at = (topic.epoch, topic.n)
+        cluster.merging.succeed(stream)
+        link = cluster.out.get(effect.hub)
+        if link is not None:
+            cluster.tags.greet(topic, link)
+        cluster.tell(effect.hub, CloseFrame(topic.name, topic.epoch, topic.n))
+
+    def _open(self, stream: Stream, effect: OpenEpoch) -> None:
+        cluster, topic = self._cluster, stream.topic
+        hub, epoch, n = effect.after
+        cluster.merging.unfollow(stream)
+        cluster.merging.drop_pending(stream)
+        opened = cluster.core.new_epoch(max(epoch, topic.epoch))
+        cluster.announce(topic, opened, epoch, n)
+        topic.epoch, topic.n, topic.audience = opened, 0, None
+        if topic.beside is not None:
+            topic.beside.opened = (opened, epoch, n)
+        frame = encode(OpenedFrame(topic.name, opened, hub, epoch, n))
+        receivers = {**dict.fromkeys(topic.relays or ()), **stream.relays_waiting}
+        receivers.update(dict.fromkeys(cluster.patterns.links(topic)))
+        if hub in cluster.out:
+            # The hub that has closed waits for it, with or without subscribers.
+            receivers[cluster.out[hub]] = None
+        for link in receivers:
+            link.write(frame)
+        cluster.tags.moved(topic)
+
+    def _ask_plan(self, stream: Stream, effect: AskPlan) -> None:
+        self.evaluate(stream.topic)
+        self._cluster.barrier.check()
+
+    def _resume(self, stream: Stream, effect: Resume) -> None:
+        cluster = self._cluster
+        if stream.is_ready:
+            cluster.answer_waiting(stream)
+        cluster.ingress.drain(stream)
+        cluster.ways.progressed(stream.topic.trunk)
+
+    def _forget(self, stream: Stream, effect: Forget) -> None:
+        if stream.topic.stream is stream and stream.state is State.OPEN and stream.is_quiet:
+            stream.topic.stream = None
+
+    def _done(self, stream: Stream, effect: HandoverDone) -> None:
+        if effect.is_taken:
+            self.taken += 1
+        else:
+            self._cluster.moves.opened(stream)
