@@ -27,6 +27,7 @@ from equipoise.lab.simulation.ablation import Ablation
 from equipoise.lab.simulation.checkers import authorised, memory, once, order, progress
 from equipoise.lab.simulation.patching import replaced
 from equipoise.stream.cursor import Cursor
+from equipoise.stream.position import Epochs
 
 __all__ = ["HUB_ABLATIONS"]
 
@@ -55,7 +56,7 @@ def _without_backlog_order() -> AbstractContextManager[None]:
 
 
 def _without_epochs() -> AbstractContextManager[None]:
-    return replaced(HubCore, "new_epoch", lambda self, above=0: 1)
+    return replaced(Epochs, "new", lambda self, above=0: 1)
 
 
 def _without_succession() -> AbstractContextManager[None]:
