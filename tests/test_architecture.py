@@ -126,6 +126,8 @@ SMALL_MODULES = {
     "profile/advice": "what the profile advises, apart from how it is taken",
     "store/clock": "to be merged",
     "processes/machine": "what the machine allows, read from its files: for any process",
+    "plan/draft/eligibility": "one of the three stories of a draft, as pure functions",
+    "plan/draft/prediction": "one of the three stories of a draft, as pure functions",
 }
 
 

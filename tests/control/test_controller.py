@@ -163,6 +163,8 @@ def test_a_store_that_goes_away_stops_rounds_and_not_the_controller() -> None:
         def __init__(self, inner: StoreProvisioner) -> None:
             self.inner, self.is_failing = inner, False
 
+        problem = ""
+
         async def wanted(self) -> Mapping[str, WantedServer]:
             if self.is_failing:
                 raise StoreUnavailableError("away")

@@ -83,6 +83,8 @@ def test_a_start_that_fails_is_repeated_until_it_works() -> None:
         await until(lambda: "hub-1" in members_of(controller.knowledge.plan), 300.0)
         assert cloud.calls == [("start", "hub-1")] * 4
         assert cloud.provisioner is not None and cloud.provisioner.failures == 3
+        # It has worked at last: nothing is left to show.
+        assert cloud.provisioner.problem == ""
         assert await cloud.wanted() == ["hub-1"]
         # Once it has worked it is not called again.
         await asyncio.sleep(60.0)

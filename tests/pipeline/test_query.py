@@ -26,6 +26,7 @@ from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.spark.session import SparkDriver
 from equipoise.pipeline.sums_choice import SumsAt
 from equipoise.pipeline.validation import judged
+from equipoise.view.interest import Interest
 from pipeline.fake_hub import FakeHub
 from pipeline.records import SECOND_US, Record, assert_same_view, batch_of, hub_record, topic_record, view_of
 from pipeline.store_thread import REGION, StoreThread
@@ -40,6 +41,7 @@ class Collector:
 
     def __init__(self) -> None:
         self.views: list[WindowedView] = []
+        self.interest = Interest()
 
     def offer(self, view: WindowedView) -> None:
         self.views.append(view)

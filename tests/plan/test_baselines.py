@@ -6,7 +6,7 @@ import pytest
 
 from equipoise.errors import SettingsError
 from equipoise.model import Plan
-from equipoise.plan import POLICIES, ConsistentHashing, Memory, Planner, PlannerSettings, Static, policy_named
+from equipoise.plan import ConsistentHashing, Memory, PlannerSettings, Static
 from equipoise.view import HubView
 from plan.small import decide, plan_of, settled, topic
 
@@ -61,13 +61,6 @@ def test_static_does_nothing_whatever_happens() -> None:
 def test_static_lets_the_first_hubs_in() -> None:
     outcome = decide([], HUBS, policy=Static(), plan=Plan(), memory=Memory())
     assert [part.hub for part in outcome.change.members] == HUBS
-
-
-def test_policies_are_found_by_name() -> None:
-    assert [policy_named(name).name for name in POLICIES] == ["load", "hashing", "static"]
-    assert isinstance(policy_named("load", PlannerSettings(hits=2)), Planner)
-    with pytest.raises(SettingsError, match="load, hashing, static"):
-        policy_named("magic")
 
 
 @pytest.mark.parametrize(

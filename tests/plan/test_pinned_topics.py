@@ -22,7 +22,7 @@ POLICIES: list[Policy] = [
     Planner(EAGER),
     TopicManager(),
     ConsistentHashing(),
-    MembersOnly(),  # type: ignore[list-item]  # A frozen plan's, which nobody asks whether to wake.
+    MembersOnly(),
     Static(),
 ]
 
@@ -65,6 +65,25 @@ def test_an_overloaded_hub_gives_away_what_is_not_pinned() -> None:
     (first,) = list(moved(free))[:1]
     outcome = decide(rows, HUBS, plan=pinned(free.plan, first), views=10)
     assert first not in moved(outcome) and moved(outcome)
+
+
+def test_no_server_is_asked_for_where_pinned_topics_alone_overload_a_hub() -> None:
+    rows = [topic("hot", 0.7, "a"), topic("hotter", 0.6, "a"), topic("cool", 0.1, "b")]
+    hubs = ["a", "b"]
+    free = decide(rows, hubs, plan=pinned(plan_of(rows, hubs), "cool"), views=10)
+    assert moved(free)
+    kept = decide(rows, hubs, plan=pinned(plan_of(rows, hubs), "hot", "hotter"), views=60)
+    assert not moved(kept)
+    assert kept.decision.servers_wanted == 2
+    assert any(why.reason is Reason.NO_ROOM and "pinned" in why.note for why in kept.decision.reasons)
+
+
+def test_a_server_is_asked_for_where_one_would_help_though_a_topic_is_pinned() -> None:
+    rows = [topic("hot", 0.7, "a"), topic("warm", 0.4, "a"), topic("also", 0.7, "b")]
+    hubs = ["a", "b"]
+    kept = decide(rows, hubs, plan=pinned(plan_of(rows, hubs), "hot"), views=200)
+    assert kept.decision.servers_wanted > 2
+    assert not any("pinned" in why.note for why in kept.decision.reasons)
 
 
 def test_a_pinned_entry_that_says_what_the_ring_says_stays_and_one_that_nobody_uses_too() -> None:

@@ -32,7 +32,8 @@ def test_a_source_is_a_column_of_telemetry_that_such_a_record_fills(
     names = {told.name for told in COLUMNS if kind in told.kinds}
     if column.source:
         assert set(ADDED.get(column.source, (column.source,))) <= names
-    assert bool(column.source) == (column.aggregate not in (Aggregate.STORE, Aggregate.LOCATION))
+    sourceless = (Aggregate.STORE, Aggregate.LOCATION, Aggregate.REST)
+    assert bool(column.source) == (column.aggregate not in sourceless)
 
 
 def test_rows_columns_tables_and_samples_have_the_columns_of_the_table() -> None:

@@ -10,6 +10,7 @@ import typer
 
 from equipoise.cli.support.failures import exit_on_failure
 from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
+from equipoise.control.settings import policy_lines
 from equipoise.errors import SettingsError
 from equipoise.hub.access.connection_limits import is_loopback
 from equipoise.model.address import split_address
@@ -55,7 +56,7 @@ def command(
     sites: Annotated[
         str, typer.Option(help="Sites whose controllers may lead, separated by commas; empty: all.")
     ] = "",
-    policy: Annotated[str, typer.Option(help="Planning policy: load, hashing or static.")] = "load",
+    policy: Annotated[str, typer.Option(help=f"Planning policy. {policy_lines()}.")] = "load",
     period: Annotated[float, typer.Option(min=0.1, help="Seconds between planning rounds.")] = 5.0,
     intake: Annotated[
         str, typer.Option(help="HOST:PORT to receive views on; port 0 takes a free one.")

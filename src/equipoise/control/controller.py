@@ -18,7 +18,7 @@ from equipoise.control.cluster_state import Knowledge, hub_views
 from equipoise.control.leadership import Leadership
 from equipoise.control.planner_state import Remembering
 from equipoise.control.provision import Provisioner
-from equipoise.control.rounds import ControllerState, Known, RoundOutcome, absent_since, decide
+from equipoise.control.rounds import ControllerState, Known, RoundOutcome, absent_since, decide, interest_of
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import PlanError, PlanRaceError, ProvisionError, StoreError
 from equipoise.plan import Memory, Policy
@@ -26,6 +26,7 @@ from equipoise.plan.load import hub_loads
 from equipoise.plan.settings import PlannerSettings
 from equipoise.store import LeaderFacts, PlanStore, Store, Tree
 from equipoise.view import View
+from equipoise.view.interest import Interest
 
 __all__ = ["Controller", "ControllerStatus", "Round", "ViewSource"]
 
@@ -91,7 +92,9 @@ class Controller:
         provisioner: Provisioner,
         facts: LeaderFacts,
         clock: Callable[[], float] = time.time,
+        interested: Callable[[Interest], None] | None = None,
     ) -> None:
+        """`interested` is told after each round what views are to name."""
         self.settings = settings
         self.status = ControllerStatus()
         self._plans = PlanStore(store, tree, writer=settings.name, clock=clock)
@@ -102,6 +105,7 @@ class Controller:
         self._policy = policy
         self._provisioner = provisioner
         self._clock = clock
+        self._interested = interested
         self._remembering = Remembering(store, tree)
         # None while it does not lead.
         self._memory: Memory | None = None
@@ -112,6 +116,11 @@ class Controller:
         self._said = ""
         # What the policy raised last, by what was asked of it: told once and not each second.
         self._problems: dict[str, str] = {}
+
+    @property
+    def provisioner_problem(self) -> str:
+        """The command to start or stop a hub that failed last and has not worked since; empty if none."""
+        return self._provisioner.problem
 
     def loads(self, view: View) -> list[float]:
         """The load of each hub of a view, as the planner has it."""
@@ -255,6 +264,8 @@ class Controller:
         self._judge("decide", outcome.problem)
         if outcome.state is not status.state or outcome.frozen[:12] != status.frozen[:12]:
             log.info("%s%s", outcome.state, f": {outcome.frozen}" if outcome.frozen else "")
+        if self._interested is not None:
+            self._interested(interest_of(self.knowledge.plan, self.knowledge.specs, decision))
         status.state, status.frozen = outcome.state, outcome.frozen
         status.rounds += 1
         self._is_pressing = decision.is_pressing or version is None

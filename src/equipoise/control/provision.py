@@ -15,7 +15,12 @@ __all__ = ["NoProvisioner", "Provisioner", "StoreProvisioner", "fresh_names"]
 
 
 class Provisioner(Protocol):
-    """Who has machines."""
+    """Whatever starts and stops machines."""
+
+    @property
+    def problem(self) -> str:
+        """What failed last and has not worked since, for people; empty if nothing has."""
+        ...
 
     async def wanted(self) -> Mapping[str, WantedServer]:
         """The hubs that were asked for and not given back. Raises StoreError."""
@@ -35,7 +40,9 @@ class Provisioner(Protocol):
 
 
 class NoProvisioner:
-    """Hubs are somebody's own business."""
+    """Hubs are started and stopped by their operator."""
+
+    problem = ""
 
     async def wanted(self) -> Mapping[str, WantedServer]:
         return {}
@@ -52,6 +59,8 @@ class NoProvisioner:
 
 class StoreProvisioner:
     """Write what is wanted into the store; `equipoise up` reads it and starts and stops processes."""
+
+    problem = ""
 
     def __init__(self, store: Store, tree: Tree) -> None:
         self._servers = ServersStore(store, tree)

@@ -69,8 +69,13 @@ class CommandProvisioner:
         self._call = call or run_command
         self._slots = asyncio.Semaphore(COMMANDS_MAX)
         self._errands: dict[str, _Errand] = {}
-        # Commands that did not work.
+        # Commands that did not work, and the last problem of each hub that is still to be started or stopped.
         self.failures = 0
+        self._problems: dict[str, str] = {}
+
+    @property
+    def problem(self) -> str:
+        return "; ".join(self._problems.values())
 
     async def wanted(self) -> Mapping[str, WantedServer]:
         return await self._servers.load()
@@ -106,6 +111,7 @@ class CommandProvisioner:
     def _forget(self, hub: str) -> None:
         if hub in self._errands and not self._errands[hub].is_running:
             del self._errands[hub]
+            self._problems.pop(hub, None)
 
     def _pursue(self, hub: str, verb: str) -> None:
         errand, before = self._errands.get(hub), None
@@ -129,11 +135,13 @@ class CommandProvisioner:
                 del self._errands[hub]
         except (ProvisionError, StoreError) as problem:
             self.failures += 1
+            self._problems[hub] = str(problem)
             log.warning("%s; again in %.0f s", problem, errand.pause_s)
             errand.due_s = asyncio.get_running_loop().time() + errand.pause_s
             errand.pause_s = min(2 * errand.pause_s, RETRY_S_MAX)
         else:
             errand.has_worked = True
+            self._problems.pop(hub, None)
 
 
 async def run_command(words: Sequence[str], *, patience_s: float = COMMAND_S_MAX) -> None:

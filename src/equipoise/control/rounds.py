@@ -13,13 +13,14 @@ from enum import StrEnum
 from equipoise.control.cluster_state import hub_views
 from equipoise.control.provision import fresh_names
 from equipoise.control.settings import ControllerSettings
-from equipoise.model import Plan, Specs
+from equipoise.model import Glob, Plan, Specs
 from equipoise.plan import Decision, Memory, Policy
 from equipoise.plan.registry import when_blind
 from equipoise.store import HubSeen, WantedServer
 from equipoise.view import HubView, View
+from equipoise.view.interest import Interest
 
-__all__ = ["ControllerState", "Known", "RoundOutcome", "absent_since", "decide"]
+__all__ = ["ControllerState", "Known", "RoundOutcome", "absent_since", "decide", "interest_of"]
 
 
 class ControllerState(StrEnum):
@@ -88,6 +89,21 @@ def decide(known: Known, policy: Policy, settings: ControllerSettings) -> RoundO
         missing=[hub for hub in absent if hub not in late],
         stop=[hub for hub in decision.releasable if hub in known.wanted],
         given_up=late,
+    )
+
+
+def interest_of(plan: Plan, specs: Specs, decision: Decision) -> Interest:
+    """What the next views are to name, whatever it weighs.
+
+    A pattern that begins with a wildcard names nothing in advance: of its topics, the heaviest are judged.
+    """
+    prefixes = {
+        Glob(spec.pattern).prefix for spec in specs if spec.latency_ms is not None or spec.site is not None
+    }
+    return Interest(
+        names=frozenset(plan.entries) | frozenset(decision.memory.arbiter.in_hand),
+        prefixes=tuple(sorted(prefixes - {b""})),
+        hubs=frozenset(decision.open_hubs),
     )
 
 

@@ -9,7 +9,22 @@ from msgspec import Meta
 
 from equipoise.errors import SettingsError
 
-__all__ = ["ControllerSettings"]
+__all__ = ["POLICIES", "ControllerSettings", "policy_lines"]
+
+# Every policy and baseline by name, with one line each; `plan.registry` makes them. Here, so that help texts need no
+# planner.
+POLICIES = {
+    "load": "moves, replicates and scales by load and latency limits (Dynamoth and ePulsar together)",
+    "epulsar": "ePulsar's topic manager as printed: latency limits and resource thresholds, no replication",
+    "all-pairs": "ePulsar's baseline that knows every client's coordinate: experiments only",
+    "hashing": "consistent hashing; asks for a server when one is overloaded, moves nothing (Dynamoth's baseline)",
+    "ring": "consistent hashing over the live hubs, whatever their load",
+    "static": "leaves the plan as it is",
+}
+
+
+def policy_lines() -> str:
+    return "; ".join(f"{name}: {line}" for name, line in POLICIES.items())
 
 
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,7 +40,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             description="Sites whose controllers may lead; empty: all. A controller elsewhere only stands by."
         ),
     ] = ()
-    policy: Annotated[str, Meta(description="Planning policy: load, hashing or static.")] = "load"
+    policy: Annotated[str, Meta(description=f"Planning policy. {policy_lines()}.")] = "load"
     period_s: Annotated[
         float,
         Meta(

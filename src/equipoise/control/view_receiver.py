@@ -19,6 +19,7 @@ from equipoise.errors import ProtocolError, SettingsError, ViewError
 from equipoise.model.address import joined
 from equipoise.view import View
 from equipoise.view.codec import GREETING, HEADER_BYTES, Header, decode_header, decode_view
+from equipoise.view.interest import Interest, encode_interest
 
 __all__ = ["ViewReceiver"]
 
@@ -48,6 +49,8 @@ class ViewReceiver:
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         # Those that have not shown the token yet, the oldest first, each with its address.
         self._strangers: dict[asyncio.StreamWriter, str] = {}
+        # What the next views are to name; the controller says it after each round.
+        self.interest = Interest()
         self._latest: View | None = None
         self.views = 0
         self.refused = 0
@@ -79,6 +82,10 @@ class ViewReceiver:
         for writer in self._serving.values():
             writer.transport.abort()
         await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def want(self, interest: Interest) -> None:
+        """Say what the next views are to name."""
+        self.interest = interest
 
     def take(self, view: View) -> None:
         """Raises ViewError if it is no newer than the present one, or of a time to come."""
@@ -141,7 +148,7 @@ class ViewReceiver:
             self.refused += 1
             log.warning("a view was refused: %s", problem)
             return b"-" + str(problem).replace("\n", " ").encode()[:500] + b"\n"
-        return b"+\n"
+        return b"+" + encode_interest(self.interest) + b"\n"
 
     def _knows(self, line: bytes) -> bool:
         word, _, token = line.rstrip(b"\r\n").partition(b" ")

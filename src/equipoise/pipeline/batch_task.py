@@ -32,6 +32,7 @@ from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.sliding_window import timely
 from equipoise.pipeline.source.piece_rows import PIECES_SCHEMA, Rejection
 from equipoise.pipeline.source.unpack import unpacked
+from equipoise.pipeline.view_bound import ViewBound, bounded
 
 __all__ = ["SumTask", "Worked", "worked", "worked_pieces"]
 
@@ -59,6 +60,8 @@ class SumTask(NamedTuple):
     state: HubState
     # The start of the window until now: samples from before it are late.
     since_us: int
+    # What views name of each hub; None: everything.
+    bound: ViewBound | None = None
 
 
 class Worked(NamedTuple):
@@ -119,7 +122,8 @@ def _summed(found: Sampled, task: SumTask, *, is_counting_late: bool) -> list[by
     window = task.state.updated(kept)
     if not len(window.hubs):
         return []
-    return [pack_table(table) for table in hub_sums(window.topics, window.hubs, over_us=task.state.over_us)]
+    made = hub_sums(window.topics, window.hubs, over_us=task.state.over_us)
+    return [pack_table(table) for table in (made if task.bound is None else bounded(made, task.bound))]
 
 
 def worked(rows: pa.Table) -> Worked:

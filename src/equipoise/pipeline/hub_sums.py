@@ -22,7 +22,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 from numpy.typing import NDArray
 
-from equipoise.view.schema import HUB_COLUMNS, TOPIC_COLUMNS, Aggregate
+from equipoise.view.schema import HUB_COLUMNS, REST, TOPIC_COLUMNS, Aggregate
 
 __all__ = ["HubSums", "hub_sums", "joined_sums"]
 
@@ -130,6 +130,7 @@ def _hubs(own: pa.Table, names: list[str], code: Indices, at_s: Floats, spans: _
         else:
             found = _largest(code, values, count)
         made[column.name] = _in_unit(found, column.scale)
+    made |= {name: np.zeros(count) for name in REST}
     made["time_us"] = spans.newest_us
     coordinate = own.column("coordinate")
     told = np.full(count, -1)

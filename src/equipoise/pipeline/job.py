@@ -36,12 +36,16 @@ from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.source.source import FORMAT, TelemetrySource
 from equipoise.pipeline.spark.session import SparkDriver
 from equipoise.pipeline.sums_choice import SumsAt, SumsChoice
+from equipoise.pipeline.view_bound import ViewBound
+from equipoise.view.interest import Interest
 
 __all__ = ["Pipeline", "Status"]
 
 log = logging.getLogger("equipoise.pipeline")
 
 _POLL_S = 0.2
+# However many hubs there are, so many topics of each have their names: enough to relieve an overloaded one.
+TOPICS_PER_HUB_MIN = 100
 # A batch that was begun is finished within this, or given up: Spark runs it again.
 _STOP_TIMEOUT_S = 30.0
 # A process that has been killed is gone within a moment.
@@ -202,7 +206,14 @@ class Pipeline:
             # Windows of an earlier checkpoint belong to no batch of this one.
             shutil.rmtree(folder.parent, ignore_errors=True)
             folder.mkdir(parents=True)
-        return SumTask(HubState(folder, batch, self._sums.over_us), max(self._sums.start_us, 0))
+        state = HubState(folder, batch, self._sums.over_us)
+        # Tasks have bounded what they send, so that the driver joins small tables.
+        return SumTask(state, max(self._sums.start_us, 0), self._bound())
+
+    def _bound(self) -> ViewBound:
+        hubs = max(1, len(self.newest_us))
+        interest = Interest() if self._sender is None else self._sender.interest
+        return ViewBound(max(TOPICS_PER_HUB_MIN, self.settings.view_topics_max // hubs), interest)
 
     def _show(self, done: Worked) -> None:
         status, before_us = self.status, max(self._samples.end_us, self._sums.end_us)
@@ -215,6 +226,7 @@ class Pipeline:
             status.rejected[Rejection.LATE.value] += self._samples.add(done.samples).total()
         status.sums_at = self._choice.at
         window = self._sums if self._choice.at is SumsAt.EXECUTORS else self._samples
+        self._samples.bound = self._bound()
         view = window.view(self._directory.hubs(0.0))
         if view is not None and view.time_s > status.view_time_s:
             status.view_time_s, status.view_lag_s = view.time_s, time.time() - view.time_s

@@ -12,8 +12,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
+from equipoise.errors import ProtocolError
 from equipoise.pipeline.sliding_window import WindowedView
 from equipoise.view.codec import encode_view, greeting
+from equipoise.view.interest import Interest, decode_interest
 
 __all__ = ["ViewSender"]
 
@@ -21,7 +23,9 @@ log = logging.getLogger("equipoise.pipeline")
 
 # For connecting, and for each word; a view of 100,000 topics takes a tenth of a second on a fast network.
 _TIMEOUT_S = 3.0
-_ANSWER_BYTES_MAX = 1_024
+# A line with ten thousand names.
+_ANSWER_BYTES_MAX = 4 * 1024 * 1024
+_RECEIVE_BYTES = 65_536
 
 
 class ViewSender:
@@ -30,6 +34,8 @@ class ViewSender:
     def __init__(self, address: Callable[[], str], token: str = "") -> None:
         # Taken or refused by the controller; failed to reach it; passed over, as a newer one came or nobody leads.
         self.counts: Counter[str] = Counter()
+        # What the controller wants by name, as of its last answer.
+        self.interest = Interest()
         self._address = address
         self._token = token
         self._slot: WindowedView | None = None
@@ -85,6 +91,10 @@ class ViewSender:
         if answer.startswith(b"+"):
             self.counts["taken"] += 1
             self._last_problem = ""
+            try:
+                self.interest = decode_interest(answer[1:].strip())
+            except ProtocolError as problem:
+                self._tell(f"the controller's answer: {problem}")
         else:
             self.counts["refused"] += 1
             self._tell(f"the controller refuses a view: {answer[1:].decode(errors='replace').strip()}")
@@ -100,7 +110,7 @@ class ViewSender:
         assert self._socket is not None
         answer = b""
         while not answer.endswith(b"\n"):
-            received = self._socket.recv(_ANSWER_BYTES_MAX)
+            received = self._socket.recv(_RECEIVE_BYTES)
             answer += received
             if not received or len(answer) > _ANSWER_BYTES_MAX:
                 raise ConnectionResetError("it ended the connection; has it another token?")

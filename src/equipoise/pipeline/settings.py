@@ -179,6 +179,15 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             description="Records a second beyond which executors sum: measured on two cores, where both cost the same.",
         ),
     ] = 100_000.0
+    view_topics_max: Annotated[
+        int,
+        Meta(
+            ge=100,
+            description="Topics that a view names, shared by its hubs in equal parts, the heaviest of each first. "
+            "Topics with a limit, a site, an entry in the plan or a move in flight have their names in any case; all "
+            "others of a hub are one remainder, which the planner counts.",
+        ),
+    ] = 200_000
     plausible: Plausible = Plausible()
     keeping: KeepingSettings = KeepingSettings()
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 from equipoise.pipeline.hub_sums import HubSums, hub_sums, joined_sums
 from equipoise.pipeline.samples import HUB_SAMPLES, TOPIC_SAMPLES, Sampled
 from equipoise.pipeline.source.hub_directory import HubEntry
+from equipoise.pipeline.view_bound import ViewBound, bounded
 from equipoise.pipeline.view_join import view_tables
 from equipoise.view.codec import ViewTables
 
@@ -59,6 +60,8 @@ class _Window:
         self.over_s = over_s
         # When the newest record of any hub was made; 0 before the first.
         self.end_us = 0
+        # What views name of each hub; None: everything.
+        self.bound: ViewBound | None = None
 
     @property
     def over_us(self) -> int:
@@ -69,6 +72,8 @@ class _Window:
         return self.end_us - self.over_us
 
     def _view(self, sums: HubSums, entries: Mapping[str, HubEntry] | None) -> WindowedView:
+        if self.bound is not None:
+            sums = bounded(sums, self.bound)
         tables = view_tables(sums, end_us=self.end_us, entries=entries)
         return WindowedView(self.end_us / _US, self.over_s, tables)
 

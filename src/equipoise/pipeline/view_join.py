@@ -126,7 +126,7 @@ def _hubs(hubs: pa.Table, end_us: int, entries: Mapping[str, HubEntry] | None) -
     made |= {
         column.name: pa.array(hubs.column(column.name).to_numpy(), HUB_SCHEMA.field(column.name).type)
         for column in HUB_COLUMNS
-        if column.source
+        if column.source or column.aggregate is Aggregate.REST
     }
     made["coordinate"] = _written_places(place_rows(hubs.column("coordinate")))
     return _table(made, HUB_SCHEMA)

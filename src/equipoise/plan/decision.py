@@ -38,6 +38,8 @@ class Decision:
     # The busiest hub's load ratio and the average over those that may be given something; for people.
     ratio_max: float = 0.0
     ratio_mean: float = 0.0
+    # Hubs whose topics the next views are to name all: what they name now does not suffice to relieve them.
+    open_hubs: tuple[str, ...] = ()
     # Something is above its limit and waits for evidence or time: decide again with the next view, not the next period.
     is_pressing: bool = False
 

@@ -6,7 +6,8 @@ rate at which it did is its maximum.
 What a topic needs is known wherever it is served: bytes, and work, the CPU time that its messages take by the constants
 of the settings. A hub's price says what a unit of work costs there, from its profile, else from this view, else as at
 the other hubs. Publications are answered, which takes bytes too and moves along with the topics; what it takes is
-found out from the view. What a hub sends or spends beyond that stays with the hub.
+found out from the view. What a hub sends or spends beyond that stays with the hub; so does the remainder, the topics
+that a bounded view does not name.
 
 A topic on a hub that is rising counts as what it will be at the end of the horizon, not as what it was in the middle of
 the window.
@@ -142,8 +143,12 @@ def capacities(
     at, share = view.carried.topic, view.carried.share
     sent = sums(view.carried.hub, view.topics.out_bytes_per_s[at] * share, hubs.count)
     published = sums(view.carried.hub, view.topics.publications_per_s[at] * share, hubs.count)
-    beside = np.maximum(0.0, hubs.out_bytes_per_s - sent)
+    # What topics send that the view does not name stays with the hub, but is no answer to a publication.
+    published = published + hubs.rest_publications_per_s
+    beside = np.maximum(0.0, hubs.out_bytes_per_s - sent - hubs.rest_out_bytes_per_s)
     answer_bytes = _answer_bytes(beside, published)
+    rest_bytes = hubs.rest_out_bytes_per_s + answer_bytes * hubs.rest_publications_per_s
+    rest_cpu = price * _rest_work(view, settings)
     trend = np.maximum(hubs.out_bytes_trend / bytes_full, hubs.cpu_trend / settings.cpu_full_ratio)
     rise = trend * view.window_s
     usual = np.array([noises.get(name, HubNoise()).rise_deviation for name in hubs.names], np.float64)
@@ -152,8 +157,8 @@ def capacities(
     return Capacities(
         bytes_full=bytes_full,
         price=price,
-        base_bytes=np.maximum(0.0, beside - answer_bytes * published),
-        base_cpu=np.maximum(0.0, hubs.cpu_ratio - price * work),
+        base_bytes=np.maximum(0.0, beside - answer_bytes * published) + rest_bytes,
+        base_cpu=np.maximum(0.0, hubs.cpu_ratio - price * work) + rest_cpu,
         answer_bytes=answer_bytes,
         lag_ratio=np.array(lag, np.float64),
         measured=hub_loads(view, profiles, settings),
@@ -256,8 +261,18 @@ def _work(view: View, settings: PlannerSettings) -> Floats:
 
 
 def _carried_work(view: View, settings: PlannerSettings) -> Floats:
+    """Of each hub, the topics that the view does not name included."""
     carried = _work(view, settings)[view.carried.topic] * view.carried.share
-    return sums(view.carried.hub, carried, view.hubs.count)
+    return sums(view.carried.hub, carried, view.hubs.count) + _rest_work(view, settings)
+
+
+def _rest_work(view: View, settings: PlannerSettings) -> Floats:
+    hubs = view.hubs
+    micros = (
+        hubs.rest_deliveries_per_s * settings.delivery_cost_us
+        + hubs.rest_publications_per_s * settings.publication_cost_us
+    )
+    return np.asarray(micros * 1e-6)
 
 
 def sums(index: NDArray[np.int64], values: Floats, count: int) -> Floats:

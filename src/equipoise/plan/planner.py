@@ -126,5 +126,6 @@ def _decided(draft: Draft) -> Decision:
         reasons=tuple(draft.reasons),
         ratio_max=float(ratio.max()) if len(ratio) else 0.0,
         ratio_mean=float(ratio.mean()) if len(ratio) else 0.0,
+        open_hubs=tuple(sorted(draft.open_hubs)),
         is_pressing=draft.is_pressing,
     )

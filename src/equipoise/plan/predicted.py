@@ -139,6 +139,13 @@ class Predicted:
             self._bytes - share * self.bytes_per_s[topic], self._work - share * self.work[topic]
         )
 
+    def without(self, topics: NDArray[np.int64], hub: int) -> float:
+        """The ratio of one hub if these topics, whose only home it is, left it."""
+        bytes_per_s, work = self._bytes.copy(), self._work.copy()
+        bytes_per_s[hub] = max(0.0, bytes_per_s[hub] - float(self.bytes_per_s[topics].sum()))
+        work[hub] = max(0.0, work[hub] - float(self.work[topics].sum()))
+        return float(self._ratio(bytes_per_s, work)[hub])
+
     def room(self, ratio_max: float) -> Room:
         """What there is for more, for whoever places many topics; changes of it do not change this."""
         return Room(

@@ -9,14 +9,18 @@ from equipoise.model import Plan, Specs
 from equipoise.plan.decision import Decision, Policy
 from equipoise.plan.memory import Memory
 from equipoise.plan.planner import Planner
-from equipoise.plan.policies import ConsistentHashing, Static
+from equipoise.plan.policies import AllPairs, ConsistentHashing, Static, TopicManager
 from equipoise.plan.policies.members_only import MembersOnly
 from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 
 __all__ = ["POLICIES", "Blind", "policy_named", "when_blind"]
 
-POLICIES = (Planner.name, ConsistentHashing.name, Static.name)
+# By name, in the order of help texts.
+POLICIES = (
+    *(Planner.name, TopicManager.name, AllPairs.name),
+    *(ConsistentHashing.name, MembersOnly.name, Static.name),
+)
 
 
 class Blind(Protocol):
@@ -26,13 +30,18 @@ class Blind(Protocol):
 
 
 def policy_named(name: str, settings: PlannerSettings | None = None) -> Policy:
-    """Raises SettingsError if there is none of that name."""
-    if name == Planner.name:
-        return Planner(settings)
-    if name == ConsistentHashing.name:
-        return ConsistentHashing(settings)
+    """Raises SettingsError if there is none of that name, or none that a controller can run."""
+    if name == AllPairs.name:
+        raise SettingsError(
+            f"policy {name!r} needs the coordinate of every client, which no view has: it runs in experiments only"
+        )
+    if name == TopicManager.name:
+        return TopicManager() if settings is None else TopicManager(settings)
     if name == Static.name:
         return Static()
+    for kind in (Planner, ConsistentHashing, MembersOnly):
+        if name == kind.name:
+            return kind(settings)
     raise SettingsError(f"there is no policy {name!r}: use one of {', '.join(POLICIES)}")
 
 

@@ -163,6 +163,13 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         float,
         _seconds("How long a view may still show a moved topic at its old hub: the window and the handover."),
     ] = 12.0
+    joined_doubt_s: Annotated[
+        float,
+        _seconds(
+            "How long the error of a coordinate counts against a hub that has joined: a coordinate settles within "
+            "a minute."
+        ),
+    ] = 60.0
     move_timeout_s: Annotated[
         float,
         _seconds("A move whose end was not observed is no longer in flight after this time."),

@@ -6,7 +6,7 @@
 
     connection   `EQV1 token LF`, the token empty where none is set
     view         header (see _HEADER), then three Arrow IPC streams: topics, hubs, carried
-    answer       one line for each view: `+` taken, `-reason` refused
+    answer       one line for each view: `+` taken, with what the planner wants by name (`interest`); `-reason` refused
 
 Always true: what `to_tables` writes `from_tables` reads back, and a table that is no part of a view raises ViewError.
 A column that is missing has its default, so that an older pipeline serves a newer planner; an unknown one is ignored.

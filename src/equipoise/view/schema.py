@@ -23,6 +23,7 @@ from equipoise.coordinates import Coordinate
 __all__ = [
     "ADDED",
     "HUB_COLUMNS",
+    "REST",
     "TOPIC_COLUMNS",
     "Aggregate",
     "HubFields",
@@ -74,12 +75,23 @@ class Aggregate(StrEnum):
     LAST = "last"
     # From coordinates, by `pipeline.topic_latency`.
     LOCATION = "location"
+    # Of the topics that the view does not name, by `pipeline.view_bound`.
+    REST = "rest"
     # No record says it: the store does.
     STORE = "store"
 
 
 # Sources that are sums of columns of telemetry: to clients and to other hubs, all that a topic made a hub send.
 ADDED: Mapping[str, tuple[str, ...]] = {"out_bytes": ("bytes_out", "egress_bytes", "ingress_bytes")}
+
+
+# Numbers of a hub that are sums over the topics that its view does not name: of which number of theirs; None: how many.
+REST: Mapping[str, str | None] = {
+    "rest_topics": None,
+    "rest_publications_per_s": "publications_per_s",
+    "rest_deliveries_per_s": "deliveries_per_s",
+    "rest_out_bytes_per_s": "out_bytes_per_s",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +126,10 @@ def _trend(source: str, unit: str) -> Any:
 
 def _located(unit: str, default: float = 0.0, sign: Sign = Sign.NOT_NEGATIVE) -> Any:
     return _declared(Shape.NUMBER, default, Aggregate.LOCATION, unit=unit, sign=sign)
+
+
+def _rest(unit: str) -> Any:
+    return _declared(Shape.NUMBER, 0.0, Aggregate.REST, unit=unit)
 
 
 def _place() -> Any:
@@ -194,6 +210,11 @@ class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
     # Change in a second.
     out_bytes_trend: NumberT = _trend("out_bytes_per_s", "bytes/s²")
     cpu_trend: NumberT = _trend("cpu_ratio", "cores/s")
+    # The remainder: what the topics take together that the view does not name.
+    rest_topics: NumberT = _rest("topics")
+    rest_publications_per_s: NumberT = _rest("messages/s")
+    rest_deliveries_per_s: NumberT = _rest("messages/s")
+    rest_out_bytes_per_s: NumberT = _rest("bytes/s")
     # Where it is in the network. None: it has no coordinate yet.
     coordinate: PlaceT = _place()
 

@@ -98,6 +98,7 @@ class ClusterFacts:
             "loop_lag_ms_worst": None if latest is None else latest.loop_lag_ms_worst,
             # Alive, and neither a setting nor the network tells how much they can send: their bandwidth is not judged.
             "hubs_without_bandwidth": [] if view is None else _without_bandwidth(view),
+            "provisioner_problem": controller.provisioner_problem or None,
             "commits": controller.status.commits,
             "rounds": controller.status.rounds,
         }

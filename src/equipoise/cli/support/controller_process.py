@@ -98,6 +98,7 @@ async def _serve(wanted: ControllerOptions) -> None:
             views=views,
             provisioner=await stack.enter_async_context(_provisioner(wanted.provision, store, tree)),
             facts=LeaderFacts(name=settings.name, site=settings.site, intake=intake),
+            interested=views.want,
         )
         page = await stack.enter_async_context(_pages(controller, Actions(store, tree), wanted))
         controller.leadership.facts = msgspec.structs.replace(controller.leadership.facts, http=page)

@@ -45,8 +45,10 @@ class LatencyEstimate(Protocol):
 class CentroidEstimate:
     """From the centroids of a view."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, doubt: Floats | None = None) -> None:
+        """`doubt`: by how much of itself the way to each hub may be longer than its coordinate says."""
         topics, hubs = view.topics, view.hubs
+        self._doubt = None if doubt is None or not doubt.any() else 1.0 + doubt
         self._sides = (topics.publishers_at, topics.subscribers_at)
         self._hubs = hubs.coordinate
         self._deviation_s = np.nan_to_num(topics.deviation_s)
@@ -67,6 +69,8 @@ class CentroidEstimate:
         else:
             worst = legs_s(sides[0], self._hubs)
             worst += legs_s(sides[1], self._hubs)
+        if self._doubt is not None:
+            worst *= self._doubt[None, :]
         worst += self._deviation_s[topics][:, None]
         worst += self._residence_s[None, :]
         return worst

@@ -1,4 +1,4 @@
-"""What is decided without a view that can be believed: who takes part, and nothing else.
+"""Membership and nothing else: the ring over the live hubs. A baseline, and what a planner does without a view.
 
 Without measurements nothing is moved for load. But a hub that comes alive has to be let in, and one that has died has
 to be taken out; for that the store's word is enough.
@@ -18,9 +18,9 @@ __all__ = ["MembersOnly"]
 
 
 class MembersOnly:
-    """The policy of a frozen plan. It asks for no servers and gives none back."""
+    """The policy `ring`, and that of a frozen plan. It asks for no servers and gives none back."""
 
-    name = "members"
+    name = "ring"
 
     def __init__(self, settings: PlannerSettings | None = None) -> None:
         self._settings = settings or PlannerSettings()
@@ -31,3 +31,6 @@ class MembersOnly:
         )
         keep_members(draft)
         return Decision(change=draft.change(), memory=draft.memory, servers_wanted=0)
+
+    def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
+        return False

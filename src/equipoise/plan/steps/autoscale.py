@@ -41,9 +41,29 @@ def elapsed_s(draft: Draft) -> float:
 
 
 def ask(draft: Draft, overloaded: list[int]) -> None:
-    """Count what these hubs lack, and ask for servers once that has cost as much as one."""
+    """Count what these hubs lack, and ask for servers once that has cost as much as one.
+
+    What no server can take counts for nothing: a hub that its pinned topics alone overload stays as it is.
+    """
+    overloaded = [hub for hub in overloaded if not _is_overloaded_by_pins(draft, hub)]
+    if not overloaded:
+        return
     missing = float(sum(draft.predicted.ratio[hub] - draft.settings.high_ratio for hub in overloaded))
     _owe(draft, missing, _servers_for(draft, overloaded), "overloaded")
+
+
+def _is_overloaded_by_pins(draft: Draft, hub: int) -> bool:
+    names = draft.view.topics.names
+    here = np.flatnonzero(draft.predicted.home == hub)
+    is_pinned = np.array([draft.is_kept(names[topic]) for topic in here.tolist()], np.bool_)
+    if not is_pinned.any():
+        return False
+    left = draft.predicted.without(here[~is_pinned], hub)
+    if left <= draft.settings.high_ratio:
+        return False
+    note = f"{draft.view.hubs.names[hub]}: its pinned topics alone overload it, no server can help"
+    draft.reasons.append(why(Reason.NO_ROOM, note, load_ratio=left, pinned=int(is_pinned.sum())))
+    return True
 
 
 def foresee(draft: Draft) -> None:

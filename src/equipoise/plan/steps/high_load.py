@@ -23,6 +23,9 @@ from equipoise.plan.steps.autoscale import ask, elapsed_s
 
 __all__ = ["count_hits", "is_severe", "listen", "relieve"]
 
+# Hubs that are opened up at the same time: all topics of the most loaded ones are as much as a view can hold.
+OPEN_HUBS_MAX = 4
+
 # Smaller than this a topic is not worth its move.
 _TOPIC_RATIO_MIN = 1e-4
 
@@ -75,6 +78,8 @@ def relieve(draft: Draft) -> None:
     draft.is_pressing |= bool(over) and not due
     for hub in due:
         _shed(draft, hub, limit=settings.accept_ratio, down_to=settings.safe_ratio)
+    # What a view does not name cannot be moved: have it named, from the first sign of overload until it is over.
+    draft.open_hubs |= {draft.view.hubs.names[hub] for hub in over[:OPEN_HUBS_MAX]}
     left = [hub for hub in due if draft.predicted.ratio[hub] > settings.high_ratio]
     if left:
         ask(draft, _overloaded(draft))

@@ -23,6 +23,7 @@ export function overview(place) {
       tile("worst loop lag", now.loop_lag_ms_worst === null ? "–" : `${number(now.loop_lag_ms_worst, 1)} ms`),
       tile("plan", `v${now.plan_version}`), tile("leader", now.leader || "nobody"),
       ...(now.hubs_without_bandwidth.length ? [tile("bandwidth not judged", `${number(now.hubs_without_bandwidth.length)} hubs`)] : []),
+      ...(now.provisioner_problem ? [tile("provisioner failed", now.provisioner_problem)] : []),
       tile("pipeline lag", now.view_age_s === null ? "no view yet" : `${number(now.view_age_s, 1)} s`));
     const names = curves.hubs();
     loads.feed(curves.at_s, names.map((name) => curves.loads[name]), names);

@@ -25,31 +25,21 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.model import (
-    Entry,
-    EntryChange,
-    Glob,
-    Member,
-    MemberChange,
-    Mode,
-    Plan,
-    PlanChange,
-    Reason,
-    Specs,
-    TopicSpec,
-    Why,
-)
+from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, Specs, TopicSpec, Why
+from equipoise.plan.draft.changes import Changes, why
+from equipoise.plan.draft.eligibility import coordinate_doubt, eligible_hubs, pinned_sites
+from equipoise.plan.draft.prediction import home_of_each, moving_topics, on_ordinary_hub
 from equipoise.plan.latency import CentroidEstimate, Limits, limits_of
 from equipoise.plan.load import capacities, needs
 from equipoise.plan.memory import LONG_AGO_S, Hits, Memory
-from equipoise.plan.plan_placement import Replicas, by_entries, changed, ring_homes, topic_positions
+from equipoise.plan.plan_placement import Replicas, by_entries, ring_homes, topic_positions
 from equipoise.plan.predicted import Predicted, Standing, standing
 from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 
-__all__ = ["PLANNER", "Draft", "why"]
+__all__ = ["PLANNER", "Draft"]
 
-# The planner's name with the arbiter.
+# Owner id of the planner in claims of the arbiter.
 PLANNER = "planner"
 
 
@@ -74,13 +64,14 @@ class Draft:
         self.members: dict[str, Member] = dict(plan.by_hub)
         self.reasons: list[Why] = []
         self.is_pressing = False
+        # Hubs that are overloaded by topics that the view does not name.
+        self.open_hubs: set[str] = set()
         # Capacity is missing, or will be.
         self.is_short = False
         # The view was not decided on before, and when the one before it was.
         self.is_news = view.time_s > view_before_s
         self.view_before_s = view_before_s
-        self._entries: dict[bytes, EntryChange] = {}
-        self._member_changes: dict[str, MemberChange] = {}
+        self._changes = Changes(plan)
         self._positions = topic_positions(view)
         self._touched: set[int] = set()
         # Of these, those that were moved for latency.
@@ -126,14 +117,6 @@ class Draft:
     def at_site(self, site: str) -> NDArray[np.bool_]:
         return np.array([here == site for here in self.view.hubs.site], np.bool_)
 
-    def _eligible(self) -> NDArray[np.bool_]:
-        hubs = self.view.hubs
-        weights = [self.members[name].weight if name in self.members else 0 for name in hubs.names]
-        limit = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
-        has_memory = hubs.memory_bytes <= self.settings.memory_full_ratio * limit
-        stays = np.array([name != self.memory.releasing for name in hubs.names], np.bool_)
-        return stays & hubs.is_alive & ~hubs.is_draining & (np.array(weights, np.int64) > 0) & has_memory
-
     # --- when to act --------------------------------------------------------------------------------------------------
 
     @property
@@ -176,16 +159,13 @@ class Draft:
     @cached_property
     def pinned(self) -> dict[int, str]:
         """The topics whose spec names a site, and which."""
-        prefixes = tuple(Glob(spec.pattern).prefix for spec in self.specs if spec.site is not None)
-        # Most topics are under no such pattern; the beginning of a name tells in no time.
-        near = (at for at, name in enumerate(self.view.topics.names) if name.startswith(prefixes))
-        found = ((at, self.spec_of(at)) for at in near) if prefixes else ()
-        return {at: spec.site for at, spec in found if spec is not None and spec.site is not None}
+        return pinned_sites(self.view, self.specs)
 
     @cached_property
     def limits(self) -> Limits:
         """The topics whose spec has a latency limit."""
-        return Limits(self.view, limits_of(self.view, self.specs), CentroidEstimate(self.view))
+        doubt = coordinate_doubt(self.view, self.memory, self.settings, self.now)
+        return Limits(self.view, limits_of(self.view, self.specs), CentroidEstimate(self.view, doubt))
 
     @cached_property
     def mean_ratio(self) -> NDArray[np.float64]:
@@ -242,33 +222,25 @@ class Draft:
 
     def set_member(self, member: Member, why: Why) -> None:
         self.members[member.hub] = member
-        self._member_changes[member.hub] = MemberChange(member.hub, member, why)
+        self._changes.set_member(member, why)
 
     def remove_member(self, hub: str, why: Why) -> None:
         """Entries lose it as a home; those that have no other go back to the ring."""
         self.members.pop(hub, None)
-        if hub in self.plan.by_hub:
-            self._member_changes[hub] = MemberChange(hub, None, why)
-        else:
-            self._member_changes.pop(hub, None)
-        present = changed(self.plan.entries, self._entries.values())
-        for entry in [entry for entry in present.values() if hub in entry.homes]:
-            self._lose_home(entry, hub, why)
+        self._changes.remove_member(hub, why)
 
     def drop_entry(self, topic: bytes, why: Why) -> None:
         """Take the entry back, where that moves nothing."""
-        if topic in self.plan.entries and topic not in self._entries:
-            self._entries[topic] = EntryChange(topic, None, why)
+        self._changes.drop(topic, why)
 
     def place_all(self) -> None:
         """Find out where everything is, after members changed. Changes of entries so far are kept."""
         # The hubs that may be given something, and the members that nobody drains.
-        self.eligible = self._eligible()
+        self.eligible = eligible_hubs(self.view, self.members, self.memory, self.settings)
         draining = np.flatnonzero(self.view.hubs.is_draining).tolist()
         self._staying = self.members.keys() - {self.view.hubs.names[hub] for hub in draining}
         self.ring_home = ring_homes(self.view, self._positions, self.members.values(), self.alive)
-        present = changed(self.plan.entries, self._entries.values())
-        self._single, several = by_entries(self.view, present, self.alive)
+        self._single, several = by_entries(self.view, self._changes.entries, self.alive)
         before = self.predicted.home if self._standing is not None else None
         self.predicted = self._predict(self.ring_home, several)
         if before is not None and self.limits:
@@ -288,9 +260,7 @@ class Draft:
 
     def change(self) -> PlanChange:
         """What makes the next plan out of this one."""
-        return PlanChange(
-            self.plan.version + 1, tuple(self._entries.values()), tuple(self._member_changes.values())
-        )
+        return self._changes.plan_change()
 
     @property
     def changed_topics(self) -> list[bytes]:
@@ -304,11 +274,11 @@ class Draft:
         return len(self._touched) > self.latency_moves
 
     def has_moved_for(self, reasons: Container[Reason]) -> bool:
-        return any(part.why.reason in reasons for part in self._entries.values())
+        return self._changes.has_moved_for(reasons)
 
     @property
     def has_member_changes(self) -> bool:
-        return bool(self._member_changes)
+        return self._changes.has_member_changes
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -326,18 +296,14 @@ class Draft:
                 # Nothing moves, so nobody has it in hand.
                 self._single[topic] = was
                 self.predicted.place(topic, was)
-                self._entries[name] = EntryChange(name, Entry(name, (self.view.hubs.names[was],)), explained)
+                self._changes.put(Entry(name, (self.view.hubs.names[was],)), explained)
                 continue
             after = np.where(self.takers(topic) & allowed, self.predicted.if_added(topic), np.inf)
             if after.min() <= self.settings.crowded_ratio and self.is_free(topic):
                 self.move(topic, int(np.argmin(after)), explained, for_load=False)
 
     def _predict(self, ring: NDArray[np.int64], several: dict[int, Replicas]) -> Predicted:
-        home = ring.copy()
-        if self._single:
-            home[np.fromiter(self._single, np.int64)] = np.fromiter(self._single.values(), np.int64)
-        if several:
-            home[np.fromiter(several, np.int64)] = -1
+        home = home_of_each(ring, self._single, several)
         if self._standing is None:
             self._standing = standing(
                 self.view,
@@ -345,32 +311,15 @@ class Draft:
                 self.capacities,
                 home=home,
                 several=several,
-                is_moving=self._is_moving(),
+                is_moving=moving_topics(self.view, self.memory, self.settings, self.now),
             )
         return Predicted(self._standing, self.capacities, home=home, several=several)
-
-    def _is_moving(self) -> NDArray[np.bool_]:
-        """The topics that views may still show where they were."""
-        count, since_s = self.view.topics.count, self.now - self.settings.settle_s
-        if self.memory.members_s > since_s:
-            return np.ones(count, np.bool_)
-        moving = np.zeros(count, np.bool_)
-        index = self.view.topic_index
-        recent = [name for name, at in self.memory.moved_s.items() if at > since_s]
-        recent += [name for name, at in self.memory.replicated_s.items() if at > since_s]
-        recent += self.memory.arbiter.in_hand
-        moving[[index[name] for name in recent if name in index]] = True
-        return moving
 
     def _on_ordinary_hub(
         self, bytes_per_s: NDArray[np.float64], work: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         among = self.eligible if self.eligible.any() else self.alive
-        if not among.any():
-            return np.zeros(self.view.topics.count)
-        bandwidth = bytes_per_s / np.median(self.capacities.bytes_full[among])
-        cpu = work * (np.median(self.capacities.price[among]) / self.capacities.cpu_full)
-        return np.maximum(bandwidth, cpu)
+        return on_ordinary_hub(self.capacities, among, bytes_per_s, work)
 
     def _touch(self, topic: int, homes: tuple[int, ...], mode: Mode, why: Why) -> None:
         name = self.view.topics.names[topic]
@@ -380,19 +329,6 @@ class Draft:
         if mode is Mode.SINGLE:
             self._single[topic] = homes[0]
         if mode is Mode.SINGLE and homes[0] == self.ring_home[topic]:
-            if name in self.plan.entries:
-                self._entries[name] = EntryChange(name, None, why)
+            self._changes.give_to_ring(name, why)
             return
-        entry = Entry(name, tuple(self.view.hubs.names[hub] for hub in homes), mode)
-        self._entries[name] = EntryChange(name, entry, why)
-
-    def _lose_home(self, entry: Entry, hub: str, why: Why) -> None:
-        left = tuple(home for home in entry.homes if home != hub)
-        mode = entry.mode if len(left) > 1 else Mode.SINGLE
-        made = Entry(entry.topic, left, mode, entry.is_pinned) if left else None
-        self._entries[entry.topic] = EntryChange(entry.topic, made, why)
-
-
-def why(reason: Reason, note: str = "", **numbers: float) -> Why:
-    """A reason with its numbers, rounded to what they are worth."""
-    return Why(reason, {name: round(float(value), 4) for name, value in numbers.items()}, note)
+        self._changes.put(Entry(name, tuple(self.view.hubs.names[hub] for hub in homes), mode), why)
