@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.counters import cluster_counters
-from equipoise.hub.cluster.dependencies import Tags
+from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.handover_throttle import Moves
@@ -95,7 +95,7 @@ class Cluster:
         self.patterns = Patterns(self)
         self.barrier = Barrier(self)
         self.lanes = Lanes(self)
-        self.tags = Tags(self)
+        self.tags = Dependencies(self)
         self.asking = PositionQueries(self)
         self.ways = PublishRouting(self)
         self.listening = Listening(self)

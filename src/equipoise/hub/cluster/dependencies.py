@@ -1,12 +1,12 @@
 """Order between the streams of one topic: what comes in one after a position of another.
 
 A publisher, that is a hub for its clients or a smart client, that goes from one stream of a topic to another sends
-along the positions it has reached in those before: tags. The hub that numbers the new stream puts them into it as
-marks, in their place, and every hub that has listeners for both streams holds what is behind a mark until it has passed
-the position that the mark names. The hub that numbers waits itself, before it gives the message a position, so
-that nothing of its own has to be held back from its listeners.
+along the positions that it has reached in those before: dependencies. The hub that numbers the new stream puts them
+into it, in their place, and every hub with subscribers of both streams holds what follows a dependency until it has
+passed the position that the dependency names. The hub that numbers waits itself, before it gives the message a
+position, so that nothing of its own has to be held back from its subscribers.
 
-Waiting never goes in a circle: a mark names only positions that were given before the mark was. It ends, too, when the
+Waiting never goes in a circle: a dependency names only positions that were given before it was. It ends, too, when the
 other stream has ended here or its hub is dead.
 
 Always true: `_blocked` holds every stream in which something waits for another stream of its topic.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.lane_state import Beside
 from equipoise.hub.cluster.link.codec import encode
-from equipoise.hub.cluster.link.frames import AfterFrame, Tag
+from equipoise.hub.cluster.link.frames import AfterFrame
 from equipoise.hub.cluster.streams import State
 from equipoise.resp.replies import bulk, integer, push
 from equipoise.stream.parts import Dependency, Messages
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Tags"]
+__all__ = ["Dependencies"]
 
 
-class Tags:
-    """Part of one cluster."""
+class Dependencies:
+    """Those of all topics at one hub: what waits for them, and who is told of them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._blocked: dict[Stream, None] = {}
-        # Topics with a stream that has moved on, while those who wait for that are being looked after.
+        # Topics with a stream that has come further, while streams that wait for that are being woken.
         self._moved: dict[Topic, None] = {}
         self._is_waking = False
 
     # Waiting.
 
-    def must_wait(self, stream: Stream, tags: Iterable[Tag]) -> bool:
+    def must_wait(self, stream: Stream, tags: Iterable[Dependency]) -> bool:
         """Whether what comes after these positions has to wait here."""
         if all(self.is_passed(stream.topic.trunk, tag) for tag in tags):
             return False
         self._blocked[stream] = None
         return True
 
-    def is_passed(self, trunk: Topic, tag: Tag) -> bool:
-        """Whether nobody here can get anything up to that position any more."""
+    def is_passed(self, trunk: Topic, tag: Dependency) -> bool:
+        """Whether no subscriber here can get anything up to that position any more."""
         other = self.find(trunk, tag.stream)
         if other is None or (other.epoch, other.n) >= tag[1:]:
             return True
@@ -63,7 +63,7 @@ class Tags:
             return True
         if not (stream.is_wanted or self._cluster.listening.is_claimed(trunk, tag.stream)):
             return True
-        # The trunk is about to be opened here, after an end that nobody here could see.
+        # The trunk is about to be opened here, after an end that no subscriber here could see.
         ending = stream.ending
         is_fed = stream.source is None and not any(
             isinstance(arrival.part, Messages) for arrival in stream.pending
@@ -71,7 +71,7 @@ class Tags:
         return stream.state is State.OPENING and ending is not None and is_fed and ending[1:] >= tag[1:]
 
     def moved(self, topic: Topic) -> None:
-        """One of a topic's streams has come further here, or has ended: whoever waits for that goes on."""
+        """One of a topic's streams has come further here, or has ended: streams that wait for that go on."""
         if not self._blocked:
             return
         self._moved[topic.trunk] = None
@@ -91,10 +91,10 @@ class Tags:
         self._blocked.pop(stream, None)
 
     def skip(self, stream: Stream) -> bool:
-        """There is no more room for what waits in the stream: whether that was for a mark, which is passed now.
+        """There is no more room for what waits in the stream: whether that was for a dependency, which is passed now.
 
-        What the other stream still brings of what comes before is left out here, so the order stays; whoever listens
-        learns of it by the positions.
+        What the other stream still brings of what comes before is left out here, so the order stays; subscribers learn
+        of it by the positions.
         """
         parts = [arrival.part for arrival in stream.pending]
         tags = [
@@ -108,10 +108,10 @@ class Tags:
                 self._cluster.merging.jump(other.stream, tag.epoch, tag.n)
         return bool(tags)
 
-    # Marking.
+    # Telling of them.
 
-    def mark(self, topic: Topic, tags: Iterable[Tag]) -> None:
-        """What the stream brings from here on comes after these: tell everybody who gets it."""
+    def mark(self, topic: Topic, tags: Iterable[Dependency]) -> None:
+        """What the stream brings from here on comes after these: tell all that get it."""
         for tag in tags:
             if tag.stream == topic.lane:
                 continue
@@ -127,12 +127,12 @@ class Tags:
                 link.write(frame)
             self._cluster.listening.push(topic, _after_push(topic, tag))
 
-    def marks_of(self, topic: Topic) -> list[Tag]:
+    def marks_of(self, topic: Topic) -> list[Dependency]:
         after = {} if topic.beside is None else topic.beside.after
-        return [Tag(stream, *at) for stream, at in after.items()]
+        return [Dependency(stream, *at) for stream, at in after.items()]
 
     def greet(self, topic: Topic, link: OutLink) -> None:
-        """A hub begins to follow the stream, or is to number it: it has not heard the marks of before."""
+        """A hub begins to follow the stream, or is to number it: it has not received the dependencies of before."""
         for tag in self.marks_of(topic):
             link.write(encode(AfterFrame(topic.key, topic.epoch, *tag)))
 
@@ -141,7 +141,7 @@ class Tags:
             session.push(_after_push(topic, tag))
 
     def tidy(self, trunk: Topic, known: Iterable[bytes]) -> None:
-        """Forget the marks of lanes that are over, and were so the last time: others may hear of that later."""
+        """Forget dependencies on lanes that are over, and were so the last time: other hubs may learn of that later."""
         lanes = () if trunk.beside is None else trunk.beside.lanes.values()
         for topic in (trunk, *lanes):
             if topic.beside is not None:
@@ -157,6 +157,6 @@ class Tags:
         return None if trunk.beside is None else trunk.beside.lanes.get(stream.decode("utf-8", "replace"))
 
 
-def _after_push(topic: Topic, tag: Tag) -> bytes:
+def _after_push(topic: Topic, tag: Dependency) -> bytes:
     words = (b"eq.after", topic.name, topic.lane, tag.stream)
     return push((*map(bulk, words), integer(tag.epoch), integer(tag.n)), 3)

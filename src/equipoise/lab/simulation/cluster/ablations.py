@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from equipoise.client.publishing import Publishing, TopicPublisher
 from equipoise.client.wire.connection import Connection
 from equipoise.hub.cluster.cluster import Cluster
-from equipoise.hub.cluster.dependencies import Tags
+from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lanes import Lanes
@@ -187,7 +187,7 @@ CLUSTER_ABLATIONS = (
         "what follows in another lane waits for what it comes after",
         order.NAME,
         "cluster-lanes-plain",
-        _with(Tags, "must_wait", lambda tags, stream, marks: False),
+        _with(Dependencies, "must_wait", lambda tags, stream, marks: False),
         seed=4,
     ),
     Ablation(
