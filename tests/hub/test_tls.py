@@ -10,6 +10,7 @@ import pytest
 import trustme
 
 from equipoise.access import Users, parse_users
+from equipoise.errors import SettingsError
 from equipoise.hub import Limits, Tls
 from hub.live import LOOPS, Peer, assert_quiet, eventually, live_hub, run_on
 from hub.world import Error, pipeline
@@ -193,3 +194,32 @@ def test_open_users_and_tls_go_together(pki: Pki) -> None:
             assert await peer.do("PUBLISH", "t", "x") == 0
 
     run_on("uvloop", main)
+
+
+@pytest.mark.parametrize("loop_name", LOOPS)
+def test_a_certificate_is_replaced_while_the_hub_runs(loop_name: str, tmp_path: Path) -> None:
+    """1. The hub runs. 2. Its files get a certificate of another authority. 3. New connections see that one."""
+    pki = Pki(tmp_path)
+    settings = pki.settings()
+
+    async def main() -> None:
+        async with live_hub(tls=settings) as hub:
+            old = pki.context()
+            pki.key.write_text("no key")
+            with pytest.raises(SettingsError, match="do not work"):
+                hub.reload_certificate()
+            renewed = Pki(tmp_path)
+            hub.reload_certificate()
+            assert hub.tls_port is not None
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", hub.tls_port, ssl=renewed.context(), server_hostname="hub.example"
+            )
+            writer.write(b"PING\r\n")
+            assert await reader.readline() == b"+PONG\r\n"
+            writer.close()
+            with pytest.raises(ssl.SSLError):
+                await asyncio.open_connection(
+                    "127.0.0.1", hub.tls_port, ssl=old, server_hostname="hub.example"
+                )
+
+    run_on(loop_name, main)

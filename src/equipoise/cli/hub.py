@@ -160,7 +160,7 @@ async def serve_alone(settings: HubSettings) -> None:
     """Run one hub without a cluster, until cancelled."""
     hub = Hub(settings, read_users(settings))
     await hub.start()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_users, hub)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_files, hub)
     try:
         async with serve_metrics(hub) as metrics:
             say_ready(hub, metrics)
@@ -171,10 +171,8 @@ async def serve_alone(settings: HubSettings) -> None:
 
 async def serve_among_others(settings: HubSettings) -> None:
     """Run one hub of a cluster, until cancelled."""
-    asyncio.get_running_loop().add_signal_handler(
-        signal.SIGHUP, log.warning, "users are in the store: change them with `equipoise users --store`"
-    )
     async with member(settings, read_users(settings)) as running, serve_metrics(running.hub) as metrics:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_certificate, running.hub)
         await running.wait_ready()
         say_ready(running.hub, metrics)
         await running.wait_over()
@@ -226,6 +224,21 @@ def read_users(settings: HubSettings) -> Users:
         raise SettingsError(f"cannot read the users file {settings.users}: {problem.strerror}") from problem
     except UnicodeDecodeError as problem:
         raise SettingsError(f"the users file {settings.users} is not UTF-8 text: {problem}") from problem
+
+
+def reload_files(hub: Hub) -> None:
+    reload_users(hub)
+    reload_certificate(hub)
+
+
+def reload_certificate(hub: Hub) -> None:
+    """Read certificate and key again. A broken pair changes nothing. Users of a cluster are in the store."""
+    try:
+        hub.reload_certificate()
+    except SettingsError as problem:
+        log.error("certificate not reloaded: %s", problem)
+    else:
+        log.info("certificate reloaded")
 
 
 def reload_users(hub: Hub) -> None:

@@ -139,7 +139,7 @@ class Telling:
         now = self._cluster.core.now()
         if known is not None and known.placement == placement and not (is_asked and now - known.at > AGAIN_S):
             return False
-        frame = self._frame(topic, placement)
+        frame = self._frame(topic, placement, is_tls=session.is_tls)
         if frame is None:
             return False
         told.pop(topic.name, None)
@@ -150,9 +150,10 @@ class Telling:
         session.write(frame)
         return True
 
-    def _frame(self, topic: Topic, placement: Placement) -> bytes | None:
+    def _frame(self, topic: Topic, placement: Placement, *, is_tls: bool) -> bytes | None:
+        """With the addresses of the kind that the client uses; None if a home has none."""
         router = self._cluster.router
-        addresses = [router.address(hub) for hub in placement.homes]
+        addresses = [router.address(hub, is_tls=is_tls) for hub in placement.homes]
         if None in addresses:
             return None
         facts = [bulk(b"eq.home"), bulk(topic.name), integer(router.version), bulk(placement.mode.encode())]

@@ -40,6 +40,8 @@ class LiveHub(msgspec.Struct, frozen=True):
     joined_version: int = 0
     # What it announces in the store to hubs of releases before capabilities had names (`capabilities.VERBS`).
     verbs: int = VERBS
+    # Where it speaks TLS: host:port; empty: nowhere.
+    tls_address: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,22 +128,25 @@ class Router:
             if entry.mode is Mode.ALL_SUBSCRIBERS
         }
 
-    def address(self, hub: str) -> bytes | None:
-        """Where clients reach a hub; None if it is not known."""
+    def address(self, hub: str, *, is_tls: bool = False) -> bytes | None:
+        """Where clients reach a hub, with TLS or without; None if it is not known, or there is none."""
         facts = self.routing.hubs.get(hub)
         if facts is None:
             return None
+        if is_tls:
+            return facts.tls_address.encode() or None
         host = f"[{facts.host}]" if ":" in facts.host else facts.host
         return f"{host}:{facts.port}".encode()
 
-    @property
-    def own_address(self) -> bytes | None:
-        return self.address(self.name)
+    def own_address(self, *, is_tls: bool) -> bytes | None:
+        return self.address(self.name, is_tls=is_tls)
 
     def hub_at(self, address: bytes) -> str | None:
         """The hub that clients reach there; None if it is not known, or dead."""
         hubs = (self.name, *self.peers)
-        return next((hub for hub in hubs if self.address(hub) == address), None)
+        return next(
+            (hub for hub in hubs if address in (self.address(hub), self.address(hub, is_tls=True))), None
+        )
 
     @property
     def is_only_hub(self) -> bool:

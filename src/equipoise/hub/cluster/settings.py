@@ -25,6 +25,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "hubs resynchronise.",
         ),
     ] = 64 * MIB
+    link_tls_ca: Annotated[
+        str,
+        Meta(
+            description="CA of the other hubs' certificates, PEM. Links to other hubs then use TLS, with this hub's "
+            "own certificate if it has one; a hub without TLS cannot be reached. None: links without TLS."
+        ),
+    ] = ""
     pending_bytes_max: Annotated[
         int,
         Meta(

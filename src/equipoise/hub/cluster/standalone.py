@@ -86,11 +86,13 @@ class _OneRoute:
 
 class _OnlyHub:
     version: Final = None
-    own_address: Final = None
     is_only_hub: Final = True
 
     def __init__(self, name: str) -> None:
         self._name = name
+
+    def own_address(self, *, is_tls: bool) -> None:
+        return None
 
     def home(self, topic: bytes) -> str:
         return self._name

@@ -186,7 +186,7 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
         session.told = {}
         if not cluster.is_alone:
             # Before its first plan a hub does not know its address; it may lag behind the others all the more.
-            address = cluster.router.own_address
+            address = cluster.router.own_address(is_tls=session.is_tls)
             session.push(push((bulk(b"eq.here"), null(3) if address is None else bulk(address)), 3))
     return OK
 

@@ -52,6 +52,7 @@ class ClientState:
         "is_certified",
         "is_gathering",
         "is_never_evicted",
+        "is_tls",
         "last_at",
         "lib_name",
         "lib_version",
@@ -85,6 +86,8 @@ class ClientState:
         # Common names in the client's certificate, and whether the user was found by one of them.
         self.certificate: Sequence[str] = ()
         self.is_certified = self.is_never_evicted = False
+        # Whether the connection is encrypted: such a client is told TLS addresses.
+        self.is_tls = False
         self.address = self.local_address = self.command = ""
         self.created_at = self.last_at = core.now()
         # Runs while the client has to log in, and while it reads what it is owed before it goes.

@@ -114,8 +114,7 @@ class Routes(Protocol):
     def version(self) -> int | None:
         """Of the plan; None without one."""
 
-    @property
-    def own_address(self) -> bytes | None:
+    def own_address(self, *, is_tls: bool) -> bytes | None:
         """Where clients reach this hub, as the other hubs know it."""
 
     @property

@@ -66,4 +66,11 @@ class Sight:
 def _live(hub: HubSeen, plan: Plan, plan_id: int) -> LiveHub:
     host, _, port = hub.facts.address.rpartition(":")
     joined_version = plan.version - 1 if hub.serves_under(plan.version, plan_id) else plan.version
-    return LiveHub(hub.facts.incarnation, host.strip("[]"), int(port), joined_version, hub.facts.verbs)
+    return LiveHub(
+        hub.facts.incarnation,
+        host.strip("[]"),
+        int(port),
+        joined_version,
+        hub.facts.verbs,
+        hub.facts.tls_address,
+    )

@@ -59,6 +59,9 @@ class Presence:
         self._settings = settings = hub.settings.membership
         self._name = hub.settings.name
         self._address = settings.advertise or f"{hub.settings.host}:{hub.port}"
+        host = self._address.rpartition(":")[0]
+        own_tls = f"{host}:{hub.tls_port}" if hub.tls_port is not None else ""
+        self._tls_address = settings.advertise_tls or own_tls
         # The session and the life that the hub is announced in; None if it is in none.
         self._held: tuple[int, int] | None = None
         # The life that was announced last, and the creation id of its first node; 0 before it.
@@ -214,5 +217,6 @@ class Presence:
             rack=settings.rack,
             verbs=VERBS,
             login=settings.cluster_user,
+            tls_address=self._tls_address,
             process=self._process,
         )

@@ -38,6 +38,13 @@ class MembershipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             "which is refused if that is every address."
         ),
     ] = ""
+    advertise_tls: Annotated[
+        str,
+        Meta(
+            description="host:port at which clients and other hubs reach this hub with TLS. None: the TLS port at "
+            "the host of `advertise`."
+        ),
+    ] = ""
     site: Annotated[
         str,
         Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$", description="Site of the hub: a city or a data centre."),

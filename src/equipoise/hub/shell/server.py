@@ -61,6 +61,7 @@ class Hub:
         self.settings = settings
         self.port = 0
         self.tls_port: int | None = None
+        self._tls_context: ssl.SSLContext | None = None
         self._users = Users.open() if users is None else users
         self._wall_clock = wall_clock
         self._rng = rng or random.SystemRandom()
@@ -88,7 +89,7 @@ class Hub:
         """Listen. Raises SettingsError if the settings would expose an unprotected hub, or a port is taken."""
         settings = self.settings
         check_exposure(settings, self._users)
-        context = tls_context(settings.tls) if settings.tls.port is not None else None
+        context = self._tls_context = tls_context(settings.tls) if settings.tls.port is not None else None
         loop = asyncio.get_running_loop()
         at_once = settings.limits.authentications_max
         if self._executor is None and not self._users.is_open:
@@ -146,6 +147,13 @@ class Hub:
             ) from problem
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
+
+    def reload_certificate(self) -> None:
+        """Use the certificate and key that the files hold now, for connections from now on. Raises SettingsError."""
+        if self._tls_context is not None:
+            # Tried apart first: a context with half a pair would refuse everything.
+            tls_context(self.settings.tls)
+            self._tls_context.load_cert_chain(self.settings.tls.certificate, self.settings.tls.key)
 
     def reload_users(self, users: Users) -> None:
         """Apply new access rules to everybody, connected or not."""
@@ -250,6 +258,7 @@ class Connection(asyncio.Protocol):
         is_served = core.admission.admit(address, session.proceed)
         session.address = _format_address(transport.get_extra_info("peername"))
         session.local_address = _format_address(transport.get_extra_info("sockname"))
+        session.is_tls = transport.get_extra_info("ssl_object") is not None
         _tune(transport.get_extra_info("socket"), core.limits.keepalive_s)
         core.join(session, transport, _common_names(transport), is_served=is_served)
 

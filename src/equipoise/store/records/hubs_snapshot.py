@@ -38,6 +38,8 @@ class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
     verbs: int = 1
     # Who it is at the others where there are users; empty: nobody in particular.
     login: str = ""
+    # Where it speaks TLS: host:port; empty: nowhere.
+    tls_address: str = ""
     # Identity of the process, so that its successor on the same machine can prove that it has ended; empty: unknown.
     process: str = ""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -88,7 +89,7 @@ class Dialer:
         connection = LinkConnection(link, loop, partial(self._announced, link))
         try:
             async with asyncio.timeout(settings.link_timeout_s):
-                await loop.create_connection(lambda: connection, facts.host, facts.port)
+                await self._connect(connection, facts)
                 self._connections[link] = connection
                 refusal = await connection.greet(self._login_words(), self._greeting(link))
             if refusal is not None:
@@ -97,6 +98,10 @@ class Dialer:
             self._report(link, "")
             await self._watch(link, connection)
             return True
+        except ssl.SSLError as problem:
+            # Also what a certificate of another name, an expired one and a port without TLS come to.
+            self._report(link, f"TLS with {facts.tls_address} failed: {problem.reason or problem}")
+            return False
         except (OSError, TimeoutError) as problem:
             log.debug("link to %s: %r", link.hub, problem)
             return False
@@ -104,6 +109,22 @@ class Dialer:
             if self._connections.pop(link, None) is connection:
                 link.suspend()
             connection.abort()
+
+    async def _connect(self, connection: LinkConnection, facts: LiveHub) -> None:
+        """Raises OSError, ssl.SSLError among them."""
+        loop = asyncio.get_running_loop()
+        settings = self._core.settings
+        if not settings.cluster.link_tls_ca:
+            await loop.create_connection(lambda: connection, facts.host, facts.port)
+            return
+        host, _, port = facts.tls_address.rpartition(":")
+        if not port:
+            raise OSError("the hub has no TLS port: give it --tls-port")
+        # Read for each connection: certificates can be replaced while the hub runs.
+        context = ssl.create_default_context(cafile=settings.cluster.link_tls_ca)
+        if settings.tls.certificate:
+            context.load_cert_chain(settings.tls.certificate, settings.tls.key)
+        await loop.create_connection(lambda: connection, host.strip("[]"), int(port), ssl=context)
 
     async def _watch(self, link: OutLink, connection: LinkConnection) -> None:
         """Return when the connection is lost, or nothing is heard of what waits to be acknowledged."""
