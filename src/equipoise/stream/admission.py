@@ -52,6 +52,7 @@ class Admission:
         "_name_bytes",
         "gates",
         "in_flight",
+        "loss",
         "numbered_at",
         "routing",
         "unresolved",
@@ -72,12 +73,16 @@ class Admission:
         self.unresolved: dict[tuple[str, Path], Unresolved] = {}
         # The position of the last message of this hub's clients that has one.
         self.numbered_at = NOWHERE
+        # Lost messages that are numbered with the next message: else the stream would end at a position that no
+        # subscriber gets to see, and might wait for.
+        self.loss = 0
         self.gates: tuple[Gate, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is under way, and a stream that is open needs no Admission."""
-        return not (self.waiting or self.routing or self.in_flight or self.unresolved or self.gates)
+        is_moving = self.waiting or self.routing or self.in_flight or self.unresolved
+        return not (is_moving or self.loss or self.gates)
 
     # Waiting.
 

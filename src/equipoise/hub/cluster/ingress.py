@@ -80,6 +80,8 @@ class Ingress:
     def drain(self, stream: Stream) -> None:
         """Pass on what waits, as far as it may go now."""
         admission = stream.admission
+        if admission.loss and not stream.state.is_home:
+            self._hand_on_loss(stream)
         for path in list(admission.waiting):
             while (items := admission.waiting.get(path)) and self.waiting_for(stream, items[0]) is None:
                 self._pass(stream, admission.take(path))
@@ -188,20 +190,36 @@ class Ingress:
         self._carry_out(topic, (Ack(item.path, item.messages, *NOWHERE),))
 
     def _number(self, topic: Topic, item: Submission) -> None:
-        """Give the messages their positions. A loss takes positions, too: subscribers see that they are missing."""
+        """Give the messages their positions. Losses before them have some, too: subscribers see what is missing."""
         if self._is_void(item):
             self._drop(topic, item)
             return
         if item.after:
             self._cluster.tags.mark(topic, item.after)
         if item.lost:
-            topic.n += item.lost
+            found = topic.stream or self._cluster.handover.new_stream(topic)
+            found.admission.loss += item.lost
             self._carry_out(topic, (Ack(item.path, item.lost, *NOWHERE),))
             return
         if item.path:
             self._cluster.core.metering.published_elsewhere(topic.trunk)
+        stream = topic.stream
+        has_loss = stream is not None and stream.admission.loss > 0
+        if stream is not None and has_loss:
+            topic.n += stream.admission.loss
+            stream.admission.loss = 0
         self._cluster.core.publish(topic, item.payloads)
         self._carry_out(topic, (Ack(item.path, len(item.payloads), topic.epoch, topic.n),))
+        if stream is not None and has_loss:
+            # Perhaps that was all there was to know about the topic.
+            self._cluster.handover.settle(stream)
+
+    def _hand_on_loss(self, stream: Stream) -> None:
+        """The topic has moved before a message followed the loss: it is numbered at the new home."""
+        count, stream.admission.loss = stream.admission.loss, 0
+        if not stream.topic.lane:
+            self._cluster.receipts.take(stream.topic, count)
+            stream.admission.put_loss((), 0, count)
 
     def _send(self, stream: Stream, item: Submission) -> None:
         cluster, topic = self._cluster, stream.topic
