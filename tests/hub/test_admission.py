@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from equipoise.hub.access.connection_limits import Admission, is_loopback
+from equipoise.hub.access.connection_limits import ConnectionLimits, is_loopback
 from equipoise.hub.settings import Limits
 from hub.world import FakeShell
 
@@ -19,7 +19,9 @@ class Door:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.shell = FakeShell(1 << 30)
-        self.admission = Admission(limits or Limits(), now=self.shell.now, call_later=self.shell.call_later)
+        self.admission = ConnectionLimits(
+            limits or Limits(), now=self.shell.now, call_later=self.shell.call_later
+        )
         self.waits: dict[int, float] = {}
         self._serves: dict[int, tuple[str, Callable[[], None]]] = {}
 

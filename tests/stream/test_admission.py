@@ -8,10 +8,10 @@ import pytest
 
 from equipoise.stream.admission import Admission
 from equipoise.stream.parts import Dependency
-from equipoise.stream.submission import Ack, Budget, Path, Reason, Route, Submission
+from equipoise.stream.submission import Ack, Budget, NextHop, Path, Submission, WaitReason
 
-HERE = Route(is_here=True)
-AT_H1 = Route(False, ("h1", 1), True, 7)
+HERE = NextHop(is_here=True)
+AT_H1 = NextHop(False, ("h1", 1), True, 7)
 FROM_H2: Path = (("h2", 1),)
 
 
@@ -36,20 +36,20 @@ def messages(*payloads: bytes, path: Path = (), version: int = 0) -> Submission:
     [
         pytest.param(HERE, messages(b"x"), None, id="numbered-here"),
         pytest.param(AT_H1, messages(b"x"), None, id="sent-on"),
-        pytest.param(Route(False), messages(b"x"), Reason.HOME, id="no-home"),
-        pytest.param(Route(False, ("h1", 1), False), messages(b"x"), Reason.LINK, id="no-link"),
-        pytest.param(AT_H1, messages(b"x", version=8), Reason.PLAN, id="later-plan"),
+        pytest.param(NextHop(False), messages(b"x"), WaitReason.HOME, id="no-home"),
+        pytest.param(NextHop(False, ("h1", 1), False), messages(b"x"), WaitReason.LINK, id="no-link"),
+        pytest.param(AT_H1, messages(b"x", version=8), WaitReason.PLAN, id="later-plan"),
         pytest.param(AT_H1, messages(b"x", version=7), None, id="same-plan"),
     ],
 )
-def test_the_route_is_the_first_stage(route: Route, item: Submission, reason: Reason | None) -> None:
+def test_the_route_is_the_first_stage(route: NextHop, item: Submission, reason: WaitReason | None) -> None:
     assert admission().waiting_for(item, route, open_to) is reason
 
 
 def test_what_comes_after_another_stream_waits_where_it_is_numbered_only() -> None:
     item = Submission((), 0, (b"x",), (Dependency(b"h9", 1, 1),))
     one = admission()
-    assert one.waiting_for(item, HERE, behind) is Reason.DEPENDENCY
+    assert one.waiting_for(item, HERE, behind) is WaitReason.DEPENDENCY
     assert one.waiting_for(item, HERE, open_to) is None
     assert one.waiting_for(item, AT_H1, behind) is None
 
@@ -57,9 +57,9 @@ def test_what_comes_after_another_stream_waits_where_it_is_numbered_only() -> No
 def test_messages_of_a_path_wait_for_those_that_went_another_way() -> None:
     one = admission()
     one.sent(("h1", 1), (), 2)
-    other_way = Route(False, ("h3", 2))
-    assert one.waiting_for(messages(b"x"), other_way, open_to) is Reason.ACKS
-    assert one.waiting_for(messages(b"x"), HERE, open_to) is Reason.ACKS
+    other_way = NextHop(False, ("h3", 2))
+    assert one.waiting_for(messages(b"x"), other_way, open_to) is WaitReason.ACKS
+    assert one.waiting_for(messages(b"x"), HERE, open_to) is WaitReason.ACKS
     assert one.waiting_for(messages(b"x"), AT_H1, open_to) is None, "the same way keeps its order"
     assert one.waiting_for(messages(b"x", path=FROM_H2), other_way, open_to) is None, "another path"
     assert one.acked("h1", (), 2, (5, 9)) == [Ack((), 2, 5, 9)]
@@ -71,20 +71,20 @@ def test_a_gate_is_asked_last_and_holds_a_stream_that_would_be_simply_open() -> 
     one = admission()
     tokens = 0
 
-    def gate(item: Submission, route: Route) -> Reason | None:
-        return Reason.TOKENS if item.messages > tokens else None
+    def gate(item: Submission, route: NextHop) -> WaitReason | None:
+        return WaitReason.TOKENS if item.messages > tokens else None
 
     was_empty = one.is_empty
     one.gates = (gate,)
     assert (was_empty, one.is_empty) == (True, False)
-    assert one.waiting_for(messages(b"x"), Route(False), open_to) is Reason.HOME
-    assert one.waiting_for(messages(b"x"), HERE, open_to) is Reason.TOKENS
+    assert one.waiting_for(messages(b"x"), NextHop(False), open_to) is WaitReason.HOME
+    assert one.waiting_for(messages(b"x"), HERE, open_to) is WaitReason.TOKENS
     tokens = 1
     assert one.waiting_for(messages(b"x"), HERE, open_to) is None
 
 
 def test_every_reason_has_a_meaning() -> None:
-    assert all(reason.meaning for reason in Reason)
+    assert all(reason.meaning for reason in WaitReason)
 
 
 def test_the_bound_counts_what_is_in_memory() -> None:
@@ -136,13 +136,13 @@ def test_what_a_link_lost_takes_its_place_before_what_waits() -> None:
     one.sent(("h1", 1), (), 5)
     assert one.void("h1", 77, may_be_lost=True) == [()]
     one.put(messages(b"later"))
-    assert one.waiting_for(messages(b"x"), AT_H1, open_to) is Reason.ACKS
+    assert one.waiting_for(messages(b"x"), AT_H1, open_to) is WaitReason.ACKS
     assert one.acked("h1", (), 2, (5, 2)) == [Ack((), 2, 5, 2)]
     assert one.recounted("h1", (), 76, 0) is None, "the answer to an earlier question"
     loss = one.recounted("h1", (), 77, 1)
     assert isinstance(loss, Submission)
     assert loss.lost == 2
-    assert one.waiting_for(loss, AT_H1, open_to) is Reason.ACKS
+    assert one.waiting_for(loss, AT_H1, open_to) is WaitReason.ACKS
     assert one.acked("h1", (), 1, (5, 3)) == [Ack((), 1, 5, 3)]
     assert [item.messages for item in one.waiting[()]] == [2, 1]
     assert one.waiting_for(loss, AT_H1, open_to) is None

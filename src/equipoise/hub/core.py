@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action, User, Users
-from equipoise.hub.access.connection_limits import Admission
+from equipoise.hub.access.connection_limits import ConnectionLimits
 from equipoise.hub.access.denials import RESERVED, denial, too_long
 from equipoise.hub.access.quotas import Quotas, Resource, owner_of, topic_bytes
 from equipoise.hub.access.reauthorization import certified_user, judge_everybody
@@ -92,7 +92,7 @@ class HubCore:
             cut=self._cut_slow,
             touch=self.metering.touch,
         )
-        self.admission = Admission(self.limits, now=shell.now, call_later=shell.call_later)
+        self.admission = ConnectionLimits(self.limits, now=shell.now, call_later=shell.call_later)
         self.unfinished: UnfinishedInput[Session] = UnfinishedInput(self.limits, shell, self.cut)
         self.input_bytes_max = self.limits.input_bytes_max
         self._request_limits = self.limits.of_requests(is_authenticated=True)

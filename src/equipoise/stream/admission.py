@@ -34,11 +34,11 @@ from equipoise.stream.submission import (
     Ack,
     Budget,
     Gate,
+    NextHop,
     Path,
-    Reason,
-    Route,
     Submission,
     Unresolved,
+    WaitReason,
 )
 
 __all__ = ["Admission"]
@@ -87,20 +87,20 @@ class Admission:
     # Waiting.
 
     def waiting_for(
-        self, item: Submission, route: Route, is_blocked: Callable[[Sequence[Dependency]], bool]
-    ) -> Reason | None:
+        self, item: Submission, route: NextHop, is_blocked: Callable[[Sequence[Dependency]], bool]
+    ) -> WaitReason | None:
         """The first stage that holds the submission, if it is the oldest of its path."""
         if route.is_here:
             if item.after and is_blocked(item.after):
-                return Reason.DEPENDENCY
+                return WaitReason.DEPENDENCY
         elif route.way is None:
-            return Reason.HOME
+            return WaitReason.HOME
         elif not route.is_up:
-            return Reason.LINK
+            return WaitReason.LINK
         elif route.version is not None and item.version > route.version:
-            return Reason.PLAN
+            return WaitReason.PLAN
         if self._is_ahead(item.path, route.way):
-            return Reason.ACKS
+            return WaitReason.ACKS
         for gate in self.gates:
             reason = gate(item, route)
             if reason is not None:

@@ -17,11 +17,11 @@ __all__ = [
     "Ack",
     "Budget",
     "Gate",
+    "NextHop",
     "Path",
-    "Reason",
-    "Route",
     "Submission",
     "Unresolved",
+    "WaitReason",
 ]
 
 # The hubs that messages have passed, by name and incarnation, the latest last; empty for clients of this hub.
@@ -36,7 +36,7 @@ SUBMISSION_BYTES = 400
 PAYLOAD_BYTES = 50
 
 
-class Reason(Enum):
+class WaitReason(Enum):
     """Why messages wait: the first stage that holds them."""
 
     HOME = "home"
@@ -56,14 +56,14 @@ class Reason(Enum):
 
 
 _MEANINGS = {
-    Reason.HOME: "no hub is known to number the topic now",
-    Reason.LINK: "there is no link to the hub that numbers the topic",
-    Reason.PLAN: "the sender has a later plan than this hub",
-    Reason.DEPENDENCY: "what they come after in another stream of the topic is not here",
-    Reason.ACKS: "earlier messages went to another hub and are not acknowledged",
-    Reason.ROUTE: "publishers of this hub change to another stream of the topic",
-    Reason.TOKENS: "the topic's rate envelope has no room",
-    Reason.APPEND: "no quorum has stored them",
+    WaitReason.HOME: "no hub is known to number the topic now",
+    WaitReason.LINK: "there is no link to the hub that numbers the topic",
+    WaitReason.PLAN: "the sender has a later plan than this hub",
+    WaitReason.DEPENDENCY: "what they come after in another stream of the topic is not here",
+    WaitReason.ACKS: "earlier messages went to another hub and are not acknowledged",
+    WaitReason.ROUTE: "publishers of this hub change to another stream of the topic",
+    WaitReason.TOKENS: "the topic's rate envelope has no room",
+    WaitReason.APPEND: "no quorum has stored them",
 }
 
 
@@ -118,7 +118,7 @@ class Ack(NamedTuple):
     n: int
 
 
-class Route(NamedTuple):
+class NextHop(NamedTuple):
     """Where messages go now."""
 
     # Whether they are numbered here.
@@ -131,7 +131,7 @@ class Route(NamedTuple):
 
 
 # A further stage: why the submission has to wait for it, or None. Whoever adds one drains the stream when it opens.
-Gate = Callable[[Submission, Route], "Reason | None"]
+Gate = Callable[[Submission, NextHop], "WaitReason | None"]
 
 
 class Budget:

@@ -8,7 +8,7 @@ from typing import Any
 from equipoise.hub.commands.positioned import SEVERING_MAX
 from equipoise.hub.data.reply import REPLY_S
 from equipoise.model import Mode
-from equipoise.stream.submission import Reason, Route, Submission
+from equipoise.stream.submission import NextHop, Submission, WaitReason
 from hub.cluster.hubs import Hubs
 from hub.world import Error, FakeClient, pipeline
 
@@ -82,7 +82,7 @@ def test_messages_of_other_hubs_without_room_are_a_gap_that_subscribers_see() ->
     hubs.replicate("t", Mode.SINGLE, "h2")
     subscriber, publisher = listening(hubs, "h1"), hubs["h3"].client(3)
     stream = hubs["h2"].cluster.handover.new_stream(hubs["h2"].core.index.topics[b"t"])
-    stream.admission.gates = (lambda item, route: Reason.APPEND,)
+    stream.admission.gates = (lambda item, route: WaitReason.APPEND,)
     hubs["h2"].cluster.ingress.budget.bytes_max = 2 * stream.admission.cost(Submission((), 0, (b"1",)))
     assert [publisher.do("PUBLISH", "t", str(i)) for i in range(1, 7)] == [0] * 6
     publisher.send("EQ.PUBLISH", "t", "7")
@@ -135,8 +135,8 @@ def test_a_message_that_waits_at_a_gate_is_answered_when_it_has_passed() -> None
     stream = node.cluster.handover.new_stream(topic)
     tokens = 0
 
-    def gate(item: Submission, route: Route) -> Reason | None:
-        return None if tokens >= item.messages else Reason.TOKENS
+    def gate(item: Submission, route: NextHop) -> WaitReason | None:
+        return None if tokens >= item.messages else WaitReason.TOKENS
 
     stream.admission.gates = (gate,)
     client.send_raw(pipeline([*(["PUBLISH", "t", str(i)] for i in range(3)), ["PUBLISH", "free", "x"]]))

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from equipoise.hub.client_limits import Limits
     from equipoise.hub.data.ports import CallLater, Timer
 
-__all__ = ["Admission", "is_loopback"]
+__all__ = ["ConnectionLimits", "is_loopback"]
 
 _NETWORK_BITS = 64
 # Sums of fractions of a second are not exact.
 _TOLERANCE_S = 1e-6
 
 
-class Admission:
+class ConnectionLimits:
     """Counts connections in total and per address, and gives those above the rate their turns.
 
     Owned by HubCore. `now` and `call_later` are the loop's.

@@ -21,7 +21,7 @@ from equipoise.hub.cluster.link.codec import decode, encode, runs
 from equipoise.hub.cluster.link.frames import IngressFrame, LossFrame, NumberedFrame, RecountFrame
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.resp import RequestReader
-from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, Path, Reason, Route, Submission
+from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Path, Submission, WaitReason
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -86,19 +86,19 @@ class Ingress:
             while (items := admission.waiting.get(path)) and self.waiting_for(stream, items[0]) is None:
                 self._pass(stream, admission.take(path))
 
-    def waiting_for(self, stream: Stream, item: Submission) -> Reason | None:
+    def waiting_for(self, stream: Stream, item: Submission) -> WaitReason | None:
         """Why a submission has to wait, if it is the oldest of its path."""
         return stream.admission.waiting_for(
             item, self._route(stream), lambda after: self._cluster.tags.must_wait(stream, after)
         )
 
-    def reason(self, topic: Topic) -> Reason | None:
+    def reason(self, topic: Topic) -> WaitReason | None:
         """Why messages of a topic wait here; None if none do."""
         stream = topic.stream
         if stream is None:
             return None
         if stream.admission.routing:
-            return Reason.ROUTE
+            return WaitReason.ROUTE
         return next((self.waiting_for(stream, items[0]) for items in stream.admission.waiting.values()), None)
 
     def discard(self, stream: Stream) -> None:
@@ -159,16 +159,16 @@ class Ingress:
 
     # Inside.
 
-    def _route(self, stream: Stream) -> Route:
+    def _route(self, stream: Stream) -> NextHop:
         """Where messages go: here, to the home, or to the hub that still is while it offers the topic to us."""
         if stream.state.is_home:
-            return Route(is_here=True)
+            return NextHop(is_here=True)
         is_remote = stream.state is State.REMOTE
         target = stream.peer if is_remote else stream.preparer if stream.ending is None else None
         if target is None:
-            return Route(is_here=False)
+            return NextHop(is_here=False)
         version = self._cluster.router.version if is_remote else None
-        return Route(False, (target, stream.term), target in self._cluster.out, version)
+        return NextHop(False, (target, stream.term), target in self._cluster.out, version)
 
     def _pass(self, stream: Stream, item: Submission) -> None:
         if stream.state.is_home:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Listening"]
 
 
-class Claim(NamedTuple):
+class PendingSubscription(NamedTuple):
     """A subscription that waits, but for the streams that are left out."""
 
     kind: Kind
@@ -44,7 +44,7 @@ class Listening:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         # What clients wait to be subscribed to: one claim each, since subscribing is a fence.
-        self._claims: dict[Session, Claim] = {}
+        self._claims: dict[Session, PendingSubscription] = {}
         # Whether every hub that was there when we came has introduced itself; and who waits for that.
         self._is_acquainted = False
         self._strangers: list[Callable[[], None]] = []
@@ -102,7 +102,7 @@ class Listening:
         if wait.is_over_at_once():
             self._claims.pop(session, None)
             return True
-        self._claims[session] = Claim(kind, names, left_out, wait)
+        self._claims[session] = PendingSubscription(kind, names, left_out, wait)
         return False
 
     def _give_up(self, session: Session) -> None:

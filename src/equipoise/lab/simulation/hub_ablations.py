@@ -16,7 +16,7 @@ from equipoise.client.wire.link_subscriptions import LinkSubscriptions
 from equipoise.client.wire.requests import Ticket
 from equipoise.hub import core as hub_core
 from equipoise.hub.access import reauthorization
-from equipoise.hub.access.connection_limits import Admission
+from equipoise.hub.access.connection_limits import ConnectionLimits
 from equipoise.hub.core import HubCore
 from equipoise.hub.data import subscribe
 from equipoise.hub.data.backlog import Backlogs
@@ -107,7 +107,7 @@ def _without_input_limits() -> AbstractContextManager[None]:
 
 
 def _without_connection_limit() -> AbstractContextManager[None]:
-    return replaced(Admission, "refusal", _nothing)
+    return replaced(ConnectionLimits, "refusal", _nothing)
 
 
 # The client's.
