@@ -212,7 +212,7 @@ class Ingress:
         self._carry_out(topic, (Ack(item.path, len(item.payloads), topic.epoch, topic.n),))
         if stream is not None and has_loss:
             # Perhaps that was all there was to know about the topic.
-            self._cluster.handover.settle(stream)
+            self._cluster.handover.review(stream)
 
     def _hand_on_loss(self, stream: Stream) -> None:
         """The topic has moved before a message followed the loss: it is numbered at the new home."""
