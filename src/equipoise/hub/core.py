@@ -36,8 +36,8 @@ from equipoise.stream.position import Epochs
 
 if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
-    from equipoise.hub.data.host import Commands
     from equipoise.hub.data.other_hubs import OtherHubs
+    from equipoise.hub.data.session_host import Commands
 
 log = logging.getLogger("equipoise.hub")
 

@@ -12,13 +12,13 @@ that it has offered to this hub.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.frames import DoneFrame
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.data.turns import LongWork
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.router import Stamp
     from equipoise.hub.data.topics import Topic
@@ -29,10 +29,28 @@ __all__ = ["EVALUATE_SLICE", "Barrier"]
 EVALUATE_SLICE = 2_000
 
 
+class _Handover(Protocol):
+    @property
+    def has_guests(self) -> bool: ...
+    def evaluate(self, topic: Topic) -> None: ...
+
+
+class _Lanes(Protocol):
+    def evaluate(self, topic: Topic) -> None: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def handover(self) -> _Handover: ...
+    @property
+    def lanes(self) -> _Lanes: ...
+    def progressed(self) -> None: ...
+
+
 class Barrier:
     """Part of one cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         # What each peer has said DONE of, in its present life.
         self._done: dict[str, Stamp] = {}

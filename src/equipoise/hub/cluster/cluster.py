@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.barrier import Barrier
-from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.handover_engine import HandoverEngine
@@ -338,9 +337,6 @@ class Cluster:
 
     def send_echo(self, peer: str, token: int, coordinate: bytes) -> None:
         self.tell(peer, EchoFrame(token, coordinate))
-
-    def counters(self) -> dict[str, int]:
-        return cluster_counters(self)
 
     def adopt(self, topic: Topic) -> None:
         topic.news = self.news.latest

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.hub.cluster.cluster import Cluster
+
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.data.other_hubs import OtherHubs
 
 __all__ = ["cluster_counters"]
 
 
-def cluster_counters(cluster: Cluster) -> dict[str, int]:
-    """Sums since this life of the hub began, and what there is at the moment."""
+def cluster_counters(cluster: OtherHubs) -> dict[str, int]:
+    """Sums since this incarnation of the hub began, and what there is now; empty without a cluster."""
+    if not isinstance(cluster, Cluster):
+        return {}
     links = list(cluster.out.values())
     moves, ingress, merging = cluster.moves, cluster.ingress, cluster.merging
     return {

@@ -10,12 +10,12 @@ Always true: a stream is in `_asked` while it is closing; it is in at most one o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from equipoise.stream.handover_events import AnswerOverdue, SlotFree
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.stream.handover_events import AnswerOverdue, HandoverEvent, SlotFree
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.ports import Timer
 
@@ -27,10 +27,19 @@ SLOT_S = 1.0
 TURN_S = 0.25
 
 
+class _Handover(Protocol):
+    def handle(self, stream: Stream, event: HandoverEvent) -> None: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def handover(self) -> _Handover: ...
+
+
 class Moves:
     """Part of one cluster."""
 
-    def __init__(self, cluster: Cluster, *, moves_max: int, handover_retry_s: float) -> None:
+    def __init__(self, cluster: _Cluster, *, moves_max: int, handover_retry_s: float) -> None:
         self._cluster = cluster
         self._moves_max = moves_max
         self._handover_s = handover_retry_s

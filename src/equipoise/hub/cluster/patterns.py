@@ -13,9 +13,9 @@ from equipoise.hub.cluster.link.frames import NoPatternFrame, PatternedFrame, Pa
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.latch import Wait
     from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.ports import ClusterPort
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Patterns"]
@@ -24,7 +24,7 @@ __all__ = ["Patterns"]
 class Patterns:
     """Part of one cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
         # Ours: by pattern, the hubs that have not confirmed it yet, and the number of the question.
         self._unconfirmed: dict[bytes, set[str]] = {}

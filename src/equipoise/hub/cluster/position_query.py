@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.hub.cluster.link.frames import AskFrame, AtFrame
+from equipoise.hub.cluster.ports import ClusterPort
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.topics import Topic
 
@@ -35,10 +35,19 @@ class Query(NamedTuple):
     is_wanted: Callable[[], bool]
 
 
+class _Streams(Protocol):
+    def find(self, trunk: Topic, stream: bytes) -> Topic | None: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def tags(self) -> _Streams: ...
+
+
 class PositionQueries:
     """The questions of this hub's clients. Owned by the cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         # By hub and key, the questions that are not answered. Each is sent by itself, since the answer to an earlier
         # one may be older than what a client knows; answers come in order.

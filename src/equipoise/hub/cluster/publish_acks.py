@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.link.frames import SeveredFrame, SeverFrame, Tag
+from equipoise.hub.cluster.ports import ClusterPort
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
@@ -81,10 +81,19 @@ class TopicAcks:
         self.waiting.extend(reversed(later))
 
 
+class _Routes(Protocol):
+    def position(self, trunk: Topic) -> Tag: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def ways(self) -> _Routes: ...
+
+
 class ClientAcks:
     """The accounts of all topics, and the links that end. Owned by the cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         self._accounts: dict[Topic, TopicAcks] = {}
         # Links of clients that other hubs were asked to end: by the hub and the link, what waits for the answer.

@@ -25,7 +25,7 @@ from equipoise.model import Mode, Placement
 from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.ports import ClusterPort
     from equipoise.hub.cluster.settings import ClusterSettings
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.session import Session
@@ -46,7 +46,7 @@ STEP = 1_000
 class Telling:
     """Part of one cluster."""
 
-    def __init__(self, cluster: Cluster, settings: ClusterSettings) -> None:
+    def __init__(self, cluster: ClusterPort, settings: ClusterSettings) -> None:
         self._cluster = cluster
         self._is_lazy = settings.redirect_mode == "lazy"
         self._turn_max = max(1, round(settings.redirects_per_s * TURN_S))

@@ -128,7 +128,4 @@ class Standalone:
     def waiting_for(self, topic: Topic) -> str:
         return ""
 
-    def counters(self) -> dict[str, int]:
-        return {}
-
     def close(self) -> None: ...

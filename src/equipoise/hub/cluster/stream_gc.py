@@ -6,13 +6,14 @@ In slices: a hub may know a hundred thousand topics.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
 from equipoise.hub.data.turns import LongWork
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.topics import Topic
 
@@ -22,10 +23,39 @@ __all__ = ["TIDY_SLICE", "Tidying"]
 TIDY_SLICE = 1_000
 
 
+class _Lanes(Protocol):
+    def settle(self) -> None: ...
+    def tidy(self, topic: Topic) -> None: ...
+
+
+class _Subscriptions(Protocol):
+    def claimed(self) -> tuple[set[bytes], set[bytes]]: ...
+    def is_kept(self, topic: Topic) -> bool: ...
+
+
+class _Relays(Protocol):
+    def unfollow(self, stream: Stream) -> None: ...
+
+
+class _Patterns(Protocol):
+    def tidy(self, claimed: set[bytes]) -> None: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def lanes(self) -> _Lanes: ...
+    @property
+    def listening(self) -> _Subscriptions: ...
+    @property
+    def merging(self) -> _Relays: ...
+    @property
+    def patterns(self) -> _Patterns: ...
+
+
 class Tidying:
     """Part of one cluster."""
 
-    def __init__(self, cluster: Cluster, interval_s: float) -> None:
+    def __init__(self, cluster: _Cluster, interval_s: float) -> None:
         self._cluster = cluster
         self._interval_s = interval_s
         self._work = LongWork(cluster.core.turns)

@@ -17,10 +17,10 @@ from equipoise.hub.data.reply import ReplyMode
 
 if TYPE_CHECKING:
     from equipoise.hub.commands.spec import CommandSpec
-    from equipoise.hub.data.host import Host
     from equipoise.hub.data.other_hubs import Told
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.ports import Timer
+    from equipoise.hub.data.session_host import SessionHost
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["ClientState", "Transaction"]
@@ -70,7 +70,7 @@ class ClientState:
         "write",
     )
 
-    def __init__(self, core: Host, session_id: int, user: User | None) -> None:
+    def __init__(self, core: SessionHost, session_id: int, user: User | None) -> None:
         self._core = core
         self.id = session_id
         # None until the client has logged in, where it must.

@@ -165,7 +165,4 @@ class OtherHubs(Protocol):
     def waiting_for(self, topic: Topic) -> str:
         """Why messages to the topic wait at this hub; empty if none do."""
 
-    def counters(self) -> dict[str, int]:
-        """What INFO and metrics show of the cluster; empty without one."""
-
     def close(self) -> None: ...

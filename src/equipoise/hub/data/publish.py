@@ -16,8 +16,8 @@ from equipoise.hub.data.reply import Reply
 from equipoise.resp import Command, Publishes
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.host import Host
     from equipoise.hub.data.session import Session
+    from equipoise.hub.data.session_host import SessionHost
 
 # Bytes written to all subscribers together in one go: some 50 ms. 50 messages of 1 kB to 2,000 subscribers stay below.
 AT_ONCE_BYTES = 128 * 1024 * 1024
@@ -27,7 +27,7 @@ FEW_RECEIVERS = 50
 _GROUPS_MAX = 256
 
 
-def publish_run(core: Host, session: Session, name: bytes, payloads: Sequence[bytes]) -> bytes | Reply:
+def publish_run(core: SessionHost, session: Session, name: bytes, payloads: Sequence[bytes]) -> bytes | Reply:
     """Publish messages of one topic; the replies to all of them."""
     topic = core.topic_to_publish(session, name)
     if isinstance(topic, str):
@@ -37,7 +37,7 @@ def publish_run(core: Host, session: Session, name: bytes, payloads: Sequence[by
 
 
 def publish_batch(
-    core: Host, session: Session, batch: Publishes, until: float
+    core: SessionHost, session: Session, batch: Publishes, until: float
 ) -> tuple[Sequence[bytes | Reply], Publishes | None]:
     """The replies to what was published, and what is left at `until`."""
     topics, payloads = batch
@@ -62,7 +62,7 @@ def spelled_out(batch: Publishes | list[Command]) -> list[Command]:
 
 
 def _publish_in_slices(
-    core: Host, session: Session, batch: Publishes, until: float
+    core: SessionHost, session: Session, batch: Publishes, until: float
 ) -> tuple[Sequence[bytes | Reply], Publishes | None]:
     topics, payloads = batch
     count, name = len(payloads), topics[0]
@@ -76,7 +76,7 @@ def _publish_in_slices(
     return replies, None
 
 
-def _publish_grouped(core: Host, session: Session, batch: Publishes) -> bytes | None:
+def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> bytes | None:
     """Gather a mixed batch by topic, if no subscriber can tell the difference; the replies in order.
 
     A subscriber sees the order between two topics only if it gets both. So all topics but one must have no subscribers
@@ -110,7 +110,7 @@ def _publish_grouped(core: Host, session: Session, batch: Publishes) -> bytes | 
 
 
 def _publish_in_order(
-    core: Host, session: Session, batch: Publishes, until: float
+    core: SessionHost, session: Session, batch: Publishes, until: float
 ) -> tuple[Sequence[bytes | Reply], Publishes | None]:
     """Publish each run of consecutive messages to one topic as one."""
     topics, payloads = batch

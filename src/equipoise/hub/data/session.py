@@ -22,7 +22,7 @@ from equipoise.resp import Command, Publishes, RequestReader, leading_publishes
 from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.host import Host
+    from equipoise.hub.data.session_host import SessionHost
 
 # How long a client may take to read its last replies after QUIT or a protocol error, in seconds.
 LINGER_S = 5.0
@@ -60,7 +60,7 @@ class Session(ClientState):
         "wire",
     )
 
-    def __init__(self, core: Host, session_id: int, user: User | None) -> None:
+    def __init__(self, core: SessionHost, session_id: int, user: User | None) -> None:
         super().__init__(core, session_id, user)
         # The other hub's end, where this is the connection of a link between hubs.
         self.peer: LinkEnd | None = None

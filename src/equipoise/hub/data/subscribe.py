@@ -16,14 +16,14 @@ from equipoise.model import Glob
 from equipoise.resp.replies import bulk, integer, null, push
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.host import Host
     from equipoise.hub.data.session import Session
+    from equipoise.hub.data.session_host import SessionHost
 
 NO_GLOBS: Mapping[bytes, Glob] = MappingProxyType({})
 
 
 def subscribe(
-    core: Host,
+    core: SessionHost,
     session: Session,
     kind: Kind,
     names: list[bytes],
@@ -51,7 +51,7 @@ def subscribe(
     return None
 
 
-def unsubscribe(core: Host, session: Session, kind: Kind, names: list[bytes]) -> None:
+def unsubscribe(core: SessionHost, session: Session, kind: Kind, names: list[bytes]) -> None:
     """End the named subscriptions, or all of the kind; one push for each, or one with null if there is none."""
     names = names or list((session.subscriptions or {}).get(kind, {}))
     for name in names:
@@ -62,7 +62,7 @@ def unsubscribe(core: Host, session: Session, kind: Kind, names: list[bytes]) ->
     _forget_if_empty(session)
 
 
-def forget_session(core: Host, session: Session) -> None:
+def forget_session(core: SessionHost, session: Session) -> None:
     """The session ends: leave every topic and pattern without a word."""
     for kind, held in (session.subscriptions or {}).items():
         for name in list(held):
@@ -70,7 +70,7 @@ def forget_session(core: Host, session: Session) -> None:
     session.subscriptions = None
 
 
-def renew_forms(core: Host, session: Session) -> None:
+def renew_forms(core: SessionHost, session: Session) -> None:
     """The session's protocol changed: its topics have to encode for it anew."""
     for held in (session.subscriptions or {}).values():
         for target in held.values():
@@ -80,7 +80,7 @@ def renew_forms(core: Host, session: Session) -> None:
                 core.index.note_change(target.glob)
 
 
-def judge_again(core: Host, session: Session) -> int:
+def judge_again(core: SessionHost, session: Session) -> int:
     """Take away the subscriptions that the session's user may no longer have; how many those were.
 
     The client is told with the same push that answers an unsubscription. What waits for it in its backlog is
@@ -103,7 +103,7 @@ def judge_again(core: Host, session: Session) -> int:
     return revoked
 
 
-def compile_pattern(core: Host, pattern: bytes) -> Glob | str:
+def compile_pattern(core: SessionHost, pattern: bytes) -> Glob | str:
     """A client's pattern, if it is within the limits: compiling and matching take time."""
     limits = core.limits
     if len(pattern) > limits.pattern_bytes_max:
@@ -115,7 +115,7 @@ def compile_pattern(core: Host, pattern: bytes) -> Glob | str:
     return glob
 
 
-def objection(core: Host, session: Session, kind: Kind, names: list[bytes]) -> str | None:
+def objection(core: SessionHost, session: Session, kind: Kind, names: list[bytes]) -> str | None:
     """Why the session may not subscribe to all of these."""
     limits = core.limits
     subscriptions = session.subscriptions or {}
@@ -138,7 +138,7 @@ def objection(core: Host, session: Session, kind: Kind, names: list[bytes]) -> s
     return None
 
 
-def _over_quota(core: Host, session: Session, kind: Kind, names: list[bytes], new: int) -> str | None:
+def _over_quota(core: SessionHost, session: Session, kind: Kind, names: list[bytes], new: int) -> str | None:
     """Why the hub, or the session's user, has no room for so many new subscriptions."""
     owner = owner_of(session.user)
     problem = core.quotas.objection(Resource.SUBSCRIPTIONS, owner, new)
@@ -157,7 +157,7 @@ def _may_subscribe(session: Session, kind: Kind, name: bytes) -> bool:
 
 
 def _attach(
-    core: Host, session: Session, kind: Kind, name: bytes, glob: Glob | None
+    core: SessionHost, session: Session, kind: Kind, name: bytes, glob: Glob | None
 ) -> Topic | Pattern | str:
     if session.subscriptions is None:
         session.subscriptions = {}
@@ -194,7 +194,7 @@ def _share_audiences(session: Session) -> None:
                     target.renew()
 
 
-def _detach(core: Host, session: Session, kind: Kind, name: bytes) -> None:
+def _detach(core: SessionHost, session: Session, kind: Kind, name: bytes) -> None:
     target = (session.subscriptions or {}).get(kind, {}).pop(name, None)
     if target is None:
         return
@@ -206,7 +206,7 @@ def _detach(core: Host, session: Session, kind: Kind, name: bytes) -> None:
         core.index.remove_member(target, session, kind)
 
 
-def _own_stream(core: Host, session: Session, topic: Topic) -> list[bytes]:
+def _own_stream(core: SessionHost, session: Session, topic: Topic) -> list[bytes]:
     """The stream of the topic that this hub numbers, how far it is, and the streams that the session does not get."""
     listening = core.cluster.listening
     streams = listening.own(topic)

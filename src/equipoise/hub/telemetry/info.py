@@ -7,6 +7,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
+from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.commands.connection import REDIS_VERSION
 from equipoise.hub.telemetry.gauges import reply_bytes
 from equipoise.version import __version__
@@ -137,7 +138,7 @@ def _telemetry(core: HubCore, totals: Totals) -> dict[str, object]:
 
 def _cluster(core: HubCore, totals: Totals) -> dict[str, object]:
     """Redis clients look for the first: what is meant by a cluster there, there is not."""
-    return {"cluster_enabled": 0, **core.cluster.counters()}
+    return {"cluster_enabled": 0, **cluster_counters(core.cluster)}
 
 
 def _coordinates(core: HubCore, totals: Totals) -> dict[str, object]:

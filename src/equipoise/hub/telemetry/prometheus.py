@@ -16,6 +16,7 @@ from heapq import nlargest
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.data.topics import Totals
 from equipoise.telemetry import Block, RecordKind
 from equipoise.telemetry.block import is_each
@@ -306,7 +307,7 @@ class Reading:
 
     def cluster_facts(self) -> dict[str, int]:
         """Empty for a hub on its own."""
-        return self._core.cluster.counters()
+        return cluster_counters(self._core.cluster)
 
     def topic_facts(self, topic: Topic) -> dict[str, int]:
         """What its lanes have done counts for it, though it is written down elsewhere until the window ends."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from equipoise.hub.telemetry.stats import Stats
     from equipoise.resp import Command, RequestLimits
 
-__all__ = ["Commands", "Host", "SubscriptionMeter"]
+__all__ = ["Commands", "SessionHost", "SubscriptionMeter"]
 
 
 class Commands(Protocol):
@@ -35,7 +35,7 @@ class SubscriptionMeter(Protocol):
         """A client subscribes to the topic, or no longer does."""
 
 
-class Host(Protocol):
+class SessionHost(Protocol):
     """A hub, to the sessions of its clients."""
 
     @property

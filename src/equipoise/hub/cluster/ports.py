@@ -1,0 +1,40 @@
+"""What every part of a cluster may use: the hub's core, the routing, the links. A part that needs another adds it.
+
+Parts are made by `Cluster`, which has all of this. They see it through these Protocols, so none of them imports it, and
+what a part uses of others stands at its top.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.frames import Frame
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.peer_events import News
+    from equipoise.hub.cluster.router import Router
+    from equipoise.hub.core import HubCore
+
+__all__ = ["ClusterPort"]
+
+
+class ClusterPort(Protocol):
+    @property
+    def core(self) -> HubCore: ...
+    @property
+    def name(self) -> str:
+        """Of this hub."""
+
+    @property
+    def router(self) -> Router: ...
+    @property
+    def news(self) -> News: ...
+    @property
+    def out(self) -> dict[str, OutLink]:
+        """The links to exactly the other hubs that are alive, by name."""
+
+    def tell(self, peer: str, frame: Frame) -> None:
+        """Send a frame to a hub, if it is alive and understands it."""
+
+    def new_ticket(self) -> int:
+        """The number of a question to another hub."""
