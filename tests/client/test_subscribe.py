@@ -91,6 +91,20 @@ async def test_patterns_tell_which_pattern_matched() -> None:
 
 
 @on_loop
+async def test_a_lost_hub_is_a_gap_of_a_pattern_and_positions_count_on() -> None:
+    any_topic = b">3\r\n$6\r\neq.gap\r\n$3\r\ng.*\r\n_\r\n"
+    async with serving() as peer, connect(peer.url) as bus, bus.psubscribe("g.*") as games:
+        peer.last.send(push(b"eq.pmessage", b"g.*", b"g.1", 1, 5, b"x") + any_topic)
+        peer.last.send(push(b"eq.gap", b"g.*", b"g.1") + push(b"eq.gap", b"other*", b"g.1"))
+        peer.last.send(push(b"eq.pmessage", b"g.*", b"g.1", 1, 8, b"y"))
+        assert (await take(games, 5))[1:4] == [
+            Gap(None, None, GapReason.HUB_LOST, "g.*"),
+            Gap("g.1", None, GapReason.HUB_LOST, "g.*"),
+            Gap("g.1", 2, GapReason.HOLE, "g.*"),
+        ]
+
+
+@on_loop
 async def test_a_duplicate_is_dropped() -> None:
     async with serving() as peer, connect(peer.url) as bus, bus.subscribe("a") as a:
         peer.last.send(message(b"a", 1, 1, b"1", b"2") + message(b"a", 1, 1, b"1", b"2", b"3"))
