@@ -108,6 +108,7 @@ SMALL_MODULES = {
     "hub/membership/spec_sync": "beside acl_sync: who looks for either finds it",
     "hub/shell/descriptors": "to be merged",
     "lab/demo/pace": "shown by its package",
+    "lab/scenarios/excused": "the list of seeds that are known to fail",
     "lab/experiments/bounds": "to be merged",
     "lab/experiments/dynamoth": "a list of experiments, one per paper",
     "lab/experiments/epulsar": "a list of experiments, one per paper",

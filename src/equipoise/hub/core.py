@@ -20,6 +20,7 @@ from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.standalone import Standalone
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.fanout import compile_audience, deliver_in_stages, deliver_to_hubs
+from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.session import LINGER_S, Session
@@ -84,6 +85,7 @@ class HubCore:
         self.places = Places(self)
         self.metering = Metering(self)
         self.lag_spikes = LagSpikes()
+        self.losses = Losses()
         self.backlogs = Backlogs(
             self.limits,
             memory_bytes=shell.memory_bytes(),

@@ -30,7 +30,8 @@ from equipoise.lab.simulation.cluster.world import ClusterWorld
 
 from .worlds import STORY, check_promises, tell
 
-SEEDS = range(2)
+# Seeds in which h3 has to ask for the end of an epoch.
+SEEDS = (0, 2)
 OLD, NEW = "h1", "h2"
 CRASHES = replace(STORY, duration_s=2.0, expectation=Expectation())
 
@@ -96,7 +97,6 @@ def test_a_home_that_crashes_in_the_middle_of_a_move_leaves_nothing_twice_and_no
         crashed = asyncio.Event()
 
         def crash() -> None:
-            world.excuse()
             world.hubs[name].crash(silent=world.random.random() < 0.5)
             crashed.set()
 

@@ -171,7 +171,6 @@ def test_a_hub_that_is_restarted_under_its_old_name_is_a_new_one(name: str) -> N
     async def story(world: ClusterWorld, wire: Wire) -> None:
         node = world.hubs[name]
         before = world.directory.alive[name].incarnation
-        world.excuse()
         node.crash(silent=world.random.random() < 0.5)
         await asyncio.sleep(0.05)
         node.start()

@@ -35,6 +35,7 @@ FEW_SEEDS = range(3)
         "cluster-routed-cuts",
         "cluster-routed-crashes",
         "cluster-routed-zombies",
+        "cluster-routed-everything",
     ],
 )
 def test_wherever_clients_go_every_message_comes_once_and_in_order(name: str) -> None:

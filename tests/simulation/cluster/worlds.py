@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from equipoise.lab.scenarios import Client, ClusterScenario, Workload, scenario_by_name
 from equipoise.lab.scenarios.cluster_clients import TOLD
+from equipoise.lab.scenarios.excused import is_excused
 from equipoise.lab.scenarios.scenario import Topology as TopologyValue
 from equipoise.lab.simulation.checkers import Violation
 from equipoise.lab.simulation.cluster.stories import Story, Wire, begin_story, tapped
@@ -91,7 +92,8 @@ def check_promises(outcomes: Outcomes, seed: int, *, messages_min: int = MESSAGE
 
 
 def check_seeds(name: str, seeds: range) -> None:
-    """All of these seeds of a case keep their promises."""
+    """All of these seeds of a case keep their promises, but for those that are listed."""
     scenario = case(name)
     for seed in seeds:
-        check_promises(run(seed, scenario), seed)
+        if not is_excused(name, seed):
+            check_promises(run(seed, scenario), seed)

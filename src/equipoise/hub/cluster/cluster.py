@@ -192,6 +192,7 @@ class Cluster:
                 self.merging.peer_gone(stream, name)
 
         self.news.add(tell)
+        self.handover.feeder_died(name)
         self.patterns.peer_died(name)
         self.lanes.hub_died(name)
 

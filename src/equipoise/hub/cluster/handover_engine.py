@@ -252,6 +252,7 @@ class HandoverEngine:
         cluster.merging.drop_pending(stream)
         opened = cluster.core.new_epoch(max(epoch, topic.epoch))
         cluster.announce(topic, opened, epoch, n)
+        cluster.merging.count_loss(topic, epoch or opened, n)
         topic.epoch, topic.n, topic.audience = opened, 0, None
         if topic.beside is not None:
             topic.beside.opened = (opened, epoch, n)
@@ -261,9 +262,29 @@ class HandoverEngine:
         if hub in cluster.out:
             # The hub that has closed waits for it, with or without subscribers.
             receivers[cluster.out[hub]] = None
+            # What any hub has sent to the former home may be on its way from there.
+            for feeder in cluster.out:
+                cluster.ingress.note_feeder(topic, feeder)
         for link in receivers:
             link.write(frame)
         cluster.tags.moved(topic)
+
+    def feeder_died(self, hub: str) -> None:
+        """A hub has died that clients may have published through: messages that it had taken may never come."""
+        for topic in self._cluster.ingress.fed_by(hub):
+            if topic.is_home:
+                self.tear(topic)
+
+    def tear(self, topic: Topic) -> None:
+        """Number on in an epoch that follows no end, so that subscribers learn of a gap with the next message."""
+        cluster = self._cluster
+        cluster.merging.count_loss(topic, topic.epoch + 1, 0)
+        topic.epoch, topic.n, topic.audience = cluster.core.new_epoch(topic.epoch), 0, None
+        if topic.beside is not None:
+            topic.beside.opened = (topic.epoch, 0, 0)
+        frame = encode(OpenedFrame(topic.name, topic.epoch, "", 0, 0))
+        for link in {**dict.fromkeys(topic.relays or ()), **dict.fromkeys(cluster.patterns.links(topic))}:
+            link.write(frame)
 
     def _ask_plan(self, stream: Stream, effect: AskPlan) -> None:
         self.evaluate(stream.topic)

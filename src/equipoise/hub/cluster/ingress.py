@@ -37,6 +37,10 @@ HOPS_MAX = 64
 Unsent = dict[bytes, list[Submission]]
 
 
+# Names of forgotten topics that are kept before they are looked for: little, and seldom reached.
+FORGOTTEN_MAX = 1_000
+
+
 class Ingress:
     """Owned by the cluster: the only one to change the admission of streams, but for publish_route."""
 
@@ -47,6 +51,8 @@ class Ingress:
         self.lost = 0
         # Messages that were given up here, for want of room or after too many hops.
         self.dropped = 0
+        # By hub, the topics numbered here that clients may have published through it; forgotten topics among them.
+        self._fed: dict[str, set[bytes]] = {}
 
     def submit(self, topic: Topic, item: Submission) -> bool:
         """Take messages for one stream of a topic, whether or not it is simply open here; False without room."""
@@ -157,6 +163,18 @@ class Ingress:
         """A hub that messages came from is dead: its next incarnation must not meet them."""
         self.lost += stream.admission.origin_died(peer)
 
+    def note_feeder(self, topic: Topic, hub: str) -> None:
+        """Clients publish the topic through that hub, or may do so."""
+        fed, topics = self._fed.setdefault(hub, set()), self._cluster.core.index.topics
+        fed.add(topic.name)
+        if len(fed) > 2 * len(topics) + FORGOTTEN_MAX:
+            fed.intersection_update(topics)
+
+    def fed_by(self, peer: str) -> list[Topic]:
+        """The hub is dead: the topics that it may have taken messages of and not passed on, in the order of names."""
+        topics = self._cluster.core.index.topics
+        return [topics[name] for name in sorted(self._fed.pop(peer, ())) if name in topics]
+
     # Inside.
 
     def _route(self, stream: Stream) -> NextHop:
@@ -203,6 +221,9 @@ class Ingress:
             return
         if item.path:
             self._cluster.core.metering.published_elsewhere(topic.trunk)
+            for hub, _ in item.path:
+                if topic.name not in self._fed.get(hub, ()):
+                    self.note_feeder(topic, hub)
         stream = topic.stream
         has_loss = stream is not None and stream.admission.loss > 0
         if stream is not None and has_loss:

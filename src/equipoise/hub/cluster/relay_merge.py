@@ -131,6 +131,7 @@ class Merging:
         may be concerned, and one that is numbered anew may only have been idle. So they are told, at once. Where parts
         of a stream wait, they are told again between those and what follows.
         """
+        self._cluster.core.losses.count_hub()
         for pattern in self._cluster.core.index.patterns:
             sessions = [session for session, kinds in pattern.members.items() if _is_told(kinds)]
             if sessions:
@@ -245,6 +246,7 @@ class Merging:
                 return
             if skip:
                 first, payloads = first + skip, payloads[skip:]
+            self.count_loss(topic, epoch, first - 1)
             if epoch != topic.epoch:
                 if stream in self._torn:
                     self._tell_gap(topic)
@@ -259,6 +261,7 @@ class Merging:
         for link in topic.relays or ():
             link.write(frame)
         self._cluster.announce(topic, epoch, after_epoch, after_n)
+        self.count_loss(topic, after_epoch or epoch, after_n)
         topic.epoch, topic.n, topic.audience = epoch, 0, None
 
     def _tell_gap(self, topic: Topic) -> None:
@@ -271,9 +274,20 @@ class Merging:
         """Nothing before this position will come any more."""
         topic = stream.topic
         if (epoch, n) > (topic.epoch, topic.n):
+            self.count_loss(topic, epoch, n)
             if epoch != topic.epoch:
                 topic.audience = None
             topic.epoch, topic.n = epoch, n
+
+    def count_loss(self, topic: Topic, epoch: int, n: int) -> None:
+        """What comes next follows that position: count what lies between it and where the topic stands here."""
+        if not topic.epoch or not topic.trunk.members:
+            # It has not begun here, or there was no subscriber by name that could have missed anything.
+            return
+        if epoch != topic.epoch:
+            self._cluster.core.losses.count(topic.trunk.name, None)
+        elif n > topic.n:
+            self._cluster.core.losses.count(topic.trunk.name, n - topic.n)
 
     def _attach(self, stream: Stream, hub: str) -> None:
         stream.ticket = self._cluster.new_ticket()

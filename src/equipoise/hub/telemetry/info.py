@@ -30,7 +30,7 @@ def render_info(core: HubCore, session: Session, wanted: set[str], totals: Total
                 *(f"{key}:{fact}" for key, fact in facts_of(core, totals).items()),
             ]
             if name == "equipoise":
-                lines += _topic_lines(core, session)
+                lines += _topic_lines(core, session) + _loss_lines(core, session)
             parts.append("\r\n".join(lines) + "\r\n")
     return "\r\n".join(parts)
 
@@ -114,6 +114,7 @@ def _equipoise(core: HubCore, totals: Totals) -> dict[str, object]:
         "unsent_bytes": backlogs.bytes,
         "slow_disconnects": backlogs.cuts,
         "deliveries_dropped": backlogs.drops,
+        **core.losses.facts(),
         "protocol_errors": stats.protocol_errors,
         "connections_paced": stats.connections_paced,
         "subscriptions_revoked": stats.revoked,
@@ -177,6 +178,19 @@ def _topic_lines(core: HubCore, session: Session) -> list[str]:
         f"topic:{topic.name.decode('utf-8', 'backslashreplace')!r}:slow_disconnects={topic.cuts},"
         f"deliveries_dropped={topic.drops},published={topic.published},delivered={topic.delivered}"
         for topic in hurt[:TOPICS_SHOWN_MAX]
+    ]
+
+
+def _loss_lines(core: HubCore, session: Session) -> list[str]:
+    """One line for each topic of which messages never came here, the latest last, as far as the session may see it."""
+    lost = [
+        (name, loss)
+        for name, loss in core.losses.by_topic.items()
+        if session.may(Action.SUBSCRIBE, name) or session.may(Action.PUBLISH, name)
+    ]
+    return [
+        f"loss:{name.decode('utf-8', 'backslashreplace')!r}:messages_missed={loss.messages},gaps_unknown={loss.gaps}"
+        for name, loss in lost[-TOPICS_SHOWN_MAX:]
     ]
 
 

@@ -66,6 +66,9 @@ METRICS = (
         "cuts",
         "Clients disconnected because they read too slowly.",
     ),
+    ("equipoise_hub_messages_missed_total", "hub", "messages_missed", "Messages that never came here."),
+    ("equipoise_hub_gaps_unknown_total", "hub", "gaps_unknown", "Gaps of unknown size in topics."),
+    ("equipoise_hub_hubs_lost_total", "hub", "hubs_lost", "Hubs that died, or whose link lost frames."),
     (
         "equipoise_hub_deliveries_dropped_total",
         "hub",
@@ -211,6 +214,13 @@ METRICS = (
         "Subscribers disconnected because they read too slowly.",
     ),
     (
+        "equipoise_hub_topic_messages_missed_total",
+        "topic",
+        "messages_missed",
+        "Messages that never came here.",
+    ),
+    ("equipoise_hub_topic_gaps_unknown_total", "topic", "gaps_unknown", "Gaps of unknown size."),
+    (
         "equipoise_hub_topic_deliveries_dropped_total",
         "topic",
         "drops",
@@ -279,6 +289,7 @@ class Reading:
             "clients_lagging": len(core.backlogs.lagging),
             "unsent_bytes": core.backlogs.bytes,
             "cuts": core.backlogs.cuts,
+            **core.losses.facts(),
             "drops": core.backlogs.drops,
             "topics": len(core.index.topics),
             "topics_subscribed": core.index.heard,
@@ -313,7 +324,7 @@ class Reading:
         """What its lanes have done counts for it, though it is written down elsewhere until the window ends."""
         streams: list[Topic] = [topic, *(() if topic.beside is None else topic.beside.lanes.values())]
         facts = {name: sum(getattr(stream, name) for stream in streams) for name in _COUNTED}
-        return facts | {"subscribers": len(topic.members)}
+        return facts | {"subscribers": len(topic.members), **self._core.losses.facts(topic.name)}
 
 
 def samples_of(reading: Reading) -> Iterator[Sample]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from equipoise.lab.scenarios.access import Access, Grants
 from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
 
 __all__ = [
+    "ACCESS",
     "CROWD",
     "HEAVY_CROWD",
     "LISTENERS",
@@ -16,6 +18,7 @@ __all__ = [
     "ROUTED_CROWD",
     "ROVING_CROWD",
     "TOLD",
+    "USERS_CROWD",
     "listener",
     "speaker",
 ]
@@ -42,6 +45,24 @@ CROWD = Workload(
         Client(name="eve", dialect=Dialect.RESP2, subscribes=_hear("a", "b")),
         Client(name="fay", dialect=Dialect.RESP2, subscribes=_hear("*", is_pattern=True)),
         Client(name="gus", subscribes=_hear("b")),
+    )
+)
+# The same as users, and worlds in which some of it is taken away, or one of them is gone.
+ANN = Grants(user="ann", publish=("a", "b", "c"))
+BOB = Grants(user="bob", publish=("a", "b"), subscribe=("[ac]", "a", "c"))
+CAT = Grants(user="cat", subscribe=("*",))
+ACCESS = Access(
+    rules=(ANN, BOB, CAT),
+    alternatives=(
+        (replace(ANN, publish=("a",)), BOB, CAT),
+        (ANN, replace(BOB, subscribe=()), replace(CAT, subscribe=("a", "b"))),
+        (ANN, BOB),
+        (BOB, CAT),
+    ),
+)
+USERS_CROWD = Workload(
+    clients=tuple(
+        replace(client, user=client.name if client.publishes else "cat") for client in CROWD.clients
     )
 )
 # The same for as long as clients are cut off.

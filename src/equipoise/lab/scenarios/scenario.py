@@ -114,6 +114,11 @@ class ClusterScenario(Scenario):
     pauses: Times = NEVER
     zombies: Times = NEVER
     crashes: Times = NEVER
+    # Any two parts, hubs, clients or store, do not hear each other, one way or both, for as long as `cut_s` draws.
+    cuts: Times = NEVER
+    cut_s: tuple[float, float] = (0.5, 5.0)
+    # Other access rules for a while.
+    rule_changes: Times = NEVER
     # With a store. A hub is cut off from it for less than a session, or for longer; its connections are reset.
     store_cuts: Times = NEVER
     store_losses: Times = NEVER
@@ -121,5 +126,7 @@ class ClusterScenario(Scenario):
     # The store is gone for this long for every hub, or cannot be reached, so that sessions expire unseen; 0: never.
     store_outage_s: float = 0.0
     is_store_unreachable: bool = False
+    # After the outage, or once in a run without one, the store comes back with nothing in it.
+    is_store_emptied: bool = False
     # A story told beside all this, by its name in equipoise.lab.simulation.cluster.stories.
     story: str = ""

@@ -53,6 +53,27 @@ def measure_hub(hub: SimulatedHub, history: History) -> None:
     history.hold(hub.name, "bytes of input from one client", inputs, limits.input_bytes_max)
     history.hold(hub.name, "connections", len(sessions), limits.connections_max)
     history.hold(hub.name, "topics", len(core.index.topics), limits.topics_max)
+    measure_cluster(hub, history)
+
+
+def measure_cluster(hub: SimulatedHub, history: History) -> None:
+    """What a hub holds for others: on the way to homes, before its turn on the way out, and unacknowledged by peers."""
+    cluster, settings = hub.cluster, hub.settings.cluster
+    if cluster is None:
+        return
+    held = pending = 0
+    for topic in cluster.core.index.topics.values():
+        if topic.stream is not None:
+            admission = topic.stream.admission
+            for items in (admission.routing, *admission.waiting.values()):
+                held += sum(len(payload) for item in items for payload in item.payloads)
+            pending += sum(arrival.size for arrival in topic.stream.pending)
+    kept = max((link.kept_bytes for link in cluster.out.values()), default=0)
+    # Beyond each bound one more piece is taken.
+    piece = hub.settings.limits.input_bytes_max
+    history.hold(hub.name, "bytes on the way to homes", held, settings.pending_bytes_max)
+    history.hold(hub.name, "bytes before their turn", pending, settings.pending_bytes_max + piece)
+    history.hold(hub.name, "bytes that a peer has not acknowledged", kept, settings.link_bytes_max + piece)
 
 
 def unsent_bytes(session: Session) -> int:

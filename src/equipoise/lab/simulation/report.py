@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from equipoise.lab.scenarios.excused import is_excused
 from equipoise.lab.simulation.runner import Run
 
 __all__ = ["Tally", "failure_lines", "replay_command", "tables", "to_json"]
@@ -31,17 +32,21 @@ class Tally:
     messages: int = 0
     deliveries: int = 0
     failures: list[Run] = field(default_factory=list)
+    # Runs that failed as they are known to: listed in equipoise.lab.scenarios.excused.
+    excused: Counter[str] = field(default_factory=Counter)
     verdicts: list[tuple[str, int, bool, str]] = field(default_factory=list)
 
     def add(self, run: Run) -> None:
         self.seeds[run.case] += 1
-        self.failed[run.case] += not run.is_green
+        is_listed = not run.is_green and is_excused(run.case, run.seed)
+        self.excused[run.case] += is_listed
+        self.failed[run.case] += not run.is_green and not is_listed
         self.wall_s[run.case] = self.wall_s.get(run.case, 0.0) + run.wall_s
         self.faults.setdefault(run.case, Counter()).update(run.faults)
         self.messages += run.messages
         self.deliveries += run.deliveries
         self.verdicts.append((run.case, run.seed, run.is_green, run.trace_hash))
-        if not run.is_green:
+        if not run.is_green and not is_listed:
             self.failures.append(run)
 
     def seeds_per_s(self, case: str) -> float:
@@ -74,11 +79,12 @@ def failure_lines(run: Run, *, commit: str, without: str = "") -> list[str]:
 def tables(tally: Tally, *, elapsed_s: float) -> RenderableType:
     """Cases with their seeds and speed, and how often each kind of fault happened in each."""
     kinds = sorted({kind for faults in tally.faults.values() for kind in faults})
-    cases = Table("case", "seeds", "failed", "seeds/s", "faults that happened", title=None)
+    cases = Table("case", "seeds", "failed", "excused", "seeds/s", "faults that happened", title=None)
     for case, count in tally.seeds.items():
         faults = tally.faults[case]
         told = ", ".join(f"{kind} {faults[kind]}" for kind in kinds if faults[kind]) or "none"
-        cases.add_row(case, str(count), str(tally.failed[case]), f"{tally.seeds_per_s(case):.1f}", told)
+        numbers = (count, tally.failed[case], tally.excused[case])
+        cases.add_row(case, *map(str, numbers), f"{tally.seeds_per_s(case):.1f}", told)
     total = sum(tally.seeds.values())
     speed = (
         f"{total} seeds in {elapsed_s:.1f} s, {total / elapsed_s:.0f} seeds/s; {tally.messages:,} messages, "
@@ -98,6 +104,7 @@ def to_json(tally: Tally, *, commit: str, elapsed_s: float, without: str = "") -
             "elapsed_s": round(elapsed_s, 3),
             "seeds_per_s": round(total / elapsed_s, 1),
             "seeds_per_s_by_case": {case: round(tally.seeds_per_s(case), 1) for case in sorted(tally.seeds)},
+            "excused": {case: tally.excused[case] for case in sorted(tally.excused) if tally.excused[case]},
             "messages": tally.messages,
             "deliveries": tally.deliveries,
             "faults": {case: dict(sorted(faults.items())) for case, faults in sorted(tally.faults.items())},

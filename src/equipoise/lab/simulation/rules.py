@@ -49,7 +49,9 @@ def _user(grants: Grants) -> User:
 @cache
 def _hubs_user() -> User:
     secret = hash_secret(HUBS_USER.encode(), salt=b"saltsalt", cost=QUICK_COST)
-    return User(name=HUBS_USER, secret=secret, grants={Action.OPERATE: _globs(("*",))})
+    return User(
+        name=HUBS_USER, secret=secret, grants={Action.LINK: _globs(("*",)), Action.OPERATE: _globs(("*",))}
+    )
 
 
 def _globs(patterns: tuple[str, ...]) -> tuple[Glob, ...]:

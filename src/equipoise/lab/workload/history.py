@@ -68,7 +68,7 @@ class Received(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """A smart client was told that messages are missing."""
+    """A smart client was told that messages are missing; or a hub counted that they are."""
 
     at: float
     # None: any of the topics that the subscription is for.
@@ -108,12 +108,22 @@ class Track:
         "name",
         "names",
         "user",
+        "via",
     )
 
     def __init__(
-        self, name: str, names: tuple[str, ...], *, is_pattern: bool, is_smart: bool, user: str = ""
+        self,
+        name: str,
+        names: tuple[str, ...],
+        *,
+        is_pattern: bool,
+        is_smart: bool,
+        user: str = "",
+        via: str = "",
     ) -> None:
+        """`via`: the hub that a plain client is connected to; a smart one may be connected to several."""
         self.name = name
+        self.via = via
         self.names = names
         self.is_pattern = is_pattern
         self.is_smart = is_smart
@@ -200,6 +210,8 @@ class History:
     users: dict[str, str] = field(default_factory=dict)
     # By hub, access rules and when it took them; empty where every client may do everything.
     rules: dict[str, list[tuple[float, Rules]]] = field(default_factory=dict)
+    # By hub, the losses that it counted: when, of which topic, how many. For subscribers that cannot be told.
+    losses: dict[str, list[Missed]] = field(default_factory=dict)
     # By who holds and what.
     held: dict[tuple[str, str], MemoryPeak] = field(default_factory=dict)
     markers: list[Marker] = field(default_factory=list)

@@ -40,6 +40,7 @@ class PlainClient:
             is_pattern=subscribing.is_pattern,
             is_smart=False,
             user=client.user,
+            via=place.host,
         )
         history.tracks.append(self.track)
         self._connection: _Connection | None = None

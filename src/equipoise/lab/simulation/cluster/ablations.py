@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from equipoise.client.publishing import Publishing, TopicPublisher
 from equipoise.client.wire.connection import Connection
+from equipoise.hub.access import reauthorization
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.handover_engine import HandoverEngine
@@ -17,9 +18,10 @@ from equipoise.hub.cluster.link.link import OutLink, Send
 from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.core import HubCore
+from equipoise.hub.data.losses import Losses
 from equipoise.hub.membership.liveness import Sight
 from equipoise.lab.simulation.ablation import Ablation
-from equipoise.lab.simulation.checkers import needless_gap, once, order
+from equipoise.lab.simulation.checkers import authorised, needless_gap, once, order
 from equipoise.lab.simulation.patching import replaced
 from equipoise.lab.workload.lanes import LaneSubscriber
 from equipoise.lab.workload.roving import RovingPublisher
@@ -35,6 +37,18 @@ __all__ = ["CLUSTER_ABLATIONS"]
 
 def _with(owner: type, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
     return lambda: replaced(owner, attribute, replacement)
+
+
+def _with_module(
+    module: object, attribute: str, replacement: object
+) -> Callable[[], AbstractContextManager[None]]:
+    return lambda: replaced(module, attribute, replacement)
+
+
+@contextmanager
+def _without_counting() -> Iterator[None]:
+    with replaced(Losses, "count", lambda *words: None), replaced(Losses, "count_hub", lambda losses: None):
+        yield
 
 
 # Between hubs.
@@ -121,7 +135,53 @@ def _go_without_severing(
     publishing._arrive(publisher, connection)
 
 
+def _count_known_only(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:
+    skip, missed = _ACCEPT(cursor, epoch, n, count)
+    return Verdict(skip, missed or 0)
+
+
+_ACCEPT = Cursor.accept
+
 CLUSTER_ABLATIONS = (
+    Ablation(
+        "unknown-gaps",
+        "a client tells that an unknown number of messages is missing",
+        once.NAME,
+        "cluster-crashes",
+        _with(Cursor, "accept", _count_known_only),
+        seed=12,
+    ),
+    Ablation(
+        "pattern-gaps",
+        "subscribers by pattern are told that a hub was lost",
+        once.NAME,
+        "cluster-crashes",
+        _with(Merging, "hub_lost", lambda self: None),
+        seed=11,
+    ),
+    Ablation(
+        "feeders",
+        "subscribers are told when a hub dies through which clients published",
+        once.NAME,
+        "cluster-store-zombies",
+        _with(HandoverEngine, "tear", lambda self, topic: None),
+        seed=1,
+    ),
+    Ablation(
+        "counted-losses",
+        "a hub counts what plain subscribers miss",
+        once.NAME,
+        "cluster-crashes",
+        _without_counting,
+    ),
+    Ablation(
+        "cluster-revocation",
+        "subscriptions at every hub are judged again by new rules",
+        authorised.NAME,
+        "cluster-users",
+        _with_module(reauthorization, "judge_again", lambda core, session: 0),
+        seed=1,
+    ),
     Ablation(
         "resent-links",
         "a link that was reset sends again what was not acknowledged",

@@ -50,6 +50,8 @@ class ClusterFaults:
             ("zombie", self._pause_long, scenario.zombies),
             ("hub crash", self._crash, scenario.crashes),
             ("join", self._join, scenario.joins),
+            ("cut", self._cut_any, scenario.cuts),
+            ("rules change", self._change_rules, scenario.rule_changes),
             ("store cut", self._cut_store, scenario.store_cuts),
             ("store loss", self._lose_store, scenario.store_losses),
             ("store reset", self._reset_store, scenario.store_resets),
@@ -140,6 +142,28 @@ class ClusterFaults:
         for name in hubs:
             self._sim.heal(client, name)
 
+    async def _cut_any(self) -> None:
+        """Two parts of any kind do not hear each other; at least one of them is a hub."""
+        parts = [*sorted(self._world.hubs), *(client.name for client in self._scenario.workload.each())]
+        if self._scenario.has_store:
+            parts.append(STORE)
+        one = self._hub()
+        other = self._world.draw([part for part in parts if part != one])
+        pair = (one, other) if self._random.random() < 0.5 else (other, one)
+        low, high = self._scenario.cut_s
+        lasts_s = low + self._random.random() * (high - low)
+        self._sim.cut(*pair, one_way=self._random.random() < 0.3)
+        await asyncio.sleep(lasts_s)
+        self._sim.heal(*pair)
+
+    async def _change_rules(self) -> None:
+        access = self._scenario.access
+        assert access is not None, "a change of rules needs rules"
+        alternatives = access.alternatives
+        await self._world.change_rules(alternatives[int(self._random.random() * len(alternatives))])
+        await asyncio.sleep(0.1 + self._random.random())
+        await self._world.change_rules(access.rules)
+
     # Hubs.
 
     async def _pause(self) -> None:
@@ -152,13 +176,10 @@ class ClusterFaults:
     async def _pause_long(self) -> None:
         world, node = self._world, self._world.hubs[self._hub()]
         if self._scenario.has_store and node.host.is_up:
-            world.excuse()
             node.host.pause()
             await asyncio.sleep((1.1 + self._random.random()) * SESSION_S)
             node.host.thaw()
-            world.excuse()
         elif node.host.is_up and node.name in world.directory.alive:
-            world.excuse()
             node.host.pause()
             await asyncio.sleep(0.3)
             world.directory.expire(node.name)
@@ -171,7 +192,6 @@ class ClusterFaults:
         if len(up) < 2:
             return
         node = world.hubs[world.draw(up)]
-        world.excuse()
         await self._restart(node)
 
     async def _restart(self, node: SimulatedHub) -> None:
@@ -206,10 +226,8 @@ class ClusterFaults:
     async def _lose_store(self) -> None:
         hub = self._hub()
         self._sim.cut(hub, STORE)
-        self._world.excuse()
         await asyncio.sleep((1.1 + self._random.random()) * SESSION_S)
         self._sim.heal(hub, STORE)
-        self._world.excuse()
 
     def _reset_store(self) -> None:
         self._sim.reset_connections(self._hub(), STORE)
@@ -219,6 +237,8 @@ class ClusterFaults:
         if not self._scenario.is_store_unreachable:
             region.go_away()
             await asyncio.sleep(self._scenario.store_outage_s)
+            if self._scenario.is_store_emptied:
+                await self._world.empty_store()
             region.serve()
             return
         for name in hubs:
@@ -231,11 +251,12 @@ class ClusterFaults:
 
 async def play(world: ClusterWorld) -> None:
     """One run: changes and faults first, then everything is healed and progress is demanded."""
-    await world.start()
-    measuring = world.measure()
-    ClusterFaults(world).begin()
-    world.staging.stage.begin.set()
-    await asyncio.sleep(world.scenario.duration_s)
-    world.heal()
-    await world.conclude()
-    measuring.cancel()
+    with world.watched_losses():
+        await world.start()
+        measuring = world.measure()
+        ClusterFaults(world).begin()
+        world.staging.stage.begin.set()
+        await asyncio.sleep(world.scenario.duration_s)
+        world.heal()
+        await world.conclude()
+        measuring.cancel()

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import msgspec
 
+from equipoise.access import Users
 from equipoise.errors import PlanRaceError, StoreError
 from equipoise.hub import HubSettings
 from equipoise.hub.cluster import LiveHub
@@ -80,6 +81,8 @@ class Region:
         self._sessions = sessions or StoreSettings()
         self._retry_s = retry_s
         self._commits: asyncio.Queue[Plan] = asyncio.Queue()
+        # By the version of the users made of them.
+        self._rules: dict[str, Rules] = {}
 
     def add(
         self,
@@ -109,14 +112,29 @@ class Region:
         store = node.store = await self.open()
         access_version = 0
         users = None
-        if node.rules is not None:
-            stored = await UsersStore(store, TREE).seed(users_of(node.rules))
-            users, access_version = stored.users, stored.access_version
+        while node.rules is not None and users is None:
+            try:
+                stored = await UsersStore(store, TREE).seed(users_of(node.rules))
+                users, access_version = stored.users, stored.access_version
+            except StoreError:
+                await asyncio.sleep(self._retry_s)
         hub = await node.listen(users)
+        if node.rules is not None:
+            self._rules.setdefault(users_of(node.rules).version, node.rules)
+            hub.reload_users = self._noted(node, hub.reload_users)  # type: ignore[method-assign, assignment]  # looks on
         login = None if node.rules is None else (HUBS_USER, HUBS_USER)
         clock = node.host.clock.time
         node.membership = Membership(hub, store, access_version=access_version, login=login, wall_clock=clock)
         await node.membership.run()
+
+    def _noted(self, node: SimulatedHub, reload: Callable[[Users], None]) -> Callable[[Users], None]:
+        """The same, keeping when which rules came into force at the hub."""
+
+        def reload_users(users: Users) -> None:
+            reload(users)
+            node.rules_at.append((self.sim.now, self._rules[users.version]))
+
+        return reload_users
 
     async def open(self) -> RemoteMemoryStore:
         """A session with the store over the network, as soon as there is one to be had."""
@@ -141,10 +159,18 @@ class Region:
     def go_away(self) -> None:
         self.host.crash(silent=True)
 
+    async def empty(self) -> None:
+        """Have nothing in the store from now on; `work` has to be begun again."""
+        self.tree = MemoryTree(self.sim.loop.time)
+        await self._look_on()
+
     # The operator beside it.
 
     async def begin(self) -> None:
         self.serve()
+        await self._look_on()
+
+    async def _look_on(self) -> None:
         self._store = await self.beside()
         self._plans = PlanStore(self._store, TREE, writer="operator", clock=lambda: 0.0)
 
@@ -162,6 +188,7 @@ class Region:
     async def change_rules(self, rules: Rules) -> None:
         """Replace the users in the store, and tell hubs through the plan."""
         users = UsersStore(self._store, TREE)
+        self._rules[users_of(rules).version] = rules
         stored = await users.load()
         await publish_users(users, self._plans, users_of(rules), access_version=stored.access_version)
 

@@ -179,7 +179,6 @@ async def _restarted(world: ClusterWorld, wire: Wire) -> None:
     world.move(TOPIC, "h2")
     await is_cut.wait()
     await asyncio.sleep(0.15)
-    world.excuse()
     world.hubs["h3"].crash(silent=False)
     await asyncio.sleep(0.05)
     world.hubs["h3"].start()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -15,15 +16,17 @@ from random import Random
 from equipoise.hub import HubSettings, Limits
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.settings import ClusterSettings
-from equipoise.lab.scenarios import Client, ClusterScenario, Dialect
+from equipoise.hub.data.losses import Losses
+from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Rules
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.region import STORE, Region, membership_settings
 from equipoise.lab.simulation.memory_use import measure_forever
+from equipoise.lab.simulation.patching import replaced
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
 from equipoise.lab.simulation.staging import Staging
 from equipoise.lab.simulation.world import Simulation
-from equipoise.lab.workload import History, HubEndpoint, PublishOutcome, hurried
-from equipoise.lab.workload.history import Received, Sent
+from equipoise.lab.workload import History, HubEndpoint, hurried
+from equipoise.lab.workload.history import Missed
 from equipoise.model import Entry, Member, Mode, Plan
 from equipoise.store import StoreSettings
 
@@ -55,9 +58,6 @@ class ClusterWorld:
         self._rules = None if scenario.access is None else scenario.access.rules
         self._tasks: list[asyncio.Task[None]] = []
         self._fired: Counter[str] = Counter()
-        # When messages may be lost without a word: (from, until); and those that were on their way when a hub died.
-        self._excused: list[tuple[float, float]] = []
-        self._under_way: list[Sent] = []
         self.directory: Directory | Region
         if scenario.has_store:
             sessions = StoreSettings(session_timeout_s=SESSION_S, request_timeout_s=SESSION_S)
@@ -134,6 +134,8 @@ class ClusterWorld:
                 self.directory.expire(node.name)
                 node.start()
         self.directory.commit(self.directory.plan)
+        if self.scenario.rule_changes[1] and self.scenario.access is not None:
+            self.sim.loop.create_task(self.change_rules(self.scenario.access.rules))
         if isinstance(self.directory, Region):
             # Healing ends all work beside the run, the operator's included.
             self._attend()
@@ -146,7 +148,6 @@ class ClusterWorld:
             await self.until(self.directory.is_settled, SETTLING_S)
             if not self.directory.is_settled():
                 self.history.unfinished.append("the hubs do not agree on plan and peers")
-        self.forgive()
 
     def _attend(self) -> None:
         for work in self.region.work():
@@ -168,6 +169,32 @@ class ClusterWorld:
 
     def draw(self, among: list[str]) -> str:
         return among[int(self.random.random() * len(among))]
+
+    @contextmanager
+    def watched_losses(self) -> Iterator[None]:
+        """Keep in the history what hubs count as lost, at the moment they do."""
+        count, count_hub = Losses.count, Losses.count_hub
+
+        def watched_count(losses: Losses, topic: bytes, messages: int | None) -> None:
+            before = losses.messages, losses.gaps
+            count(losses, topic, messages)
+            if (losses.messages, losses.gaps) != before:
+                self._note_loss(losses, topic, messages)
+
+        def watched_count_hub(losses: Losses) -> None:
+            before = losses.hubs
+            count_hub(losses)
+            if losses.hubs != before:
+                self._note_loss(losses, None, None)
+
+        with replaced(Losses, "count", watched_count), replaced(Losses, "count_hub", watched_count_hub):
+            yield
+
+    def _note_loss(self, losses: Losses, topic: bytes | None, missed: int | None) -> None:
+        for name, node in self.hubs.items():
+            if node.hub is not None and node.hub.core.losses is losses:
+                told = Missed(self.sim.now, None if topic is None else topic.decode(), missed)
+                self.history.losses.setdefault(name, []).append(told)
 
     def count(self, fault: str) -> None:
         self._fired[fault] += 1
@@ -195,42 +222,25 @@ class ClusterWorld:
         members = tuple(Member(m.hub, weights.get(m.hub, m.weight), m.site) for m in plan.members)
         self.directory.commit(replace(plan, members=members))
 
+    async def change_rules(self, rules: Rules) -> None:
+        """Through the store; without one, each hub takes them after a delay of its own."""
+        if isinstance(self.directory, Region):
+            await self.directory.change_rules(rules)
+            return
+        self._rules = rules
+        for node in self.hubs.values():
+            self.sim.loop.call_later(self.random.random() * self.scenario.lag_s, node.change_rules, rules)
+
+    async def empty_store(self) -> None:
+        """What the store had is gone; sessions with it are, too."""
+        await self.region.empty()
+        self._attend()
+
     def _clock_error_s(self) -> float:
         return (2 * self.random.random() - 1) * self.scenario.clock_error_s
 
     def _is_reinstated(self) -> bool:
         return self.is_healed or self.random.random() < 0.3
-
-    # What is forgiven around a death.
-
-    def excuse(self) -> None:
-        """A hub dies now: what is on its way may be in it, and so may what comes until all hubs are back."""
-        now = self.sim.now
-        if self.scenario.has_store:
-            self._excused.append((now - 2.0, now + 2.5 * SESSION_S + 2.5))
-            return
-        self._excused.append((now, now + 2.5 + self.scenario.lag_s))
-        received = [
-            (track, {event[1:] for event in track.events if type(event) is Received})
-            for track in self.history.tracks
-        ]
-        for (publisher, topic), messages in self.history.sent.items():
-            for sequence, message in enumerate(messages):
-                facts = (topic, publisher, sequence)
-                if any(track.wants(topic) and facts not in seen for track, seen in received):
-                    self._under_way.append(message)
-
-    def forgive(self) -> None:
-        """What was in a hub that died may be lost: the promise leaves it out."""
-        late = [
-            message
-            for sent in self.history.sent.values()
-            for message in sent
-            if any(since <= message.began_at <= until for since, until in self._excused)
-        ]
-        for message in (*late, *self._under_way):
-            if message.outcome is PublishOutcome.ACKNOWLEDGED:
-                message.outcome = PublishOutcome.UNCERTAIN
 
     # Seen from outside.
 

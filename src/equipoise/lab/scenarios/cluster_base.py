@@ -1,0 +1,30 @@
+"""What all worlds of several hubs begin with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from equipoise.lab.scenarios.cluster_clients import CROWD
+from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation
+from equipoise.model import Mode
+
+__all__ = ["BOTH_MODES", "LOUD", "QUIET", "case", "routed"]
+
+BOTH_MODES = (Mode.ALL_SUBSCRIBERS, Mode.ALL_PUBLISHERS)
+# Where no hub dies and no client loses its connection there is no reason for a gap.
+QUIET = Expectation(
+    properties=("once", "order", "bounded memory", "authorised only", "progress", "no needless gap")
+)
+LOUD = Expectation()
+
+
+def case(name: str, summary: str, **fields: object) -> ClusterScenario:
+    made = ClusterScenario(name=f"cluster-{name}", summary=summary, workload=CROWD, expectation=QUIET)
+    return replace(made, **fields)  # type: ignore[arg-type]  # fields by name
+
+
+def routed(made: ClusterScenario, **fields: object) -> ClusterScenario:
+    """The same with smart clients that go where topics live."""
+    name = made.name.replace("cluster-", "cluster-routed-")
+    summary = f"{made.summary}; smart clients go where topics live"
+    return replace(made, name=name, summary=summary, is_routing=True, **fields)  # type: ignore[arg-type]  # by name
