@@ -1,0 +1,290 @@
+"""What do other clients notice of one that means no good?
+
+A hub process; a publisher and a subscriber that measure how long a message takes, 200 times a second, from one
+address; an attacker in a process of its own, from another address. With each attack off and on by turns; the ratio of
+the 99th percentiles is what counts, and what the hub's memory grows by beside what its settings allow.
+
+Estimate: a turn of one client is 10 ms at most, and attacks that cost more than their bytes have been bounded; so
+other clients wait for the loop as they would beside any busy client, and the ratio stays near 1 where there is a core
+to spare. Attacker and hub share two cores with the meter: a flood of commands takes a part of a core by itself.
+
+    python benchmarks/system/hostile.py [--rounds 7] [--only NAME …] [--out benchmarks/results]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from equipoise.client.wire.codec import encode_request
+from equipoise.profile.environment import tell
+
+ATTACKER = "127.0.0.2"
+MEASURED_S = 2.0
+INTERVAL_S = 0.005
+MIB = 1024 * 1024
+SETTINGS = """
+[limits]
+loopback_is_exempt = false
+connections_per_address_max = 512
+input_total_share = 0.01
+"""
+
+
+# --- attacks: each prepares itself, says so, and goes on until it is ended
+
+
+def connect(port: int) -> socket.socket:
+    made = socket.socket()
+    made.bind((ATTACKER, 0))
+    made.settimeout(20)
+    made.connect(("127.0.0.1", port))
+    return made
+
+
+def ready() -> None:
+    print("ready", flush=True)
+
+
+def paced(per_s: float, step: Callable[[int], None]) -> None:
+    began = time.perf_counter()
+    number = 0
+    while True:
+        step(number)
+        number += 1
+        time.sleep(max(0.0, began + number / per_s - time.perf_counter()))
+
+
+def drain(sock: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while sock.recv(1 << 16):
+            pass
+
+
+def patterns(port: int) -> None:
+    """Twenty connections with a thousand patterns each that match nothing; one more changes one 100 times a second."""
+    held = []
+    for i in range(19):
+        sock = connect(port)
+        held.append(sock)
+        sock.sendall(encode_request(b"PSUBSCRIBE", *(b"*idle%d.%d" % (i, n) for n in range(1_000))))
+        time.sleep(0.1)
+        sock.setblocking(False)
+        drain(sock)
+    churning = connect(port)
+    churning.setblocking(False)
+    ready()
+
+    def change(number: int) -> None:
+        churning.sendall(encode_request(b"PUNSUBSCRIBE" if number % 2 else b"PSUBSCRIBE", b"*churned"))
+        drain(churning)
+
+    paced(100, change)
+
+
+def connections(port: int) -> None:
+    """Opens a connection and closes it, 700 times a second."""
+    ready()
+
+    def one(number: int) -> None:
+        with contextlib.suppress(OSError):
+            connect(port).close()
+
+    paced(700, one)
+
+
+def unfinished(port: int) -> None:
+    """A hundred requests of a megabyte that lack their last bytes; a byte a second for each."""
+    begun = b"*3\r\n$7\r\nPUBLISH\r\n$1\r\nt\r\n$%d\r\n" % MIB + b"x" * (MIB - 1_000)
+    socks: list[socket.socket] = []
+
+    def fill(number: int) -> None:
+        if len(socks) < 100:
+            sock = connect(port)
+            with contextlib.suppress(OSError):
+                sock.sendall(begun)
+                socks.append(sock)
+            return
+        with contextlib.suppress(OSError):
+            socks[number % 100].sendall(b"x")
+
+    ready()
+    paced(100, fill)
+
+
+def names(port: int) -> None:
+    """Subscribes to topics with names of 4 kB, 500 a second, on connection after connection."""
+    socks: list[socket.socket] = []
+    ready()
+
+    def one(number: int) -> None:
+        if number % 5_000 == 0:
+            socks.append(connect(port))
+            socks[-1].setblocking(False)
+        with contextlib.suppress(OSError):
+            socks[-1].sendall(encode_request(b"SUBSCRIBE", b"%08d" % number + b"n" * 4_000))
+        drain(socks[-1])
+
+    paced(500, one)
+
+
+def inline(port: int) -> None:
+    """Commands as plain lines, as fast as the hub takes them."""
+    sock = connect(port)
+    ready()
+    while True:
+        sock.sendall(b"PING\r\n" * 500)
+        received = 0
+        while received < 500 * len(b"+PONG\r\n"):
+            received += len(sock.recv(1 << 16))
+
+
+def transactions(port: int) -> None:
+    """Two hundred transactions of a megabyte that are never run."""
+    message = encode_request(b"PUBLISH", b"t", b"x" * 100_000)
+    socks: list[socket.socket] = []
+    ready()
+
+    def one(number: int) -> None:
+        if len(socks) < 200:
+            sock = connect(port)
+            socks.append(sock)
+            with contextlib.suppress(OSError):
+                sock.sendall(encode_request(b"MULTI") + message * 10)
+
+    paced(100, one)
+
+
+def greedy(port: int) -> None:
+    """Asks for long replies, and reads none of them."""
+    ready()
+
+    def one(number: int) -> None:
+        with contextlib.suppress(OSError):
+            sock = connect(port)
+            sock.setblocking(False)
+            sock.sendall(encode_request(b"COMMAND") * 200)
+            held.append(sock)
+            del held[:-20]
+
+    held: list[socket.socket] = []
+    paced(20, one)
+
+
+ATTACKS: dict[str, Callable[[int], None]] = {
+    attack.__name__: attack
+    for attack in (patterns, connections, unfinished, names, inline, transactions, greedy)
+}
+
+
+# --- measuring
+
+
+class Meter:
+    """A publisher and a subscriber of one topic."""
+
+    def __init__(self, port: int) -> None:
+        self._subscriber = socket.create_connection(("127.0.0.1", port), 20)
+        self._subscriber.sendall(encode_request(b"SUBSCRIBE", b"measured"))
+        self._subscriber.recv(4096)
+        self._publisher = socket.create_connection(("127.0.0.1", port), 20)
+
+    def p99_ms(self, lasts_s: float) -> float:
+        message = encode_request(b"PUBLISH", b"measured", b"x" * 16)
+        size = len(b"*3\r\n$7\r\nmessage\r\n$8\r\nmeasured\r\n$16\r\n" + b"x" * 16 + b"\r\n")
+        taken_s: list[float] = []
+        until = time.perf_counter() + lasts_s
+        while (began := time.perf_counter()) < until:
+            self._publisher.sendall(message)
+            received = 0
+            while received < size:
+                received += len(self._subscriber.recv(size - received))
+            taken_s.append(time.perf_counter() - began)
+            self._publisher.recv(64)
+            time.sleep(max(0.0, INTERVAL_S - (time.perf_counter() - began)))
+        return 1e3 * statistics.quantiles(taken_s, n=100)[98]
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextlib.contextmanager
+def hub() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    with tempfile.TemporaryDirectory(prefix="equipoise-hostile-") as folder:
+        settings = Path(folder) / "hub.toml"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = int(free.getsockname()[1])
+        settings.write_text(f"port = {port}\n{SETTINGS}")
+        command = [sys.executable, "-m", "equipoise.cli.main", "hub", "--config", str(settings)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            for _ in range(200):
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                time.sleep(0.1)
+            yield process, port
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def run_one(name: str, rounds: int) -> dict[str, Any]:
+    """The attack off and on by turns, at a hub of its own."""
+    off, on = [], []
+    with hub() as (process, port):
+        meter = Meter(port)
+        meter.p99_ms(1.0)
+        before = most = resident_bytes(process.pid)
+        for _ in range(rounds):
+            off.append(meter.p99_ms(MEASURED_S))
+            command = [sys.executable, __file__, "--attack", name, "--port", str(port)]
+            attacker = subprocess.Popen(command, stdout=subprocess.PIPE)
+            try:
+                assert attacker.stdout is not None
+                attacker.stdout.readline()
+                on.append(meter.p99_ms(MEASURED_S))
+                most = max(most, resident_bytes(process.pid))
+            finally:
+                attacker.kill()
+                attacker.wait()
+                time.sleep(0.5)
+    ratios = [with_it / without for with_it, without in zip(on, off, strict=True)]
+    return {
+        "p99_ms_off": statistics.median(off),
+        "p99_ms_on": statistics.median(on),
+        "ratio": statistics.median(ratios),
+        "ratios": ratios,
+        "memory_grown_bytes": most - before,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", nargs="*", choices=list(ATTACKS), default=list(ATTACKS))
+    parser.add_argument("--out", type=Path, help="folder to keep the dated result in")
+    parser.add_argument("--attack", choices=list(ATTACKS), help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.attack:
+        ATTACKS[chosen.attack](chosen.port)
+        return
+    tell("hostile", {name: run_one(name, chosen.rounds) for name in chosen.only}, chosen.out)
+
+
+if __name__ == "__main__":
+    main()
