@@ -1,4 +1,4 @@
-"""Node.js with ioredis, for tests: node comes with the development dependencies, ioredis from npm by a lock file."""
+"""Node.js with packages, for tests: node comes with the development dependencies, packages from npm by lock files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["NODE_MODULES", "node_path", "require_ioredis"]
+__all__ = ["NODE_MODULES", "node_path", "require_ioredis", "require_packages"]
 
 _FOLDER = Path(__file__).parents[1] / "conformance" / "node"
 NODE_MODULES = _FOLDER / "node_modules"
@@ -27,30 +27,35 @@ def node_path(tool: str = "node") -> str | None:
 
 def require_ioredis() -> str:
     """The path of node, with ioredis in NODE_MODULES; skips the test where they cannot be had."""
+    return require_packages(_FOLDER)
+
+
+def require_packages(folder: Path) -> str:
+    """The path of node, with the folder's packages beside its lock file; skips the test where they cannot be had."""
     node, npm = node_path(), node_path("npm")
     if node is None or npm is None:
         pytest.skip("node and npm are not installed")
     # Tests may run in several processes.
     with (Path(tempfile.gettempdir()) / "equipoise-npm.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _is_installed():
-            _install(npm, Path(node).parent)
+        if not _is_installed(folder):
+            _install(npm, Path(node).parent, folder)
     return node
 
 
-def _is_installed() -> bool:
+def _is_installed(folder: Path) -> bool:
     """npm writes its own copy of the lock file when it has finished."""
-    installed, wanted = NODE_MODULES / ".package-lock.json", _FOLDER / "package-lock.json"
+    installed, wanted = folder / "node_modules" / ".package-lock.json", folder / "package-lock.json"
     return installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime
 
 
-def _install(npm: str, beside: Path) -> None:
+def _install(npm: str, beside: Path, folder: Path) -> None:
     command = [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
     # npm is a script that looks for node itself.
     environment = os.environ | {"PATH": f"{beside}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
         command,
-        cwd=_FOLDER,
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,

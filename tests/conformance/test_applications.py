@@ -1,0 +1,130 @@
+"""Applications that people run on Redis pub/sub, across two hubs and through moves of their topics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.two_hubs import System
+from support.node import require_packages
+
+FOLDER = Path(__file__).parent / "applications"
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    with System() as made:
+        yield made
+
+
+class Program:
+    """A Node.js program that is told things by lines, and tells what happened by lines of JSON."""
+
+    def __init__(self, *command: str) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def read(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        try:
+            return json.loads(line)
+        except ValueError:
+            raise AssertionError(line + self._process.stdout.read()) from None
+
+    def ask(self, line: str) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return self.read()
+
+
+def until(condition: Any) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.needs_node
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("library", ["ioredis", "redis"])
+def test_socket_io_servers_at_two_hubs_are_one(system: System, library: str) -> None:
+    """
+    1. A Socket.IO server is at each hub, and a browser at each server.
+    2. What either server tells everybody, both browsers hear; each server finds both browsers, for which it counts
+       the servers by PUBSUB NUMSUB.
+    3. The adapter's topics move from hub to hub; all of it still holds.
+    """
+    node = require_packages(FOLDER)
+    ports = [str(system.members[name].hub.port) for name in ("h1", "h2")]
+    with Program(node, str(FOLDER / "socket_io.js"), library, *ports) as program:
+        assert program.read() == ["connected"]
+        requests = "socket.io-request#/#"
+        until(lambda: all(counted(system, name, requests) == 2 for name in ("h1", "h2")))
+        for home in ("", "h1", "h2"):
+            if home:
+                for topic in ("socket.io#/#", requests):
+                    system.run("move", topic, home, "--wait")
+            assert program.ask("now") == ["heard", *[["now of 0", "now of 1"]] * 2]
+            assert program.ask("fetch") == ["fetched", 2, 2]
+
+
+def counted(system: System, hub: str, topic: str) -> int:
+    (found,) = system.client(hub).pubsub_numsub(topic)
+    return int(found[1])
+
+
+def urls(system: System) -> list[str]:
+    return [f"redis://127.0.0.1:{system.members[name].hub.port}" for name in ("h1", "h2")]
+
+
+@pytest.mark.timeout(150)
+def test_django_channels_layers_at_two_hubs_are_one(system: System) -> None:
+    """
+    1. Two processes of a site have a channel layer each, at different hubs; a consumer at each is in one group.
+    2. What either sends to the group reaches both; what it sends to one channel reaches that one.
+    3. The group's topic moves; it still does.
+    """
+    pubsub = pytest.importorskip("channels_redis.pubsub", reason="channels_redis is not installed")
+
+    async def scenario() -> None:
+        layers = [pubsub.RedisPubSubChannelLayer(hosts=[url]) for url in urls(system)]
+        channels = [await layer.new_channel() for layer in layers]
+        for layer, channel in zip(layers, channels, strict=True):
+            await layer.group_add("room", channel)
+        (topic,) = await asyncio.to_thread(topics_of, system, "*room")
+        for home in ("", "h1", "h2"):
+            if home:
+                await asyncio.to_thread(system.run, "move", topic, home, "--wait")
+            for i, layer in enumerate(layers):
+                await layer.group_send("room", {"type": "told", "by": i})
+                for other, channel in zip(layers, channels, strict=True):
+                    assert await other.receive(channel) == {"type": "told", "by": i}
+            await layers[0].send(channels[1], {"type": "one"})
+            assert await layers[1].receive(channels[1]) == {"type": "one"}
+        for layer in layers:
+            await layer.flush()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def topics_of(system: System, pattern: str) -> list[str]:
+    found = system.client("h1").pubsub_channels(pattern)
+    return [name if isinstance(name, str) else name.decode() for name in found]
