@@ -20,7 +20,7 @@ import uvloop
 
 from equipoise.access import ScryptCost, Users, hash_secret, parse_users
 from equipoise.hub import Hub, HubSettings, Limits, Tls
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import TelemetrySettings
 from hub.world import decoded, request
 
 TIMEOUT_S = 10.0

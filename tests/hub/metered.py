@@ -7,7 +7,7 @@ from typing import Any
 from equipoise.access import Users
 from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.hub.settings import Limits
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import TelemetrySettings
 from equipoise.telemetry import RecordKind
 from hub.world import FakeClient, World
 from telemetry.records import read_stream

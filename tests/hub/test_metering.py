@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.hub.settings import HubSettings, Limits
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import TelemetrySettings
 from equipoise.hub.telemetry.window import SLICE
 from equipoise.telemetry import Block
 from hub.metered import MeteredWorld

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from equipoise.coordinates import ClientGroup, Coordinate, CoordinateSettings
 from equipoise.hub.locations import location_tracker
-from equipoise.hub.locations.centroids import STEP
 from equipoise.hub.locations.client_location import HOLDS_S
-from equipoise.hub.locations.topic_locations import LATELY_S, PER_CLIENT_S, REFRESH_S
+from equipoise.hub.locations.topic_locations import LATELY_S, PER_CLIENT_S, REFRESH_S, STEP
 from equipoise.telemetry import RecordKind
 from hub.metered import MeteredWorld, Record
 from hub.world import FakeClient

@@ -8,10 +8,9 @@ import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub.data.ports import NO_WIRE
-from equipoise.hub.locations.centroids import STEP
 from equipoise.hub.locations.client_location import behind
 from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
-from equipoise.hub.locations.topic_locations import PLAIN_REFRESH_S
+from equipoise.hub.locations.topic_locations import PLAIN_REFRESH_S, STEP
 from equipoise.hub.shell.tcp_info import round_trip_s
 from equipoise.model import Specs, TopicSpec
 from hub.live import Peer, live_hub, on_both_loops

@@ -11,10 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings
-from equipoise.hub.telemetry.metrics_settings import MetricsSettings
 from equipoise.hub.telemetry.prometheus import METRICS, kind_of, label_of
 from equipoise.hub.telemetry.prometheus_endpoint import serve_metrics
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import MetricsSettings, TelemetrySettings
 from equipoise.web.metrics import METRICS as SYSTEM_METRICS
 from hub.live import on_uvloop
 from hub.world import request

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.hub.settings import Limits
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import TelemetrySettings
 from hub.metered import MeteredWorld, Reader, Record
 from hub.world import Error, World, pipeline, users
 from telemetry.records import read_stream

@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import TelemetrySettings
 from hub.live import Peer, eventually, live_hub, on_both_loops
 from support import processes
 from telemetry.records import read_stream

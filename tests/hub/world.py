@@ -20,7 +20,7 @@ from equipoise.hub.data.ports import Wire
 from equipoise.hub.data.session import Session
 from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.settings import HubSettings, Limits
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import TelemetrySettings
 
 # Where asyncio's and uvloop's transports say that they are full, and that they have room again.
 HIGH_WATER_BYTES = 64 * 1024

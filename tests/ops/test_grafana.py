@@ -17,10 +17,9 @@ from equipoise.access import Users
 from equipoise.hub import HubSettings
 from equipoise.hub.membership.process import member
 from equipoise.hub.membership.settings import MembershipSettings
-from equipoise.hub.telemetry.metrics_settings import MetricsSettings
 from equipoise.hub.telemetry.prometheus import METRICS
 from equipoise.hub.telemetry.prometheus_endpoint import serve_metrics
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import MetricsSettings, TelemetrySettings
 from equipoise.store import MemoryStoreServer, MemoryTree
 from web.site_world import Site, play
 

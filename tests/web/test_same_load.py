@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from equipoise.cli.hubs import hub_rows
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import TelemetrySettings
 from equipoise.model import Plan
 from equipoise.pipeline.samples import sampled
 from equipoise.pipeline.settings import Plausible

@@ -20,8 +20,7 @@ from equipoise.hub.cluster import diagram
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.membership.settings import MembershipSettings
-from equipoise.hub.telemetry.metrics_settings import MetricsSettings
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import MetricsSettings, TelemetrySettings
 from equipoise.pipeline.settings import (
     KeepingSettings,
     PipelineSettings,

@@ -18,8 +18,7 @@ from equipoise.hub.client_limits import Limits
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.membership.settings import MembershipSettings
-from equipoise.hub.telemetry.metrics_settings import MetricsSettings
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import MetricsSettings, TelemetrySettings
 from equipoise.model.renamed_settings import HUB_SETTINGS, refuse_renamed
 
 __all__ = ["HubSettings", "Limits", "Tls", "load_settings", "parse_settings"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.hub.membership.combined_read import Glances
+from equipoise.hub.membership.liveness import Glances
 from equipoise.model import Plan
 from equipoise.store import MemoryStore
 from equipoise.store.contract import Answer

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from equipoise.hub.cluster import Cluster, Routing
-from equipoise.hub.membership.combined_read import Glances
+from equipoise.hub.membership.liveness import Glances
 from equipoise.lab.scenarios import ClusterScenario, Workload
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.cluster.region import TREE

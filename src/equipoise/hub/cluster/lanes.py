@@ -23,7 +23,7 @@ from equipoise.hub.cluster.lane_state import Beside, Facts, Lane, lane_key, pars
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import FollowFrame, LaneFrame, OverFrame, SettledFrame
 from equipoise.hub.cluster.streams import State, Stream
-from equipoise.hub.telemetry.rows import gather_lanes
+from equipoise.hub.telemetry.meter import gather_lanes
 from equipoise.resp.replies import bulk, integer, push
 from equipoise.stream.position import TRUNK
 

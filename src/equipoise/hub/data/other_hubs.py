@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = [
     "LeftOut",
     "OtherHubs",
-    "PositionQueries",
     "PublishAcks",
     "PublishRoutes",
     "Redirects",
-    "Routes",
+    "StreamPositions",
     "Subscriptions",
     "Told",
+    "TopicRoutes",
 ]
 
 # The streams of a topic that a client does not want from this hub; None: its subscription will be refused.
@@ -101,13 +101,13 @@ class PublishRoutes(Protocol):
         """Whether what the client publishes next comes after that stream anyway."""
 
 
-class PositionQueries(Protocol):
+class StreamPositions(Protocol):
     def position(
         self, trunk: Topic, stream: bytes, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
     ) -> None: ...
 
 
-class Routes(Protocol):
+class TopicRoutes(Protocol):
     """Where topics live."""
 
     @property
@@ -133,7 +133,7 @@ class OtherHubs(Protocol):
         """Whether this hub belongs to no cluster."""
 
     @property
-    def router(self) -> Routes: ...
+    def router(self) -> TopicRoutes: ...
     @property
     def out(self) -> Mapping[str, OutLink]: ...
     @property
@@ -147,7 +147,7 @@ class OtherHubs(Protocol):
     @property
     def ways(self) -> PublishRoutes: ...
     @property
-    def asking(self) -> PositionQueries: ...
+    def asking(self) -> StreamPositions: ...
     def can_probe(self, peer: str) -> bool:
         """Whether the peer can answer a probe."""
 

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.data.patterns import Pattern
 from equipoise.hub.data.topics import Topic
-from equipoise.hub.locations.centroids import STEP, places_of, side_of
-from equipoise.hub.locations.location_columns import Columns
 from equipoise.hub.locations.topic_locations import (
     NEVER,
     PER_CLIENT_S,
     PLAIN_REFRESH_S,
     REFRESH_S,
+    STEP,
+    Columns,
     Whereabouts,
+    places_of,
+    side_of,
     subscribed_by,
 )
 

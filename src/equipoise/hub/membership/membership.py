@@ -28,9 +28,8 @@ from equipoise.access import Users
 from equipoise.errors import ClosedError, StoreError
 from equipoise.hub.cluster.router import Routing
 from equipoise.hub.membership.acl_sync import Rules
-from equipoise.hub.membership.combined_read import Glances
 from equipoise.hub.membership.join import enter
-from equipoise.hub.membership.liveness import Sight
+from equipoise.hub.membership.liveness import Glances, Sight
 from equipoise.hub.membership.region_guard import RegionGuard
 from equipoise.hub.membership.registration import Presence
 from equipoise.hub.membership.settings import Join

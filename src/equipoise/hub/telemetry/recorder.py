@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 from equipoise.hub.data.turns import LongWork
 from equipoise.hub.telemetry.arrivals import Arrivals
 from equipoise.hub.telemetry.gauges import PROBE_S, Gauges, Process
-from equipoise.hub.telemetry.meter import TopicMeter
-from equipoise.hub.telemetry.rows import Sums, add_hidden
+from equipoise.hub.telemetry.meter import Sums, TopicMeter, add_hidden
 from equipoise.hub.telemetry.window import SLICE, Slice, joined
 from equipoise.telemetry import Block, RecordKind, TelemetryRing
 

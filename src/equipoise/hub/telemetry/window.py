@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from equipoise.hub.telemetry.rows import (
+from equipoise.hub.telemetry.meter import (
     COUNTED,
     PUBLISHED,
     counted_notes,
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.topics import Topic
-    from equipoise.hub.telemetry.meter import TopicMeter
-    from equipoise.hub.telemetry.rows import Sums
+    from equipoise.hub.telemetry.meter import Sums, TopicMeter
 
 __all__ = ["SLICE", "Slice", "joined"]
 

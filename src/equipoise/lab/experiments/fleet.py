@@ -16,7 +16,7 @@ from equipoise.client.url import Endpoint
 from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.hub.cluster.settings import ClusterSettings
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import TelemetrySettings
 from equipoise.lab.simulation import CpuSpec, Simulation
 from equipoise.lab.simulation.legs import CLOUD
 from equipoise.lab.simulation.process import HostProcess

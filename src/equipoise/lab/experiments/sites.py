@@ -21,7 +21,7 @@ from equipoise.control.settings import ControllerSettings
 from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.membership.settings import Join, MembershipSettings
-from equipoise.hub.telemetry.telemetry_settings import TelemetrySettings
+from equipoise.hub.telemetry.settings import TelemetrySettings
 from equipoise.lab.experiments.fleet import LOOK_S
 from equipoise.lab.experiments.telemetry_reader import TelemetryReader
 from equipoise.lab.experiments.views import LiveViews
