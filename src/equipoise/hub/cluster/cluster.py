@@ -141,7 +141,7 @@ class Cluster:
             self._dials.buried()
 
     def _follow(self, ended: list[Life]) -> None:
-        """The routing has changed: bury whose lives have ended, have links to everybody else, ask about all topics."""
+        """The routing has changed: end links to dead hubs, open those to new ones, ask the plan about all topics."""
         peers = self.router.peers
         for hub, incarnation in ended:
             for name in peers:
@@ -363,7 +363,7 @@ class Cluster:
             self.listening.push(topic, push((bulk(b"eq.opened"), bulk(topic.name), *numbers), 3))
 
     def answer_waiting(self, stream: Stream) -> None:
-        """The stream stands here: tell everybody who waits for that."""
+        """The stream is ready here: answer the subscribers and hubs that wait for it."""
         if stream.state.is_home:
             for link, ticket in stream.relays_waiting.items():
                 self.take_in(stream.topic, link, ticket)

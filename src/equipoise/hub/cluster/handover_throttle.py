@@ -1,9 +1,9 @@
-"""The moves that this hub makes as the one who gives: how many at once, and those that take too long.
+"""Throttle the handovers of topics that leave this hub, and retry those whose new home does not answer.
 
-All streams that leave are announced at once (PREPARE), for the barrier needs that. Of those whose new homes have
-answered, only so many are closed at a time: each takes a slot until its new home has opened it, or for a moment. The
-others go on here meanwhile, and what reaches their new homes is sent back. So a hub that is given ten thousand topics
-is not given them in one breath.
+All topics that leave are offered at once (PREPARE), for the barrier needs that. Of those whose new homes have
+answered, at most `moves_max` are closed at a time: each takes a slot until its new home has opened it, or for `SLOT_S`.
+The others stay open here meanwhile, and messages that reach their new homes are sent back. So a hub that is given ten
+thousand topics does not get them all in one moment.
 
 Always true: a stream is in `_asked` while it is closing; it is in at most one of `_answered` and `_closed`.
 """
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Moves"]
 
-# A slot is kept no longer than this: the new home may wait for others, or nobody may hear that it has opened.
+# A slot is kept no longer than this: the new home may wait for other hubs, or OPENED may not reach this hub.
 SLOT_S = 1.0
-# How often those that take long are looked at.
+# How often slots and overdue answers are looked at.
 TURN_S = 0.25
 
 
@@ -37,7 +37,7 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class Moves:
-    """Part of one cluster."""
+    """Owned by one cluster. Told by the handover's effects; answers with SlotFree and AnswerOverdue."""
 
     def __init__(self, cluster: _Cluster, *, moves_max: int, handover_retry_s: float) -> None:
         self._cluster = cluster
@@ -78,7 +78,7 @@ class Moves:
         self._pump()
 
     def kept(self, stream: Stream) -> None:
-        """It stays here after all, or goes away without ceremony."""
+        """It is no longer closing: it stays here, or has been closed."""
         self._asked.pop(stream, None)
         self._answered.pop(stream, None)
 
@@ -88,7 +88,7 @@ class Moves:
         self._schedule()
 
     def opened(self, stream: Stream) -> None:
-        """The new home numbers it."""
+        """The new home numbers it, or has had its time to."""
         if self._closed.pop(stream, None) is not None:
             self.finished += 1
             self._pump()
@@ -119,13 +119,13 @@ class Moves:
             self._schedule()
 
     def _ask_again(self, stream: Stream) -> None:
-        """Its new home has not answered, though it is alive. The stream goes on here, and is offered once more."""
+        """Its new home has not answered, though it is alive. The stream stays open here, and is offered once more."""
         self._cluster.news.tell(stream.topic)
         if stream not in self._asked:
             # What it was told has changed its state.
             return
         if stream in self._answered:
-            # It is our own turn that it waits for.
+            # It waits for a slot here, not for its new home.
             self._asked[stream] = self._asked.pop(stream) + self._handover_s
         else:
             self.retried += 1

@@ -79,7 +79,7 @@ class Stream(RelayMerge):
         self.admission = Admission(budget, topic.key)
         # On the way out. The number of the last ATTACH.
         self.ticket = 0
-        # Whether it is followed though nobody may listen here by name: see Listening.is_kept.
+        # Whether it is followed even without a subscriber by name: see Listening.is_kept.
         self.is_kept = False
         # Which stream of the topic this hub's own clients publish to; None: this one, the trunk, as long as there was
         # no other.
@@ -100,13 +100,13 @@ class Stream(RelayMerge):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it may be forgotten once nobody has listened or published for a while."""
+        """Whether it may be forgotten once it has had no subscriber and no message for a while."""
         is_following = self.is_kept or self.source is not None or self.joining is not None
         return self.is_quiet and not is_following and self.state in (State.OPEN, State.REMOTE)
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody here, or behind this hub, listens to the topic by name."""
+        """Whether a subscriber by name, here or behind this hub, wants the topic."""
         topic = self.topic
         return bool(self.is_kept or topic.is_heard or topic.relays or self.waiters)
 

@@ -136,7 +136,7 @@ class Dialer:
                 return
 
     def _login_words(self) -> bytes:
-        # Where there are no users, nobody is known by a name: hubs have their login ready for when there will be some.
+        # Without users there is nothing to log in as. The login is kept for when there are some.
         words = None if self._core.users.is_open else self._login
         return b"" if words is None else spell((b"AUTH", *(part.encode() for part in words)))
 
@@ -208,7 +208,7 @@ class LinkConnection(asyncio.Protocol):
             self.lost.set_result(None)
         if not self._greeted.done():
             self._greeted.set_exception(ConnectionResetError("lost before the greeting was answered"))
-            # Retrieved here in case nobody waits for it any more.
+            # Retrieved here in case `greet` was cancelled.
             self._greeted.exception()
 
     def pause_writing(self) -> None:

@@ -4,7 +4,7 @@ After the greeting nothing but frames is read from the connection, and nothing b
 written to it.
 
 Any error voids the generation of the link. The bytes of a chunk count as executed only if all of its frames were, and
-where an error stopped it nobody can say how far it got; so the sender is told an offset that it cannot have reached
+where an error stopped it that number is not known. So the sender is told an offset that it cannot have reached
 (`VOID_OFFSET`), begins the next generation, and both hubs ask each other again for what they need. That way losses are
 counted and told as gaps, and nothing is executed twice.
 """
