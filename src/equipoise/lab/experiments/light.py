@@ -21,7 +21,7 @@ from equipoise.client.url import Endpoint, parse_address
 from equipoise.client.wire.codec import encode_publish, encode_request
 from equipoise.coordinates import Coordinate, FinderSettings
 from equipoise.lab.experiments.light_finding import LightFinding, Standing
-from equipoise.lab.experiments.light_link import LightLink, LightSeat
+from equipoise.lab.experiments.light_link import LightLink, LightSubscription
 from equipoise.lab.experiments.light_stream import Hearing
 from equipoise.lab.experiments.meter import Meter
 from equipoise.model import Mode
@@ -153,22 +153,22 @@ class LightClient:
         elif kind == b"eq.settled":
             self._settled(topic, link)
         elif kind in (b"eq.subscribe", b"eq.own"):
-            seat = link.confirmed(topic, is_own=kind == b"eq.own")
+            subscription = link.confirmed(topic, is_own=kind == b"eq.own")
             self._wake()
-            if seat is not None and heard is not None:
-                heard.confirm(seat, push)
+            if subscription is not None and heard is not None:
+                heard.confirm(subscription, push)
         elif heard is not None:
             heard.take(link, push)
 
     def on_up(self, link: LightLink) -> None:
         self._wake()
 
-    def on_refused(self, seat: LightSeat) -> None:
+    def on_refused(self, subscription: LightSubscription) -> None:
         """A hub has no stream of its own to give: it was a home, and is none any more. Another one will tell."""
-        heard = self._heard.get(seat.topic)
-        seat.leave()
+        heard = self._heard.get(subscription.topic)
+        subscription.leave()
         if heard is not None:
-            heard.merge.lost(seat)
+            heard.merge.lost(subscription)
             self._rescue(heard)
 
     def on_lost(self, link: LightLink) -> None:
@@ -182,11 +182,11 @@ class LightClient:
         for line in self._lines.values():
             if line.settling is link or line.hub == link.hub:
                 line.hub = line.settling = None
-        for seat in [seat for seats in link.seats for seat in seats.values()]:
-            heard = self._heard.get(seat.topic)
-            seat.leave()
+        for subscription in [one for table in link.subscriptions for one in table.values()]:
+            heard = self._heard.get(subscription.topic)
+            subscription.leave()
             if heard is not None:
-                heard.merge.lost(seat)
+                heard.merge.lost(subscription)
         self._loop.call_later(RETRY_S, self._recover)
 
     # Where topics live.
@@ -258,27 +258,27 @@ class LightClient:
                 if not heard.merge.wanted:
                     heard.merge.want([self._take(heard, route.subscribe_at or route.homes[0], is_own=False)])
                 return
-            seats = [self._take(heard, home, is_own=True) for home in route.homes]
+            subscriptions = [self._take(heard, home, is_own=True) for home in route.homes]
         else:
             assert route.subscribe_at is not None, "it was told"
-            seats = [self._take(heard, route.subscribe_at, is_own=False)]
-        heard.merge.want(seats)
+            subscriptions = [self._take(heard, route.subscribe_at, is_own=False)]
+        heard.merge.want(subscriptions)
 
-    def _take(self, heard: Hearing, hub: Endpoint, *, is_own: bool) -> LightSeat:
+    def _take(self, heard: Hearing, hub: Endpoint, *, is_own: bool) -> LightSubscription:
         link = self._link(hub)
-        is_known = heard.topic in link.seats[is_own]
-        seat = link.seat(heard.topic, is_own=is_own)
+        is_known = heard.topic in link.subscriptions[is_own]
+        subscription = link.subscription(heard.topic, is_own=is_own)
         if not is_known:
             # Behind its answer the hub says which streams there are; the answer to a ping says that it has.
-            link.ask(_PING, lambda reply: self._greeted(seat))
-        return seat
+            link.ask(_PING, lambda reply: self._greeted(subscription))
+        return subscription
 
-    def _greeted(self, seat: LightSeat) -> None:
-        heard = self._heard.get(seat.topic)
-        if heard is not None and seat.is_live and seat in heard.merge.sources:
-            heard.merge.greeted(seat)
-            route = self._routes.get(seat.topic)
-            if not seat.is_own and route is not None:
+    def _greeted(self, subscription: LightSubscription) -> None:
+        heard = self._heard.get(subscription.topic)
+        if heard is not None and subscription.is_live and subscription in heard.merge.sources:
+            heard.merge.greeted(subscription)
+            route = self._routes.get(subscription.topic)
+            if not subscription.is_own and route is not None:
                 self._seat(heard, route)
 
     def _rescue(self, heard: Hearing) -> None:

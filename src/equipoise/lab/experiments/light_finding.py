@@ -16,7 +16,7 @@ from equipoise.client.url import Endpoint, parse_address
 from equipoise.client.wire.round_trip import Answered, ProbedConnection
 from equipoise.coordinates import Coordinate, Finder, FinderSettings
 from equipoise.errors import AddressError, DisconnectedError
-from equipoise.lab.experiments.light_link import LightLink, LightSeat
+from equipoise.lab.experiments.light_link import LightLink, LightSubscription
 
 __all__ = ["LightFinding", "Standing"]
 
@@ -105,6 +105,6 @@ class _Nobody:
 
     def on_up(self, link: LightLink) -> None: ...
 
-    def on_refused(self, seat: LightSeat) -> None: ...
+    def on_refused(self, subscription: LightSubscription) -> None: ...
 
     def on_lost(self, link: LightLink) -> None: ...

@@ -19,7 +19,7 @@ from equipoise.client.wire.codec import encode_request
 from equipoise.client.wire.round_trip import BEHIND_BYTES_MAX, Answered
 from equipoise.errors import RefusedError
 
-__all__ = ["LightLink", "LightSeat", "Owner"]
+__all__ = ["LightLink", "LightSubscription", "Owner"]
 
 # What is called with the reply to a request; None: nobody cares.
 Reply = Callable[[object], None] | None
@@ -35,12 +35,12 @@ class Owner(Protocol):
 
     def on_up(self, link: LightLink) -> None: ...
 
-    def on_refused(self, seat: LightSeat) -> None: ...
+    def on_refused(self, subscription: LightSubscription) -> None: ...
 
     def on_lost(self, link: LightLink) -> None: ...
 
 
-class LightSeat:
+class LightSubscription:
     """A subscription to one topic over one link: to all of its streams, or to those that the hub numbers itself."""
 
     __slots__ = ("is_live", "is_own", "left_out", "link", "topic")
@@ -55,7 +55,7 @@ class LightSeat:
 
     def leave(self) -> None:
         self.is_live = False
-        table = self.link.seats[self.is_own]
+        table = self.link.subscriptions[self.is_own]
         if table.get(self.topic) is self:
             del table[self.topic]
             self.link.tell(encode_request(_LEAVE[self.is_own], self.topic))
@@ -68,14 +68,14 @@ class LightLink(asyncio.Protocol):
         self.hub = hub
         self.used_at = 0.0
         # By topic: all streams; the hub's own.
-        self.seats: tuple[dict[bytes, LightSeat], dict[bytes, LightSeat]] = ({}, {})
+        self.subscriptions: tuple[dict[bytes, LightSubscription], dict[bytes, LightSubscription]] = ({}, {})
         self._owner = owner
         self._reader = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
         # What has come in, ever.
         self._read_bytes = 0
-        self._owed: deque[Reply | LightSeat] = deque((None, None))
+        self._owed: deque[Reply | LightSubscription] = deque((None, None))
         self._early = [encode_request(b"HELLO", b"3"), encode_request(b"EQ.LINK", name, b"ROUTES")]
 
     async def dial(self) -> None:
@@ -115,22 +115,22 @@ class LightLink(asyncio.Protocol):
 
         self.ask(frame, reply)
 
-    def seat(self, topic: bytes, *, is_own: bool) -> LightSeat:
+    def subscription(self, topic: bytes, *, is_own: bool) -> LightSubscription:
         """Subscribe, unless that was done."""
-        table = self.seats[is_own]
-        seat = table.get(topic)
-        if seat is None:
-            seat = table[topic] = LightSeat(self, topic, is_own=is_own)
-            self._owed.append(seat)
+        table = self.subscriptions[is_own]
+        subscription = table.get(topic)
+        if subscription is None:
+            subscription = table[topic] = LightSubscription(self, topic, is_own=is_own)
+            self._owed.append(subscription)
             self.tell(encode_request(_ASK[is_own], topic))
-        return seat
+        return subscription
 
-    def confirmed(self, topic: bytes, *, is_own: bool) -> LightSeat | None:
-        """A subscription to the topic stands: the seat, if it is the one that is wanted."""
+    def confirmed(self, topic: bytes, *, is_own: bool) -> LightSubscription | None:
+        """A subscription to the topic stands: which one, if it is still wanted."""
         for owed in self._owed:
-            if isinstance(owed, LightSeat) and owed.topic == topic and owed.is_own is is_own:
+            if isinstance(owed, LightSubscription) and owed.topic == topic and owed.is_own is is_own:
                 self._owed.remove(owed)
-                if self.seats[is_own].get(topic) is owed:
+                if self.subscriptions[is_own].get(topic) is owed:
                     owed.is_live = True
                     return owed
                 return None
@@ -160,7 +160,7 @@ class LightLink(asyncio.Protocol):
                 self._owner.on_push(self, reply)
                 continue
             owed = self._owed.popleft()
-            if isinstance(owed, LightSeat):
+            if isinstance(owed, LightSubscription):
                 # An answer that is no push is a refusal.
                 self._owner.on_refused(owed)
             elif owed is not None:

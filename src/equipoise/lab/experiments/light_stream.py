@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from equipoise.lab.experiments.light_link import LightLink, LightSeat
+from equipoise.lab.experiments.light_link import LightLink, LightSubscription
 from equipoise.lab.experiments.meter import Meter
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.position import TRUNK
@@ -32,58 +32,62 @@ class Hearing:
     @property
     def links(self) -> list[LightLink]:
         """Where it is subscribed to, or being."""
-        return [seat.link for seat in self.merge.sources if isinstance(seat, LightSeat)]
+        return [
+            subscription.link
+            for subscription in self.merge.sources
+            if isinstance(subscription, LightSubscription)
+        ]
 
     def leave(self) -> None:
-        for seat in list(self.merge.sources):
-            seat.leave()
+        for subscription in list(self.merge.sources):
+            subscription.leave()
 
     def take_message(self, link: LightLink, push: list[Any]) -> None:
         """Messages of the trunk. Apart from the rest: this runs once for each."""
-        every, own = link.seats
-        seat = every.get(self.topic)
-        if seat is not None and seat.is_live:
-            self.merge.receive(seat, TRUNK, push[2], push[3], push[4:])
-        seat = own.get(self.topic) if own else None
-        if seat is not None and seat.is_live and TRUNK not in seat.left_out:
-            self.merge.receive(seat, TRUNK, push[2], push[3], push[4:])
+        every, own = link.subscriptions
+        subscription = every.get(self.topic)
+        if subscription is not None and subscription.is_live:
+            self.merge.receive(subscription, TRUNK, push[2], push[3], push[4:])
+        subscription = own.get(self.topic) if own else None
+        if subscription is not None and subscription.is_live and TRUNK not in subscription.left_out:
+            self.merge.receive(subscription, TRUNK, push[2], push[3], push[4:])
 
     def take(self, link: LightLink, push: list[Any]) -> None:
         """Deal with whatever else a hub sent about the topic."""
         kind = push[0]
         stream = TRUNK if kind in (b"eq.opened", b"eq.trunk") else push[2]
-        every, own = (seats.get(self.topic) for seats in link.seats)
+        every, own = (subscriptions.get(self.topic) for subscriptions in link.subscriptions)
         if own is not None and (kind == b"eq.ended" or (kind == b"eq.lane" and every is None)):
             # Of what it leaves out the hub says no more than that its hub is dead, or that another begins.
             own.left_out.discard(stream)
-        for seat in (every, own):
-            if seat is not None and seat.is_live and stream not in seat.left_out:
-                self._take_news(seat, kind, push)
+        for subscription in (every, own):
+            if subscription is not None and subscription.is_live and stream not in subscription.left_out:
+                self._take_news(subscription, kind, push)
 
-    def _take_news(self, seat: LightSeat, kind: bytes, push: list[Any]) -> None:
+    def _take_news(self, subscription: LightSubscription, kind: bytes, push: list[Any]) -> None:
         """Messages of lanes, and that streams begin, go on, end or follow each other."""
         merge = self.merge
         if kind == b"eq.lmessage":
-            merge.receive(seat, push[2], push[3], push[4], push[5:])
+            merge.receive(subscription, push[2], push[3], push[4], push[5:])
         elif kind == b"eq.opened":
-            merge.opened(seat, *push[2:5])
+            merge.opened(subscription, *push[2:5])
         elif kind == b"eq.lane":
-            merge.begin(seat, *push[2:5])
+            merge.begin(subscription, *push[2:5])
         elif kind == b"eq.trunk":
-            merge.begin(seat, TRUNK, *push[2:4])
+            merge.begin(subscription, TRUNK, *push[2:4])
         elif kind == b"eq.ended":
-            merge.ended(seat, *push[2:5])
+            merge.ended(subscription, *push[2:5])
         elif kind == b"eq.after":
-            merge.depends(seat, *push[2:6])
+            merge.depends(subscription, *push[2:6])
 
-    def confirm(self, seat: LightSeat, push: list[Any]) -> None:
+    def confirm(self, subscription: LightSubscription, push: list[Any]) -> None:
         """The subscription stands."""
-        if not seat.is_own:
-            self.merge.begin(seat, TRUNK, push[3], push[4])
+        if not subscription.is_own:
+            self.merge.begin(subscription, TRUNK, push[3], push[4])
             return
-        seat.left_out = set(push[6:])
+        subscription.left_out = set(push[6:])
         if push[3] is not None:
-            self.merge.begin(seat, push[3], push[4], push[5])
+            self.merge.begin(subscription, push[3], push[4], push[5])
 
     # What the merging tells.
 
