@@ -174,7 +174,11 @@ class Session(ClientState):
         if len(batch.topics) == 1:
             core.stats.commands += 1
             reply = publish_run(core, self, batch.topics[0], batch.payloads)
-            self._answer_run((reply,), batch)
+            if isinstance(reply, bytes):
+                # By far the most frequent: a call more would show.
+                self.write(reply)
+            else:
+                self._answer_run((reply,), batch)
             return
         replies, rest = publish_batch(core, self, batch, self.last_at + TURN_S)
         core.stats.commands += len(batch.topics) - (len(rest.topics) if rest is not None else 0)
