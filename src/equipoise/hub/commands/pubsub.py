@@ -157,10 +157,13 @@ def _channels(
     is_empty_listed = len(command) == 2
 
     def steps() -> Iterator[None]:
-        own = {name: None for name, topic in topics.items() if topic.members}
-        for i, name in enumerate(own | dict.fromkeys(core.index.counts.names(kind))):
+        elsewhere = dict.fromkeys(core.index.counts.names(kind))
+        for i, name in enumerate(dict.fromkeys(topics) | elsewhere):
+            # As it is now: subscribers may have gone since the listing began.
+            topic = topics.get(name)
+            is_heard = name in elsewhere or (topic is not None and bool(topic.members))
             is_matched = glob.matches(name) or (is_empty_listed and not name)
-            if is_matched and is_visible(session, name):
+            if is_heard and is_matched and is_visible(session, name):
                 listed.append(bulk(name))
             if not i % LISTED_AT_ONCE:
                 yield
