@@ -1,13 +1,14 @@
 """Dynamoth's planner with ePulsar's, composed: facts, obligations, latency, then load from most to least urgent.
 
-    who takes part → where topics must be → nearer to their clients → more or fewer homes → off overloaded hubs
-        → shared out after a join → a server too many → what the plan need not say
-
-All steps work on one draft, so each sees what the earlier ones did and none undoes it. The planner itself only keeps
-the time between rounds: what is remembered, and what is in hand.
+A round is the list `STEPS`, from first to last; docs/concepts/balancing.md shows the same list. All steps work on one
+draft, so each sees what the earlier ones did and none undoes it. The planner itself only keeps the time between rounds:
+what is remembered, and which moves are in flight.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,7 +29,39 @@ from equipoise.plan.steps.replication import replicate
 from equipoise.plan.steps.spread import spread
 from equipoise.view.view import View
 
-__all__ = ["Planner"]
+__all__ = ["STEPS", "Planner", "Step"]
+
+
+class Step(NamedTuple):
+    """One step of a round."""
+
+    # As the documentation shows it.
+    line: str
+    run: Callable[[Draft], None]
+    # Balances load: needs a view that was not decided on before, and a hub that may be given something.
+    is_balancing: bool = True
+
+
+def _begin_wait(draft: Draft) -> None:
+    """A plan for load begins its waiting time, and evidence is collected anew."""
+    if draft.has_moves:
+        draft.remember(plan_s=draft.now, hits={})
+
+
+STEPS = (
+    Step("members: who takes part", keep_members, is_balancing=False),
+    Step("obligations: sites that specs name, hubs that are drained", obey, is_balancing=False),
+    Step("evidence: overloads are counted", count_hits, is_balancing=False),
+    Step("latency: topics nearer to their clients", approach),
+    Step("replication: more or fewer homes", replicate),
+    Step("high load: topics off overloaded hubs", relieve),
+    Step("waiting time begins after moves for load", _begin_wait),
+    Step("servers for what is growing", foresee),
+    Step("spread: topics shared out after a join", spread),
+    Step("low load: a server too many", release),
+    Step("cleanup: redundant entries", tidy, is_balancing=False),
+    Step("noise: what is usual of each hub", listen, is_balancing=False),
+)
 
 
 class Planner:
@@ -50,13 +83,13 @@ class Planner:
             settings=self.settings,
             view_before_s=memory.view_s,
         )
-        keep_members(draft)
-        obey(draft)
-        count_hits(draft)
-        if draft.eligible.any() and is_news:
-            self._balance(draft)
-        tidy(draft)
-        listen(draft)
+        may_balance: bool | None = None
+        for step in STEPS:
+            if step.is_balancing and may_balance is None:
+                # Once the facts are known, and for the whole round.
+                may_balance = is_news and bool(draft.eligible.any())
+            if not step.is_balancing or may_balance:
+                step.run(draft)
         return _decided(draft)
 
     def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
@@ -69,16 +102,6 @@ class Planner:
         over = caps.measured > self.settings.high_ratio
         is_full = bool((view.hubs.is_alive & (over | caps.is_rising)).any())
         return is_full or strays(view, specs, memory, self.settings)
-
-    def _balance(self, draft: Draft) -> None:
-        approach(draft)
-        replicate(draft)
-        relieve(draft)
-        if draft.has_moves:
-            draft.remember(plan_s=draft.now, hits={})
-        foresee(draft)
-        spread(draft)
-        release(draft)
 
 
 def _recalled(view: View, now: float, memory: Memory, settings: PlannerSettings, *, is_news: bool) -> Memory:
