@@ -46,7 +46,7 @@ class PublishRouting:
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
         """Publish for a client of this hub; the reply to each message, or one to all that comes later.
 
-        Where the topic lives elsewhere it is answered with the receivers at this hub, as in a Redis cluster. Where it
+        Where the topic lives elsewhere it is answered with the receivers at all hubs, as of a second ago. Where it
         has to pass a gate it is answered when it has passed.
         """
         if not self.admit(topic, payloads):
