@@ -50,7 +50,7 @@ def test_with_an_old_java_it_says_which_is_needed(no_java: Path) -> None:
     [
         ((), "give either --store zk://host:port/root or --hubs"),
         (("--store", "zk://a", "--hubs", "h1=a:1"), "give either --store"),
-        (("--hubs", "h1=127.0.0.1:1"), "give --to HOST:PORT"),
+        (("--hubs", "h1=127.0.0.1:1"), "--hubs needs --to HOST:PORT"),
         ((*HUBS, "--secret-file", "/nowhere/at/all"), "cannot read /nowhere/at/all"),
     ],
 )
@@ -70,7 +70,7 @@ def test_a_folder_without_history_is_told_apart_from_an_empty_one(
     pytest.importorskip("pyspark")
     status, text = told("lake", words[0], str(tmp_path), *words[1:])
     assert status == 2
-    assert "has a pipeline run there" in text
+    assert "has no lake: give the --dir of a pipeline" in text
 
 
 def test_a_lake_that_a_pipeline_writes_is_not_compacted_from_outside(tmp_path: Path) -> None:
