@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.session_host import Commands
+    from equipoise.hub.data.subscriber import Subscriber
 
 log = logging.getLogger("equipoise.hub")
 
@@ -239,7 +240,8 @@ class HubCore:
         if self.sessions.pop(session.id, None) is not None:
             self.quotas.give_back(Resource.CONNECTIONS, owner_of(session.user))
 
-    def _cut_slow(self, session: Session, reason: str) -> None:
+    def _cut_slow(self, session: Subscriber, reason: str) -> None:
+        assert isinstance(session, Session), "only sessions subscribe"
         self.cut(session, reason, is_slow=True)
 
     # --- commands

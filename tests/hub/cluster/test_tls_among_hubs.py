@@ -15,6 +15,7 @@ from equipoise import ClientSettings
 from equipoise.access import Users
 from equipoise.hub import HubSettings, Tls
 from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.hub.data.session import Session
 from equipoise.hub.membership.process import RunningMember, member
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.store import MemoryStoreServer, MemoryTree
@@ -90,6 +91,7 @@ def test_a_client_is_sent_to_the_kind_of_address_it_uses(tmp_path: Path, is_tls:
                     await bus.publish(topic.decode(), b"x")
                     await anext(subscription)
                 session = next(iter(hubs["h2"].core.index.topics[topic].members))
+                assert isinstance(session, Session)
                 assert session.is_tls is is_tls
 
     asyncio.run(main())

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.hub.data.topics import LANE_PREFIX, Topic
+from equipoise.hub.data.topic import LANE_PREFIX, Topic
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
 
 __all__ = ["Beside", "Facts", "Lane", "lane_key", "parse_lane_key"]
 
@@ -60,7 +60,7 @@ class Beside:
         # Streams among those that were known to be over when this was last looked at.
         self.over: set[bytes] = set()
         # Smart subscribers of the topic that get this stream elsewhere.
-        self.absent: set[Session] = set()
+        self.absent: set[Subscriber] = set()
         # Of a trunk that lives here: its epoch, and the end that it follows.
         self.opened: tuple[int, int, int] | None = None
 

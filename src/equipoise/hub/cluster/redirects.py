@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.hub.data.other_hubs import Told
+from equipoise.hub.data.session import Session
 from equipoise.model import Mode, Placement
 from equipoise.resp.replies import bulk, integer, push
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.ports import ClusterPort
     from equipoise.hub.cluster.settings import ClusterSettings
     from equipoise.hub.data.ports import Timer
-    from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Telling"]
@@ -184,7 +184,11 @@ class Telling:
             self._of = next(iter(self._due))
             del self._due[self._of]
             members = self._of.members.items()
-            by_name = [session for session, kinds in members if any(kind.is_by_name for kind in kinds)]
+            by_name = [
+                session
+                for session, kinds in members
+                if isinstance(session, Session) and any(kind.is_by_name for kind in kinds)
+            ]
             self._telling = iter(by_name)
 
 

@@ -19,7 +19,7 @@ from equipoise.stream.submission import Budget
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
-    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.data.topic import Topic
 
 __all__ = ["PublishRoute", "State", "Stream"]
 

@@ -14,20 +14,26 @@ from equipoise.resp.frames import Encoder
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
-    from equipoise.hub.data.backlog import Backlogs
-    from equipoise.hub.data.session import Session
-    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.data.subscriber import Subscriber
+    from equipoise.hub.data.topic import Topic
 
-__all__ = ["Audience", "Stage"]
+__all__ = ["Audience", "RunNotes", "Stage"]
+
+
+class RunNotes(Protocol):
+    """What the backlogs note of the run that is being written."""
+
+    # Messages in the piece that is written next.
+    messages: int
 
 
 class Stage(Protocol):
     """Subscribers of one topic that one write of one encoding does not serve: see `fanout.MixedForms`."""
 
     @property
-    def sessions(self) -> Sequence[Session]: ...
+    def sessions(self) -> Sequence[Subscriber]: ...
 
-    def deliver(self, backlogs: Backlogs, topic: Topic, first: int, payloads: Sequence[bytes]) -> None:
+    def deliver(self, backlogs: RunNotes, topic: Topic, first: int, payloads: Sequence[bytes]) -> None:
         """Write a run of messages, the first of them at position `first`; count the bytes on the topic."""
 
 
@@ -53,7 +59,7 @@ class Audience:
 
     def __init__(
         self,
-        groups: list[tuple[Encoder, list[Session]]],
+        groups: list[tuple[Encoder, list[Subscriber]]],
         stages: Sequence[Stage],
         hubs: list[OutLink],
         encode_for_hubs: Encoder,
@@ -85,7 +91,7 @@ class Audience:
         """Whether a message goes to anyone."""
         return bool(self.groups or not self.is_plain)
 
-    def sessions(self) -> Iterator[Sequence[Session]]:
+    def sessions(self) -> Iterator[Sequence[Subscriber]]:
         """All subscribers, each once, in lists."""
         yield from (sessions for _, sessions in self.groups)
         yield from (stage.sessions for stage in self.stages)

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import CallLater, Timer
-    from equipoise.hub.data.session import Session
-    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.data.subscriber import Subscriber
+    from equipoise.hub.data.topic import Topic
     from equipoise.hub.settings import Limits
     from equipoise.hub.telemetry.meter import TopicMeter
 
@@ -44,7 +44,7 @@ class Backlog:
         "timer",
     )
 
-    def __init__(self, keeper: Backlogs, session: Session) -> None:
+    def __init__(self, keeper: Backlogs, session: Subscriber) -> None:
         self._keeper = keeper
         self.session = session
         # When the client fell behind.
@@ -91,7 +91,7 @@ class Backlogs:
         memory_bytes: int,
         now: Callable[[], float],
         call_later: CallLater,
-        cut: Callable[[Session, str], None],
+        cut: Callable[[Subscriber, str], None],
         touch: Callable[[Topic], TopicMeter | None],
     ) -> None:
         """`touch` gives the meter on which telemetry counts what happens to a topic, if anything does."""
@@ -101,9 +101,9 @@ class Backlogs:
         self.bytes_max = int(memory_bytes * limits.output_total_share)
         self._call_later = call_later
         self._cut = cut
-        self.lagging: dict[Session, Backlog] = {}
+        self.lagging: dict[Subscriber, Backlog] = {}
         # What the transports of clients that have left still held then, by client.
-        self._departing: dict[Session, int] = {}
+        self._departing: dict[Subscriber, int] = {}
         self.bytes = 0
         # What is being written just now, set by the publisher: the topic, and how many messages.
         self.topic: Topic | None = None
@@ -113,7 +113,7 @@ class Backlogs:
         # Topics that had cuts or drops, the latest last. Forgotten topics among them are kept for their counts.
         self.hurt: dict[Topic, None] = {}
 
-    def pause(self, session: Session) -> None:
+    def pause(self, session: Subscriber) -> None:
         """The session's transport is full."""
         if session.is_closing:
             return
@@ -126,7 +126,7 @@ class Backlogs:
         self._measure(backlog)
         self.check(backlog)
 
-    def resume(self, session: Session) -> None:
+    def resume(self, session: Subscriber) -> None:
         """The session's transport has room again: drain until it is full or nothing is left."""
         backlog = self.lagging.get(session)
         if backlog is None:
@@ -161,7 +161,7 @@ class Backlogs:
         if self.bytes > self.bytes_max:
             self._cut_furthest_behind()
 
-    def depart(self, session: Session) -> None:
+    def depart(self, session: Subscriber) -> None:
         """The session leaves by itself: hand its transport all that it is owed."""
         backlog = self.lagging.get(session)
         if backlog is not None:
@@ -176,11 +176,11 @@ class Backlogs:
             if self.bytes > self.bytes_max:
                 self._cut_furthest_behind()
 
-    def lost(self, session: Session) -> None:
+    def lost(self, session: Subscriber) -> None:
         """The session's transport is gone, and what it held."""
         self.bytes -= self._departing.pop(session, 0)
 
-    def revoke(self, session: Session, is_allowed: Callable[[Topic], bool]) -> None:
+    def revoke(self, session: Subscriber, is_allowed: Callable[[Topic], bool]) -> None:
         """Messages of topics that are no longer allowed must not reach the session any more."""
         backlog = self.lagging.get(session)
         if backlog is None:
@@ -196,7 +196,7 @@ class Backlogs:
             self.bytes -= len(piece)
             self._count(topic, drops=messages)
 
-    def discard(self, session: Session, *, is_cut: bool) -> None:
+    def discard(self, session: Subscriber, *, is_cut: bool) -> None:
         """The session is going: count what it will not get. A cut is also counted on each topic concerned."""
         if is_cut:
             self.cuts += 1

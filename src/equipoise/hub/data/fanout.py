@@ -18,8 +18,8 @@ from equipoise.resp.frames import Encoder, interleaved, plain_encoder, positione
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
-    from equipoise.hub.data.backlog import Backlogs
-    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.audience import RunNotes
+    from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topics import Topic, TopicIndex
 
 __all__ = ["MixedForms", "compile_audience", "deliver_in_stages", "deliver_to_hubs"]
@@ -35,11 +35,11 @@ class MixedForms:
 
     __slots__ = ("_encoders", "sessions")
 
-    def __init__(self, encoders: Sequence[Encoder], sessions: Sequence[Session]) -> None:
+    def __init__(self, encoders: Sequence[Encoder], sessions: Sequence[Subscriber]) -> None:
         self._encoders = encoders
         self.sessions = sessions
 
-    def deliver(self, backlogs: Backlogs, topic: Topic, first: int, payloads: Sequence[bytes]) -> None:
+    def deliver(self, backlogs: RunNotes, topic: Topic, first: int, payloads: Sequence[bytes]) -> None:
         """One client may have thousands of patterns that match the topic, so what a run becomes has no bound.
 
         It is written in pieces, and no further than a subscriber is left that takes it.
@@ -56,7 +56,7 @@ class MixedForms:
 
 
 def deliver_in_stages(
-    backlogs: Backlogs, topic: Topic, audience: Audience, first: int, payloads: Sequence[bytes]
+    backlogs: RunNotes, topic: Topic, audience: Audience, first: int, payloads: Sequence[bytes]
 ) -> None:
     for stage in audience.stages:
         stage.deliver(backlogs, topic, first, payloads)
@@ -84,7 +84,7 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
                 if session.may(Action.SUBSCRIBE, topic.name):
                     forms = forms_of.setdefault(session, [])
                     forms.extend((session.proto, kind, pattern.glob.pattern) for kind in kinds)
-    grouped: dict[tuple[Form, ...], list[Session]] = {}
+    grouped: dict[tuple[Form, ...], list[Subscriber]] = {}
     for session, forms in forms_of.items():
         grouped.setdefault(tuple(forms), []).append(session)
     encoder_of = _encoder_cache(topic)
@@ -118,10 +118,10 @@ def _nothing(first: int, payloads: Sequence[bytes]) -> bytes:
     return b""
 
 
-def _forms_by_name(topic: Topic) -> dict[Session, list[Form]]:
+def _forms_by_name(topic: Topic) -> dict[Subscriber, list[Form]]:
     """Who subscribes by name, but those that get this one of the topic's streams elsewhere."""
     absent = () if topic.beside is None else topic.beside.absent
-    forms_of: dict[Session, list[Form]] = {}
+    forms_of: dict[Subscriber, list[Form]] = {}
     for session, kinds in topic.members.items():
         forms: list[Form] = [
             (session.proto, kind, None) for kind in kinds if kind is not Kind.OWN or session not in absent

@@ -17,7 +17,7 @@ from equipoise.model import Glob
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.kinds import Kind
-    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
 
 # Changed patterns that are kept. A topic that has missed more is matched with all patterns again: looking at so many
 # takes half a millisecond, and they take a megabyte.
@@ -33,7 +33,7 @@ class Pattern:
         self.glob = glob
         # The user that subscribed first; the pattern counts as this user's until it goes.
         self.owner = owner
-        self.members: dict[Session, tuple[Kind, ...]] = {}
+        self.members: dict[Subscriber, tuple[Kind, ...]] = {}
         self.relays: dict[OutLink, None] = {}
 
 

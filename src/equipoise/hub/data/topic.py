@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.patterns import Pattern
-    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.locations.topic_locations import Whereabouts
     from equipoise.hub.telemetry.meter import TopicMeter
     from equipoise.model import TopicSpec
@@ -74,7 +74,7 @@ class Topic:
         # Position of the last message; 0 before the first.
         self.n = 0
         # Subscribers by name, in order of subscription, each with the kinds it subscribed by.
-        self.members: dict[Session, tuple[Kind, ...]] = {}
+        self.members: dict[Subscriber, tuple[Kind, ...]] = {}
         self.audience: Audience | None = None
         # Messages that got their positions here, and bytes of their payloads; messages written to subscribers, and
         # those bytes.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_state import Lane
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.ports import Timer
-    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
 
 __all__ = ["LANE_PREFIX", "Topic", "TopicGc", "TopicIndex", "Totals"]
 
@@ -120,7 +120,7 @@ class TopicIndex:
         self._quotas.take(Resource.TOPIC_BYTES, owner, size)
         return Topic(name, self._new_epoch(), is_shard=is_shard, owner=owner)
 
-    def add_member(self, topic: Topic, session: Session, kind: Kind) -> None:
+    def add_member(self, topic: Topic, session: Subscriber, kind: Kind) -> None:
         if topic.is_queued and self._unheard[-1] is topic:
             # It was made to be subscribed to, like most: the queue is for the others.
             self._unheard.pop()
@@ -130,7 +130,7 @@ class TopicIndex:
         topic.renew()
         self.counts.note(SHARD if topic.is_shard else TOPIC, topic.name)
 
-    def remove_member(self, topic: Topic, session: Session, kind: Kind) -> None:
+    def remove_member(self, topic: Topic, session: Subscriber, kind: Kind) -> None:
         """A shard channel without subscribers is forgotten at once: it carries no positions to be missed."""
         _drop(topic.members, session, kind)
         if kind is Kind.OWN and topic.beside is not None:
@@ -147,7 +147,7 @@ class TopicIndex:
             self.heard -= 1
             self._enqueue(topic)
 
-    def add_pattern_member(self, glob: Glob, session: Session, kind: Kind) -> Pattern:
+    def add_pattern_member(self, glob: Glob, session: Subscriber, kind: Kind) -> Pattern:
         pattern = self.patterns.get(glob.pattern)
         if pattern is None:
             pattern = self.patterns.add(glob, owner_of(session.user))
@@ -242,7 +242,7 @@ class TopicIndex:
         for pattern in [pattern for pattern in self.relayed if link in pattern.relays]:
             self.remove_pattern_relay(pattern.glob.pattern, link)
 
-    def remove_pattern_member(self, pattern: Pattern, session: Session, kind: Kind) -> None:
+    def remove_pattern_member(self, pattern: Pattern, session: Subscriber, kind: Kind) -> None:
         _drop(pattern.members, session, kind)
         if not pattern.members:
             self.patterns.remove(pattern)
@@ -379,7 +379,7 @@ def _with(kinds: tuple[Kind, ...], kind: Kind) -> tuple[Kind, ...]:
     return kinds if kind in kinds else (*kinds, kind)
 
 
-def _drop(members: dict[Session, tuple[Kind, ...]], session: Session, kind: Kind) -> None:
+def _drop(members: dict[Subscriber, tuple[Kind, ...]], session: Subscriber, kind: Kind) -> None:
     left = tuple(other for other in members[session] if other is not kind)
     if left:
         members[session] = left

@@ -33,7 +33,7 @@ from equipoise.hub.locations.topic_locations import (
 if TYPE_CHECKING:
     from equipoise.coordinates import Coordinate
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.locations.client_location import Place, Side
     from equipoise.hub.locations.locations import Places
     from equipoise.hub.locations.topic_locations import Few
@@ -83,10 +83,10 @@ class Renewing:
         self._later.clear()
         self._moved_patterns.clear()
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: Subscriber) -> None:
         self._moved.discard(session.id)
 
-    def moved(self, session: Session) -> None:
+    def moved(self, session: Subscriber) -> None:
         """A client is elsewhere than before: its topics have a turn in the next window.
 
         Those that it subscribes to by name are known. Those that it publishes to or subscribes to by pattern are found
@@ -99,7 +99,7 @@ class Renewing:
                 if isinstance(target, Pattern):
                     if len(self._moved_patterns) < MOVED_MAX:
                         self._moved_patterns[target] = None
-                elif target.where is not None:
+                elif isinstance(target, Topic) and target.where is not None:
                     target.where.is_changed = True
                     self._see_to(target, target.where, now)
 
@@ -210,7 +210,7 @@ class Renewing:
         size = len(publishers) + len(subscribers)
         asks = self._places.asks_of(topic.name)
 
-        def some_of(sessions: Sequence[Session]) -> list[Place]:
+        def some_of(sessions: Sequence[Subscriber]) -> list[Place]:
             return self._known(sessions, hub, core.now(), asks)
 
         where.publishers = yield from side_of((yield from places_of(publishers, some_of)), hub)
@@ -243,13 +243,13 @@ class Renewing:
         self._see_to(topic, where, now)
         return size + _TOPIC_COST
 
-    def _few(self, sessions: Sequence[Session], hub: Coordinate, now: float, asks: bool) -> Few:
+    def _few(self, sessions: Sequence[Subscriber], hub: Coordinate, now: float, asks: bool) -> Few:
         if len(sessions) == 1:
             return self._places.of(sessions[0], hub, now, asks=asks)
         found = self._known(sessions, hub, now, asks)
         return tuple(found) if len(found) > 1 else found[0] if found else None
 
-    def _known(self, sessions: Sequence[Session], hub: Coordinate, now: float, asks: bool) -> list[Place]:
+    def _known(self, sessions: Sequence[Subscriber], hub: Coordinate, now: float, asks: bool) -> list[Place]:
         of = self._places.of
         return [place for session in sessions if (place := of(session, hub, now, asks=asks)) is not None]
 

@@ -21,7 +21,7 @@ from equipoise.model import Specs
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
 
 __all__ = ["Places"]
 
@@ -34,12 +34,12 @@ class Places:
         self.settings = CoordinateSettings()
         self.probing = Probing(core, self.settings)
         # By session, where its client says it is.
-        self._told: dict[Session, Place] = {}
+        self._told: dict[Subscriber, Place] = {}
         # Those of them that cannot be where they say; what is kept of them is how far they are.
-        self._doubted: set[Session] = set()
+        self._doubted: set[Subscriber] = set()
         self._doubt_s = core.settings.coordinates.distance_slack_s
         # Of those that do not say, what the kernel said of their connections.
-        self._readings: dict[Session, Reading] = {}
+        self._readings: dict[Subscriber, Reading] = {}
         self._tcp_rtt_for = core.settings.coordinates.tcp_rtt_for
         # Those with a latency limit; none where there is no store to say so.
         self._limited = Specs()
@@ -62,7 +62,7 @@ class Places:
 
     # --- clients
 
-    def tell(self, session: Session, place: Place) -> None:
+    def tell(self, session: Subscriber, place: Place) -> None:
         """The session's client says where it is."""
         told_s = None if place.leg_s is None else 2 * place.leg_s
         rtt_s = self._core.shell.round_trip_s(session.wire)
@@ -89,7 +89,7 @@ class Places:
         place.said(now, former)
         self._readings.pop(session, None)
 
-    def asked(self, session: Session) -> None:
+    def asked(self, session: Subscriber) -> None:
         """A client measures this hub, and so does the kernel its client."""
         if self._tcp_rtt_for is not TcpRttFor.NONE and not self.probing.is_flat:
             self._client_at(self._core.shell.round_trip_s(session.wire))
@@ -98,7 +98,7 @@ class Places:
         if rtt_s is not None:
             self.probing.client_at(rtt_s)
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: Subscriber) -> None:
         self._told.pop(session, None)
         self._doubted.discard(session)
         self._readings.pop(session, None)
@@ -114,7 +114,7 @@ class Places:
             return len(self._limited) > 0 and self._limited.of(topic) is not None
         return self._tcp_rtt_for is TcpRttFor.ALL
 
-    def of(self, session: Session, hub: Coordinate, now: float, *, asks: bool = True) -> Place | None:
+    def of(self, session: Subscriber, hub: Coordinate, now: float, *, asks: bool = True) -> Place | None:
         """Where the session's client is, if anybody knows; this hub is at `hub`. `asks`: the kernel, if need be."""
         place = self._told.get(session)
         if place is not None and now >= place.until:

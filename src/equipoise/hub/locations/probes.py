@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
 from equipoise.errors import CoordinateError
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import InLink, OutLink
-    from equipoise.hub.core import HubCore
     from equipoise.hub.data.other_hubs import OtherHubs
-    from equipoise.hub.data.ports import Timer
+    from equipoise.hub.data.ports import Shell, Timer
+    from equipoise.hub.settings import HubSettings
 
 __all__ = ["Probing"]
 
@@ -46,10 +46,21 @@ class _Probe(NamedTuple):
     in_connections: int
 
 
+class ProbingHub(Protocol):
+    """What probing needs of the hub."""
+
+    @property
+    def settings(self) -> HubSettings: ...
+    @property
+    def shell(self) -> Shell: ...
+    @property
+    def cluster(self) -> OtherHubs: ...
+
+
 class Probing:
     """Owned by Places. Probes from `start` to `stop`."""
 
-    def __init__(self, core: HubCore, settings: CoordinateSettings) -> None:
+    def __init__(self, core: ProbingHub, settings: CoordinateSettings) -> None:
         self._core = core
         self._settings = settings
         self._draw: Callable[[], float] = float

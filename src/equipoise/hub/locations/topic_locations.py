@@ -28,8 +28,8 @@ from equipoise.telemetry import NameColumn, Numbers, Values, narrow
 if TYPE_CHECKING:
     from equipoise.coordinates import Coordinate
     from equipoise.hub.data.audience import Audience
-    from equipoise.hub.data.session import Session
-    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.data.subscriber import Subscriber
+    from equipoise.hub.data.topic import Topic
     from equipoise.hub.locations.client_location import Place, Side
 
 __all__ = [
@@ -137,7 +137,7 @@ class Whereabouts:
     def due_at(self) -> float:
         return self.renewed_at + PER_CLIENT_S * self.size if self.is_changed else self.until
 
-    def published_by(self, sessions: Mapping[int, Session]) -> list[Session]:
+    def published_by(self, sessions: Mapping[int, Subscriber]) -> list[Subscriber]:
         """The publishers that are still connected."""
         return [session for number in self._publishers if (session := sessions.get(number)) is not None]
 
@@ -150,7 +150,7 @@ class Whereabouts:
         self.renewed_at, self.until = now, now + refresh_s
 
 
-def subscribed_by(topic: Topic, audience: Audience) -> list[Session]:
+def subscribed_by(topic: Topic, audience: Audience) -> list[Subscriber]:
     """The clients that get the topic here, or one of its lanes."""
     if topic.beside is None and len(audience.groups) == 1 and not audience.stages:
         return audience.groups[0][1]
@@ -166,7 +166,7 @@ STEP = 250
 
 
 def places_of(
-    sessions: Sequence[Session], some_of: Callable[[Sequence[Session]], Sequence[Place]]
+    sessions: Sequence[Subscriber], some_of: Callable[[Sequence[Subscriber]], Sequence[Place]]
 ) -> Generator[None, None, list[Place]]:
     """Of those of whom it is known. Yields between steps."""
     places: list[Place] = []

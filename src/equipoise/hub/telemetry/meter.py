@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.telemetry import NameColumn, Role, Values, narrow
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.backlog import Backlog
-    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.data.topic import Topic
 
 __all__ = [
     "COUNTED",
@@ -37,6 +36,13 @@ __all__ = [
 
 # Publishers told apart in one window: beyond any decision that is taken by their number, and 64 KiB at most.
 PUBLISHERS_MAX = 1_000
+
+
+class LaggingSince(Protocol):
+    """A backlog: output that waits for a client that has fallen behind."""
+
+    @property
+    def since(self) -> float: ...
 
 
 class TopicMeter:
@@ -75,7 +81,7 @@ class TopicMeter:
         self.egress_messages = self.egress_bytes = 0
         self.cuts = self.drops = 0
         # The largest that a message of this topic was added to, and how large it was then.
-        self.backlog: Backlog | None = None
+        self.backlog: LaggingSince | None = None
         self.backlog_bytes_max = 0
 
     @property

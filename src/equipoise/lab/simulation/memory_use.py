@@ -44,9 +44,9 @@ def measure_hub(hub: SimulatedHub, history: History) -> None:
     for session in sessions.values():
         output = max(output, unsent_bytes(session))
         inputs = max(inputs, unread_bytes(session))
-    for session, backlog in core.backlogs.lagging.items():
+    for lagging, backlog in core.backlogs.lagging.items():
         held = sum(len(piece[0]) for piece in backlog.pieces)
-        output = max(output, held + session.wire.get_write_buffer_size())
+        output = max(output, held + lagging.wire.get_write_buffer_size())
     history.hold(
         hub.name, "bytes of output for one client", output, limits.output_bytes_max + PIECE_BYTES_MAX
     )
