@@ -1,42 +1,42 @@
 """Every error this package raises on purpose.
 
     EquipoiseError
-    ├── MisuseError            the caller asked for something that cannot be done
+    ├── MisuseError            the caller's request cannot be done
     │   ├── SettingsError      a setting is unknown, malformed or out of range
     │   ├── AddressError       a bus URL cannot be understood
-    │   ├── LimitError         a name, payload or subscription is over a limit
+    │   ├── LimitError         a name, payload or subscription exceeds a limit
     │   ├── ClosedError        the bus, subscription or store was closed by its owner
     │   ├── PlanError          a plan or a change to it contradicts itself
-    │   └── SimulationError    a simulated program did what cannot be simulated
+    │   └── SimulationError    a simulated program used something that cannot be simulated
     │       ├── DeadlockError  … waits for something that can never happen
     │       └── RunawayError   … ran past its cap on virtual time or on steps
     ├── PeerError              the other side misbehaved or refused
     │   ├── ProtocolError      bytes that are not the protocol
-    │   ├── ViewError          a view that contradicts itself, or a table that is no view
-    │   ├── CoordinateError    a place or a round trip that cannot be
+    │   ├── ViewError          an inconsistent view, or a table that is not a view
+    │   ├── CoordinateError    an impossible coordinate or round-trip time
     │   └── RefusedError       the hub answered with an error
-    │       └── DeniedError    … because the user may not do this
+    │       └── DeniedError    … because the user lacks the permission
     └── WorldError             the network, the clock or the disk failed
-        ├── DisconnectedError  no connection could be had in time
-        ├── UncertainError     the connection went before the receipt came
+        ├── DisconnectedError  no connection within the time-out
+        ├── UncertainError     the connection was lost before the ack
         ├── BackloggedError    a bounded queue is full
         ├── BehindError        some hubs did not apply a change in time
         ├── ProvisionError     a server could not be started or stopped
         ├── DiskFullError      no room is left on the disk
         ├── DiskFailedError    the disk refused to read, write or sync
-        ├── UnmeasuredError    this machine is too busy for a measurement
-        ├── PipelineError      Spark could not be started, or has ended by itself
-        └── StoreError         the metadata store failed, or found things otherwise than expected
+        ├── UnmeasuredError    the machine is too busy for a measurement
+        ├── PipelineError      Spark could not be started, or has exited
+        └── StoreError         the metadata store failed, or its content is not as expected
             ├── StoreUnavailableError  … it did not answer in time
             ├── SessionLostError       … the session has ended, its ephemeral nodes with it
             ├── NodeError              … a node is not as the request needs it
-            │   ├── NodeExistsError    … it is there already
-            │   ├── NoNodeError        … it, or its parent, is not there
+            │   ├── NodeExistsError    … it exists already
+            │   ├── NoNodeError        … it, or its parent, does not exist
             │   ├── NotEmptyError      … it has children
-            │   └── BadVersionError    … somebody else has changed it
-            ├── PlanRaceError          … somebody else has committed this version of the plan
+            │   └── BadVersionError    … another writer has changed it
+            ├── PlanRaceError          … another writer has committed this version of the plan
             ├── ForeignRegionError     … it holds another region than this hub's
-            └── DamagedError           … what is stored is not what was written
+            └── DamagedError           … the stored data is damaged
 
 An error carries its facts as attributes and says in its text what to do next.
 """
@@ -91,7 +91,7 @@ class PeerError(EquipoiseError):
 
 
 class ProtocolError(PeerError):
-    """Bytes that are not the protocol. `reason` is the text a Redis peer would be told."""
+    """Bytes that are not the protocol. `reason` is the text of the RESP error."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -99,11 +99,11 @@ class ProtocolError(PeerError):
 
 
 class ViewError(PeerError):
-    """What was sent as a view is none: plan with the last good one, or not at all."""
+    """The data is not a valid view: use the last valid one."""
 
 
 class CoordinateError(PeerError):
-    """A network coordinate or a round trip that cannot be; it was left out of account."""
+    """An impossible coordinate or round-trip time; it was ignored."""
 
 
 class RefusedError(PeerError):
@@ -116,7 +116,7 @@ class RefusedError(PeerError):
 
 
 class DeniedError(RefusedError):
-    """The user may not do this, or has not said who it is."""
+    """The user lacks the permission, or has not logged in."""
 
 
 class WorldError(EquipoiseError):
@@ -124,18 +124,18 @@ class WorldError(EquipoiseError):
 
 
 class DisconnectedError(WorldError):
-    """No connection could be had in time."""
+    """No connection within the time-out."""
 
 
 class UncertainError(WorldError):
-    """The connection went after a message was sent and before its receipt came.
+    """The connection was lost after a message was sent and before its ack.
 
     The message may or may not have been delivered. Publish it again only if a duplicate does no harm.
     """
 
 
 class BackloggedError(WorldError):
-    """A bounded queue is full. Wait for `flush()`, or publish with a receipt, which waits by itself."""
+    """A bounded queue is full. Wait for `flush()`, or await `publish`, which waits by itself."""
 
 
 class BehindError(WorldError):
@@ -147,7 +147,7 @@ class BehindError(WorldError):
 
 
 class DiskFullError(WorldError):
-    """No room is left on the disk. Nothing of the refused append is in the file."""
+    """The disk is full. Nothing of the refused append is in the file."""
 
 
 class DiskFailedError(WorldError):
@@ -164,15 +164,15 @@ class DiskFailedError(WorldError):
 
 
 class UnmeasuredError(WorldError):
-    """What was to be measured cannot be told apart from what else goes on on this machine."""
+    """The measurement is not possible: other processes load this machine too much."""
 
 
 class PipelineError(WorldError):
-    """Spark could not be started, or has ended by itself. The text says which and what to do."""
+    """Spark could not be started, or has exited. The text says which and what to do."""
 
 
 class StoreError(WorldError):
-    """The metadata store failed, or found things otherwise than expected."""
+    """The metadata store failed, or its content is not as expected."""
 
 
 class StoreUnavailableError(StoreError):
@@ -180,9 +180,9 @@ class StoreUnavailableError(StoreError):
 
 
 class SessionLostError(StoreError):
-    """The session has ended and its ephemeral nodes with it.
+    """The session has ended, and its ephemeral nodes are deleted.
 
-    A write that was under way may have happened. The store opens a new session by itself.
+    A write in progress may have happened. The store opens a new session by itself.
     """
 
 
@@ -197,15 +197,15 @@ class NodeError(StoreError):
 
 
 class NodeExistsError(NodeError):
-    """The node to be made is there already; it is somebody else's."""
+    """The node to be created exists already; it belongs to another process."""
 
-    _text = "the node {} is there already"
+    _text = "the node {} exists already"
 
 
 class NoNodeError(NodeError):
-    """The node, or the parent of a node to be made, is not there."""
+    """The node, or the parent of a node to be created, does not exist."""
 
-    _text = "the node {}, or its parent, is not there"
+    _text = "the node {}, or its parent, does not exist"
 
 
 class NotEmptyError(NodeError):
@@ -215,17 +215,17 @@ class NotEmptyError(NodeError):
 
 
 class BadVersionError(NodeError):
-    """Somebody else has changed the node since the version that was expected: read it again."""
+    """Another writer has changed the node since the expected version: read it again."""
 
     _text = "the node {} has changed: read it again"
 
 
 class ProvisionError(WorldError):
-    """A server could not be started or stopped; it will be tried again."""
+    """A server could not be started or stopped; the controller retries."""
 
 
 class PlanRaceError(StoreError):
-    """Somebody else has committed this version of the plan first: load the plan and decide again."""
+    """Another writer has committed this version of the plan first: load the plan and decide again."""
 
     def __init__(self, version: int) -> None:
         super().__init__(f"plan version {version} is already committed: load the plan and decide again")
@@ -237,7 +237,7 @@ class ForeignRegionError(StoreError):
 
 
 class DamagedError(StoreError):
-    """What is stored at `path` is not what was written. Nothing was deleted."""
+    """The data stored at `path` is damaged. Nothing was deleted."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} is damaged: {reason}")

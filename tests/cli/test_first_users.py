@@ -81,7 +81,7 @@ def eventually(is_so: Callable[[], bool]) -> None:
 def test_first_users_are_refused_while_hubs_have_no_login(strangers: System) -> None:
     for refused in (add_ann, add_hubs):
         said = refused(strangers, exit_code=2)
-        assert "the hubs h1, h2 could not log in at the others" in said
+        assert "the hubs h1, h2 could not log in on other hubs" in said
         assert "--cluster-user hubs" in said
     assert "every client has full access" in strangers.run("users", "ls", exit_code=2)
     eventually(lambda: reaches(strangers))
@@ -106,7 +106,7 @@ def test_hubs_with_a_login_go_on_when_the_first_users_come(friends: System) -> N
     # Nobody is known by a name yet, and they are let in all the same.
     eventually(lambda: reaches(friends))
     said = add_ann(friends, exit_code=2)
-    assert "the hubs h1, h2 log in at the others as 'hubs'" in said
+    assert "the hubs h1, h2 log in on other hubs as 'hubs'" in said
     assert "equipoise users add hubs --link '*'" in said
     add_hubs(friends)
     add_ann(friends)

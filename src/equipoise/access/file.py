@@ -160,12 +160,12 @@ def _common_name(text: str) -> str:
 
 
 def _check_proof(user: User) -> None:
-    """A user that nobody can be is a mistake, and so is a password that nobody is asked for."""
+    """Refuse a user that no client can log in as, and a password that is never checked."""
     if user.is_anonymous and user.secret is not None:
         raise SettingsError(f"user {user.name!r}: it has both secret and nopass = true; remove one of them")
     if not user.is_anonymous and user.secret is None and not user.certificates:
         raise SettingsError(
-            f"user {user.name!r}: nobody can log in as it; "
+            f"user {user.name!r}: no client can log in as it; "
             f"run `equipoise users passwd {user.name}` or add certificates"
         )
 

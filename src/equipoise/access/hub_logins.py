@@ -22,20 +22,23 @@ _NAMED_MAX = 5
 
 
 def check_links(logins: Mapping[str, str], before: Users, after: Users) -> None:
-    """Raise SettingsError with the next step if the change would part hubs. `logins`: who each is, by its name."""
+    """Raise SettingsError with the next step if the change would disconnect hubs.
+
+    `logins`: the login of each hub, by its name.
+    """
     cut = parted(logins, before, after)
     if not cut:
         return
-    anybody = [hub for hub in cut if not logins[hub]]
-    if anybody:
+    without = [hub for hub in cut if not logins[hub]]
+    if without:
         raise SettingsError(
-            f"{_named(anybody)} could not log in at the others any more, and no message would pass between hubs: "
-            "start them again, one by one, with --cluster-user hubs and --cluster-password-file (nobody asks for it "
+            f"{_named(without)} could not log in on other hubs any more, and no message would pass between hubs: "
+            "start them again, one by one, with --cluster-user hubs and --cluster-password-file (not checked "
             "before there are users), then `equipoise users add hubs --link '*'` before all others"
         )
     login = logins[cut[0]]
     same = [hub for hub in cut if logins[hub] == login]
-    raise SettingsError(f"{_named(same)} log in at the others as {login!r}: {_step(login, before, after)}")
+    raise SettingsError(f"{_named(same)} log in on other hubs as {login!r}: {_step(login, before, after)}")
 
 
 def parted(logins: Mapping[str, str], before: Users, after: Users) -> tuple[str, ...]:

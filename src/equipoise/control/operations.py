@@ -1,8 +1,8 @@
-"""What an operator does to plan and specs: move, replicate, drain, forget, limit; by command or on the dashboard.
+"""Operations on plan and specs: move, replicate, drain, weigh, forget, limit; by command or on the dashboard.
 
-Each is one commit, made again on what is newer if somebody else commits first. Always true: nothing is placed on a hub
-that is no member, is dead or is drained; some hub that lives keeps a share of the ring; of a spec nothing changes but
-what was named; and what is asked for and already so makes no new version.
+Each is one commit, repeated on the newer version if another writer commits first. Always true: no topic is placed on
+a hub that is not a member, is dead or is drained; at least one live hub keeps a share of the ring; only the named
+fields of a spec change; and an operation that changes nothing makes no new version.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOT_YET = {
     "durability": "durability (--durable)",
     "quantile": "a quantile (--quantile)",
 }
-# Plans come every few seconds at most; whoever loses this often is up against something else.
+# Plans are committed every few seconds at most; losing this often has another cause.
 _RACES_MAX = 20
 # How often hubs are looked at while an operation waits for them: a hub takes some round trips to the store.
 _LOOK_S = 0.1
@@ -246,7 +246,7 @@ def _without(plan: Plan, hub: str, alive: Collection[str] | None = None) -> list
     for entry in named:
         left = tuple(home for home in entry.homes if home != hub)
         homes = left or (ring.owner(entry.topic) or "",)
-        # Nobody asked for it to be where it goes now.
+        # Its new home was not chosen by an operator.
         is_pinned = entry.is_pinned and bool(left)
         changed.append(Entry(entry.topic, homes, entry.mode if len(homes) > 1 else Mode.SINGLE, is_pinned))
     return changed
@@ -256,7 +256,7 @@ def _require(plan: Plan, hub: str) -> Member:
     member = plan.by_hub.get(hub)
     if member is None:
         known = ", ".join(member.hub for member in plan.members) or "none"
-        raise PlanError(f"hub {hub} is no member of the plan; members are: {known}")
+        raise PlanError(f"hub {hub} is not a member of the plan; members are: {known}")
     return member
 
 

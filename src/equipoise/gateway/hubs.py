@@ -48,7 +48,7 @@ class GatewayHubs:
         return []
 
     async def dial(self, address: str, *, is_gateway: bool) -> ProbedConnection:
-        raise MisuseError("a gateway visits nobody and has no gateway")
+        raise MisuseError("a gateway makes no visits and has no gateway")
 
     async def keep(self, changed: Callable[[], None]) -> None:
         """Stay connected to all; `changed` is called whenever a connection has come about."""

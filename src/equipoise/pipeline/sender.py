@@ -81,7 +81,7 @@ class ViewSender:
         address = self._address()
         if not address:
             self.counts["passed over"] += 1
-            self._tell("nobody leads: views go nowhere until a controller runs")
+            self._tell("no controller leads: views are dropped until one does")
             return
         if address != self._connected_to or self._socket is None:
             self._connect(address)

@@ -3,7 +3,7 @@
 The shape is Hedwig's: a region, its hubs with an ephemeral `alive` each, its topics with an ephemeral owner each; and
 besides them what is ours, the specs, the users and the plan. `docs/reference/znodes.md` is made from `NODES`.
 
-Always true: every topic name, pattern and hub name has a path of its own, whatever bytes it is made of.
+Always true: every topic name, pattern and hub name has a path of its own, for any bytes.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ NODES = (
         "/leader",
         _SESSION,
         "a controller",
-        "The controller that plans: name, site, addresses (msgpack). Gone: nobody plans.",
+        "The controller that plans: name, site, addresses (msgpack). Absent: no controller leads.",
     ),
     NodeKind(
         "/planner",
@@ -195,7 +195,7 @@ NODES = (
         "/servers",
         _FOREVER,
         "a controller",
-        "The hubs it wants to run, for whoever starts and stops them (msgpack).",
+        "The hubs it wants to run, for the process that starts and stops them (msgpack).",
     ),
     NodeKind(
         "/plan/head",

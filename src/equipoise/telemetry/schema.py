@@ -88,7 +88,7 @@ _T = ColumnType
 
 def _side(name: str, who: str) -> tuple[Column, ...]:
     """What is known of where one side of a topic is: the same amount however many clients there are."""
-    unknown = "; null if nobody knows where one of them is"
+    unknown = "; null if none of them has a known coordinate"
     return (
         Column(
             f"{name}_at",
@@ -269,7 +269,7 @@ def spark_schema() -> str:
 
 
 def arrow_schema() -> Any:
-    """A `pyarrow.Schema`. Imports pyarrow, which takes memory that a hub nobody asks should not spend."""
+    """A `pyarrow.Schema`. Imports pyarrow, which takes memory that a hub without readers should not spend."""
     import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
     types = {

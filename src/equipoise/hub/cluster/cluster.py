@@ -260,7 +260,7 @@ class Cluster:
 
         This may happen in the middle of anything that is written, so what follows has a turn of its own.
         """
-        log.warning("link to %s begins anew: what was not executed there is lost, and counted", link.hub)
+        log.warning("link to %s restarts: frames not executed there are lost, and counted", link.hub)
         self._dials.redial(link)
         self.core.shell.call_later(0, self._begin_anew, link)
 

@@ -127,7 +127,10 @@ class Hub:
 
     def renew(self) -> None:
         """The others have buried this hub while it was out of reach: end this life and begin another."""
-        log.warning("hub %s was taken for dead: it begins anew, without its clients", self.settings.name)
+        log.warning(
+            "hub %s was declared dead: it restarts as a new incarnation and closes its connections",
+            self.settings.name,
+        )
         self.core.begin_anew()
         self.join_cluster(self._login)
         if self.on_renewed is not None:
@@ -286,7 +289,7 @@ class Connection(asyncio.Protocol):
 def check_exposure(settings: HubSettings, users: Users) -> None:
     if users.is_open and not settings.insecure and not is_loopback(settings.host):
         raise SettingsError(
-            f"refusing to listen on {settings.host} without users: anybody there could read and publish "
+            f"refusing to listen on {settings.host} without users: every client could read and publish "
             "everything. Give --users FILE (see `equipoise users add --help`), listen on 127.0.0.1, or accept "
             "the risk with --insecure"
         )

@@ -46,7 +46,7 @@ async def serve_metrics(hub: Hub) -> AsyncIterator[str | None]:
     token = _read_token(settings.token_file)
     if not token and not hub.settings.insecure and not is_loopback(settings.host):
         raise SettingsError(
-            f"refusing to show metrics on {settings.host} to everybody: give --metrics-token-file, or listen on "
+            f"refusing to show metrics on {settings.host} to every client: give --metrics-token-file, or listen on "
             "127.0.0.1"
         )
     scraping = _Scraping(hub, token)

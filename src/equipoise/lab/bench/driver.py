@@ -176,7 +176,7 @@ class BenchRun:
         for descriptor in self._receivers:
             poller.register(descriptor, select.POLLIN)
         if poller.poll(0):
-            raise PeerError("bytes came that nobody published, or a connection was cut")
+            raise PeerError("received bytes that were not published, or a connection was closed")
 
 
 def _send_all(publisher: socket.socket, data: bytes) -> None:

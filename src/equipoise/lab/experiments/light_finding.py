@@ -75,12 +75,12 @@ class LightFinding:
             return _StandingLine(self._standing, self._access_s)
         endpoint = parse_address(address.encode())
         if endpoint is None:
-            raise AddressError(f"there is nobody at {address!r}; an address is written host:port")
+            raise AddressError(f"there is no host at {address!r}; an address is written host:port")
         link = LightLink(_Nobody(), endpoint, self._rng.randbytes(_LINK_NAME_BYTES).hex().encode())
         async with asyncio.timeout(_DIAL_S):
             await link.dial()
         if not link.is_up:
-            raise DisconnectedError(f"nobody listens at {address}")
+            raise DisconnectedError(f"no server listens at {address}")
         return link
 
 
