@@ -94,7 +94,8 @@ class Patterns:
 
     def changed(self, known: tuple[Pattern, ...], globs: list[Glob]) -> tuple[Pattern, ...]:
         """The matching patterns of a name: those known before, after the matching `globs` have changed."""
-        touched = {glob.pattern for glob in globs}
+        # In their order, not that of a set: the same runs have to be the same.
+        touched = dict.fromkeys(glob.pattern for glob in globs)
         kept = [pattern for pattern in known if pattern.glob.pattern not in touched]
         return (*kept, *filter(None, map(self._all.get, touched)))
 
