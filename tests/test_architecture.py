@@ -92,7 +92,7 @@ LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 # The most modules that may know each other in a circle, imports for type checkers counted. May only shrink; the goal
 # is 6.
-CIRCLE_MODULES_MAX = 15
+CIRCLE_MODULES_MAX = 13
 CIRCLE_MODULES_GOAL = 6
 # A module shorter than this that one other module imports is a part of that one, unless it is listed here.
 SMALL_LINES = 60

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil, inf
 from random import Random
 from typing import TYPE_CHECKING
 
 from equipoise.lab.simulation.timeline import Timeline
+from equipoise.lab.simulation.topology import LinkSpec
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.host import Host
@@ -34,30 +34,6 @@ PACKET_BYTES = 1460
 # a heal short enough for a scenario to demand progress soon after.
 RETRANSMIT_S_MIN = 0.2
 RETRANSMIT_S_MAX = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class LinkSpec:
-    """What a direction between two hosts is like."""
-
-    latency_s: float = 0.000_25
-    # Added to the latency of each segment, uniformly between zero and this.
-    jitter_s: float = 0.0
-    # None means without limit.
-    bandwidth_bytes_per_s: float | None = None
-    # What may wait in front of the bandwidth; beyond it senders wait with the rest in their buffers.
-    queue_bytes_max: int = 1024 * 1024
-    # The chance that a packet is lost and comes late by a retransmission timeout.
-    loss: float = 0.0
-    # What a connection may have sent without the receiving program having taken it: what both
-    # kernels buffer. Grows with bandwidth × round trip, as receive windows do.
-    window_bytes: int = 256 * 1024
-    # The receiving machine looks at what has come this often and takes it in one piece, as a game does once per frame;
-    # 0 means at once. Fewer events for many small messages.
-    gather_s: float = 0.0
-    # Where senders wait for a pipe, this one need not, up to twice what may else wait in front of it: TCP over a short
-    # way takes what it needs before connections over long ways have noticed that there is room.
-    goes_first: bool = False
 
 
 class Pipe:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from equipoise.lab.simulation.outflow import Outflow
+from equipoise.lab.simulation.topology import LinkSpec
 
 __all__ = ["SimulatedSocket"]
 
@@ -20,12 +19,31 @@ __all__ = ["SimulatedSocket"]
 _RTT_AT, _MIN_RTT_AT, _BYTES = 68, 148, 152
 
 
+class _Direction(Protocol):
+    spec: LinkSpec
+
+    @property
+    def latency_s(self) -> float: ...
+
+
+class _PeerEnd(Protocol):
+    @property
+    def link(self) -> _Direction: ...
+
+
+class _End(_PeerEnd, Protocol):
+    """One end of a connection: what it sends over, and the other end."""
+
+    @property
+    def peer(self) -> _PeerEnd: ...
+
+
 class SimulatedSocket:
     """The socket of one end of a connection, to be asked about; what is set is accepted and means nothing."""
 
     __slots__ = ("_end",)
 
-    def __init__(self, end: Outflow) -> None:
+    def __init__(self, end: _End) -> None:
         self._end = end
 
     def setsockopt(self, *_arguments: object) -> None:

@@ -15,12 +15,12 @@ from typing import Any, Protocol
 
 from equipoise.errors import SettingsError
 from equipoise.lab.simulation.cities import CITIES, distance_km
-from equipoise.lab.simulation.link import LinkSpec
 
 __all__ = [
     "TOPOLOGIES",
     "Cities",
     "Lan",
+    "LinkSpec",
     "LongWay",
     "Matrix",
     "Sites",
@@ -33,6 +33,30 @@ __all__ = [
 
 # Light in glass: two thirds of its speed in vacuum.
 FIBRE_KM_PER_S = 299_792.458 * 2 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """What a direction between two hosts is like."""
+
+    latency_s: float = 0.000_25
+    # Added to the latency of each segment, uniformly between zero and this.
+    jitter_s: float = 0.0
+    # None means without limit.
+    bandwidth_bytes_per_s: float | None = None
+    # What may wait in front of the bandwidth; beyond it senders wait with the rest in their buffers.
+    queue_bytes_max: int = 1024 * 1024
+    # The chance that a packet is lost and comes late by a retransmission timeout.
+    loss: float = 0.0
+    # What a connection may have sent without the receiving program having taken it: what both
+    # kernels buffer. Grows with bandwidth × round trip, as receive windows do.
+    window_bytes: int = 256 * 1024
+    # The receiving machine looks at what has come this often and takes it in one piece, as a game does once per frame;
+    # 0 means at once. Fewer events for many small messages.
+    gather_s: float = 0.0
+    # Where senders wait for a pipe, this one need not, up to twice what may else wait in front of it: TCP over a short
+    # way takes what it needs before connections over long ways have noticed that there is room.
+    goes_first: bool = False
 
 
 class Topology(Protocol):
