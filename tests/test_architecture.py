@@ -92,7 +92,7 @@ LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 # The most modules that may know each other in a circle, imports for type checkers counted. May only shrink; the goal
 # is 6.
-CIRCLE_MODULES_MAX = 13
+CIRCLE_MODULES_MAX = 12
 CIRCLE_MODULES_GOAL = 6
 # A module shorter than this that one other module imports is a part of that one, unless it is listed here.
 SMALL_LINES = 60
@@ -100,12 +100,9 @@ SMALL_MODULES = {
     "cli/support/metrics_page": "a page of the generated reference: one file per page",
     "cli/support/units": "how numbers are typed and shown: for every command that takes one",
     "disk/atomic": "shown by its package",
-    "hub/cluster/counters": "the table of what INFO and metrics show of a cluster",
     "hub/commands/where": "one file per group of commands",
-    "hub/cluster/peer_events": "an idea of its own, with its invariant",
     "hub/membership/join": "to be merged",
     "hub/commands/dispatch": "given to HubCore, which must not know it",
-    "hub/membership/spec_sync": "beside acl_sync: who looks for either finds it",
     "hub/shell/descriptors": "to be merged",
     "lab/demo/pace": "shown by its package",
     "lab/scenarios/excused": "the list of seeds that are known to fail",
@@ -116,9 +113,7 @@ SMALL_MODULES = {
     "lab/scenarios/registry": "the list of scenarios, shown by its package",
     "lab/simulation/clock": "a clock of a host that runs wrong: an idea of its own",
     "lab/simulation/outside_calls": "what the simulation refuses: an idea of its own",
-    "lab/simulation/tcp_info": "stands in for hub/shell/tcp_info",
     "lab/workload/cast": "shown by its package",
-    "model/position": "shown by its package",
     "plan/policies/members_only": "one policy per file",
     "plan/policies/static": "one policy per file",
     "plan/steps/cleanup": "one step of the planner per file",

@@ -11,17 +11,35 @@ from __future__ import annotations
 from collections import Counter
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.disk.contract import File, check_name
 from equipoise.errors import DiskFailedError, DiskFullError, MisuseError
 from equipoise.lab.simulation.trace import Kind
 
 if TYPE_CHECKING:
-    from equipoise.lab.simulation.host import Host
-    from equipoise.lab.simulation.loop import SimulatedLoop
+    from equipoise.lab.simulation.cpu import Cpu
 
 __all__ = ["SimulatedDisk"]
+
+
+class _Machine(Protocol):
+    """The host that the disk is in."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def cpu(self) -> Cpu | None: ...
+
+
+class _Record(Protocol):
+    """Where what happens is written down."""
+
+    @property
+    def faults(self) -> Counter[str]: ...
+    def record(self, kind: Kind, subject: int, *, text: str | None = None, amount: int = 0) -> None: ...
 
 
 class _Content:
@@ -47,7 +65,7 @@ class _Content:
 class SimulatedDisk:
     """Owned by a host, and survives its crashes. The faults below are for tests and scenarios."""
 
-    def __init__(self, host: Host, loop: SimulatedLoop, seed: int) -> None:
+    def __init__(self, host: _Machine, loop: _Record, seed: int) -> None:
         # Bytes that fit; None means without limit. May be changed at any time.
         self.capacity_bytes: int | None = None
         # What a sync costs the host's processor, if it has one, in seconds at speed 1.
