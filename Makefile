@@ -19,7 +19,7 @@ demo: $(STAMP)
 
 # These run whole systems on the ports that users find them on: one after the other.
 SYSTEMS := tests/local/test_up.py tests/local/test_up_failing.py tests/local/test_up_whole.py \
-	tests/local/test_grow_and_shrink.py tests/local/test_store_keeping.py tests/docs/test_code_blocks.py \
+	tests/local/test_grow_and_shrink.py tests/local/test_store_process.py tests/docs/test_code_blocks.py \
 	tests/demo/test_command.py tests/web/test_pages_up.py tests/integration
 
 # The longest tests are listed at the end of each part.
