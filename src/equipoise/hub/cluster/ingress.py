@@ -227,6 +227,7 @@ class Ingress:
         stream = topic.stream
         has_loss = stream is not None and stream.admission.loss > 0
         if stream is not None and has_loss:
+            self._cluster.core.losses.count(topic.trunk.name, stream.admission.loss)
             topic.n += stream.admission.loss
             stream.admission.loss = 0
         self._cluster.core.publish(topic, item.payloads)
