@@ -313,7 +313,8 @@ class HubCore:
         if topic.stream is None:
             receivers = self.publish(topic, payloads)
             audience = topic.audience
-            return integer(receivers if audience is None else receivers + audience.elsewhere)
+            # None: a subscriber went while it was written to.
+            return integer(receivers) if audience is None else audience.reply
         return self.cluster.submit(topic, payloads)
 
     def publish(self, topic: Topic, payloads: Sequence[bytes], first: int = 0) -> int:

@@ -23,7 +23,7 @@ from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.cluster.streams import PublishRoute, Stream
 from equipoise.hub.data.reply import LATE, NO_ROOM, Reply
 from equipoise.model import Mode
-from equipoise.resp.replies import error, integer
+from equipoise.resp.replies import error
 from equipoise.stream.position import TRUNK
 from equipoise.stream.submission import Submission
 
@@ -51,7 +51,7 @@ class PublishRouting:
         """
         if not self.admit(topic, payloads):
             return error(NO_ROOM)
-        receivers = integer(self._cluster.core.audience_of(topic).everywhere)
+        receivers = self._cluster.core.audience_of(topic).reply
         stream = topic.stream
         if stream is None or not stream.admission.gates or () not in stream.admission.waiting:
             return receivers

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.resp.frames import Encoder
+from equipoise.resp.replies import integer
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
@@ -46,13 +47,13 @@ class Audience:
 
     __slots__ = (
         "clients",
-        "elsewhere",
         "encode_for_hubs",
         "groups",
         "hubs",
         "is_exclusive",
         "is_plain",
         "receivers",
+        "reply",
         "stages",
         "version",
     )
@@ -65,6 +66,7 @@ class Audience:
         encode_for_hubs: Encoder,
         *,
         receivers: int,
+        elsewhere: int,
         version: int,
     ) -> None:
         # A version of the index that this is right for; its complement while the audience rests.
@@ -79,8 +81,8 @@ class Audience:
         self.is_plain = not stages and not hubs
         # Subscriptions at this hub that match, patterns counted one by one.
         self.receivers = receivers
-        # The same at the other hubs, as of a second ago.
-        self.elsewhere = 0
+        # What PUBLISH answers: those and the ones at other hubs, as of a second ago.
+        self.reply = integer(receivers + elsewhere)
         # Connections that get the topic, by however many subscriptions.
         self.clients = sum(map(len, self.sessions()))
         # Whether every member has this one subscription and no other.
@@ -95,11 +97,6 @@ class Audience:
         """All subscribers, each once, in lists."""
         yield from (sessions for _, sessions in self.groups)
         yield from (stage.sessions for stage in self.stages)
-
-    @property
-    def everywhere(self) -> int:
-        """What PUBLISH answers: the subscriptions that match, at all hubs."""
-        return self.receivers + self.elsewhere
 
     def rest(self) -> None:
         """Let the next use be noticed: an audience that rests looks stale until `wake` is called."""

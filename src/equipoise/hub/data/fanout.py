@@ -101,9 +101,9 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
         relays,
         egress_encoder(topic.key, topic.epoch, index.payload_bytes_max) if relays else _nothing,
         receivers=sum(map(len, forms_of.values())),
+        elsewhere=index.elsewhere(topic),
         version=index.version,
     )
-    audience.elsewhere = index.elsewhere(topic)
     # A subscriber by pattern has one subscription to many topics; behind a link there may be any number of clients.
     audience.is_exclusive = (
         audience.is_plain
