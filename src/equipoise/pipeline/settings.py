@@ -176,7 +176,8 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         float,
         Meta(
             gt=0,
-            description="Records a second beyond which executors sum: between 50,000 and 200,000, where sums fill the driver thread.",
+            description="Records a second beyond which executors sum: between 50,000 and 200,000, where sums fill "
+            "the driver thread.",
         ),
     ] = 100_000.0
     view_topics_max: Annotated[
