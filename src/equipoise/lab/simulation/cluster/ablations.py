@@ -316,7 +316,7 @@ CLUSTER_ABLATIONS = (
         needless_gap.NAME,
         "cluster-routed-replication",
         _with(MergedStream, "is_awaited_from", lambda *words: False),
-        seed=23,
+        seed=57,
     ),
     Ablation(
         "after",
