@@ -10,11 +10,11 @@ import pytest
 from walks import WALKS
 
 PAGE = (Path(__file__).resolve().parents[1] / "ARCHITECTURE.md").read_text()
-# Files per walk; to be lowered, never raised. Before the house was put in order: 6, 25 and 58.
+# Files per walk; to be lowered, never raised. ARCHITECTURE.md has the numbers before and the goal, which is not met.
 FILES_MAX = {
-    "one message at one hub": 6,
-    "one message through a relay to the home and back": 32,
-    "one measurement until it is decided on": 70,
+    "one message at one hub": 5,
+    "one message through a relay to the home and back": 30,
+    "one measurement until it is decided on": 67,
 }
 # In the page for the reader, in other processes than the traced one.
 ELSEWHERE = {"control/view_receiver.py", "control/controller.py"}
