@@ -220,7 +220,9 @@ class LinkConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard += 1
         *lines, self._line = (self._line + data).split(b"\r\n")
-        if self._link.generation != self._generation or len(self._line) > LINE_BYTES_MAX:
+        is_given_up = self._greeted.cancelled()
+        if is_given_up or self._link.generation != self._generation or len(self._line) > LINE_BYTES_MAX:
+            # Given up: the answer came in the moment in which the time for it was over.
             self.abort()
             return
         for line in lines:
