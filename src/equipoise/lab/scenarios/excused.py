@@ -22,7 +22,8 @@ EXCUSED: dict[tuple[str, int], str] = {
     **{("cluster-everything", seed): UNTOLD for seed in (106, 109, 202, 203, 312, 336, 350)},
     ("cluster-everything", 281): STUCK,
     ("cluster-routed-replication", 117): NEEDLESS,
-    **{("cluster-narrow", seed): OVERFLOW for seed in (1, 3)},
+    # Of seeds 0..40.
+    **{("cluster-narrow", seed): OVERFLOW for seed in (1, 3, 10, 17, 18, 19, 20, 21, 23, 24, 27, 30, 35, 38)},
 }
 
 
