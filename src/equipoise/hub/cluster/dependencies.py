@@ -15,17 +15,17 @@ Always true: `_blocked` holds every stream in which something waits for another 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.lane_state import Beside
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import AfterFrame
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
 from equipoise.resp.replies import bulk, integer, push
 from equipoise.stream.parts import Dependency, Messages
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.session import Session
@@ -34,10 +34,39 @@ if TYPE_CHECKING:
 __all__ = ["Dependencies"]
 
 
+class _Lanes(Protocol):
+    def settle(self) -> None: ...
+
+
+class _Subscriptions(Protocol):
+    def is_claimed(self, topic: Topic, stream: bytes) -> bool: ...
+    def push(self, topic: Topic, frame: bytes) -> None: ...
+
+
+class _Relays(Protocol):
+    def jump(self, stream: Stream, epoch: int, n: int) -> None: ...
+    def wake(self, stream: Stream) -> None: ...
+
+
+class _Patterns(Protocol):
+    def links(self, topic: Topic) -> list[OutLink]: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def lanes(self) -> _Lanes: ...
+    @property
+    def listening(self) -> _Subscriptions: ...
+    @property
+    def merging(self) -> _Relays: ...
+    @property
+    def patterns(self) -> _Patterns: ...
+
+
 class Dependencies:
     """Those of all topics at one hub: what waits for them, and who is told of them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         self._blocked: dict[Stream, None] = {}
         # Topics with a stream that has come further, while streams that wait for that are being woken.

@@ -9,7 +9,7 @@ Always true: `opening` holds exactly the streams in the state opening.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import (
@@ -19,6 +19,7 @@ from equipoise.hub.cluster.link.frames import (
     PreparedFrame,
     PrepareFrame,
 )
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.turns import LongWork
 from equipoise.stream.effects import (
@@ -44,8 +45,9 @@ from equipoise.stream.handover import apply, first_state
 from equipoise.stream.handover_events import HandoverEvent, HubDied, PlanApplied, PrepareReceived, Progressed
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.topics import Topic
+    from equipoise.stream.submission import Budget
 
 __all__ = ["REVIEW_SLICE", "HandoverEngine"]
 
@@ -55,10 +57,87 @@ REVIEW_SLICE = 500
 AnyEffect = TypeVar("AnyEffect", bound=Effect)
 
 
+class _Barrier(Protocol):
+    def check(self) -> None: ...
+    @property
+    def is_introduced(self) -> bool: ...
+
+
+class _Ingress(Protocol):
+    @property
+    def budget(self) -> Budget: ...
+    def drain(self, stream: Stream) -> None: ...
+    def fed_by(self, peer: str) -> list[Topic]: ...
+    def note_feeder(self, topic: Topic, hub: str) -> None: ...
+
+
+class _Subscriptions(Protocol):
+    def is_kept(self, topic: Topic) -> bool: ...
+
+
+class _Relays(Protocol):
+    def count_loss(self, topic: Topic, epoch: int, n: int) -> None: ...
+    def drop_pending(self, stream: Stream) -> None: ...
+    def follow(self, stream: Stream) -> None: ...
+    def is_behind(self, stream: Stream) -> bool: ...
+    def succeed(self, stream: Stream) -> None: ...
+    def unfollow(self, stream: Stream) -> None: ...
+
+
+class _Moves(Protocol):
+    def answered(self, stream: Stream, peer: str, version: int) -> None: ...
+    def asked(self, stream: Stream) -> None: ...
+    def closed(self, stream: Stream) -> None: ...
+    def kept(self, stream: Stream) -> None: ...
+    def opened(self, stream: Stream) -> None: ...
+
+
+class _Patterns(Protocol):
+    def links(self, topic: Topic) -> list[OutLink]: ...
+
+
+class _Dependencies(Protocol):
+    def greet(self, topic: Topic, link: OutLink) -> None: ...
+    def moved(self, topic: Topic) -> None: ...
+
+
+class _Redirects(Protocol):
+    def look(self, topic: Topic) -> None: ...
+
+
+class _Routes(Protocol):
+    def progressed(self, trunk: Topic) -> None: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def barrier(self) -> _Barrier: ...
+    @property
+    def ingress(self) -> _Ingress: ...
+    @property
+    def listening(self) -> _Subscriptions: ...
+    @property
+    def merging(self) -> _Relays: ...
+    @property
+    def moves(self) -> _Moves: ...
+    @property
+    def patterns(self) -> _Patterns: ...
+    @property
+    def tags(self) -> _Dependencies: ...
+    @property
+    def telling(self) -> _Redirects: ...
+    @property
+    def ways(self) -> _Routes: ...
+    def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None: ...
+    def answer_waiting(self, stream: Stream) -> None: ...
+    @property
+    def is_barrier_passed(self) -> bool: ...
+
+
 class HandoverEngine:
     """Owned by one cluster. It is the table's HandoverFacts, too."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         self.opening: dict[Stream, None] = {}
         # Topics that a hub has offered and that there was no room for, with hub and version: no topic of that name may

@@ -15,17 +15,19 @@ through it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.codec import decode, encode, runs
 from equipoise.hub.cluster.link.frames import IngressFrame, LossFrame, NumberedFrame, RecountFrame
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.resp import RequestReader
 from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Path, Submission, WaitReason
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.link.frames import Tag
     from equipoise.hub.data.topics import Topic
+    from equipoise.stream.parts import Dependency
 
 __all__ = ["HOPS_MAX", "Ingress", "Unsent", "unsent_messages"]
 
@@ -41,10 +43,41 @@ Unsent = dict[bytes, list[Submission]]
 FORGOTTEN_MAX = 1_000
 
 
+class _Handover(Protocol):
+    def new_stream(self, topic: Topic) -> Stream: ...
+    def review(self, stream: Stream) -> None: ...
+
+
+class _Acks(Protocol):
+    def acked(self, topic: Topic, count: int, at: tuple[int, int]) -> None: ...
+    def take(self, topic: Topic, count: int) -> None: ...
+
+
+class _Dependencies(Protocol):
+    def mark(self, topic: Topic, tags: Iterable[Dependency]) -> None: ...
+    def must_wait(self, stream: Stream, tags: Iterable[Dependency]) -> bool: ...
+
+
+class _Routes(Protocol):
+    def after(self, trunk: Topic) -> tuple[Tag, ...]: ...
+    def unsure(self, topic: Topic) -> None: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def handover(self) -> _Handover: ...
+    @property
+    def receipts(self) -> _Acks: ...
+    @property
+    def tags(self) -> _Dependencies: ...
+    @property
+    def ways(self) -> _Routes: ...
+
+
 class Ingress:
     """Owned by the cluster: the only one to change the admission of streams, but for publish_route."""
 
-    def __init__(self, cluster: Cluster, pending_bytes_max: int) -> None:
+    def __init__(self, cluster: _Cluster, pending_bytes_max: int) -> None:
         self._cluster = cluster
         self.budget = Budget(pending_bytes_max)
         # Messages that are lost: in flight when a hub died or a link began anew.

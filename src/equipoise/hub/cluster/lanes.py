@@ -17,28 +17,74 @@ Always true: a topic that is known here has a lane for each one in `known` that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.lane_state import Beside, Facts, Lane, lane_key, parse_lane_key
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import FollowFrame, LaneFrame, OverFrame, SettledFrame
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.telemetry.meter import gather_lanes
 from equipoise.resp.replies import bulk, integer, push
 from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.topics import Topic
+    from equipoise.stream.submission import Budget
 
 __all__ = ["Lanes", "ended_push", "lane_push"]
+
+
+class _Ingress(Protocol):
+    @property
+    def budget(self) -> Budget: ...
+    def discard(self, stream: Stream) -> None: ...
+    def drain(self, stream: Stream) -> None: ...
+
+
+class _Subscriptions(Protocol):
+    def hears(self, name: bytes) -> bool: ...
+    def is_kept(self, topic: Topic) -> bool: ...
+    def push(self, topic: Topic, frame: bytes) -> None: ...
+
+
+class _Relays(Protocol):
+    def drop_pending(self, stream: Stream) -> None: ...
+
+
+class _Dependencies(Protocol):
+    def forget(self, stream: Stream) -> None: ...
+    def moved(self, topic: Topic) -> None: ...
+    def tidy(self, trunk: Topic, known: Iterable[bytes]) -> None: ...
+
+
+class _Routes(Protocol):
+    def lane_gone(self, lane: Lane) -> None: ...
+    def retarget(self, topic: Topic) -> None: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def ingress(self) -> _Ingress: ...
+    @property
+    def listening(self) -> _Subscriptions: ...
+    @property
+    def merging(self) -> _Relays: ...
+    @property
+    def tags(self) -> _Dependencies: ...
+    @property
+    def ways(self) -> _Routes: ...
+    @property
+    def is_barrier_passed(self) -> bool: ...
+    def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None: ...
 
 
 class Lanes:
     """Part of one cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         # By topic and hub, all lanes that may be open.
         self.known: dict[bytes, dict[str, Facts]] = {}

@@ -14,12 +14,13 @@ Always true: no two messages of this hub's clients are under way in two streams;
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from xxhash import xxh3_64_intdigest
 
 from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.frames import Tag
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import PublishRoute, Stream
 from equipoise.hub.data.reply import LATE, NO_ROOM, Reply
 from equipoise.model import Mode
@@ -28,8 +29,9 @@ from equipoise.stream.position import TRUNK
 from equipoise.stream.submission import Submission
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.publish_acks import Acked
     from equipoise.hub.data.topics import Topic
+    from equipoise.stream.parts import Dependency
 
 __all__ = ["PublishRouting"]
 
@@ -37,10 +39,45 @@ __all__ = ["PublishRouting"]
 TAGS_MAX = 8
 
 
+class _Handover(Protocol):
+    def new_stream(self, topic: Topic) -> Stream: ...
+    def review(self, stream: Stream) -> None: ...
+
+
+class _Ingress(Protocol):
+    def submit(self, topic: Topic, item: Submission) -> bool: ...
+
+
+class _Lanes(Protocol):
+    def is_open(self, topic: Topic, hub: str) -> bool: ...
+
+
+class _Acks(Protocol):
+    def take(self, topic: Topic, count: int) -> None: ...
+    def when_acked(self, topic: Topic, count: int | None, call: Acked) -> None: ...
+
+
+class _Dependencies(Protocol):
+    def marks_of(self, topic: Topic) -> list[Dependency]: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def handover(self) -> _Handover: ...
+    @property
+    def ingress(self) -> _Ingress: ...
+    @property
+    def lanes(self) -> _Lanes: ...
+    @property
+    def receipts(self) -> _Acks: ...
+    @property
+    def tags(self) -> _Dependencies: ...
+
+
 class PublishRouting:
     """Chooses streams, and changes them. Owned by the cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
 
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:

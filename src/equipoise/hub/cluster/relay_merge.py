@@ -11,13 +11,14 @@ Always true:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.access import Action
 from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import AttachFrame, DetachFrame, FlushFrame, OpenedFrame
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.kinds import Kind
 from equipoise.resp.replies import bulk, null, push
@@ -26,17 +27,42 @@ from equipoise.stream.parts import Begun, Dependency, Ended, Messages, Opened, P
 from equipoise.stream.relay import Arrival
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Merging"]
 
 
+class _Handover(Protocol):
+    def review(self, stream: Stream) -> None: ...
+
+
+class _Lanes(Protocol):
+    def began(self, stream: Stream) -> None: ...
+    def ended(self, stream: Stream, epoch: int, n: int) -> None: ...
+
+
+class _Dependencies(Protocol):
+    def mark(self, topic: Topic, tags: Iterable[Dependency]) -> None: ...
+    def moved(self, topic: Topic) -> None: ...
+    def must_wait(self, stream: Stream, tags: Iterable[Dependency]) -> bool: ...
+    def skip(self, stream: Stream) -> bool: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def handover(self) -> _Handover: ...
+    @property
+    def lanes(self) -> _Lanes: ...
+    @property
+    def tags(self) -> _Dependencies: ...
+    def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None: ...
+
+
 class Merging:
     """The relayed streams of one hub."""
 
-    def __init__(self, cluster: Cluster, pending_bytes_max: int) -> None:
+    def __init__(self, cluster: _Cluster, pending_bytes_max: int) -> None:
         self._cluster = cluster
         self._pending_bytes_max = pending_bytes_max
         self.pending_bytes = 0

@@ -8,11 +8,12 @@ as if by name. A hub that has just joined waits until all others have told it th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.hub.cluster.lane_state import Beside, Lane
 from equipoise.hub.cluster.lanes import lane_push
 from equipoise.hub.cluster.latch import Wait
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.reply import Reply
@@ -21,7 +22,8 @@ from equipoise.resp.replies import bulk, integer, push
 from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
+    from equipoise.hub.cluster.lane_state import Facts
+    from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.other_hubs import LeftOut
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
@@ -38,10 +40,40 @@ class PendingSubscription(NamedTuple):
     wait: Wait
 
 
+class _Lanes(Protocol):
+    def follow(self, lane: Lane) -> None: ...
+    @property
+    def known(self) -> dict[bytes, dict[str, Facts]]: ...
+    def of(self, topic: Topic) -> list[Lane]: ...
+
+
+class _Relays(Protocol):
+    def follow(self, stream: Stream) -> None: ...
+
+
+class _Patterns(Protocol):
+    def want(self, pattern: bytes, wait: Wait) -> None: ...
+
+
+class _Dependencies(Protocol):
+    def greet_session(self, topic: Topic, session: Session) -> None: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def lanes(self) -> _Lanes: ...
+    @property
+    def merging(self) -> _Relays: ...
+    @property
+    def patterns(self) -> _Patterns: ...
+    @property
+    def tags(self) -> _Dependencies: ...
+
+
 class Listening:
     """Part of one cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         # What clients wait to be subscribed to: one claim each, since subscribing is a fence.
         self._claims: dict[Session, PendingSubscription] = {}
