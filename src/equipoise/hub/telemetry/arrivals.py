@@ -13,14 +13,15 @@ import hashlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.telemetry import Block, NameColumn, RecordKind, Values, narrow
 
 if TYPE_CHECKING:
-    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.ports import Shell
     from equipoise.hub.data.session import Session
-    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.data.topics import Topic, TopicIndex
+    from equipoise.hub.settings import HubSettings
 
 __all__ = ["Arrivals"]
 
@@ -39,10 +40,22 @@ class _Run(NamedTuple):
     sizes: Sequence[int]
 
 
+class _Hub(Protocol):
+    @property
+    def settings(self) -> HubSettings: ...
+    @property
+    def shell(self) -> Shell: ...
+    @property
+    def sessions(self) -> dict[int, Session]: ...
+    @property
+    def index(self) -> TopicIndex: ...
+    def now(self) -> float: ...
+
+
 class Arrivals:
     """Owned by Metering."""
 
-    def __init__(self, core: HubCore) -> None:
+    def __init__(self, core: _Hub) -> None:
         self._core = core
         self._settings = core.settings.telemetry
         self._per_window = max(1, int(self._settings.arrivals_per_s_max * self._settings.window_s))

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.telemetry.load import load_ratio
 
 if TYPE_CHECKING:
-    from equipoise.hub.core import HubCore
-    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.data.backlog import Backlogs
+    from equipoise.hub.data.other_hubs import OtherHubs
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topics import Topic, TopicIndex
+    from equipoise.hub.settings import HubSettings
     from equipoise.hub.telemetry.stats import Stats
     from equipoise.telemetry import Values
 
@@ -47,10 +50,31 @@ class Process(Protocol):
         """How fast its network is; 0 where that cannot be told."""
 
 
+class _Places(Protocol):
+    def own_bytes(self) -> bytes | None: ...
+
+
+class _Hub(Protocol):
+    @property
+    def settings(self) -> HubSettings: ...
+    @property
+    def stats(self) -> Stats: ...
+    @property
+    def sessions(self) -> dict[int, Session]: ...
+    @property
+    def backlogs(self) -> Backlogs: ...
+    @property
+    def index(self) -> TopicIndex: ...
+    @property
+    def places(self) -> _Places: ...
+    @property
+    def cluster(self) -> OtherHubs: ...
+
+
 class Gauges:
     """Owned by Metering."""
 
-    def __init__(self, core: HubCore, process: Process) -> None:
+    def __init__(self, core: _Hub, process: Process) -> None:
         self._core = core
         self._process = process
         self._cpu_s = process.cpu_s()
@@ -136,7 +160,7 @@ class _Homes:
         self._counted = 0
         self._last = 0
 
-    def count(self, core: HubCore) -> int:
+    def count(self, core: _Hub) -> int:
         if core.cluster.is_alone:
             return len(core.index.topics)
         if self._left is None:

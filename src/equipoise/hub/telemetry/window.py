@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from equipoise.hub.telemetry.meter import (
     COUNTED,
@@ -29,8 +29,8 @@ from equipoise.telemetry import NameColumn, Role, Values
 from equipoise.telemetry.packing import grown, packed
 
 if TYPE_CHECKING:
-    from equipoise.hub.core import HubCore
     from equipoise.hub.data.audience import Audience
+    from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.topics import Topic
     from equipoise.hub.telemetry.meter import Sums, TopicMeter
 
@@ -41,6 +41,24 @@ SLICE = 500
 
 # By how much each of the counters has grown, for each topic; None: not at all.
 Growth: TypeAlias = "list[array[int] | None]"
+
+
+class _Locations(Protocol):
+    def columns_of(self, topics: Sequence[Topic]) -> dict[str, Values]: ...
+
+
+class _Places(Protocol):
+    @property
+    def renewing(self) -> _Locations: ...
+
+
+class _Hub(Protocol):
+    @property
+    def places(self) -> _Places: ...
+    @property
+    def cluster(self) -> OtherHubs: ...
+    def now(self) -> float: ...
+    def audience_of(self, topic: Topic) -> Audience: ...
 
 
 class _Counter:
@@ -96,7 +114,7 @@ class Slice:
         both._take(self.topics + other.topics, self._meters + other._meters, before)
         return both
 
-    def record(self, core: HubCore, sums: Sums) -> dict[str, Values]:
+    def record(self, core: _Hub, sums: Sums) -> dict[str, Values]:
         """The columns of the topics that did something. The others have no meter any more and have left the slice."""
         is_alone = core.cluster.is_alone
         if not is_alone and any([topic.beside for topic in self.topics]):  # noqa: C419  # faster than a generator
@@ -203,7 +221,7 @@ class Slice:
             counts[row] = count
         return one_or_each(counts)
 
-    def _audience_columns(self, core: HubCore) -> dict[str, Values]:
+    def _audience_columns(self, core: _Hub) -> dict[str, Values]:
         """Audiences are compiled anew when anything about them changes, so the same ones say the same."""
         audiences = [topic.audience for topic in self.topics]
         if audiences != self._audiences or not self._heard:
