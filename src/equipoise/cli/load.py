@@ -46,8 +46,8 @@ def command(
         print(json.dumps(found))
     else:
         Console().print(
-            f"{found['published']:,} updates published, {found['delivered']:,} delivered to players: "
-            f"{found['lost']} lost, {found['duplicated']} duplicated, {found['out_of_order']} out of order"
+            f"{found['published']:,} updates published, {found['delivered']:,} delivered: {found['lost']} lost, "
+            f"{found['duplicated']} duplicated, {found['out_of_order']} out of order"
         )
     if found["lost"] or found["duplicated"] or found["out_of_order"]:
         raise typer.Exit(FAILED)
