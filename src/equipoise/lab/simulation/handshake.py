@@ -18,8 +18,7 @@ from equipoise.lab.simulation.trace import Kind
 from equipoise.lab.simulation.transport import SimulatedTransport
 
 if TYPE_CHECKING:
-    from equipoise.lab.simulation.host import Host
-    from equipoise.lab.simulation.incarnation import Incarnation
+    from equipoise.lab.simulation.incarnation import Incarnation, IncarnationHost
     from equipoise.lab.simulation.network import Network
 
 __all__ = ["Handshake"]
@@ -35,7 +34,7 @@ class Handshake:
         self,
         network: Network,
         caller: Incarnation,
-        target: Host,
+        target: IncarnationHost,
         address: tuple[str, int],
         factory: Callable[[], asyncio.BaseProtocol],
     ) -> None:

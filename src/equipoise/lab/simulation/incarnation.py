@@ -13,11 +13,12 @@ from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from equipoise.lab.simulation.host import Host
+    from equipoise.lab.simulation.cpu import Cpu
+    from equipoise.lab.simulation.link import Pipe
     from equipoise.lab.simulation.server import SimulatedServer
     from equipoise.lab.simulation.transport import SimulatedTransport
 
-__all__ = ["HERE", "Incarnation", "Runnable", "Timer"]
+__all__ = ["HERE", "Incarnation", "IncarnationHost", "Runnable", "Timer"]
 
 
 class Runnable(Protocol):
@@ -26,6 +27,41 @@ class Runnable(Protocol):
     _cancelled: bool
 
     def _run(self) -> None: ...
+
+
+class _Scheduler(Protocol):
+    def activate(self, incarnation: Incarnation) -> None: ...
+
+
+class IncarnationHost(Protocol):
+    """A host, to the code that runs on it and to the network."""
+
+    @property
+    def loop(self) -> _Scheduler: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def cpu(self) -> Cpu | None: ...
+    @property
+    def nic_in(self) -> Pipe | None: ...
+    @property
+    def nic_out(self) -> Pipe | None: ...
+    @property
+    def is_up(self) -> bool: ...
+    @property
+    def is_silent(self) -> bool: ...
+    @property
+    def incarnation(self) -> Incarnation:
+        """The present one."""
+
+    def server_at(self, address: tuple[str, int]) -> SimulatedServer | None: ...
+    def next_port(self) -> int: ...
 
 
 class Incarnation:
@@ -43,7 +79,7 @@ class Incarnation:
         "transports",
     )
 
-    def __init__(self, host: Host, number: int) -> None:
+    def __init__(self, host: IncarnationHost, number: int) -> None:
         self.host = host
         self.cpu = host.cpu
         self.number = number

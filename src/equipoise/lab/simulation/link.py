@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Callable
 from math import ceil, inf
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.lab.simulation.timeline import Timeline
 from equipoise.lab.simulation.topology import LinkSpec
 
 if TYPE_CHECKING:
-    from equipoise.lab.simulation.host import Host
+    from equipoise.lab.simulation.cpu import Cpu
     from equipoise.lab.simulation.outflow import Outflow
 
 __all__ = ["Link", "LinkSpec", "Pipe"]
@@ -94,6 +94,17 @@ class Pipe:
             sender.wake(has_turn=True)
 
 
+class _Interfaces(Protocol):
+    """What a link needs of the host at either end."""
+
+    @property
+    def nic_in(self) -> Pipe | None: ...
+    @property
+    def nic_out(self) -> Pipe | None: ...
+    @property
+    def cpu(self) -> Cpu | None: ...
+
+
 class Link:
     """One direction between two hosts. Changed by the network only."""
 
@@ -119,7 +130,13 @@ class Link:
     )
 
     def __init__(
-        self, source: Host, target: Host, *, timeline: Timeline, random: Random, faults: Counter[str]
+        self,
+        source: _Interfaces,
+        target: _Interfaces,
+        *,
+        timeline: Timeline,
+        random: Random,
+        faults: Counter[str],
     ) -> None:
         self.source = source
         self.target = target

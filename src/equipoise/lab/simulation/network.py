@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.errors import MisuseError
 from equipoise.lab.simulation.handshake import Handshake
-from equipoise.lab.simulation.incarnation import HERE
+from equipoise.lab.simulation.incarnation import HERE, IncarnationHost
 from equipoise.lab.simulation.link import Link, LinkSpec
 from equipoise.lab.simulation.topology import Topology
 from equipoise.lab.simulation.trace import Kind
@@ -51,7 +51,7 @@ class Network:
         self.hosts[host.name] = host
         self._by_address[host.address] = host
 
-    def link(self, source: Host, target: Host) -> Link:
+    def link(self, source: IncarnationHost, target: IncarnationHost) -> Link:
         """The direction from one host to another, made on first use."""
         key = (source.name, target.name)
         link = self._links.get(key)

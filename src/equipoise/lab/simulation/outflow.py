@@ -14,16 +14,18 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVarTuple
 
 if TYPE_CHECKING:
-    from equipoise.lab.simulation.incarnation import Incarnation
+    from equipoise.lab.simulation.incarnation import Incarnation, Runnable
     from equipoise.lab.simulation.link import Link
-    from equipoise.lab.simulation.loop import SimulatedLoop
+    from equipoise.lab.simulation.timeline import Timeline
 
-__all__ = ["Control", "Outflow"]
+__all__ = ["Control", "Outflow", "OutflowLoop"]
+
+Ts = TypeVarTuple("Ts")
 
 HIGH_WATER_BYTES = 64 * 1024  # as in asyncio and uvloop
 
@@ -35,6 +37,24 @@ class Control(enum.Enum):
     ACCEPTED = "accepted"
     FIN = "fin"
     RESET = "reset"
+
+
+class OutflowLoop(Protocol):
+    """What sending needs of the loop."""
+
+    @property
+    def now(self) -> float: ...
+    @property
+    def timeline(self) -> Timeline: ...
+    @property
+    def dirty(self) -> list[Outflow]:
+        """Transports written to in the present turn."""
+
+    def enqueue(self, incarnation: Incarnation, item: Runnable) -> None: ...
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle: ...
+    def call_exception_handler(self, context: dict[str, Any]) -> None: ...
 
 
 class _Wake:
@@ -89,7 +109,7 @@ class Outflow(asyncio.Transport):
 
     def __init__(
         self,
-        loop: SimulatedLoop,
+        loop: OutflowLoop,
         incarnation: Incarnation,
         link: Link,
         context: Context,

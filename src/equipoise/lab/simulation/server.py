@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.incarnation import Incarnation
-    from equipoise.lab.simulation.loop import SimulatedLoop
     from equipoise.lab.simulation.transport import SimulatedTransport
 
 __all__ = ["SimulatedServer", "SimulatedSocket"]
@@ -45,7 +44,7 @@ class SimulatedServer(asyncio.Server):
 
     def __init__(
         self,
-        loop: SimulatedLoop,
+        loop: asyncio.AbstractEventLoop,
         incarnation: Incarnation,
         names: list[tuple[str, int]],
         *,

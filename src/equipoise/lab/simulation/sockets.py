@@ -7,7 +7,7 @@ import errno
 import socket
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from equipoise.errors import SimulationError
 from equipoise.lab.simulation.engine import Engine
@@ -15,7 +15,6 @@ from equipoise.lab.simulation.incarnation import HERE, Incarnation
 from equipoise.lab.simulation.server import SimulatedServer
 
 if TYPE_CHECKING:
-    from equipoise.lab.simulation.loop import SimulatedLoop
     from equipoise.lab.simulation.network import Network
     from equipoise.lab.simulation.transport import SimulatedTransport
 
@@ -86,9 +85,7 @@ class SocketCalls(Engine):
         names = [host] if host is None or isinstance(host, str) else list(host)
         incarnation = HERE.get(self.outside)
         bound = [self._bind(name, port or 0) for name in names]
-        server = SimulatedServer(
-            cast("SimulatedLoop", self), incarnation, bound, factory=protocol_factory, context=copy_context()
-        )
+        server = SimulatedServer(self, incarnation, bound, factory=protocol_factory, context=copy_context())
         if start_serving:
             server.serve()
             await asyncio.sleep(0)

@@ -13,19 +13,36 @@ import asyncio
 import errno
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import TYPE_CHECKING, Any, Protocol
 
-from equipoise.lab.simulation.outflow import Control, Outflow
+from equipoise.lab.simulation.outflow import Control, Outflow, OutflowLoop
 from equipoise.lab.simulation.tcp_info import SimulatedSocket
 from equipoise.lab.simulation.trace import Kind
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.incarnation import Incarnation
     from equipoise.lab.simulation.link import Link
-    from equipoise.lab.simulation.loop import SimulatedLoop
     from equipoise.lab.simulation.server import SimulatedServer
+    from equipoise.lab.simulation.trace import Trace
 
 __all__ = ["SimulatedTransport"]
+
+
+class _Connections(Protocol):
+    def forget(self, end: SimulatedTransport) -> None: ...
+
+
+class _Loop(OutflowLoop, Protocol):
+    @property
+    def network(self) -> _Connections: ...
+    @property
+    def network_random(self) -> Random: ...
+    @property
+    def split(self) -> float: ...
+    @property
+    def trace(self) -> Trace: ...
+    def record(self, kind: Kind, subject: int, *, text: str | None = None, amount: int = 0) -> None: ...
 
 
 class SimulatedTransport(Outflow):
@@ -43,11 +60,12 @@ class SimulatedTransport(Outflow):
         "waiter",
     )
 
+    loop: _Loop
     peer: SimulatedTransport
 
     def __init__(
         self,
-        loop: SimulatedLoop,
+        loop: _Loop,
         incarnation: Incarnation,
         link: Link,
         context: Context,
