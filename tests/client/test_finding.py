@@ -13,7 +13,7 @@ import equipoise
 from equipoise.client.wire.codec import encode_request
 from equipoise.client.wire.round_trip import LOST
 from equipoise.coordinates import Coordinate, Finder
-from equipoise.coordinates.finder import Step
+from equipoise.coordinates.finder import FinderStep
 from equipoise.errors import AddressError, DisconnectedError, MisuseError
 from equipoise.gateway import Gateway, GatewaySettings
 from equipoise.lab.simulation import LinkSpec, Simulation, Sites
@@ -262,7 +262,7 @@ def test_a_turn_that_fails_is_written_down_once_and_followed_by_others(
     step = Finder.step
     failures = 0
 
-    def fail(finder: Finder, *args: Any) -> Step:
+    def fail(finder: Finder, *args: Any) -> FinderStep:
         nonlocal failures
         found = step(finder, *args)
         if finder.visiting is None or failures >= 3:

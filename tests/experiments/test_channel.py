@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.lab.experiments.channel import Channel, Point, capacity, measure
+from equipoise.lab.experiments.channel import ChannelWorld, Point, capacity, measure
 from equipoise.lab.simulation.costs import MEASURED
 from equipoise.model import Mode
 
@@ -30,7 +30,7 @@ def point(clients: int, p99: float, delivered: int = 10) -> Point:
 
 
 def test_everybody_gets_everything_and_the_processor_is_as_busy_as_arithmetic_says() -> None:
-    found = measure(Channel(publishers=1, subscribers=40, cpu_speed=SPEED, duration_s=4.0))
+    found = measure(ChannelWorld(publishers=1, subscribers=40, cpu_speed=SPEED, duration_s=4.0))
     assert found.delivered == found.expected == 40 * 40
     assert found.missed == 0
     # Bytes, telemetry and pings come on top of the messages.
@@ -38,7 +38,7 @@ def test_everybody_gets_everything_and_the_processor_is_as_busy_as_arithmetic_sa
 
 
 def test_an_overloaded_server_answers_late_and_still_loses_nothing() -> None:
-    found = measure(Channel(publishers=1, subscribers=300, cpu_speed=SPEED, duration_s=2.0))
+    found = measure(ChannelWorld(publishers=1, subscribers=300, cpu_speed=SPEED, duration_s=2.0))
     assert 10 * cost_s(1, 300) / SPEED > 1
     assert found.delivered == found.expected
     assert found.response_s_p99 > 0.5
@@ -49,8 +49,8 @@ def test_an_overloaded_server_answers_late_and_still_loses_nothing() -> None:
     ("mode", "publishers", "subscribers"), [(Mode.ALL_PUBLISHERS, 1, 90), (Mode.ALL_SUBSCRIBERS, 60, 1)]
 )
 def test_three_servers_share_the_work_of_one(mode: Mode, publishers: int, subscribers: int) -> None:
-    one = Channel(publishers=publishers, subscribers=subscribers, cpu_speed=0.05, duration_s=2.0)
-    three = Channel(
+    one = ChannelWorld(publishers=publishers, subscribers=subscribers, cpu_speed=0.05, duration_s=2.0)
+    three = ChannelWorld(
         publishers=publishers, subscribers=subscribers, cpu_speed=0.05, duration_s=2.0, servers=3, mode=mode
     )
     alone, shared = measure(one), measure(three)
@@ -60,7 +60,7 @@ def test_three_servers_share_the_work_of_one(mode: Mode, publishers: int, subscr
 
 
 def test_the_same_seed_gives_the_same_point() -> None:
-    channel = Channel(publishers=2, subscribers=10, duration_s=1.0, servers=3, mode=Mode.ALL_PUBLISHERS)
+    channel = ChannelWorld(publishers=2, subscribers=10, duration_s=1.0, servers=3, mode=Mode.ALL_PUBLISHERS)
     assert measure(channel) == measure(channel)
 
 

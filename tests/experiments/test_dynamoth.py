@@ -29,7 +29,7 @@ from equipoise.lab.scenarios.game import Game
 from equipoise.lab.scenarios.schedule import Schedule
 
 # Eight servers of this bandwidth are full at some fifty players on sixteen tiles.
-TINY = dynamoth_game.World(
+TINY = dynamoth_game.GameSize(
     out_bytes_per_s=60e3,
     game=Game(tiles_per_side=4, tile_length=50.0, payload_bytes=300),
     scale=0.05,
@@ -78,7 +78,7 @@ def test_there_are_the_four_experiments_of_the_paper() -> None:
 
 @pytest.mark.parametrize("setup", [dynamoth_channel.SETUP_1A, dynamoth_channel.SETUP_1B], ids=["1a", "1b"])
 def test_three_servers_carry_more_of_a_channel_than_one(
-    setup: dynamoth_channel.Setup, monkeypatch: pytest.MonkeyPatch
+    setup: dynamoth_channel.ChannelSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A tenth of the speed, a tenth of the clients.
     small = replace(setup, cpu_speed=setup.cpu_speed / 10, quick_counts=(10, 40, 100, 200))

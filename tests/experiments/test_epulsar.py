@@ -11,11 +11,11 @@ from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.coordinates.centroid import expected_worst_s
 from equipoise.lab.experiments import EXPERIMENTS
 from equipoise.lab.experiments.embedding import Noise, distances_s, embed
-from equipoise.lab.experiments.epulsar_coordinates import Scale, cost, run_scale
+from equipoise.lab.experiments.epulsar_coordinates import CoordinatesScale, cost, run_scale
 from equipoise.lab.experiments.epulsar_jobs import Found, InProcess, Pace, Row, Task, settle, simulate
 from equipoise.lab.experiments.epulsar_placing import GAME, SWARM, run_setup
 from equipoise.lab.experiments.epulsar_selection import NodesEstimate, evaluate, select
-from equipoise.lab.experiments.epulsar_worlds import Placement, game_world, k_means, swarm_world
+from equipoise.lab.experiments.epulsar_worlds import PlacedClients, game_world, k_means, swarm_world
 from equipoise.lab.experiments.experiment import silent
 from equipoise.plan.latency import PairsEstimate
 from equipoise.plan.latency.estimate import legs_s
@@ -34,7 +34,7 @@ def test_nodes_find_a_network_that_is_known_and_the_same_seed_finds_the_same() -
 
 
 def test_a_small_star_is_judged_by_what_was_measured() -> None:
-    found = run_scale(Scale((4, 6), (10, 20), seconds=200, runs=1), 1, silent)
+    found = run_scale(CoordinatesScale((4, 6), (10, 20), seconds=200, runs=1), 1, silent)
     names = [claim.claim for claim in found.claims]
     assert len(names) == 6
     assert found.claims[0].holds and found.claims[1].holds
@@ -103,8 +103,10 @@ def _apart(
 LINE = [Coordinate((x / 1_000, 0.0), 0.1, 0.0) for x in (0, 50, 100, 0, 50, 100)]
 
 
-def line_world() -> tuple[Placement, NodesEstimate]:
-    placement = Placement((b"one", b"two"), np.array([[3, -1], [4, 5]]), np.array([[3, 4, -1], [5, -1, -1]]))
+def line_world() -> tuple[PlacedClients, NodesEstimate]:
+    placement = PlacedClients(
+        (b"one", b"two"), np.array([[3, -1], [4, 5]]), np.array([[3, 4, -1], [5, -1, -1]])
+    )
     return placement, NodesEstimate(placement, legs_s(places_of(LINE), places_of(LINE[:3])))
 
 

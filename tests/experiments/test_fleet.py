@@ -11,7 +11,7 @@ from equipoise.lab.experiments.crowd import Crowd
 from equipoise.lab.experiments.fleet import Machine
 from equipoise.lab.experiments.run_game import Match, Outcome
 from equipoise.lab.experiments.run_game import play as play_match
-from equipoise.lab.experiments.telemetry_reader import TelemetryReader
+from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
 from equipoise.lab.experiments.views import LiveViews
 from equipoise.lab.scenarios.game import Game
 from equipoise.lab.scenarios.schedule import Schedule
@@ -90,7 +90,7 @@ def test_players_who_leave_are_gone_and_disconnected() -> None:
 def test_records_are_read_from_where_the_reader_stopped() -> None:
     async def story(world: SmallWorld) -> None:
         await world.begin("hub-1", "hub-2")
-        reader = TelemetryReader()
+        reader = SimulatedTelemetryReader()
         sequences: dict[str, list[int]] = {}
         for _ in range(5):
             await asyncio.sleep(1.3)
@@ -108,7 +108,7 @@ def test_records_are_read_from_where_the_reader_stopped() -> None:
 def test_a_hub_that_does_not_answer_is_left_out_and_read_later() -> None:
     async def story(world: SmallWorld) -> None:
         await world.begin("hub-1", "hub-2")
-        reader = TelemetryReader()
+        reader = SimulatedTelemetryReader()
         await asyncio.sleep(2.5)
         world.fleet.servers["hub-2"].host.pause()
         first = {row for batch in await reader.read(world.fleet.running) for row in batch["hub"].to_pylist()}
@@ -166,7 +166,7 @@ def test_a_machine_with_a_processor_is_as_busy_as_its_telemetry_says() -> None:
         host = world.fleet.servers["hub-1"].host
         assert host.cpu is not None
         before_s, began = host.cpu.busy_s, world.sim.now
-        views, reader = LiveViews(), TelemetryReader()
+        views, reader = LiveViews(), SimulatedTelemetryReader()
         for _ in range(10):
             await asyncio.sleep(1.0)
             view = views.view(await reader.read(world.fleet.running), host.clock.time())

@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 
 from equipoise.lab.experiments.epulsar_players import judge
-from equipoise.lab.experiments.epulsar_session import Country, Evening, Session, edge, limit_s, play, topic_of
+from equipoise.lab.experiments.epulsar_session import (
+    Country,
+    Evening,
+    GameSession,
+    edge,
+    limit_s,
+    play,
+    topic_of,
+)
 
-SMALL = Session(
+SMALL = GameSession(
     cities=3,
     players=12,
     groups=2,
@@ -20,7 +28,7 @@ SMALL = Session(
 
 
 def test_a_player_is_near_the_hubs_of_its_city_and_as_far_as_they_are_from_others() -> None:
-    country = Country(Session())
+    country = Country(GameSession())
     near = country.link(edge("chicago"), "chicago")
     assert near.latency_s == pytest.approx(0.0025, abs=0.0003)
     far = country.link("new-york", "los-angeles").latency_s

@@ -13,7 +13,7 @@ from equipoise.lab.experiments import spark_session
 from equipoise.lab.experiments.crowd import Crowd
 from equipoise.lab.experiments.fleet import Machine
 from equipoise.lab.experiments.spark_session import ViewMaking, view_making
-from equipoise.lab.experiments.telemetry_reader import TelemetryReader
+from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
 from equipoise.lab.experiments.views import LiveViews, SparkViews
 from equipoise.lab.scenarios.game import Game
 from equipoise.pipeline.settings import SessionSettings
@@ -34,7 +34,7 @@ def looks(seed: int = 1) -> Looks:
         await world.begin()
         crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
         crowd._adjust(16)
-        reader, found = TelemetryReader(), []
+        reader, found = SimulatedTelemetryReader(), []
         clock = world.fleet.servers["hub-1"].host.clock
         for _ in range(SECONDS):
             await asyncio.sleep(1.0)

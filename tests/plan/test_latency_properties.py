@@ -21,7 +21,7 @@ from equipoise.plan import (
     encode_memory,
 )
 from equipoise.plan.draft import Draft
-from equipoise.plan.latency import CentroidEstimate, Limits, limits_of
+from equipoise.plan.latency import CentroidEstimate, LatencyLimits, limits_of
 from equipoise.plan.memory import Approach
 from equipoise.view import HubView, View, from_tables, to_tables
 from plan.near import at
@@ -70,7 +70,7 @@ def test_no_limit_that_held_is_broken_by_an_entry_or_by_the_ring(world: tuple[Vi
     after = apply(plan, decision.change)
     hubs = {row.name: row for row in view.hub_rows()}
     alive = {name for name, row in hubs.items() if row.is_alive}
-    limits = Limits(view, limits_of(view, specs), CentroidEstimate(view))
+    limits = LatencyLimits(view, limits_of(view, specs), CentroidEstimate(view))
     obliged = {part.topic for part in decision.change.entries if part.why.reason in OBLIGATIONS}
     for topic in limits.topics.tolist():
         name = view.topics.names[topic]

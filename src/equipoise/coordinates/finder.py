@@ -34,7 +34,7 @@ from equipoise.coordinates.stability import Stability
 from equipoise.coordinates.visits import Visits
 from equipoise.errors import CoordinateError, RefusedError
 
-__all__ = ["WHERE", "Ask", "Finder", "Step"]
+__all__ = ["WHERE", "Ask", "Finder", "FinderStep"]
 
 WHERE = b"EQ.WHERE"
 # A tenth of the longest round trip is what coordinates are wrong by.
@@ -50,7 +50,7 @@ class Ask(NamedTuple):
     words: tuple[bytes, ...]
 
 
-class Step(NamedTuple):
+class FinderStep(NamedTuple):
     """What to do now."""
 
     asks: list[Ask]
@@ -124,7 +124,7 @@ class Finder:
 
     # What to do.
 
-    def step(self, now: float, links: Mapping[str, bool], known: Sequence[str] = ()) -> Step:
+    def step(self, now: float, links: Mapping[str, bool], known: Sequence[str] = ()) -> FinderStep:
         """What to do now. `links`: open connections, and whether topics are served there; `known`: other hubs."""
         if self._probed_at == -math.inf:
             # A client that is gone after a second has asked nobody.
@@ -146,7 +146,7 @@ class Finder:
             self.guide.asking(now)
         self._peers.forget(links)
         self.next_at = self._next_at(now, links, are_others=bool(others))
-        return Step(asks, visit, guide)
+        return FinderStep(asks, visit, guide)
 
     @property
     def _interval_s(self) -> float:

@@ -27,7 +27,7 @@ from equipoise.hub.data.session import LINGER_S, Session
 from equipoise.hub.data.subscribe import forget_session, judge_again
 from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex, TopicSpecs
 from equipoise.hub.data.turns import Turns
-from equipoise.hub.locations.locations import Places
+from equipoise.hub.locations.locations import Locations
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.telemetry.recorder import Metering
 from equipoise.hub.telemetry.stats import Health, LagSpikes, Stats
@@ -83,7 +83,7 @@ class HubCore:
         self.cluster: OtherHubs = Standalone(settings.name)
         self.specs = TopicSpecs()
         self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs)
-        self.places = Places(self)
+        self.places = Locations(self)
         self.metering = Metering(self)
         self.lag_spikes = LagSpikes()
         self.losses = Losses()

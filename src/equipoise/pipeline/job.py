@@ -31,7 +31,7 @@ from equipoise.pipeline.lake.lake import Lake
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.settings import PipelineSettings
 from equipoise.pipeline.sliding_window import JoinedWindow, SlidingWindow
-from equipoise.pipeline.source.hub_directory import Directory
+from equipoise.pipeline.source.hub_directory import HubDirectory
 from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.source.source import FORMAT, TelemetrySource
 from equipoise.pipeline.spark.session import SparkDriver
@@ -73,7 +73,11 @@ class Pipeline:
     """Owns the query, the window and the lake; the driver, the directory and the sender are given."""
 
     def __init__(
-        self, settings: PipelineSettings, driver: SparkDriver, directory: Directory, sender: ViewSender | None
+        self,
+        settings: PipelineSettings,
+        driver: SparkDriver,
+        directory: HubDirectory,
+        sender: ViewSender | None,
     ) -> None:
         self.settings = settings
         self.status = Status()

@@ -17,7 +17,7 @@ from equipoise.pipeline.job import Pipeline
 from equipoise.pipeline.lake import lock
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.settings import PipelineSettings, SessionSettings
-from equipoise.pipeline.source.hub_directory import Directory, open_directory
+from equipoise.pipeline.source.hub_directory import HubDirectory, open_directory
 from equipoise.pipeline.spark.appcds import start_training
 from equipoise.pipeline.spark.session import SparkDriver
 
@@ -94,6 +94,6 @@ def _train(spark: SessionSettings, stack: ExitStack) -> None:
         stack.callback(process.kill)
 
 
-def _leader(directory: Directory) -> str:
+def _leader(directory: HubDirectory) -> str:
     leader = directory.intake()
     return "" if leader is None else leader.intake

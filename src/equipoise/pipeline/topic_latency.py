@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from equipoise.pipeline.client_locations import DEVIATION, LEG, LOCATED, PLACE_NUMBERS, SIDE_NUMBERS, SIDES
 
-__all__ = ["ROLES", "Gathered", "Told", "gathered"]
+__all__ = ["ROLES", "Gathered", "TopicRows", "gathered"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -35,7 +35,7 @@ ROLES = ("relay", "lane", "home")
 _RELAY, _HOME = 0, 2
 
 
-class Told(NamedTuple):
+class TopicRows(NamedTuple):
     """One row per topic and hub that carries it now."""
 
     # Which topic it is about.
@@ -63,7 +63,7 @@ class Gathered(NamedTuple):
     latency_s_worst: Floats
 
 
-def gathered(told: Told, count: int) -> Gathered:
+def gathered(told: TopicRows, count: int) -> Gathered:
     """Of `count` topics."""
     home = _homes(told, count)
     hop_s = _hops_s(told, home)
@@ -81,7 +81,7 @@ def gathered(told: Told, count: int) -> Gathered:
     return Gathered(publishers_at, publishers, subscribers_at, subscribers, deviation_s, latency_s + lag_s)
 
 
-def _homes(told: Told, count: int) -> Indices:
+def _homes(told: TopicRows, count: int) -> Indices:
     """The row of each topic's home, −1 if nobody says that it is. Of two, the one that has said so last."""
     home = np.full(count, -1)
     rows = np.flatnonzero(told.role == _HOME)
@@ -91,7 +91,7 @@ def _homes(told: Told, count: int) -> Indices:
     return home
 
 
-def _hops_s(told: Told, home: Indices) -> Floats:
+def _hops_s(told: TopicRows, home: Indices) -> Floats:
     """One way between each row's hub and the home; nothing for a hub that numbers messages itself."""
     hop_s = np.zeros(len(told.topic))
     is_relay = told.role == _RELAY

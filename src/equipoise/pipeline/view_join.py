@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from equipoise.pipeline.client_locations import PLACE_NUMBERS, SIDES, WHERE_NUMBERS, place_rows, unpacked_rows
 from equipoise.pipeline.hub_sums import HubSums
 from equipoise.pipeline.source.hub_directory import HubEntry
-from equipoise.pipeline.topic_latency import Told, gathered
+from equipoise.pipeline.topic_latency import TopicRows, gathered
 from equipoise.view.codec import CARRIED_SCHEMA, HUB_SCHEMA, TOPIC_SCHEMA, ViewTables
 from equipoise.view.schema import HUB_COLUMNS, TOPIC_COLUMNS, Aggregate, Shape
 
@@ -76,7 +76,7 @@ def _located(sums: HubSums, codes: Indices, is_present: NDArray[np.bool_], count
     now = sums.topics.filter(pa.array(is_present))
     hub = now.column("code").to_numpy()
     found = gathered(
-        Told(
+        TopicRows(
             topic=codes[is_present],
             role=now.column("role").to_numpy(),
             time_us=now.column("time_us").to_numpy(),

@@ -35,7 +35,7 @@ from equipoise.hub.cluster.link.frames import (
     Tag,
 )
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
-from equipoise.hub.cluster.patterns import Patterns
+from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import News
 from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.publish_acks import ClientAcks
@@ -91,7 +91,7 @@ class Cluster:
         self.handover = HandoverEngine(self)
         self.moves = Moves(self, moves_max=settings.moves_max, handover_retry_s=settings.handover_retry_s)
         self.news = News()
-        self.patterns = Patterns(self)
+        self.patterns = PatternSync(self)
         self.barrier = Barrier(self)
         self.lanes = Lanes(self)
         self.tags = Dependencies(self)

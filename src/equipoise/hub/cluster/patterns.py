@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.ports import ClusterPort
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Patterns"]
+__all__ = ["PatternSync"]
 
 
-class Patterns:
+class PatternSync:
     """Part of one cluster."""
 
     def __init__(self, cluster: ClusterPort) -> None:

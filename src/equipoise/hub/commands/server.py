@@ -28,7 +28,7 @@ _ADMIN = ("admin", "noscript", "loading", "stale")
 _DANGEROUS = ("@admin", "@slow", "@dangerous")
 
 
-class Client(Protocol):
+class ServerClient(Protocol):
     """The session, as far as it matters here."""
 
     @property
@@ -62,17 +62,17 @@ class Served(Protocol):
     def sessions(self) -> Mapping[int, Any]: ...
 
 
-def time(core: Served, session: Client, command: list[bytes]) -> bytes:
+def time(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     seconds, micros = divmod(int(core.shell.wall_time() * 1_000_000), 1_000_000)
     return array((bulk(b"%d" % seconds), bulk(b"%d" % micros)))
 
 
-def role(core: Served, session: Client, command: list[bytes]) -> bytes:
+def role(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     """A hub follows no other server: where a topic lives is no matter of roles."""
     return array((bulk(b"master"), integer(0), array(())))
 
 
-def flush(core: Served, session: Client, command: list[bytes]) -> bytes | str:
+def flush(core: Served, session: ServerClient, command: list[bytes]) -> bytes | str:
     """There is nothing to flush, which is what flushing is meant to lead to."""
     if len(command) > 2 or (len(command) == 2 and command[1].lower() not in (b"async", b"sync")):
         return "ERR syntax error"
@@ -82,18 +82,18 @@ def flush(core: Served, session: Client, command: list[bytes]) -> bytes | str:
 # --- ACL
 
 
-def whoami(core: Served, session: Client, command: list[bytes]) -> bytes:
+def whoami(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     assert session.user is not None, "no stranger gets here"
     return bulk(session.user.name.encode())
 
 
-def acl_users(core: Served, session: Client, command: list[bytes]) -> bytes | str:
+def acl_users(core: Served, session: ServerClient, command: list[bytes]) -> bytes | str:
     if not session.is_operator:
         return _OPERATORS_ONLY.format("acl|users")
     return array(bulk(user.name.encode()) for user in _users(core))
 
 
-def acl_list(core: Served, session: Client, command: list[bytes]) -> bytes | str:
+def acl_list(core: Served, session: ServerClient, command: list[bytes]) -> bytes | str:
     """In Redis's notation, as far as it has one for our rules; secrets are not shown, not even as digests."""
     if not session.is_operator:
         return _OPERATORS_ONLY.format("acl|list")
@@ -117,7 +117,7 @@ def _rule(user: User) -> str:
 
 
 def categories(table: Mapping[bytes, CommandSpec]) -> Handler:
-    def cat(core: Served, session: Client, command: list[bytes]) -> bytes | str:
+    def cat(core: Served, session: ServerClient, command: list[bytes]) -> bytes | str:
         specs = {spec.name: spec for spec in table.values()}
         every = [one for spec in specs.values() for one in (spec, *spec.subcommands.values())]
         if len(command) == 2:
@@ -135,7 +135,7 @@ def categories(table: Mapping[bytes, CommandSpec]) -> Handler:
 # --- MEMORY
 
 
-def memory_usage(core: Any, session: Client, command: list[bytes]) -> bytes:
+def memory_usage(core: Any, session: ServerClient, command: list[bytes]) -> bytes:
     """What a topic takes, as it is counted against topics_bytes_max."""
     name = command[2]
     is_shown = any(session.may(action, name) for action in (Action.SUBSCRIBE, Action.PUBLISH))
@@ -144,7 +144,7 @@ def memory_usage(core: Any, session: Client, command: list[bytes]) -> bytes:
     return integer(topic_bytes(name))
 
 
-def memory_stats(core: Served, session: Client, command: list[bytes]) -> bytes:
+def memory_stats(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     resident_bytes = core.shell.resident_bytes()
     return value(
         {
@@ -160,31 +160,31 @@ def memory_stats(core: Served, session: Client, command: list[bytes]) -> bytes:
     )
 
 
-def memory_doctor(core: Served, session: Client, command: list[bytes]) -> bytes:
+def memory_doctor(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     return verbatim("A hub keeps no data: see INFO memory, and limits in its settings.\n", session.proto)
 
 
 # --- SLOWLOG
 
 
-def slowlog_get(core: Served, session: Client, command: list[bytes]) -> bytes | str:
+def slowlog_get(core: Served, session: ServerClient, command: list[bytes]) -> bytes | str:
     if len(command) > 3 or (len(command) == 3 and parse_integer(command[2]) is None):
         return "ERR count should be greater than or equal to -1"
     return array(())
 
 
-def slowlog_len(core: Served, session: Client, command: list[bytes]) -> bytes:
+def slowlog_len(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     return integer(0)
 
 
-def slowlog_reset(core: Served, session: Client, command: list[bytes]) -> bytes:
+def slowlog_reset(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     return OK
 
 
 # --- LATENCY
 
 
-def latency_latest(core: Served, session: Client, command: list[bytes]) -> bytes:
+def latency_latest(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     spikes = core.lag_spikes
     if not spikes.latest:
         return array(())
@@ -193,19 +193,19 @@ def latency_latest(core: Served, session: Client, command: list[bytes]) -> bytes
     return array((array(row),))
 
 
-def latency_history(core: Served, session: Client, command: list[bytes]) -> bytes:
+def latency_history(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     spikes = core.lag_spikes.latest if text_of(command[2]).lower() == LAG_EVENT else ()
     return array(array(map(integer, spike)) for spike in spikes)
 
 
-def latency_reset(core: Served, session: Client, command: list[bytes]) -> bytes | str:
+def latency_reset(core: Served, session: ServerClient, command: list[bytes]) -> bytes | str:
     if not session.is_operator:
         return _OPERATORS_ONLY.format("latency|reset")
     names = [text_of(word).lower() for word in command[2:]]
     return integer(int((not names or LAG_EVENT in names) and core.lag_spikes.clear()))
 
 
-def latency_doctor(core: Served, session: Client, command: list[bytes]) -> bytes:
+def latency_doctor(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     spikes = core.lag_spikes
     words = (
         f"The event loop was late {len(spikes.latest)} times of late, by {spikes.worst_ms} ms at worst: one core has "

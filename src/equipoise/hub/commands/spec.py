@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Handler = Callable[[Any, Any, list[bytes]], "bytes | str | Reply"]
 
 
-class Client(Protocol):
+class CommandClient(Protocol):
     """What decides whether a command may run."""
 
     @property
@@ -119,7 +119,7 @@ def arity_problem(spec: CommandSpec, command: list[bytes]) -> str | None:
     return None
 
 
-def objection(session: Client, spec: CommandSpec, command: list[bytes]) -> str | None:
+def objection(session: CommandClient, spec: CommandSpec, command: list[bytes]) -> str | None:
     """Why the command may not run now. Redis asks in this order too."""
     if (problem := arity_problem(spec, command)) is not None:
         return problem

@@ -60,7 +60,7 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
         return b"".join(_reply(ring, first, first, ()))
     # Above output_soft_bytes the reader would soon be cut for being slow.
     bytes_max = min(bytes_max, REPLY_BYTES_MAX, core.limits.output_soft_bytes)
-    reading = Reading(core, session, first, bytes_max)
+    reading = TelemetryReply(core, session, first, bytes_max)
     core.shell.call_later(0, reading.begin)
     return reading.reply
 
@@ -85,7 +85,7 @@ def arrivals(core: HubCore, session: Session, command: list[bytes]) -> bytes | s
     return metering.arrivals.watch(name, metering.randbytes) or OK
 
 
-class Reading:
+class TelemetryReply:
     """One reply on its way."""
 
     def __init__(self, core: HubCore, session: Session, first: int, bytes_max: int) -> None:

@@ -4,7 +4,7 @@
     EQ.WHERE rtt_us coordinate     the same; and the client is there, so far from this hub as it has measured
 
 What is told holds until it is told again, reports stay away for long, or the connection ends. Nonsense is refused and
-changes nothing. What can hardly be is answered as ever, and not believed (`Places.tell`).
+changes nothing. What can hardly be is answered as ever, and not believed (`Locations.tell`).
 """
 
 from __future__ import annotations

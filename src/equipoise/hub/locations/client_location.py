@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 
-__all__ = ["HOLDS_S", "Place", "Reading", "Side", "behind"]
+__all__ = ["HOLDS_S", "Place", "RoundTripReading", "Side", "behind"]
 
 # A leg that has changed by less than a twentieth and 50 µs has not changed.
 _SAME_RATIO = 0.05
@@ -88,7 +88,7 @@ class Place:
         return _is_same(self.leg_s or 0.0, other.leg_s or 0.0)
 
 
-class Reading:
+class RoundTripReading:
     """What the kernel said of a client's connection, and the place that follows from it."""
 
     __slots__ = ("_hub", "_place", "rtt_s", "until")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.locations.client_location import Place, Side
-    from equipoise.hub.locations.locations import Places
+    from equipoise.hub.locations.locations import Locations
     from equipoise.hub.locations.topic_locations import Few
     from equipoise.hub.telemetry.meter import TopicMeter
     from equipoise.telemetry import Values
@@ -58,9 +58,9 @@ _meter: Callable[[Topic], TopicMeter] = attrgetter("meter")
 
 
 class Renewing:
-    """Owned by Places."""
+    """Owned by Locations."""
 
-    def __init__(self, core: HubCore, places: Places) -> None:
+    def __init__(self, core: HubCore, places: Locations) -> None:
         self._core = core
         self._places = places
         self._columns = Columns()

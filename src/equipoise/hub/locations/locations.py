@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.hub.locations.client_location import Place, Reading, behind
+from equipoise.hub.locations.client_location import Place, RoundTripReading, behind
 from equipoise.hub.locations.location_tracker import Renewing
 from equipoise.hub.locations.probes import Probing
 from equipoise.hub.locations.settings import TcpRttFor
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.subscriber import Subscriber
 
-__all__ = ["Places"]
+__all__ = ["Locations"]
 
 
-class Places:
+class Locations:
     """Owned by HubCore."""
 
     def __init__(self, core: HubCore) -> None:
@@ -39,7 +39,7 @@ class Places:
         self._doubted: set[Subscriber] = set()
         self._doubt_s = core.settings.coordinates.distance_slack_s
         # Of those that do not say, what the kernel said of their connections.
-        self._readings: dict[Subscriber, Reading] = {}
+        self._readings: dict[Subscriber, RoundTripReading] = {}
         self._tcp_rtt_for = core.settings.coordinates.tcp_rtt_for
         # Those with a latency limit; none where there is no store to say so.
         self._limited = Specs()
@@ -124,7 +124,7 @@ class Places:
             return place
         reading = self._readings.get(session)
         if reading is None:
-            reading = self._readings[session] = Reading()
+            reading = self._readings[session] = RoundTripReading()
         if now >= reading.until:
             reading.take(self._core.shell.round_trip_s(session.wire), now + REFRESH_S)
         return reading.place(hub, self.settings)

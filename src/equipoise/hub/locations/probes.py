@@ -58,7 +58,7 @@ class ProbingHub(Protocol):
 
 
 class Probing:
-    """Owned by Places. Probes from `start` to `stop`."""
+    """Owned by Locations. Probes from `start` to `stop`."""
 
     def __init__(self, core: ProbingHub, settings: CoordinateSettings) -> None:
         self._core = core

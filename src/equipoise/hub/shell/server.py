@@ -142,7 +142,7 @@ class Hub:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                lambda: Connection(core), host, port, backlog=ACCEPT_BACKLOG, **options
+                lambda: AcceptedConnection(core), host, port, backlog=ACCEPT_BACKLOG, **options
             )
         except OSError as problem:
             raise SettingsError(
@@ -235,7 +235,7 @@ class OwnProcess:
         return network_bytes_per_s()
 
 
-class Connection(asyncio.Protocol):
+class AcceptedConnection(asyncio.Protocol):
     """Glue between a transport and its session. The transport calls the session's `receive` directly."""
 
     __slots__ = ("_address", "_core", "_session", "data_received")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["METRICS", "Reading", "Sample", "kind_of", "label_of", "render", "samples_of"]
+__all__ = ["METRICS", "MetricsReading", "Sample", "kind_of", "label_of", "render", "samples_of"]
 
 # (name, scope, fact, meaning). A counter ends in `_total` and grows until the hub restarts.
 METRICS = (
@@ -242,7 +242,7 @@ class Sample(NamedTuple):
     number: float
 
 
-class Reading:
+class MetricsReading:
     """One hub's numbers, read again and again. `steps` first, to its end; then the rest holds."""
 
     def __init__(self, core: HubCore, topics_max: int) -> None:
@@ -327,7 +327,7 @@ class Reading:
         return facts | {"subscribers": len(topic.members), **self._core.losses.facts(topic.name)}
 
 
-def samples_of(reading: Reading) -> Iterator[Sample]:
+def samples_of(reading: MetricsReading) -> Iterator[Sample]:
     """Every number there is, metric by metric in the order of the table; what is not known is left out."""
     once: dict[str, Mapping[str, float | None]] = {
         "hub": reading.hub_facts(),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.errors import SettingsError
 from equipoise.hub.access.connection_limits import is_loopback
-from equipoise.hub.telemetry.prometheus import Reading, render, samples_of
+from equipoise.hub.telemetry.prometheus import MetricsReading, render, samples_of
 
 if TYPE_CHECKING:
     from equipoise.hub.shell.server import Hub
@@ -73,7 +73,7 @@ class _Scraping:
     def __init__(self, hub: Hub, token: str) -> None:
         self._hub = hub
         self._token = token
-        self._reading: Reading | None = None
+        self._reading: MetricsReading | None = None
         # One reading at a time: they share what was shown last.
         self._turn = asyncio.Lock()
         self._serving: set[asyncio.Task[None]] = set()
@@ -143,7 +143,7 @@ class _Scraping:
         core = self._hub.core
         async with self._turn:
             if self._reading is None:
-                self._reading = Reading(core, self._hub.settings.metrics.topics_max)
+                self._reading = MetricsReading(core, self._hub.settings.metrics.topics_max)
             for _ in self._reading.steps():
                 await asyncio.sleep(0)
             return render(samples_of(self._reading), self._hub.settings.name)

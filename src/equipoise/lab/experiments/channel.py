@@ -21,7 +21,7 @@ from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.legs import Legs
 from equipoise.model import Entry, Member, Mode, Plan
 
-__all__ = ["Channel", "Point", "capacity", "measure"]
+__all__ = ["ChannelWorld", "Point", "capacity", "measure"]
 
 TOPIC = b"channel"
 # For everybody to connect and subscribe, each at a moment of its own within the first half.
@@ -32,7 +32,7 @@ _STAMP = struct.Struct("<d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Channel:
+class ChannelWorld:
     """One run."""
 
     publishers: int
@@ -66,7 +66,7 @@ class Point:
         return self.delivered == self.expected and self.response_s_p99 <= response_s_p99_max
 
 
-def measure(channel: Channel) -> Point:
+def measure(channel: ChannelWorld) -> Point:
     """Run it in a simulation of its own."""
     topology = Legs(seed=channel.seed)
     with Simulation(seed=channel.seed, topology=topology, steps_max=10**10) as sim:
@@ -89,7 +89,7 @@ def capacity(
 class _Run:
     """The parts of one run."""
 
-    def __init__(self, sim: Simulation, channel: Channel) -> None:
+    def __init__(self, sim: Simulation, channel: ChannelWorld) -> None:
         self._sim = sim
         self._channel = channel
         self._meter = Meter()

@@ -16,7 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 
 from equipoise.lab.experiments.fleet import Fleet
 from equipoise.lab.experiments.meter import Meter
-from equipoise.lab.experiments.telemetry_reader import TelemetryReader
+from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
 from equipoise.lab.simulation.legs import CLOUD
 from equipoise.model import Specs, apply
 from equipoise.plan import Decision, Memory, Policy
@@ -71,7 +71,7 @@ class Controlling:
         await self._host.spawn(self._run(), name=CONTROLLER)
 
     async def _run(self) -> None:
-        loop, reader = asyncio.get_running_loop(), TelemetryReader()
+        loop, reader = asyncio.get_running_loop(), SimulatedTelemetryReader()
         at = loop.time()
         while True:
             at += self._timing.look_s

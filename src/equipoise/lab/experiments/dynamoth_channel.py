@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from equipoise.lab.experiments.channel import Channel, Point, capacity, measure
+from equipoise.lab.experiments.channel import ChannelWorld, Point, capacity, measure
 from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 from equipoise.lab.simulation.legs import Legs
@@ -25,7 +25,7 @@ RESPONSE_S_P99_MAX = 0.300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class ChannelSetup:
     """One of the two."""
 
     name: str
@@ -42,9 +42,9 @@ class Setup:
     claims: tuple[str, str]
 
 
-def _run(setup: Setup, size: Size, seed: int, progress: Progress) -> Findings:
+def _run(setup: ChannelSetup, size: Size, seed: int, progress: Progress) -> Findings:
     counts = setup.counts if size is Size.FULL else setup.quick_counts
-    base = Channel(
+    base = ChannelWorld(
         publishers=1,
         subscribers=1,
         cpu_speed=setup.cpu_speed,
@@ -72,7 +72,7 @@ def _run(setup: Setup, size: Size, seed: int, progress: Progress) -> Findings:
 class _Curve:
     """Points of one number of servers, each measured once."""
 
-    def __init__(self, setup: Setup, base: Channel, servers: int) -> None:
+    def __init__(self, setup: ChannelSetup, base: ChannelWorld, servers: int) -> None:
         self.setup = setup
         self.servers = servers
         self.points: dict[int, Point] = {}
@@ -99,7 +99,7 @@ class _Curve:
         return [self.points[count] for count in sorted(self.points)]
 
 
-def _claims(setup: Setup, carried: Sequence[int], curves: Sequence[_Curve]) -> tuple[Claim, ...]:
+def _claims(setup: ChannelSetup, carried: Sequence[int], curves: Sequence[_Curve]) -> tuple[Claim, ...]:
     one, three = carried
     ratio = three / one if one else float("nan")
     lost = sum(point.missed for curve in curves for point in curve.sorted())
@@ -125,7 +125,7 @@ def _claims(setup: Setup, carried: Sequence[int], curves: Sequence[_Curve]) -> t
     )
 
 
-def _figure(setup: Setup, curves: Sequence[_Curve]) -> Figure:
+def _figure(setup: ChannelSetup, curves: Sequence[_Curve]) -> Figure:
     def lines(what: str) -> tuple[Line, ...]:
         return tuple(
             Line(
@@ -154,7 +154,7 @@ def _figure(setup: Setup, curves: Sequence[_Curve]) -> Figure:
     )
 
 
-def _parameters(setup: Setup, base: Channel) -> tuple[tuple[str, str], ...]:
+def _parameters(setup: ChannelSetup, base: ChannelWorld) -> tuple[tuple[str, str], ...]:
     legs = Legs()
     return (
         ("messages", f"{base.messages_per_s:g}/s of each publisher, {base.payload_bytes} B"),
@@ -168,7 +168,7 @@ def _parameters(setup: Setup, base: Channel) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _notes(setup: Setup, curves: Sequence[_Curve]) -> tuple[str, ...]:
+def _notes(setup: ChannelSetup, curves: Sequence[_Curve]) -> tuple[str, ...]:
     busiest = max(point.cpu_ratio_max for curve in curves for point in curve.sorted())
     return (
         f"The server's limit is its processor (busiest: {100 * busiest:.0f} %). Its speed is chosen, its costs are "
@@ -176,7 +176,7 @@ def _notes(setup: Setup, curves: Sequence[_Curve]) -> tuple[str, ...]:
     )
 
 
-SETUP_1A = Setup(
+SETUP_1A = ChannelSetup(
     name="dynamoth-1a",
     mode=Mode.ALL_PUBLISHERS,
     varied="subscribers",
@@ -186,7 +186,7 @@ SETUP_1A = Setup(
     quick_counts=(100, 400, 600, 800, 1200, 1600),
     claims=("so many subscribers of a channel", "so many subscribers"),
 )
-SETUP_1B = Setup(
+SETUP_1B = ChannelSetup(
     name="dynamoth-1b",
     mode=Mode.ALL_SUBSCRIBERS,
     varied="publishers",
@@ -198,7 +198,7 @@ SETUP_1B = Setup(
 )
 
 
-def _experiment(setup: Setup, source: str, summary: str, takes: tuple[str, str]) -> Experiment:
+def _experiment(setup: ChannelSetup, source: str, summary: str, takes: tuple[str, str]) -> Experiment:
     def run(size: Size, seed: int, progress: Progress) -> Findings:
         return _run(setup, size, seed, progress)
 

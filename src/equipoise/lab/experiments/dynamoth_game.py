@@ -42,7 +42,7 @@ GIVE_UP_S = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class GameSize:
     """How large a run is. Load grows with the square of the players, so a quarter of the bandwidth is half of them."""
 
     out_bytes_per_s: float
@@ -60,7 +60,7 @@ class World:
         return round(count * self.scale)
 
 
-FULL = World(
+FULL = GameSize(
     out_bytes_per_s=10e6,
     game=Game(payload_bytes=900),
     scale=1.0,
@@ -70,7 +70,7 @@ FULL = World(
 )
 # Half the players per tile, and their coming and going is noise twice as large: much smaller tells nothing. Updates
 # half as often and twice as large are the same load to a server, and half the work to simulate.
-QUICK = World(
+QUICK = GameSize(
     out_bytes_per_s=2.5e6,
     game=Game(payload_bytes=1_800, updates_per_s=1.5),
     scale=0.5,
@@ -161,7 +161,7 @@ def _notes(labels: Sequence[str], outcomes: Sequence[Outcome], views: ViewMaking
     return (*notes, views.note, *COMMON_NOTES)
 
 
-def schedule_2(world: World) -> Schedule:
+def schedule_2(world: GameSize) -> Schedule:
     """From 120 to 1,200, two a second; fewer in a smaller world, so that load grows as slowly against a server's."""
     low, high = world.players(world.players_at_start), world.players(1_200)
     return Schedule((0, low), ((high - low) / (2 * world.scale * world.pace), high))
@@ -189,7 +189,7 @@ def _run_3(size: Size, seed: int, progress: Progress) -> Findings:
     )
 
 
-def schedule_3(world: World) -> Schedule:
+def schedule_3(world: GameSize) -> Schedule:
     """To 800, down to 200, up to almost 600; a while at each so that servers can follow."""
     fast = world.pace
     legs = (

@@ -17,7 +17,7 @@ from equipoise.lab.experiments.embedding import Noise, distances_s, embed
 from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 
-__all__ = ["EXPERIMENT_3", "Scale", "run_scale"]
+__all__ = ["EXPERIMENT_3", "CoordinatesScale", "run_scale"]
 
 ERROR_MS_MAX = 3.5
 ERROR_RATIO_MAX = 0.06
@@ -28,7 +28,7 @@ _COST_ROUNDS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class CoordinatesScale:
     """What is varied, and for how long agents run."""
 
     nodes: tuple[int, ...]
@@ -39,8 +39,8 @@ class Scale:
     runs: int = 3
 
 
-FULL = Scale((8, 16, 32, 64, 128), (10, 20, 40, 60, 80, 100))
-QUICK = Scale((8, 32, 64), (10, 50, 100), runs=2)
+FULL = CoordinatesScale((8, 16, 32, 64, 128), (10, 20, 40, 60, 80, 100))
+QUICK = CoordinatesScale((8, 32, 64), (10, 50, 100), runs=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ _Value = Callable[[Errors], float]
 _Curve = tuple[str, list[Errors], Callable[[Errors], int]]
 
 
-def measure(nodes: int, rtt_ms: int, scale: Scale, seed: int, noise: Noise) -> Errors:
+def measure(nodes: int, rtt_ms: int, scale: CoordinatesScale, seed: int, noise: Noise) -> Errors:
     rtt_s = np.full((nodes, nodes), rtt_ms / 1_000)
     np.fill_diagonal(rtt_s, 0.0)
     pairs = np.tril_indices(nodes, -1)
@@ -104,7 +104,7 @@ def cost(peers: int, seed: int) -> Cost:
     return Cost(peers, (time.process_time() - started) / _COST_ROUNDS, memory_bytes)
 
 
-def run_scale(scale: Scale, seed: int, progress: Progress) -> Findings:
+def run_scale(scale: CoordinatesScale, seed: int, progress: Progress) -> Findings:
     noise = Noise()
     found: list[Errors] = []
     pairs = [(nodes, rtt_ms) for nodes in scale.nodes for rtt_ms in scale.rtt_ms]
@@ -186,7 +186,7 @@ def _claims(found: list[Errors], costs: list[Cost]) -> tuple[Claim, ...]:
     )
 
 
-def _by_nodes(found: list[Errors], scale: Scale) -> Figure:
+def _by_nodes(found: list[Errors], scale: CoordinatesScale) -> Figure:
     return _figure(
         "epulsar-3-nodes",
         "nodes",
@@ -197,7 +197,7 @@ def _by_nodes(found: list[Errors], scale: Scale) -> Figure:
     )
 
 
-def _by_rtt(found: list[Errors], scale: Scale) -> Figure:
+def _by_rtt(found: list[Errors], scale: CoordinatesScale) -> Figure:
     return _figure(
         "epulsar-3-rtt",
         "round trip, ms",

@@ -25,7 +25,7 @@ from equipoise.coordinates import Coordinate
 from equipoise.errors import PipelineError
 from equipoise.lab.experiments.embedding import Noise, embed
 from equipoise.lab.experiments.epulsar_selection import POLICIES, evaluate, select
-from equipoise.lab.experiments.epulsar_worlds import World, game_world, swarm_world
+from equipoise.lab.experiments.epulsar_worlds import PlacementWorld, game_world, swarm_world
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -52,7 +52,7 @@ class Task:
     seed: int
     coordinates: tuple[Coordinate, ...]
 
-    def world(self) -> World:
+    def world(self) -> PlacementWorld:
         return _world(self.kind, self.size, self.seed)
 
 
@@ -240,5 +240,5 @@ def _rows(tasks: tuple[Task, ...], numbers: Iterable[int]) -> Iterator[Row]:
 
 
 @lru_cache(maxsize=32)
-def _world(kind: str, size: int, seed: int) -> World:
+def _world(kind: str, size: int, seed: int) -> PlacementWorld:
     return game_world(size) if kind == "game" else swarm_world(size, seed)

@@ -16,7 +16,14 @@ from equipoise.lab.experiments.latencies import Latencies
 from equipoise.lab.experiments.meter import Meter
 from equipoise.lab.experiments.result import Claim, Line, Marks, Panel
 
-__all__ = ["Run", "limit_panel", "limit_parameter", "nothing_lost", "planned_and_hashed", "shares_above"]
+__all__ = [
+    "LimitedRun",
+    "limit_panel",
+    "limit_parameter",
+    "nothing_lost",
+    "planned_and_hashed",
+    "shares_above",
+]
 
 # The part of the time that the planned run takes.
 _SHARE = 0.9
@@ -25,7 +32,7 @@ World = TypeVar("World")
 Outcome = TypeVar("Outcome")
 
 
-class Run(Protocol):
+class LimitedRun(Protocol):
     """What came of one."""
 
     @property
@@ -44,12 +51,12 @@ def planned_and_hashed(
     return first, second
 
 
-def shares_above(limit_ms: float, *runs: Run) -> list[float]:
+def shares_above(limit_ms: float, *runs: LimitedRun) -> list[float]:
     """Of each run, the share of messages above the limit."""
     return [run.latencies.share_above(limit_ms / 2e3) for run in runs]
 
 
-def nothing_lost(*runs: Run) -> Claim:
+def nothing_lost(*runs: LimitedRun) -> Claim:
     lost = sum(run.meter.lost for run in runs)
     return Claim(
         claim="messages lost",

@@ -20,7 +20,7 @@ from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 from equipoise.lab.simulation import Simulation
 
-__all__ = ["EXPERIMENT_7", "Scale", "run_scale"]
+__all__ = ["EXPERIMENT_7", "MigrationScale", "run_scale"]
 
 # Where the claims are judged, as in the paper.
 WAN_MS = 40
@@ -28,7 +28,7 @@ FASTER_MIN = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class MigrationScale:
     """What is varied; the last of each is the paper's own, at which the others are."""
 
     topics: tuple[int, ...] = (16, 32, 64, 128)
@@ -36,8 +36,8 @@ class Scale:
     wan_ms: tuple[int, ...] = (0, 20, 40, 60, 80, 100)
 
 
-FULL = Scale()
-QUICK = Scale(topics=(32, 128), executors=(1, 16), wan_ms=(0, 40, 100))
+FULL = MigrationScale()
+QUICK = MigrationScale(topics=(32, 128), executors=(1, 16), wan_ms=(0, 40, 100))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Seen:
 Results = dict[Setting, Seen]
 
 
-def run_scale(scale: Scale, seed: int, progress: Progress) -> Findings:
+def run_scale(scale: MigrationScale, seed: int, progress: Progress) -> Findings:
     settings = list(_settings(scale))
     results: Results = {}
     for at, setting in enumerate(settings):
@@ -96,7 +96,7 @@ def run_scale(scale: Scale, seed: int, progress: Progress) -> Findings:
     )
 
 
-def _settings(scale: Scale) -> Iterator[Setting]:
+def _settings(scale: MigrationScale) -> Iterator[Setting]:
     topics, executors = scale.topics[-1], scale.executors[-1]
     every = [Setting(topics, executors, wan_ms) for wan_ms in scale.wan_ms]
     every += [Setting(topics, count, WAN_MS) for count in scale.executors]
@@ -122,7 +122,7 @@ def _workflow(topics: int, executors: int, wan_ms: int, seed: int, *, is_told: b
         return sim.run(migrate(sim, PLACES, topics=topics, executors=executors, is_told=is_told))
 
 
-def _claims(scale: Scale, results: Results) -> tuple[Claim, ...]:
+def _claims(scale: MigrationScale, results: Results) -> tuple[Claim, ...]:
     topics, executors = scale.topics[-1], scale.executors[-1]
     down_ms = {wan_ms: results[Setting(topics, executors, wan_ms)].down_ms() for wan_ms in scale.wan_ms}
     at = results[Setting(topics, executors, WAN_MS)]
@@ -165,7 +165,7 @@ def _claims(scale: Scale, results: Results) -> tuple[Claim, ...]:
     )
 
 
-def _downtime(scale: Scale, results: Results) -> Figure:
+def _downtime(scale: MigrationScale, results: Results) -> Figure:
     topics, executors = scale.topics[-1], scale.executors[-1]
     rows = [results[Setting(topics, executors, wan_ms)] for wan_ms in scale.wan_ms]
     x = tuple(map(float, scale.wan_ms))
@@ -187,7 +187,7 @@ def _downtime(scale: Scale, results: Results) -> Figure:
     )
 
 
-def _times(scale: Scale, results: Results) -> Figure:
+def _times(scale: MigrationScale, results: Results) -> Figure:
     executors = scale.executors[-1]
     x = tuple(map(float, scale.topics))
 

@@ -20,12 +20,12 @@ from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
 from equipoise.lab.experiments.fleet import PORT
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
-from equipoise.lab.experiments.telemetry_reader import TelemetryReader
+from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.process import HostProcess
 
-__all__ = ["EXPERIMENT_6", "Scale", "Traffic", "listen", "run_scale"]
+__all__ = ["EXPERIMENT_6", "MonitoringScale", "Traffic", "listen", "run_scale"]
 
 HUB, READER = "hub", "reader"
 DIFFERENCE_MAX = 0.05
@@ -35,13 +35,13 @@ PATIENCE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class MonitoringScale:
     topics: tuple[int, ...] = (1, 10, 50, 100)
     clients: tuple[int, ...] = (1, 10, 100, 1_000)
 
 
-FULL = Scale()
-QUICK = Scale((1, 16), (1, 100, 1_000))
+FULL = MonitoringScale()
+QUICK = MonitoringScale((1, 16), (1, 100, 1_000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Traffic:
         return self.bytes_per_s + self.coordinates_bytes
 
 
-class Client(asyncio.Protocol):
+class MonitoringClient(asyncio.Protocol):
     """Subscribes, says where it is, and takes what comes."""
 
     def __init__(self, topics: Sequence[bytes], at: Coordinate) -> None:
@@ -116,7 +116,7 @@ async def _serve(host: Host) -> None:
 
 
 async def _read(sim: Simulation, names: list[bytes], places: list[Coordinate]) -> Traffic:
-    loop, reader = asyncio.get_running_loop(), TelemetryReader()
+    loop, reader = asyncio.get_running_loop(), SimulatedTelemetryReader()
     await reader.read([HUB])
 
     async def second() -> tuple[int, list[pa.RecordBatch]]:
@@ -126,7 +126,9 @@ async def _read(sim: Simulation, names: list[bytes], places: list[Coordinate]) -
         return reader.stream_bytes - before, batches
 
     idle = [(await second())[0] for _ in range(IDLE_S)]
-    clients = [(await loop.create_connection(partial(Client, names, at), HUB, PORT))[1] for at in places]
+    clients = [
+        (await loop.create_connection(partial(MonitoringClient, names, at), HUB, PORT))[1] for at in places
+    ]
     taken: list[int] = []
     located = 0
     for _ in range(PATIENCE_S):
@@ -171,7 +173,7 @@ def _anywhere(rng: Random, settings: CoordinateSettings) -> Coordinate:
     return Coordinate(point, 0.1, 0.002 + 0.01 * rng.random())
 
 
-def run_scale(scale: Scale, seed: int, progress: Progress) -> Findings:
+def run_scale(scale: MonitoringScale, seed: int, progress: Progress) -> Findings:
     found: dict[tuple[int, int], Traffic] = {}
     cells = [(topics, clients) for clients in scale.clients for topics in scale.topics]
     for at, (topics, clients) in enumerate(cells):
@@ -195,7 +197,7 @@ def run_scale(scale: Scale, seed: int, progress: Progress) -> Findings:
     )
 
 
-def _claims(scale: Scale, found: dict[tuple[int, int], Traffic]) -> tuple[Claim, ...]:
+def _claims(scale: MonitoringScale, found: dict[tuple[int, int], Traffic]) -> tuple[Claim, ...]:
     topics, few, many = scale.topics[-1], scale.clients[0], scale.clients[-1]
     one, thousand = found[topics, few], found[topics, many]
     ratios = [
@@ -231,7 +233,7 @@ def _amount(count: float) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
-def _figure(scale: Scale, found: dict[tuple[int, int], Traffic]) -> Figure:
+def _figure(scale: MonitoringScale, found: dict[tuple[int, int], Traffic]) -> Figure:
     x = tuple(map(float, scale.topics))
     lines = []
     for clients in scale.clients:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from equipoise.client.url import Endpoint
 from equipoise.hub.cluster.settings import ClusterSettings
-from equipoise.lab.experiments.epulsar_workflows import Places
+from equipoise.lab.experiments.epulsar_workflows import WorkflowPlaces
 from equipoise.lab.experiments.fleet import PORT
 from equipoise.lab.experiments.light import LightClient
 from equipoise.lab.experiments.meter import Meter
@@ -25,7 +25,7 @@ from equipoise.lab.simulation.topology import Matrix
 
 __all__ = ["PLACES", "Moved", "move_all", "wan"]
 
-PLACES = Places(cloud="cloud", brokers=("edge-a", "edge-b"), clients="clients")
+PLACES = WorkflowPlaces(cloud="cloud", brokers=("edge-a", "edge-b"), clients="clients")
 HUBS = ("hub-a", "hub-b")
 # One way, as in the paper's city (5.1.1): half of 30 ms between sites, half of 5 ms from a client to its site's hub.
 BETWEEN_S, ACCESS_S = 0.015, 0.0025
@@ -74,7 +74,7 @@ class Moved:
         return max(self.until_s) / len(self.until_s)
 
 
-class Talker:
+class MovingTalker:
     """One topic's client."""
 
     def __init__(self, host: Host, topic: bytes, meter: Meter) -> None:
@@ -144,7 +144,8 @@ async def _move_all(
     await region.begin(dict.fromkeys(names, HUBS[0]))
     meter = Meter()
     talkers = [
-        Talker(sim.host(f"client-{at}", place=PLACES.clients), name, meter) for at, name in enumerate(names)
+        MovingTalker(sim.host(f"client-{at}", place=PLACES.clients), name, meter)
+        for at, name in enumerate(names)
     ]
     for talker in talkers:
         talker.host.spawn(talker.begin(Endpoint(HUBS[0], PORT)), name="talk")
@@ -171,7 +172,9 @@ async def _move_all(
     ]
 
 
-async def _move(sim: Simulation, region: CloudRegion, talkers: Sequence[Talker], target: str) -> list[float]:
+async def _move(
+    sim: Simulation, region: CloudRegion, talkers: Sequence[MovingTalker], target: str
+) -> list[float]:
     """Until all clients have come to rest after it; when each topic was at home at the target, since the commit."""
     for talker in talkers:
         talker.watch()

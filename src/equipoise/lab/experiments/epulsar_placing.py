@@ -10,7 +10,7 @@ from equipoise.lab.experiments.epulsar_selection import POLICIES
 from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 
-__all__ = ["EXPERIMENT_4", "EXPERIMENT_5", "Setup", "run_setup"]
+__all__ = ["EXPERIMENT_4", "EXPERIMENT_5", "PlacingSetup", "run_setup"]
 
 # How much more of all pairs may be above the limit than with every client's coordinate.
 RATIO_EXTRA_MAX = 0.01
@@ -19,7 +19,7 @@ WORTH_A_JOB_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class PlacingSetup:
     """One of the two scenarios."""
 
     name: str
@@ -40,7 +40,9 @@ class Setup:
 Cells = dict[tuple[int, str], Found]
 
 
-def run_setup(setup: Setup, placements: int, seed: int, progress: Progress, runner: Runner) -> Findings:
+def run_setup(
+    setup: PlacingSetup, placements: int, seed: int, progress: Progress, runner: Runner
+) -> Findings:
     tasks = []
     for at, size in enumerate(setup.sizes):
         progress(f"coordinates, {size} {setup.varied}", 0.3 * at / len(setup.sizes))
@@ -61,7 +63,7 @@ def run_setup(setup: Setup, placements: int, seed: int, progress: Progress, runn
     )
 
 
-def _claims(setup: Setup, found: Cells) -> tuple[Claim, ...]:
+def _claims(setup: PlacingSetup, found: Cells) -> tuple[Claim, ...]:
     extra = {size: found[size, "epulsar"].ratio - found[size, "all-pairs"].ratio for size in setup.sizes}
     widest = max(extra, key=lambda size: extra[size])
     ours, pairs = found[widest, "epulsar"], found[widest, "all-pairs"]
@@ -121,7 +123,7 @@ def _range(ratios: list[float]) -> str:
     return f"{min(ratios):.0%} to {max(ratios):.0%}"
 
 
-def _figure(setup: Setup, found: Cells) -> Figure:
+def _figure(setup: PlacingSetup, found: Cells) -> Figure:
     x = tuple(map(float, setup.sizes))
 
     def lines(value: str, factor: float) -> tuple[Line, ...]:
@@ -152,7 +154,7 @@ def _figure(setup: Setup, found: Cells) -> Figure:
     )
 
 
-def _notes(setup: Setup, pace: Pace) -> tuple[str, ...]:
+def _notes(setup: PlacingSetup, pace: Pace) -> tuple[str, ...]:
     return (
         "Latencies are the sum of the round trips of a message's two legs, by which the paper judges: its distances of "
         "coordinates are round trips. Counted one way, as the planner does and as messages go, they are half of that, "
@@ -162,7 +164,7 @@ def _notes(setup: Setup, pace: Pace) -> tuple[str, ...]:
     )
 
 
-def _experiment(setup: Setup, source: str, summary: str, takes: tuple[str, str]) -> Experiment:
+def _experiment(setup: PlacingSetup, source: str, summary: str, takes: tuple[str, str]) -> Experiment:
     def run(size: Size, seed: int, progress: Progress) -> Findings:
         placements = setup.placements if size is Size.FULL else setup.quick_placements
         with running() as runner:
@@ -171,7 +173,7 @@ def _experiment(setup: Setup, source: str, summary: str, takes: tuple[str, str])
     return Experiment(name=setup.name, source=source, summary=summary, run=run, takes=takes)
 
 
-GAME = Setup(
+GAME = PlacingSetup(
     name="epulsar-4",
     kind="game",
     figure="a game in cities of the USA (figure 4)",
@@ -191,7 +193,7 @@ GAME = Setup(
         ),
     ),
 )
-SWARM = Setup(
+SWARM = PlacingSetup(
     name="epulsar-5",
     kind="swarm",
     figure="drones over a city (figure 5)",

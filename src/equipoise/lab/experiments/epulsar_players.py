@@ -11,21 +11,21 @@ from equipoise.lab.experiments.epulsar_limited import (
     planned_and_hashed,
     shares_above,
 )
-from equipoise.lab.experiments.epulsar_session import Evening, Session, play
+from equipoise.lab.experiments.epulsar_session import Evening, GameSession, play
 from equipoise.lab.experiments.epulsar_worlds import FIBRE_KM_PER_MS, GAME_LIMIT_MS, LOCAL_MS, STRETCH
 from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
 from equipoise.lab.experiments.result import Claim, Figure, Panel, Size
 
 __all__ = ["EXPERIMENT_9", "judge", "run_session"]
 
-FULL = Session()
-QUICK = Session(players=32, groups=4, updates_per_s=10.0, seconds=180)
+FULL = GameSession()
+QUICK = GameSession(players=32, groups=4, updates_per_s=10.0, seconds=180)
 # With hashing nothing depends on how much is sent.
 HASHED_PER_S = 10.0
 QUANTILE = 0.99
 
 
-def run_session(session: Session, progress: Progress) -> Findings:
+def run_session(session: GameSession, progress: Progress) -> Findings:
     static = replace(session, is_planned=False, updates_per_s=HASHED_PER_S)
     return judge(*planned_and_hashed(play, session, static, progress))
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from equipoise.coordinates import ClientGroup, Coordinate
-from equipoise.lab.experiments.epulsar_worlds import Placement, World
+from equipoise.lab.experiments.epulsar_worlds import PlacedClients, PlacementWorld
 from equipoise.plan.latency import CentroidEstimate, LatencyEstimate, Room, place_topics, rank
 from equipoise.plan.latency.estimate import legs_s
 from equipoise.plan.load import Capacities
@@ -30,7 +30,7 @@ from equipoise.view import HubView, View
 from equipoise.view.columns import Carried, TopicColumns
 from equipoise.view.coordinate_columns import places_of
 
-__all__ = ["POLICIES", "NodesEstimate", "Outcome", "evaluate", "select"]
+__all__ = ["POLICIES", "NodesEstimate", "SelectionOutcome", "evaluate", "select"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -40,7 +40,7 @@ POLICIES = ("epulsar", "all-pairs", "hashing")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SelectionOutcome:
     """One policy on one placement: over all pairs of a publisher and a subscriber of a topic."""
 
     worst_ms: float
@@ -51,7 +51,7 @@ class Outcome:
 class NodesEstimate:
     """E(t, b) from every client, where all clients of a node share its coordinate."""
 
-    def __init__(self, placement: Placement, legs: Floats) -> None:
+    def __init__(self, placement: PlacedClients, legs: Floats) -> None:
         self._placement, self._legs = placement, legs
 
     @property
@@ -64,7 +64,9 @@ class NodesEstimate:
         return found
 
 
-def select(world: World, coordinates: Sequence[Coordinate], placement: Placement) -> dict[str, Indices]:
+def select(
+    world: PlacementWorld, coordinates: Sequence[Coordinate], placement: PlacedClients
+) -> dict[str, Indices]:
     """The hub of each topic by each policy."""
     hubs = len(world.hubs)
     view = _view(world, coordinates, placement)
@@ -77,7 +79,7 @@ def select(world: World, coordinates: Sequence[Coordinate], placement: Placement
     }
 
 
-def evaluate(world: World, placement: Placement, hub: Indices) -> Outcome:
+def evaluate(world: PlacementWorld, placement: PlacedClients, hub: Indices) -> SelectionOutcome:
     """By the true round trips."""
     node = world.hubs[hub]
     inward = world.rtt_s[placement.publishers, node[:, None]]
@@ -85,10 +87,10 @@ def evaluate(world: World, placement: Placement, hub: Indices) -> Outcome:
     is_pair = (placement.publishers >= 0)[:, :, None] & (placement.subscribers >= 0)[:, None, :]
     latency_ms = 1_000 * (inward[:, :, None] + outward[:, None, :])[is_pair]
     violated = int((latency_ms > world.limit_ms + 1e-6).sum())
-    return Outcome(float(latency_ms.max()), int(is_pair.sum()), violated)
+    return SelectionOutcome(float(latency_ms.max()), int(is_pair.sum()), violated)
 
 
-def _placed(world: World, placement: Placement, estimate: LatencyEstimate) -> Indices:
+def _placed(world: PlacementWorld, placement: PlacedClients, estimate: LatencyEstimate) -> Indices:
     count, hubs = len(placement.topics), len(world.hubs)
     limit_s = np.full(count, world.limit_ms / 1_000 / 2)
     candidates = rank(estimate, np.arange(count), limit_s, np.ones(hubs, np.bool_))
@@ -119,7 +121,7 @@ def _endless(topics: int, hubs: int) -> Room:
     )
 
 
-def _view(world: World, coordinates: Sequence[Coordinate], placement: Placement) -> View:
+def _view(world: PlacementWorld, coordinates: Sequence[Coordinate], placement: PlacedClients) -> View:
     """What hubs would have reported: of each topic two centroids and one deviation."""
     known: dict[bytes, tuple[tuple[float, ...], float]] = {}
 

@@ -27,7 +27,7 @@ from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.link import LinkSpec
 from equipoise.model import TopicSpec
 
-__all__ = ["Evening", "Session", "limit_s", "play", "topic_of"]
+__all__ = ["Evening", "GameSession", "limit_s", "play", "topic_of"]
 
 # What players send while everything settles.
 SETTLING_PER_S = 5.0
@@ -36,7 +36,7 @@ DRAIN_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class GameSession:
     """One run."""
 
     cities: int = 5
@@ -64,7 +64,7 @@ class Session:
 class Evening:
     """What came of a session."""
 
-    session: Session
+    session: GameSession
     latencies: Latencies
     # As the first player hears the others.
     heard: Latencies
@@ -91,7 +91,7 @@ def edge(city: str) -> str:
 class Country:
     """A topology: cities and their edges, half of the round trips of figure 4's world apart."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: GameSession) -> None:
         rtt_s: NDArray[np.float64] = game_world(session.cities).rtt_s
         places = [*session.names, *map(edge, session.names)]
         self._latency_s = {
@@ -104,7 +104,7 @@ class Country:
         return LinkSpec(latency_s=self._latency_s[source, target])
 
 
-class Player:
+class LightPlayer:
     """One light client."""
 
     def __init__(self, number: int, host: Host, table: Table) -> None:
@@ -153,7 +153,7 @@ class Player:
 class Table:
     """All who play, their groups, and what is written down of them."""
 
-    def __init__(self, sim: Simulation, session: Session) -> None:
+    def __init__(self, sim: Simulation, session: GameSession) -> None:
         self._sim, self.session = sim, session
         self.meter = Meter()
         self.latencies: Latencies | None = None
@@ -161,7 +161,7 @@ class Table:
         self.interval_s = 1 / SETTLING_PER_S
         self.changes = 0
         self.players = [
-            Player(number, sim.host(f"player-{number}", place=edge(self._city(number))), self)
+            LightPlayer(number, sim.host(f"player-{number}", place=edge(self._city(number))), self)
             for number in range(session.players)
         ]
 
@@ -193,7 +193,7 @@ class Table:
         low, high = self.session.stay_s
         return low + (high - low) * self._sim.random.random()
 
-    def _change(self, player: Player) -> None:
+    def _change(self, player: LightPlayer) -> None:
         self.changes += self.latencies is not None
         mates = self._mates(player)
         for mate in mates:
@@ -202,7 +202,7 @@ class Table:
         self._join(player)
         self._sim.loop.call_later(self._stay_s(), self._change, player)
 
-    def _join(self, player: Player) -> None:
+    def _join(self, player: LightPlayer) -> None:
         """Any group but the present one, with equal chances."""
         others = [group for group in range(self.session.groups) if group != player.group]
         player.group = others[int(self._sim.random.random() * len(others))]
@@ -212,17 +212,17 @@ class Table:
             mate.host.spawn(mate.hear([player.number]), name="hear")
         player.host.spawn(player.hear([mate.number for mate in mates]), name="hear")
 
-    def _mates(self, player: Player) -> list[Player]:
+    def _mates(self, player: LightPlayer) -> list[LightPlayer]:
         return [other for other in self.players if other.group == player.group and other is not player]
 
 
-def play(session: Session, progress: Progress = silent) -> Evening:
+def play(session: GameSession, progress: Progress = silent) -> Evening:
     """In a simulation of its own."""
     with Simulation(seed=session.seed, topology=Country(session), steps_max=10**11) as sim:
         return sim.run(_play(sim, session, progress))
 
 
-async def _play(sim: Simulation, session: Session, progress: Progress) -> Evening:
+async def _play(sim: Simulation, session: GameSession, progress: Progress) -> Evening:
     hubs = {f"hub-{city}": city for city in session.names}
     # Controller and store are in New York, which is the first.
     region = CloudRegion(sim, Command(hubs=hubs, cloud=session.names[0]))

@@ -24,7 +24,7 @@ from typing import Any
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
 
-__all__ = ["Migrated", "Places", "migrate"]
+__all__ = ["Migrated", "WorkflowPlaces", "migrate"]
 
 PORT = 6650
 MANAGER, METADATA = "manager", "metadata"
@@ -33,7 +33,7 @@ Handler = Callable[..., Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class WorkflowPlaces:
     """Where everybody is."""
 
     cloud: str
@@ -57,7 +57,7 @@ class Migrated:
         return self.total_s / len(self.until_s)
 
 
-class Node:
+class WorkflowNode:
     """A process that answers requests and asks others, over connections that it keeps."""
 
     def __init__(self, host: Host, **handlers: Handler) -> None:
@@ -122,7 +122,7 @@ class Metadata:
 
     def __init__(self, host: Host) -> None:
         self.owners: dict[str, str] = {}
-        self.node = Node(host, release=self._release, acquire=self._acquire)
+        self.node = WorkflowNode(host, release=self._release, acquire=self._acquire)
 
     async def _release(self, topic: str) -> None:
         self.owners.pop(topic, None)
@@ -138,7 +138,7 @@ class Broker:
         self.name = host.name
         # What it owns, or is about to: done once it does.
         self._owned: dict[str, asyncio.Task[object]] = {}
-        self.node = Node(
+        self.node = WorkflowNode(
             host, release=self._release, acquire=self._acquire, attach=self._attach, lookup=self._lookup
         )
 
@@ -165,14 +165,14 @@ class Broker:
         await self._owned[topic]
 
 
-class Client:
+class WorkflowClient:
     """One topic's. `down_s` is of its last migration."""
 
     def __init__(self, host: Host, topic: str, broker: str) -> None:
         self.host, self.topic, self.broker = host, topic, broker
         self.down_s = 0.0
         self.is_up = asyncio.Event()
-        self.node = Node(host, closed=self._closed)
+        self.node = WorkflowNode(host, closed=self._closed)
 
     async def begin(self) -> None:
         await self.node.serve()
@@ -200,7 +200,7 @@ class Manager:
 
     def __init__(self, host: Host) -> None:
         self.target = ""
-        self.node = Node(host, choose=self._choose)
+        self.node = WorkflowNode(host, choose=self._choose)
 
     async def _choose(self, topic: str) -> str:
         return self.target
@@ -222,7 +222,7 @@ class Manager:
 
 
 async def migrate(
-    sim: Simulation, places: Places, *, topics: int, executors: int, is_told: bool, rounds: int = 2
+    sim: Simulation, places: WorkflowPlaces, *, topics: int, executors: int, is_told: bool, rounds: int = 2
 ) -> list[Migrated]:
     """Move all topics to the second broker, and back, and so on. Pulsar: one executor, and nobody is told."""
     manager = Manager(sim.host(MANAGER, place=places.cloud))
@@ -239,7 +239,8 @@ async def migrate(
         for peer in (MANAGER, METADATA, other.name):
             await broker.node.host.spawn(broker.node.connect(peer), name="connect")
     clients = [
-        Client(sim.host(f"reader-{name}", place=places.clients), name, brokers[0].name) for name in names
+        WorkflowClient(sim.host(f"reader-{name}", place=places.clients), name, brokers[0].name)
+        for name in names
     ]
     await asyncio.gather(*(client.host.spawn(client.begin(), name="begin") for client in clients))
     found = []

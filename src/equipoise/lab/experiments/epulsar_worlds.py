@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from equipoise.lab.simulation.cities import distance_km
 
-__all__ = ["Placement", "World", "game_world", "k_means", "swarm_world", "zone_centres"]
+__all__ = ["PlacedClients", "PlacementWorld", "game_world", "k_means", "swarm_world", "zone_centres"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -49,7 +49,7 @@ TOWERS = 600
 
 
 @dataclass(frozen=True)
-class Placement:
+class PlacedClients:
     """One draw. Publishers and subscribers are nodes, with a row for each topic, padded with -1."""
 
     topics: tuple[bytes, ...]
@@ -58,7 +58,7 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class World:
+class PlacementWorld:
     """A network, and how clients are placed in it."""
 
     name: str
@@ -69,10 +69,10 @@ class World:
     # The nodes that are hubs.
     hubs: Indices
     limit_ms: float
-    draw: Callable[[np.random.Generator], Placement]
+    draw: Callable[[np.random.Generator], PlacedClients]
 
 
-def game_world(cities: int) -> World:
+def game_world(cities: int) -> PlacementWorld:
     """In each city a hub and a game server 5 ms away from it."""
     names = US_CITIES[:cities]
     between = np.array([[distance_km(one, other) for other in names] for one in names])
@@ -82,13 +82,13 @@ def game_world(cities: int) -> World:
     np.fill_diagonal(rtt_ms, 0.0)
     servers = np.arange(cities, 2 * cities)
 
-    def draw(random: np.random.Generator) -> Placement:
+    def draw(random: np.random.Generator) -> PlacedClients:
         return _play(random, servers)
 
-    return World("game", cities, rtt_ms / 1_000, np.arange(cities), GAME_LIMIT_MS, draw)
+    return PlacementWorld("game", cities, rtt_ms / 1_000, np.arange(cities), GAME_LIMIT_MS, draw)
 
 
-def _play(random: np.random.Generator, servers: Indices) -> Placement:
+def _play(random: np.random.Generator, servers: Indices) -> PlacedClients:
     """Players in cities and groups with equal chances. A player's topic goes to the servers of its group's others."""
     at = servers[random.integers(0, len(servers), PLAYERS)]
     group = random.integers(0, GROUPS, PLAYERS)
@@ -100,10 +100,10 @@ def _play(random: np.random.Generator, servers: Indices) -> Placement:
     for row, (_, mates) in enumerate(rows):
         subscribers[row, : len(mates)] = at[mates]
     publishers = np.array([[at[player]] for player, _ in rows], np.int64)
-    return Placement(tuple(b"avatar/%d" % player for player, _ in rows), publishers, subscribers)
+    return PlacedClients(tuple(b"avatar/%d" % player for player, _ in rows), publishers, subscribers)
 
 
-def swarm_world(zones: int, seed: int) -> World:
+def swarm_world(zones: int, seed: int) -> PlacementWorld:
     """In each zone a hub and a gateway 5 ms away from it; all zones 30 ms apart; a hub in the cloud."""
     nodes = 2 * zones + 1
     cloud = nodes - 1
@@ -114,10 +114,10 @@ def swarm_world(zones: int, seed: int) -> World:
     np.fill_diagonal(rtt_ms, 0.0)
     centres = zone_centres(zones, seed)
 
-    def draw(random: np.random.Generator) -> Placement:
+    def draw(random: np.random.Generator) -> PlacedClients:
         return _fly(random, centres)
 
-    return World(
+    return PlacementWorld(
         "swarm", zones, rtt_ms / 1_000, np.concatenate([np.arange(zones), [cloud]]), SWARM_LIMIT_MS, draw
     )
 
@@ -128,7 +128,7 @@ def zone_centres(zones: int, seed: int) -> Floats:
     return k_means(towers, zones, np.random.default_rng(seed))
 
 
-def _fly(random: np.random.Generator, centres: Floats) -> Placement:
+def _fly(random: np.random.Generator, centres: Floats) -> PlacedClients:
     """Swarms anywhere in the city, each of them in one zone, whose gateway all its drones use."""
     at = random.random((SWARMS, 2))
     zone = ((at[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
@@ -139,7 +139,7 @@ def _fly(random: np.random.Generator, centres: Floats) -> Placement:
         names += [b"swarm/%d/follow_leader" % swarm, b"swarm/%d/sensor_data" % swarm]
         publishers += [one, others]
         subscribers += [others, one]
-    return Placement(tuple(names), np.array(publishers, np.int64), np.array(subscribers, np.int64))
+    return PlacedClients(tuple(names), np.array(publishers, np.int64), np.array(subscribers, np.int64))
 
 
 def _towers(random: np.random.Generator) -> Floats:

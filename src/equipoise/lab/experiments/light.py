@@ -20,7 +20,7 @@ from equipoise.client.routing.routes import Route, Routes
 from equipoise.client.url import Endpoint, parse_address
 from equipoise.client.wire.codec import encode_publish, encode_request
 from equipoise.coordinates import Coordinate, FinderSettings
-from equipoise.lab.experiments.light_finding import LightFinding, Standing
+from equipoise.lab.experiments.light_finding import LightFinding, StandingGateway
 from equipoise.lab.experiments.light_link import LightLink, LightSubscription
 from equipoise.lab.experiments.light_stream import Hearing
 from equipoise.lab.experiments.meter import Meter
@@ -124,7 +124,7 @@ class LightClient:
         """Where it is, as far as it knows."""
         return None if self._where is None else self._where.finding.coordinate
 
-    def use_gateway(self, gateway: Endpoint | str | Standing | None, access_s: float = 0.0) -> None:
+    def use_gateway(self, gateway: Endpoint | str | StandingGateway | None, access_s: float = 0.0) -> None:
         """Be behind another gateway from now on, or none, and say so at once to the hubs in use.
 
         A gateway is an address, or an object that knows its `coordinate`, `access_s` of round trip away.

@@ -18,7 +18,7 @@ from equipoise.coordinates import Coordinate, Finder, FinderSettings
 from equipoise.errors import AddressError, DisconnectedError
 from equipoise.lab.experiments.light_link import LightLink, LightSubscription
 
-__all__ = ["LightFinding", "Standing"]
+__all__ = ["LightFinding", "StandingGateway"]
 
 _LINK_NAME_BYTES = 16
 # For a connection that is made to be measured.
@@ -28,7 +28,7 @@ _DIAL_S = 5.0
 Links = Callable[[], Iterable[tuple[LightLink, bool]]]
 
 
-class Standing(Protocol):
+class StandingGateway(Protocol):
     """A gateway as an object: somebody who stands still and knows where."""
 
     @property
@@ -44,13 +44,13 @@ class LightFinding:
         self._links = links
         self._entries = [str(entry) for entry in entries]
         self._rng = rng
-        self._standing: Standing | None = None
+        self._standing: StandingGateway | None = None
         self._access_s = 0.0
         self._gateways = 0
         self.finding = CoordinateAgent(Finder(rng.random, settings), self)
         self.finding.wake()
 
-    def use_gateway(self, gateway: Endpoint | str | Standing | None, access_s: float = 0.0) -> None:
+    def use_gateway(self, gateway: Endpoint | str | StandingGateway | None, access_s: float = 0.0) -> None:
         """Be behind another gateway from now on: one at an address, or an object `access_s` of round trip away."""
         self._standing, address = None, None
         if isinstance(gateway, Endpoint | str):
@@ -87,7 +87,7 @@ class LightFinding:
 class _StandingLine:
     """To a gateway that needs no network."""
 
-    def __init__(self, gateway: Standing, access_s: float) -> None:
+    def __init__(self, gateway: StandingGateway, access_s: float) -> None:
         self._gateway = gateway
         self._access_s = access_s
 

@@ -23,7 +23,7 @@ from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.membership.settings import Join, MembershipSettings
 from equipoise.hub.telemetry.settings import TelemetrySettings
 from equipoise.lab.experiments.fleet import LOOK_S
-from equipoise.lab.experiments.telemetry_reader import TelemetryReader
+from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
 from equipoise.lab.experiments.views import LiveViews
 from equipoise.lab.simulation import CpuSpec, Simulation
 from equipoise.lab.simulation.cluster.region import TREE, Region, RegionHub
@@ -70,7 +70,7 @@ class TelemetryViews:
         self._views = LiveViews()
 
     async def run(self) -> None:
-        reader, loop = TelemetryReader(), asyncio.get_running_loop()
+        reader, loop = SimulatedTelemetryReader(), asyncio.get_running_loop()
         at = loop.time()
         while True:
             at += 1.0

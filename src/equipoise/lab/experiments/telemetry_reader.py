@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 from equipoise.lab.experiments.fleet import PORT
 from equipoise.resp.spelling import spell
 
-__all__ = ["TelemetryReader"]
+__all__ = ["SimulatedTelemetryReader"]
 
 # So few that a hub whose bandwidth is used up gets an answer through in time: what has come need not come again.
 BYTES_MAX = 32 * 1024
@@ -19,7 +19,7 @@ BYTES_MAX = 32 * 1024
 PATIENCE_S = 2.0
 
 
-class TelemetryReader:
+class SimulatedTelemetryReader:
     """Reads from all hubs; each from where it last stopped. Runs on the host of whoever plans."""
 
     def __init__(self) -> None:

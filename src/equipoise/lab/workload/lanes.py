@@ -36,7 +36,7 @@ class Item(NamedTuple):
     is_end: bool = False
 
 
-class Topic:
+class LaneTopic:
     """One topic, merged from all hubs that give something of it."""
 
     def __init__(self, owner: LaneSubscriber, name: bytes) -> None:
@@ -158,8 +158,8 @@ class LaneSubscriber:
         self.track = Track(f"{client.name}/0", subscribing.names, is_pattern=False, is_smart=True)
         history.tracks.append(self.track)
         self.receive = self.track.receiver(history.payloads)
-        self.topics: dict[bytes, Topic] = {}
-        self.hubs: dict[str, Connection] = {}
+        self.topics: dict[bytes, LaneTopic] = {}
+        self.hubs: dict[str, LaneConnection] = {}
         self.keeping: dict[str, asyncio.Task[None]] = {}
         # Lanes taken from their own hubs so far.
         self.gathered = 0
@@ -186,12 +186,12 @@ class LaneSubscriber:
         loop, place = asyncio.get_running_loop(), self.place
         while True:
             if hub == self.base:
-                self.topics = {name.encode(): Topic(self, name.encode()) for name in self.track.names}
+                self.topics = {name.encode(): LaneTopic(self, name.encode()) for name in self.track.names}
             connection = None
             try:
                 async with asyncio.timeout(place.settings.connect_timeout_s):
                     _, connection = await loop.create_connection(
-                        lambda: Connection(self, hub), hub, place.port
+                        lambda: LaneConnection(self, hub), hub, place.port
                     )
                 await connection.watch()
             except (OSError, TimeoutError):
@@ -208,7 +208,7 @@ class LaneSubscriber:
                     topic.lost(hub)
             await asyncio.sleep(place.retry_s)
 
-    def begin(self, topic: Topic, lane: bytes) -> None:
+    def begin(self, topic: LaneTopic, lane: bytes) -> None:
         """The base gives a lane: take it from its own hub."""
         hub = lane.decode()
         if hub not in ("", self.base):
@@ -216,14 +216,14 @@ class LaneSubscriber:
             if hub in self.hubs:
                 self.hubs[hub].ask_for_lane(topic)
 
-    def say_rest(self, topic: Topic) -> None:
+    def say_rest(self, topic: LaneTopic) -> None:
         """Say at the base which lanes come from elsewhere."""
         self.gathered += len(topic.gathered)
         if self.base in self.hubs:
             self.hubs[self.base].own(topic.name, sorted(topic.gathered))
 
 
-class Connection(asyncio.Protocol):
+class LaneConnection(asyncio.Protocol):
     """A connection to one hub."""
 
     transport: asyncio.Transport
@@ -261,7 +261,7 @@ class Connection(asyncio.Protocol):
             for topic in self.owner.topics.values():
                 self.ask_for_lane(topic)
 
-    def ask_for_lane(self, topic: Topic) -> None:
+    def ask_for_lane(self, topic: LaneTopic) -> None:
         """Take this hub's lane from it; the base gives all that we do not know of yet, too."""
         if self.hub.encode() in topic.at:
             self.own(topic.name, [stream for stream in topic.at if stream != self.hub.encode()])
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
     # What the hub pushes.
 
     def on_own(
-        self, topic: Topic, count: int, stream: bytes | None, epoch: int, n: int, *left_out: bytes
+        self, topic: LaneTopic, count: int, stream: bytes | None, epoch: int, n: int, *left_out: bytes
     ) -> None:
         if self.hub == self.owner.base:
             if stream is not None:
@@ -295,32 +295,32 @@ class Connection(asyncio.Protocol):
             topic.joining[stream] = (epoch, n)
             topic.pump()
 
-    def on_notown(self, topic: Topic, count: int) -> None:
+    def on_notown(self, topic: LaneTopic, count: int) -> None:
         pass
 
-    def on_trunk(self, topic: Topic, epoch: int, n: int) -> None:
+    def on_trunk(self, topic: LaneTopic, epoch: int, n: int) -> None:
         topic.put(b"", self.hub, Item((epoch, n), is_start=True))
 
-    def on_lane(self, topic: Topic, lane: bytes, epoch: int, n: int) -> None:
+    def on_lane(self, topic: LaneTopic, lane: bytes, epoch: int, n: int) -> None:
         # What another hub says of lanes the base says, too.
         if self.hub == self.owner.base:
             topic.put(lane, self.hub, Item((epoch, n), is_start=True))
 
-    def on_ended(self, topic: Topic, lane: bytes, epoch: int, n: int) -> None:
+    def on_ended(self, topic: LaneTopic, lane: bytes, epoch: int, n: int) -> None:
         topic.put(lane, self.hub, Item((epoch, n), is_end=True))
 
-    def on_after(self, topic: Topic, stream: bytes, other: bytes, epoch: int, n: int) -> None:
+    def on_after(self, topic: LaneTopic, stream: bytes, other: bytes, epoch: int, n: int) -> None:
         topic.put(stream, self.hub, Item((0, 0), mark=(other, (epoch, n))))
 
-    def on_opened(self, topic: Topic, epoch: int, former: int, n: int) -> None:
+    def on_opened(self, topic: LaneTopic, epoch: int, former: int, n: int) -> None:
         if self.hub == self.owner.base:
             topic.put(b"", self.hub, Item((epoch, 0), former=(former, n)))
 
-    def on_message(self, topic: Topic, epoch: int, n: int, *payloads: bytes) -> None:
+    def on_message(self, topic: LaneTopic, epoch: int, n: int, *payloads: bytes) -> None:
         assert self.hub == self.owner.base, "the trunk was left out"
         self.on_lmessage(topic, b"", epoch, n, *payloads)
 
-    def on_lmessage(self, topic: Topic, lane: bytes, epoch: int, n: int, *payloads: bytes) -> None:
+    def on_lmessage(self, topic: LaneTopic, lane: bytes, epoch: int, n: int, *payloads: bytes) -> None:
         if self.hub != self.owner.base and lane != self.hub.encode():
             # One that we did not know of when we asked: the base gives it, too.
             return

@@ -76,7 +76,7 @@ class PositionedSubscriber:
             try:
                 async with asyncio.timeout(place.settings.connect_timeout_s):
                     _, connection = await loop.create_connection(
-                        lambda: Connection(self, Cursors()), place.host, place.port
+                        lambda: PositionedConnection(self, Cursors()), place.host, place.port
                     )
                 await connection.watch()
             except (OSError, TimeoutError):
@@ -87,7 +87,7 @@ class PositionedSubscriber:
             await asyncio.sleep(place.retry_s)
 
 
-class Connection(asyncio.Protocol):
+class PositionedConnection(asyncio.Protocol):
     """One connection, until it is lost or silent."""
 
     transport: asyncio.Transport

@@ -21,7 +21,7 @@ from typing import Protocol
 from equipoise.errors import AddressError, EquipoiseError, StoreError
 from equipoise.store import HubsStore, LeaderFacts, LeaderStore, Store, Tree, open_store
 
-__all__ = ["Directory", "HubEntry", "ListedHubs", "StoreDirectory", "is_store_url", "open_directory"]
+__all__ = ["HubDirectory", "HubEntry", "ListedHubs", "StoreDirectory", "is_store_url", "open_directory"]
 
 log = logging.getLogger("equipoise.pipeline")
 
@@ -45,7 +45,7 @@ class HubEntry:
     is_alive: bool = True
 
 
-class Directory(Protocol):
+class HubDirectory(Protocol):
     def hubs(self, timeout_s: float) -> Mapping[str, HubEntry] | None:
         """All hubs there are, dead ones too; None if they are not known within this time."""
         ...
@@ -61,7 +61,7 @@ def is_store_url(text: str) -> bool:
     return "://" in text
 
 
-def open_directory(where: str, region: str = "default") -> Directory:
+def open_directory(where: str, region: str = "default") -> HubDirectory:
     """From a store's address or a list of hubs. Raises AddressError."""
     return StoreDirectory(where, region) if is_store_url(where) else ListedHubs(where)
 

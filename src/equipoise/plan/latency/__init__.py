@@ -5,19 +5,19 @@ first), `room` (whether one of them can), `assigning` (who gets what), `limits` 
 what may be done to them for other reasons).
 """
 
-from equipoise.plan.latency.assignment import Placement, place_topics
+from equipoise.plan.latency.assignment import Assignment, place_topics
 from equipoise.plan.latency.estimate import CentroidEstimate, LatencyEstimate, PairsEstimate
 from equipoise.plan.latency.headroom import Room
-from equipoise.plan.latency.limits import Limits, limits_of
+from equipoise.plan.latency.limits import LatencyLimits, limits_of
 from equipoise.plan.latency.ranking import Candidates, rank
 
 __all__ = [
+    "Assignment",
     "Candidates",
     "CentroidEstimate",
     "LatencyEstimate",
-    "Limits",
+    "LatencyLimits",
     "PairsEstimate",
-    "Placement",
     "Room",
     "limits_of",
     "place_topics",

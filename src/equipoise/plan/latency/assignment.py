@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from equipoise.plan.latency.headroom import Room
 from equipoise.plan.latency.ranking import Candidates
 
-__all__ = ["Placement", "place_topics"]
+__all__ = ["Assignment", "place_topics"]
 
 NOWHERE = -1
 # How far making way goes, and how many topics are asked for one, and for all together.
@@ -33,7 +33,7 @@ _ASKED_MAX_IN_ALL = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class Placement:
+class Assignment:
     """Who gets what. Rows are those of the candidates."""
 
     # Where each topic is then; where it was if it stays.
@@ -54,7 +54,7 @@ def place_topics(
     must_leave: Sequence[bool] = (),
     level_s: float = 0.0,
     makes_way: bool = True,
-) -> Placement:
+) -> Assignment:
     """`homes` says where each row's topic is now, -1 for nowhere; what `must_leave` may not stay there.
 
     `room` ends up as the placement leaves it. Without levelling and making way this is the paper's procedure.
@@ -195,14 +195,14 @@ class _Placing:
     def _is_served(self, row: int) -> bool:
         return self._worst_s[row] <= self._limit_s[row]
 
-    def placement(self) -> Placement:
+    def placement(self) -> Assignment:
         served = [self._is_served(row) for row in range(len(self._topics))]
-        return Placement(np.array(self._hub, np.int64), np.array(served, np.bool_))
+        return Assignment(np.array(self._hub, np.int64), np.array(served, np.bool_))
 
     def undo(self) -> None:
         for row, home in enumerate(self._homes):
             self._put(row, home)
 
-    def redo(self, placement: Placement) -> None:
+    def redo(self, placement: Assignment) -> None:
         for row, hub in enumerate(placement.hub.tolist()):
             self._put(row, hub)

@@ -17,14 +17,14 @@ from equipoise.model import Glob, Specs
 from equipoise.plan.latency.estimate import LatencyEstimate
 from equipoise.view.view import View
 
-__all__ = ["Limits", "limits_of"]
+__all__ = ["LatencyLimits", "limits_of"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-class Limits:
+class LatencyLimits:
     """Of one view. Holds nothing that a plan changes; what homes are is told with each question."""
 
     def __init__(self, view: View, limit_s: dict[int, float], estimate: LatencyEstimate) -> None:

@@ -21,7 +21,7 @@ from equipoise.plan.draft import Draft, why
 from equipoise.plan.latency import (
     CentroidEstimate,
     LatencyEstimate,
-    Limits,
+    LatencyLimits,
     PairsEstimate,
     Room,
     limits_of,
@@ -83,7 +83,7 @@ class TopicManager:
         return False
 
     def _repartition(self, draft: Draft) -> None:
-        limits = Limits(draft.view, limits_of(draft.view, draft.specs), self._estimate_of(draft.view))
+        limits = LatencyLimits(draft.view, limits_of(draft.view, draft.specs), self._estimate_of(draft.view))
         home = draft.predicted.home
         far = [topic for topic in limits.broken(draft.homes_of) if home[topic] >= 0]
         shed = {topic for topic in self._shed(draft) if home[topic] >= 0}
