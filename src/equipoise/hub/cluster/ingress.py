@@ -39,6 +39,8 @@ HOPS_MAX = 64
 Unsent = dict[bytes, list[Submission]]
 
 
+# A drained hub through which nothing was published for this long has nothing left to pass on, in seconds.
+QUIET_S = 2.0
 # Names of forgotten topics that are kept before they are looked for: little, and seldom reached.
 FORGOTTEN_MAX = 1_000
 
@@ -86,6 +88,8 @@ class Ingress:
         self.dropped = 0
         # By hub, the topics numbered here that clients may have published through it; forgotten topics among them.
         self._fed: dict[str, set[bytes]] = {}
+        # By hub, when a message came through it last.
+        self._fed_at: dict[str, float] = {}
 
     def submit(self, topic: Topic, item: Submission) -> bool:
         """Take messages for one stream of a topic, whether or not it is simply open here; False without room."""
@@ -204,9 +208,16 @@ class Ingress:
             fed.intersection_update(topics)
 
     def fed_by(self, peer: str) -> list[Topic]:
-        """The hub is dead: the topics that it may have taken messages of and not passed on, in the order of names."""
+        """The hub is dead: the topics that it may have taken messages of and not passed on, in the order of names.
+
+        None if it left in order: it was no member of the plan any more, and clients had stopped publishing through it.
+        """
+        fed, fed_at = self._fed.pop(peer, set()), self._fed_at.pop(peer, 0.0)
+        is_member = peer in self._cluster.router.routing.plan.by_hub
+        if not is_member and self._cluster.core.now() - fed_at > QUIET_S:
+            return []
         topics = self._cluster.core.index.topics
-        return [topics[name] for name in sorted(self._fed.pop(peer, ())) if name in topics]
+        return [topics[name] for name in sorted(fed) if name in topics]
 
     # Inside.
 
@@ -254,7 +265,9 @@ class Ingress:
             return
         if item.path:
             self._cluster.core.metering.published_elsewhere(topic.trunk)
+            now = self._cluster.core.now()
             for hub, _ in item.path:
+                self._fed_at[hub] = now
                 if topic.name not in self._fed.get(hub, ()):
                     self.note_feeder(topic, hub)
         stream = topic.stream
