@@ -70,6 +70,7 @@ def test_the_page_of_nodes_is_made_from_the_code() -> None:
 def test_the_page_names_every_kind_of_node_there_is() -> None:
     tree = Tree("R")
     made = {
+        tree.identity,
         tree.hub("HUB"),
         tree.alive("HUB"),
         tree.alive_next("HUB"),
