@@ -181,7 +181,7 @@ def test_a_move_is_over_when_the_command_returns_and_the_history_says_why(trio: 
     trio.command("move", topic, target, "--wait", "--why", "closer to its users")
     rows = {row["hub"]: row["state"] for row in trio.json("topics", "show", topic)["hubs"]}
     assert rows.pop(target) == "open"
-    assert set(rows.values()) <= {"remote", "not used here"}
+    assert set(rows.values()) <= {"remote", "unused"}
     (latest, *_) = trio.json("plan", "history")
     assert latest["entries"][0]["why"]["note"] == "closer to its users"
     assert "@" in latest["by"]

@@ -112,7 +112,7 @@ def _is_wanted(asked: _Asked, session: Session, topic: Topic) -> bool:
 
 
 def _may_see(session: Session, name: bytes) -> bool:
-    return is_visible(session, name) or session.may(Action.OPERATE, name)
+    return is_visible(session, name) or session.may(Action.OBSERVE, name)
 
 
 def _row(core: HubCore, topic: Topic) -> bytes:
