@@ -28,12 +28,24 @@ LAYERS: list[frozenset[str]] = [
     frozenset({"lab"}),
     frozenset({"pipeline", "local", "web", "doctor", "profile"}),
     frozenset({"gateway"}),
-    frozenset({"hub", "client", "control", "ledger"}),
+    frozenset({"hub", "client", "control"}),
     frozenset({"store", "disk"}),
     # What is below all planes and yet not pure: it meets the kernel and the loop.
     frozenset({"processes", "clock"}),
     frozenset(
-        {"access", "content", "coordinates", "limits", "model", "plan", "resp", "stream", "telemetry", "view"}
+        {
+            "access",
+            "content",
+            "coordinates",
+            "ledger",
+            "limits",
+            "model",
+            "plan",
+            "resp",
+            "stream",
+            "telemetry",
+            "view",
+        }
     ),
     frozenset({"errors", "version"}),
 ]
@@ -87,6 +99,9 @@ WORLD = frozenset(
 CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 # A command is loaded by its name.
 ENTRY_POINTS = frozenset({"equipoise.cli.main", *(f"equipoise.cli.{name}" for name in COMMANDS)})
+
+# Laid for what comes next, and used by tests alone so far: durable topics write and recover ledgers with them.
+FOUNDATIONS = frozenset({"equipoise.ledger.recovery"})
 
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
@@ -403,7 +418,8 @@ def test_there_is_no_module_that_nothing_imports() -> None:
             if name is not None:
                 imported.add(f"{module}.{name}")
     kept = {dotted(path) for path in modules() if path.name != "__init__.py"}
-    assert kept - imported - ENTRY_POINTS == set()
+    assert kept - imported - ENTRY_POINTS - FOUNDATIONS == set()
+    assert not FOUNDATIONS & imported, "they are used by now: take them off the list"
 
 
 def test_files_and_functions_tell_one_story_each() -> None:

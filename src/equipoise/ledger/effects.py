@@ -1,0 +1,96 @@
+"""What a writer or a recovery asks the layer above to do. Plain values, compared in tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from equipoise.ledger.metadata import LedgerMetadata
+
+__all__ = [
+    "Acknowledge",
+    "Add",
+    "Effect",
+    "Failed",
+    "FailureReason",
+    "Fence",
+    "Read",
+    "Recovered",
+    "SetMetadata",
+]
+
+
+class FailureReason(StrEnum):
+    """Why a ledger takes no more entries, or could not be recovered."""
+
+    # Another writer recovers, or has closed, the ledger. Roll to a new ledger.
+    FENCED = "fenced"
+    # A bookie knows the ledger under another key.
+    WRONG_KEY = "wrong key"
+    # The owner closed the ledger.
+    CLOSED = "closed"
+    # The node of the ledger is not as this writer left it.
+    METADATA = "metadata changed"
+    # Fewer bookies answer than are needed to tell what was acknowledged.
+    TOO_FEW = "too few bookies"
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Send an entry to a bookie; its answer comes back as `add_answered`."""
+
+    bookie: str
+    entry: int
+    # The stored entry.
+    body: bytes
+    is_recovery: bool = False
+    # Not before this long: the bookie is busy.
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Ask a bookie for its last entry of the ledger, and fence the ledger there."""
+
+    bookie: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Ask a bookie for an entry by a recovery read, which fences too."""
+
+    bookie: str
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetMetadata:
+    """Write the ledger's node by compare-and-set, with the version that was read or written last."""
+
+    metadata: LedgerMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """The entry is stored by its ack quorum, and so is every entry before it."""
+
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No further effect comes. Entries from `first` on may or may not be stored: recovery decides."""
+
+    reason: FailureReason
+    # The first entry without an acknowledgement.
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The ledger is closed, by this recovery or by another: its last entry is known for good."""
+
+    metadata: LedgerMetadata
+
+
+Effect = Add | Fence | Read | SetMetadata | Acknowledge | Failed | Recovered

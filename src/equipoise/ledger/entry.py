@@ -1,0 +1,75 @@
+"""One stored entry of a ledger, as BookKeeper lays it out: four numbers, a CRC32, the payload.
+
+A bookie keeps these bytes as they are and checks nothing. A reader checks the digest, so damage on a bookie's disk or
+on the way is never taken for data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import NamedTuple
+from zlib import crc32
+
+from equipoise.errors import DamagedError
+
+__all__ = [
+    "NO_ENTRY",
+    "OVERHEAD_BYTES",
+    "PAYLOAD_BYTES_MAX",
+    "Entry",
+    "decode_entry",
+    "encode_entry",
+    "ledger_key",
+]
+
+# Entry number of "none yet": the last confirmed entry of an empty ledger.
+NO_ENTRY = -1
+
+# Ledger, entry, last confirmed entry, payload bytes of the ledger up to and with this entry.
+_NUMBERS = struct.Struct(">qqqq")
+# The digest is computed over the four numbers and the payload. CRC32 fills eight bytes.
+_DIGEST = struct.Struct(">q")
+OVERHEAD_BYTES = _NUMBERS.size + _DIGEST.size
+# A frame, its length word included, has at most 5 MiB: length word, header, key, overhead, payload.
+PAYLOAD_BYTES_MAX = 5 * 1024 * 1024 - 4 - 4 - 20 - OVERHEAD_BYTES
+
+
+class Entry(NamedTuple):
+    ledger: int
+    entry: int
+    # Highest entry that the writer had acknowledged when it sent this one.
+    confirmed: int
+    # Payload bytes of the ledger up to and with this entry. A hint: recovery may not know it.
+    length: int
+    payload: bytes
+
+
+def encode_entry(entry: Entry) -> bytes:
+    numbers = _NUMBERS.pack(entry.ledger, entry.entry, entry.confirmed, entry.length)
+    digest = crc32(entry.payload, crc32(numbers))
+    return b"".join((numbers, _DIGEST.pack(digest), entry.payload))
+
+
+def decode_entry(data: bytes, *, ledger: int, entry: int | None = None) -> Entry:
+    """Check and read a stored entry. `entry` is None where the last one was asked for.
+
+    Raises DamagedError if the bytes are not the entry that was asked for.
+    """
+    where = f"entry {entry if entry is not None else 'last'} of ledger {ledger}"
+    if len(data) < OVERHEAD_BYTES:
+        raise DamagedError(where, f"{len(data)} bytes, fewer than its header has")
+    payload = data[OVERHEAD_BYTES:]
+    (digest,) = _DIGEST.unpack_from(data, _NUMBERS.size)
+    if crc32(payload, crc32(data[: _NUMBERS.size])) != digest:
+        raise DamagedError(where, "the checksum does not match")
+    number, found_entry, confirmed, length = _NUMBERS.unpack_from(data)
+    found = Entry(number, found_entry, confirmed, length, payload)
+    if found.ledger != ledger or (entry is not None and found.entry != entry):
+        raise DamagedError(where, f"the bytes are entry {found.entry} of ledger {found.ledger}")
+    return found
+
+
+def ledger_key(password: bytes) -> bytes:
+    """The master key that a bookie remembers of a ledger; another key is refused."""
+    return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()

@@ -1,0 +1,219 @@
+"""Frames between a ledger client and a bookie: BookKeeper's protocol, version 2.
+
+A frame is a length word, a header word (version, operation, flags) and the operation's fields, all big endian. Answers
+carry no request id: a client matches them by operation, ledger and entry. Adds of one ledger are answered in order;
+answers of different ledgers overtake each other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum, IntFlag
+from typing import NamedTuple
+
+from equipoise.errors import ProtocolError
+
+__all__ = [
+    "FRAME_BYTES_MAX",
+    "LAST_ENTRY",
+    "AddAnswer",
+    "AddRequest",
+    "Code",
+    "Flag",
+    "FrameReader",
+    "Operation",
+    "ReadAnswer",
+    "ReadRequest",
+    "decode_answer",
+    "decode_request",
+    "encode_add",
+    "encode_add_answer",
+    "encode_read",
+    "encode_read_answer",
+]
+
+VERSION = 2
+# The length word included. BookKeeper's default; a larger frame closes the connection.
+FRAME_BYTES_MAX = 5 * 1024 * 1024
+KEY_BYTES = 20
+# Asked for in place of an entry number: the last entry that the bookie has of the ledger.
+LAST_ENTRY = -1
+
+
+class Operation(IntEnum):
+    ADD = 1
+    READ = 2
+
+
+class Flag(IntFlag):
+    # Of reads: refuse ordinary adds to the ledger from now on.
+    FENCE = 1
+    # Of adds: take the entry though the ledger is fenced.
+    RECOVERY = 2
+    # Take the request though the bookie is read-only for want of room.
+    HIGH_PRIORITY = 4
+
+
+class Code(IntEnum):
+    OK = 0
+    NO_LEDGER = 1
+    NO_ENTRY = 2
+    BAD_REQUEST = 100
+    IO_ERROR = 101
+    # Another key than that of the ledger's first request.
+    WRONG_KEY = 102
+    BAD_VERSION = 103
+    FENCED = 104
+    READ_ONLY = 105
+    BUSY = 106
+    # The bookie cannot say whether it has the entry.
+    UNKNOWN = 107
+
+
+class AddRequest(NamedTuple):
+    ledger: int
+    entry: int
+    key: bytes
+    flags: Flag
+    # The stored entry, see `entry.py`.
+    body: bytes
+
+
+class ReadRequest(NamedTuple):
+    ledger: int
+    entry: int
+    # Present exactly in fencing reads.
+    key: bytes | None
+    flags: Flag
+
+
+class AddAnswer(NamedTuple):
+    code: Code
+    ledger: int
+    entry: int
+
+
+class ReadAnswer(NamedTuple):
+    code: Code
+    ledger: int
+    # As it was asked for, LAST_ENTRY too.
+    entry: int
+    # The stored entry, if the code is OK.
+    body: bytes
+
+
+_CODES = {int(code): code for code in Code}
+_OPERATIONS = {int(operation): operation for operation in Operation}
+
+_NO_FLAGS = Flag(0)
+_HEAD = struct.Struct(">II")
+_LENGTH = struct.Struct(">I")
+_IDS = struct.Struct(">qq")
+_ANSWER = struct.Struct(">IIiqq")
+_ANSWER_BODY = struct.Struct(">iqq")
+
+
+def _header(operation: Operation, flags: int = 0) -> int:
+    return VERSION << 24 | operation << 16 | flags
+
+
+_ADD_ANSWER_HEADER = _header(Operation.ADD)
+_READ_ANSWER_HEADER = _header(Operation.READ)
+_ANSWER_BYTES = _ANSWER.size - _LENGTH.size
+
+
+def encode_add(key: bytes, body: bytes, flags: Flag = _NO_FLAGS) -> bytes:
+    """An add of a stored entry, which begins with its ledger and entry."""
+    head = _HEAD.pack(4 + KEY_BYTES + len(body), _header(Operation.ADD, flags))
+    return b"".join((head, key, body))
+
+
+def encode_read(ledger: int, entry: int, *, key: bytes | None = None, flags: Flag = _NO_FLAGS) -> bytes:
+    """A read; with `key` it fences the ledger."""
+    if key is None:
+        return _HEAD.pack(20, _header(Operation.READ, flags)) + _IDS.pack(ledger, entry)
+    head = _HEAD.pack(20 + KEY_BYTES, _header(Operation.READ, flags | Flag.FENCE))
+    return b"".join((head, _IDS.pack(ledger, entry), key))
+
+
+def encode_add_answer(code: Code, ledger: int, entry: int) -> bytes:
+    return _ANSWER.pack(_ANSWER_BYTES, _ADD_ANSWER_HEADER, code, ledger, entry)
+
+
+def encode_read_answer(code: Code, ledger: int, entry: int, body: bytes = b"") -> bytes:
+    return _ANSWER.pack(_ANSWER_BYTES + len(body), _READ_ANSWER_HEADER, code, ledger, entry) + body
+
+
+def decode_request(frame: bytes) -> AddRequest | ReadRequest:
+    """Read a frame without its length word. Raises ProtocolError for anything but an add or a read."""
+    operation, flags = _operation_of(frame)
+    if operation == Operation.ADD:
+        if len(frame) < 4 + KEY_BYTES + _IDS.size:
+            raise ProtocolError(f"an add of {len(frame)} bytes has no room for its key, ledger and entry")
+        body = frame[4 + KEY_BYTES :]
+        ledger, entry = _IDS.unpack_from(body)
+        return AddRequest(ledger, entry, frame[4 : 4 + KEY_BYTES], flags, body)
+    is_fencing = bool(flags & Flag.FENCE)
+    if len(frame) != 4 + _IDS.size + (KEY_BYTES if is_fencing else 0):
+        raise ProtocolError(f"a read of {len(frame)} bytes, which is not the size of a read")
+    ledger, entry = _IDS.unpack_from(frame, 4)
+    return ReadRequest(ledger, entry, frame[4 + _IDS.size :] if is_fencing else None, flags)
+
+
+def decode_answer(frame: bytes) -> AddAnswer | ReadAnswer:
+    """Read an answer without its length word. Raises ProtocolError; an unknown code counts as UNKNOWN."""
+    operation, _ = _operation_of(frame)
+    if len(frame) < 4 + _ANSWER_BODY.size:
+        raise ProtocolError(f"an answer of {len(frame)} bytes is shorter than its fields")
+    number, ledger, entry = _ANSWER_BODY.unpack_from(frame, 4)
+    code = _CODES.get(number, Code.UNKNOWN)
+    if operation == Operation.ADD:
+        return AddAnswer(code, ledger, entry)
+    return ReadAnswer(code, ledger, entry, frame[4 + _ANSWER_BODY.size :])
+
+
+def _operation_of(frame: bytes) -> tuple[Operation, Flag]:
+    if len(frame) < 4:
+        raise ProtocolError(f"a frame of {len(frame)} bytes has no header")
+    (header,) = _LENGTH.unpack_from(frame)
+    version, operation, flags = header >> 24, header >> 16 & 0xFF, header & 0xFFFF
+    if version != VERSION:
+        raise ProtocolError(
+            f"version {version} of the bookie protocol; only version {VERSION} is spoken here"
+        )
+    known = _OPERATIONS.get(operation)
+    if known is None:
+        raise ProtocolError(f"unknown operation {operation} of the bookie protocol")
+    return known, Flag(flags)
+
+
+class FrameReader:
+    """Cuts a byte stream into frames. Holds at most one unfinished frame."""
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._buffer = bytearray()
+        self._max = frame_bytes_max - _LENGTH.size
+
+    @property
+    def buffered_bytes(self) -> int:
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The frames that are complete now, without their length words. Raises ProtocolError if one is too long."""
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        try:
+            while len(buffer) - at >= _LENGTH.size:
+                (size,) = _LENGTH.unpack_from(buffer, at)
+                if size > self._max:
+                    raise ProtocolError(f"a frame of {size} bytes; at most {self._max} are taken")
+                end = at + _LENGTH.size + size
+                if len(buffer) < end:
+                    break
+                frame = bytes(buffer[at + _LENGTH.size : end])
+                at = end
+                yield frame
+        finally:
+            del buffer[:at]

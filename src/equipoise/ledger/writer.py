@@ -1,0 +1,235 @@
+"""Append to one ledger: send each entry to its write set, acknowledge in order, replace bookies that fail.
+
+Pure: events in, effects out. The layer above sends adds, sets the ledger's node by compare-and-set, and reports.
+
+Always true:
+    an entry is acknowledged only if its ack quorum of the present ensemble has stored it, and every entry before it
+    is acknowledged;
+    while the ensemble changes, nothing is acknowledged;
+    after a replacement all adds in flight forget the acks of the replaced member before any of them is acknowledged
+    (apache/bookkeeper#4097, #4651: otherwise an entry counts a bookie that is no longer asked by recovery);
+    a fenced writer acknowledges nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from equipoise.errors import ClosedError
+from equipoise.ledger.effects import Acknowledge, Add, Effect, Failed, FailureReason, SetMetadata
+from equipoise.ledger.entry import NO_ENTRY, Entry, encode_entry
+from equipoise.ledger.metadata import LedgerMetadata, LedgerState
+from equipoise.ledger.wire import Code
+
+__all__ = ["BUSY_DELAY_S", "LedgerWriter", "Replacement"]
+
+# How long to wait before an add is sent again to a bookie that said it is busy.
+BUSY_DELAY_S = 0.05
+
+# A bookie to use in the place of one that failed; never one of those given. None: there is none.
+Replacement = Callable[[Collection[str]], str | None]
+
+_FATAL = {Code.FENCED: FailureReason.FENCED, Code.WRONG_KEY: FailureReason.WRONG_KEY}
+
+
+class _InFlight:
+    """An entry that is not acknowledged yet."""
+
+    __slots__ = ("acks", "body")
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        # Indices in the ensemble of the members that have stored it.
+        self.acks: set[int] = set()
+
+
+class LedgerWriter:
+    """The one writer of an open ledger. `failed` is set once it takes no more entries."""
+
+    def __init__(self, metadata: LedgerMetadata, replacement: Replacement) -> None:
+        self.metadata = metadata
+        # The last acknowledged entry.
+        self.confirmed = NO_ENTRY
+        self.failed: FailureReason | None = None
+        self._replacement = replacement
+        self._length = 0
+        self._next = 0
+        self._in_flight: dict[int, _InFlight] = {}
+        # Members that failed and are still in the ensemble.
+        self._lost: set[str] = set()
+        # Bookies that failed at any time: not chosen again unless they come back.
+        self._avoided: set[str] = set()
+        # What is being written to the ledger's node, if anything.
+        self._proposed: LedgerMetadata | None = None
+        self._is_closing = False
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return self.metadata.current.members
+
+    # --- events
+
+    def append(self, payload: bytes) -> tuple[int, list[Effect]]:
+        """Take an entry; its number, and the adds to send. Raises ClosedError once the writer has failed."""
+        if self.failed is not None or self._is_closing:
+            raise ClosedError(
+                f"ledger {self.metadata.ledger} takes no more entries: {self.failed or 'closing'}"
+            )
+        number = self._next
+        self._next += 1
+        self._length += len(payload)
+        entry = Entry(self.metadata.ledger, number, self.confirmed, self._length, payload)
+        self._in_flight[number] = _InFlight(encode_entry(entry))
+        # While the ensemble changes, entries wait: they are sent to the members that are agreed on.
+        return number, [] if self._proposed is not None else self._adds(number, self._write_set(number))
+
+    def add_answered(self, bookie: str, entry: int, code: Code) -> list[Effect]:
+        """A bookie answered an add. What former members say counts for nothing."""
+        if self.failed is not None or bookie not in self.members:
+            return []
+        if code in _FATAL:
+            return self._fail(_FATAL[code])
+        item = self._in_flight.get(entry)
+        if code is Code.BUSY:
+            return [] if item is None else [Add(bookie, entry, item.body, delay_s=BUSY_DELAY_S)]
+        if code is not Code.OK:
+            return self.bookie_lost(bookie)
+        index = self.members.index(bookie)
+        if item is None or index not in self._write_set(entry):
+            return []
+        item.acks.add(index)
+        return self._advance()
+
+    def bookie_lost(self, bookie: str) -> list[Effect]:
+        """The connection broke, an answer took too long, or the bookie cannot store: what it has is unknown."""
+        self._avoided.add(bookie)
+        if self.failed is not None or bookie not in self.members:
+            return []
+        self._lost.add(bookie)
+        return self._replace_lost()
+
+    def bookie_back(self, bookie: str) -> list[Effect]:
+        """The same bookie, with what it had stored, can be reached again."""
+        self._avoided.discard(bookie)
+        if self.failed is not None:
+            return []
+        if bookie in self._lost and self._proposed is None:
+            self._lost.discard(bookie)
+            index = self.members.index(bookie)
+            return [
+                add
+                for number, item in self._in_flight.items()
+                if index in self._write_set(number) and index not in item.acks
+                for add in self._adds(number, (index,))
+            ]
+        # A bookie more may be the replacement that was missing.
+        return self._replace_lost()
+
+    def metadata_set(self) -> list[Effect]:
+        """The node was written as proposed."""
+        proposed, self._proposed = self._proposed, None
+        if proposed is None:
+            # The writer has failed since it asked.
+            return []
+        if proposed.state is LedgerState.CLOSED:
+            self.metadata = proposed
+            return self._fail(FailureReason.CLOSED)
+        return self._use(proposed)
+
+    def metadata_conflict(self, found: LedgerMetadata) -> list[Effect]:
+        """The node had changed. A proposal of ours whose reply was lost may be what is found."""
+        proposed = self._proposed
+        if proposed is None:
+            return []
+        if found == proposed:
+            return self.metadata_set()
+        if found.state is not LedgerState.OPEN:
+            is_same = found.state is LedgerState.CLOSED is proposed.state and found.last == proposed.last
+            self.metadata = found
+            return self._fail(FailureReason.CLOSED if is_same else FailureReason.FENCED)
+        if found.current != self.metadata.current:
+            return self._fail(FailureReason.METADATA)
+        # Re-replication has changed an earlier segment: the same proposal again, on top of that.
+        self.metadata, self._proposed = found, None
+        return self._propose_close() if self._is_closing else self._replace_lost()
+
+    def close(self) -> list[Effect]:
+        """Close the ledger after the last acknowledged entry. Entries in flight are cut off."""
+        if self.failed is not None or self._is_closing:
+            return []
+        self._is_closing = True
+        return [] if self._proposed is not None else self._propose_close()
+
+    # --- inside
+
+    def _write_set(self, entry: int) -> tuple[int, ...]:
+        return self.metadata.quorum.write_set(entry)
+
+    def _adds(self, entry: int, indices: Collection[int]) -> list[Effect]:
+        body, members = self._in_flight[entry].body, self.members
+        return [Add(members[index], entry, body) for index in indices if members[index] not in self._lost]
+
+    def _needed(self, entry: int) -> int:
+        """Entry 0 is the ledger's header and goes to the whole write quorum: a fence without an entry is not durable
+        on Java bookies, so every member has an entry before the topic lists the ledger."""
+        quorum = self.metadata.quorum
+        return quorum.write if entry == 0 else quorum.ack
+
+    def _advance(self) -> list[Effect]:
+        """Acknowledge from the front, as far as the quorums have come."""
+        effects: list[Effect] = []
+        while self._proposed is None and not self._is_closing:
+            item = self._in_flight.get(self.confirmed + 1)
+            if item is None or len(item.acks) < self._needed(self.confirmed + 1):
+                break
+            self.confirmed += 1
+            del self._in_flight[self.confirmed]
+            effects.append(Acknowledge(self.confirmed))
+        return effects
+
+    def _replace_lost(self) -> list[Effect]:
+        """Propose an ensemble without the members that failed, as far as there are others."""
+        if self._proposed is not None or not self._lost or self._is_closing:
+            return []
+        members = list(self.members)
+        for index, member in enumerate(members):
+            if member in self._lost:
+                other = self._replacement({*members, *self._lost, *self._avoided})
+                if other is not None:
+                    members[index] = other
+        if tuple(members) == self.members:
+            # Nothing to replace them with: the ensemble stays, and works while the ack quorum answers.
+            return []
+        self._proposed = self.metadata.with_members(self.confirmed + 1, tuple(members))
+        return [SetMetadata(self._proposed)]
+
+    def _use(self, metadata: LedgerMetadata) -> list[Effect]:
+        """The ensemble has changed: entries in flight start over at the members that are new."""
+        before, self.metadata = self.members, metadata
+        changed = {index for index, member in enumerate(self.members) if member != before[index]}
+        self._lost &= set(self.members)
+        # First all acks of replaced members are forgotten; only then is anything sent or acknowledged.
+        for item in self._in_flight.values():
+            item.acks -= changed
+        if self._is_closing:
+            return self._propose_close()
+        if effects := self._replace_lost():
+            return effects
+        for number, item in self._in_flight.items():
+            missing = [index for index in self._write_set(number) if index not in item.acks]
+            effects += self._adds(number, missing)
+        return effects + self._advance()
+
+    def _propose_close(self) -> list[Effect]:
+        self._proposed = self.metadata.closed_at(self.confirmed, self._length)
+        return [SetMetadata(self._proposed)]
+
+    def _fail(self, reason: FailureReason) -> list[Effect]:
+        self.failed = reason
+        self._proposed = None
+        self._in_flight.clear()
+        return [Failed(reason, self.confirmed + 1)]
