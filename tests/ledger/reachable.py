@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from equipoise.ledger.effects import Acknowledge, Add, Effect, Fence, Read, Recovered, SetMetadata
+from equipoise.ledger.effects import Acknowledge, Add, Effect, Fence, Recovered, RecoveryRead, SetMetadata
 from equipoise.ledger.entry import decode_entry
 from equipoise.ledger.metadata import LedgerMetadata, LedgerState, Segment
 from equipoise.ledger.quorum import Quorum
@@ -52,7 +52,7 @@ class Bookie:
                     return Code.FENCED, b""
                 self.entries[entry] = body
                 return Code.OK, b""
-            case Read(entry=entry):
+            case RecoveryRead(entry=entry):
                 self.is_fenced = True
                 return (Code.OK, self.entries[entry]) if entry in self.entries else (Code.NO_ENTRY, b"")
             case Fence():
@@ -154,7 +154,7 @@ class World:
         match request:
             case Add(entry=entry):
                 self.carry_out(number, recovery.add_answered(name, entry, code))
-            case Read(entry=entry):
+            case RecoveryRead(entry=entry):
                 self.carry_out(number, recovery.read_answered(name, entry, code, body))
             case Fence():
                 self.carry_out(number, recovery.fence_answered(name, code, body))
@@ -178,7 +178,7 @@ class World:
     def carry_out(self, number: int, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Add(bookie=name) | Read(bookie=name) | Fence(bookie=name):
+                case Add(bookie=name) | RecoveryRead(bookie=name) | Fence(bookie=name):
                     if self.bookies[name].is_alive:
                         self.requests[number, name] = (*self.requests.get((number, name), ()), effect)
                 case SetMetadata(metadata=metadata):

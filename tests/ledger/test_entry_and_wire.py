@@ -12,7 +12,7 @@ from equipoise.errors import DamagedError, ProtocolError
 from equipoise.ledger.entry import (
     OVERHEAD_BYTES,
     PAYLOAD_BYTES_MAX,
-    Entry,
+    LedgerEntry,
     decode_entry,
     encode_entry,
     ledger_key,
@@ -34,7 +34,7 @@ from equipoise.ledger.wire import (
     encode_read_answer,
 )
 
-HELLO = Entry(ledger=7, entry=0, confirmed=-1, length=5, payload=b"hello")
+HELLO = LedgerEntry(ledger=7, entry=0, confirmed=-1, length=5, payload=b"hello")
 # Taken from a run against a bookie of release 4.17.
 ADD_FRAME = bytes.fromhex(
     "00000045 02010000 5e1fcf1c03db1eaaacca24bab34aecf9de0889b8 0000000000000007 0000000000000000"
@@ -96,7 +96,7 @@ def test_any_bytes_are_a_request_or_an_error(frame: bytes) -> None:
 @given(st.lists(st.binary(max_size=50), max_size=8), st.lists(st.integers(0, 400), max_size=10))
 def test_any_split_of_a_stream_gives_the_same_frames(payloads: list[bytes], cuts: list[int]) -> None:
     frames = [
-        encode_add(bytes(20), encode_entry(Entry(1, number, -1, 0, payload)))
+        encode_add(bytes(20), encode_entry(LedgerEntry(1, number, -1, 0, payload)))
         for number, payload in enumerate(payloads)
     ]
     stream = b"".join(frames)
@@ -114,14 +114,14 @@ def test_a_frame_that_announces_too_much_is_refused_before_it_is_held() -> None:
 
 
 def test_the_largest_payload_makes_the_largest_frame() -> None:
-    body = encode_entry(Entry(1, 0, -1, PAYLOAD_BYTES_MAX, bytes(PAYLOAD_BYTES_MAX)))
+    body = encode_entry(LedgerEntry(1, 0, -1, PAYLOAD_BYTES_MAX, bytes(PAYLOAD_BYTES_MAX)))
     assert len(encode_add(bytes(20), body)) == FRAME_BYTES_MAX
     assert PAYLOAD_BYTES_MAX == 5_242_812
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.integers(-1, 2**40), st.binary(max_size=300))
 def test_an_entry_is_read_back(ledger: int, entry: int, confirmed: int, payload: bytes) -> None:
-    written = Entry(ledger, entry, confirmed, len(payload), payload)
+    written = LedgerEntry(ledger, entry, confirmed, len(payload), payload)
     assert decode_entry(encode_entry(written), ledger=ledger, entry=entry) == written
 
 

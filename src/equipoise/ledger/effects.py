@@ -11,11 +11,11 @@ __all__ = [
     "Acknowledge",
     "Add",
     "Effect",
-    "Failed",
     "FailureReason",
     "Fence",
-    "Read",
+    "LedgerFailed",
     "Recovered",
+    "RecoveryRead",
     "SetMetadata",
 ]
 
@@ -56,7 +56,7 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class RecoveryRead:
     """Ask a bookie for an entry by a recovery read, which fences too."""
 
     bookie: str
@@ -78,7 +78,7 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class LedgerFailed:
     """No further effect comes. Entries from `first` on may or may not be stored: recovery decides."""
 
     reason: FailureReason
@@ -93,4 +93,4 @@ class Recovered:
     metadata: LedgerMetadata
 
 
-Effect = Add | Fence | Read | SetMetadata | Acknowledge | Failed | Recovered
+Effect = Add | Fence | RecoveryRead | SetMetadata | Acknowledge | LedgerFailed | Recovered

@@ -17,7 +17,7 @@ __all__ = [
     "NO_ENTRY",
     "OVERHEAD_BYTES",
     "PAYLOAD_BYTES_MAX",
-    "Entry",
+    "LedgerEntry",
     "decode_entry",
     "encode_entry",
     "ledger_key",
@@ -35,7 +35,7 @@ OVERHEAD_BYTES = _NUMBERS.size + _DIGEST.size
 PAYLOAD_BYTES_MAX = 5 * 1024 * 1024 - 4 - 4 - 20 - OVERHEAD_BYTES
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     ledger: int
     entry: int
     # Highest entry that the writer had acknowledged when it sent this one.
@@ -45,13 +45,13 @@ class Entry(NamedTuple):
     payload: bytes
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: LedgerEntry) -> bytes:
     numbers = _NUMBERS.pack(entry.ledger, entry.entry, entry.confirmed, entry.length)
     digest = crc32(entry.payload, crc32(numbers))
     return b"".join((numbers, _DIGEST.pack(digest), entry.payload))
 
 
-def decode_entry(data: bytes, *, ledger: int, entry: int | None = None) -> Entry:
+def decode_entry(data: bytes, *, ledger: int, entry: int | None = None) -> LedgerEntry:
     """Check and read a stored entry. `entry` is None where the last one was asked for.
 
     Raises DamagedError if the bytes are not the entry that was asked for.
@@ -64,7 +64,7 @@ def decode_entry(data: bytes, *, ledger: int, entry: int | None = None) -> Entry
     if crc32(payload, crc32(data[: _NUMBERS.size])) != digest:
         raise DamagedError(where, "the checksum does not match")
     number, found_entry, confirmed, length = _NUMBERS.unpack_from(data)
-    found = Entry(number, found_entry, confirmed, length, payload)
+    found = LedgerEntry(number, found_entry, confirmed, length, payload)
     if found.ledger != ledger or (entry is not None and found.entry != entry):
         raise DamagedError(where, f"the bytes are entry {found.entry} of ledger {found.ledger}")
     return found

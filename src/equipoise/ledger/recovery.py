@@ -16,7 +16,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from equipoise.errors import DamagedError
-from equipoise.ledger.effects import Add, Effect, Failed, FailureReason, Fence, Read, Recovered, SetMetadata
+from equipoise.ledger.effects import (
+    Add,
+    Effect,
+    FailureReason,
+    Fence,
+    LedgerFailed,
+    Recovered,
+    RecoveryRead,
+    SetMetadata,
+)
 from equipoise.ledger.entry import NO_ENTRY, decode_entry
 from equipoise.ledger.metadata import LedgerMetadata, LedgerState
 from equipoise.ledger.wire import Code
@@ -28,7 +37,7 @@ _ABSENT = frozenset({Code.NO_ENTRY, Code.NO_LEDGER})
 
 
 class LedgerRecovery:
-    """One attempt. Begin with `start`; it is over with `Recovered` or `Failed`."""
+    """One attempt. Begin with `start`; it is over with `Recovered` or `LedgerFailed`."""
 
     def __init__(self, metadata: LedgerMetadata, replacement: Replacement) -> None:
         # The node as it was read: reads go to the ensembles that the writer used.
@@ -86,7 +95,7 @@ class LedgerRecovery:
             return self._end(Recovered(found))
         if proposed.state is LedgerState.CLOSED:
             # The segments that were read are not those that count now: begin again with what was found.
-            return self._end(Failed(FailureReason.METADATA, self._confirmed + 1))
+            return self._end(LedgerFailed(FailureReason.METADATA, self._confirmed + 1))
         # The writer changed its ensemble, or another recovery has begun.
         self.metadata = self._draft = found
         self._confirmed = found.current.first - 1
@@ -125,7 +134,7 @@ class LedgerRecovery:
         if code is Code.WRONG_KEY:
             return self._fail(FailureReason.WRONG_KEY)
         if code is Code.BUSY:
-            return [Read(bookie, entry)]
+            return [RecoveryRead(bookie, entry)]
         if code is Code.OK:
             try:
                 found = decode_entry(body, ledger=self.metadata.ledger, entry=entry)
@@ -203,7 +212,7 @@ class LedgerRecovery:
             if members[index] in self._lost:
                 self._silent.add(index)
             else:
-                effects.append(Read(members[index], entry))
+                effects.append(RecoveryRead(members[index], entry))
         return self._unless_hopeless() or effects
 
     def _unknown(self, index: int) -> list[Effect]:
@@ -264,7 +273,7 @@ class LedgerRecovery:
         return [SetMetadata(self._proposed)]
 
     def _fail(self, reason: FailureReason) -> list[Effect]:
-        return self._end(Failed(reason, self._confirmed + 1))
+        return self._end(LedgerFailed(reason, self._confirmed + 1))
 
     def _end(self, effect: Effect) -> list[Effect]:
         self.is_over = True

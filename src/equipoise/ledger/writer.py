@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from equipoise.errors import ClosedError
-from equipoise.ledger.effects import Acknowledge, Add, Effect, Failed, FailureReason, SetMetadata
-from equipoise.ledger.entry import NO_ENTRY, Entry, encode_entry
+from equipoise.ledger.effects import Acknowledge, Add, Effect, FailureReason, LedgerFailed, SetMetadata
+from equipoise.ledger.entry import NO_ENTRY, LedgerEntry, encode_entry
 from equipoise.ledger.metadata import LedgerMetadata, LedgerState
 from equipoise.ledger.wire import Code
 
@@ -82,7 +82,7 @@ class LedgerWriter:
         number = self._next
         self._next += 1
         self._length += len(payload)
-        entry = Entry(self.metadata.ledger, number, self.confirmed, self._length, payload)
+        entry = LedgerEntry(self.metadata.ledger, number, self.confirmed, self._length, payload)
         self._in_flight[number] = _InFlight(encode_entry(entry))
         # While the ensemble changes, entries wait: they are sent to the members that are agreed on.
         return number, [] if self._proposed is not None else self._adds(number, self._write_set(number))
@@ -232,4 +232,4 @@ class LedgerWriter:
         self.failed = reason
         self._proposed = None
         self._in_flight.clear()
-        return [Failed(reason, self.confirmed + 1)]
+        return [LedgerFailed(reason, self.confirmed + 1)]
