@@ -109,7 +109,8 @@ def test_django_channels_layers_at_two_hubs_are_one(system: System) -> None:
         channels = [await layer.new_channel() for layer in layers]
         for layer, channel in zip(layers, channels, strict=True):
             await layer.group_add("room", channel)
-        (topic,) = await asyncio.to_thread(topics_of, system, "*room")
+        topic = await asyncio.to_thread(the_topic_once_both_subscribed, system, "*room")
+        await asyncio.to_thread(until, lambda: counted(system, "h1", channels[1]) == 1)
         for home in ("", "h1", "h2"):
             if home:
                 await asyncio.to_thread(system.run, "move", topic, home, "--wait")
@@ -123,6 +124,14 @@ def test_django_channels_layers_at_two_hubs_are_one(system: System) -> None:
             await layer.flush()
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def the_topic_once_both_subscribed(system: System, pattern: str) -> str:
+    """A layer sends SUBSCRIBE and does not wait for its reply, so the test waits until both hubs count both layers."""
+    until(lambda: len(topics_of(system, pattern)) == 1)
+    (topic,) = topics_of(system, pattern)
+    until(lambda: all(counted(system, name, topic) == 2 for name in ("h1", "h2")))
+    return topic
 
 
 def topics_of(system: System, pattern: str) -> list[str]:
