@@ -101,7 +101,7 @@ CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 ENTRY_POINTS = frozenset({"equipoise.cli.main", *(f"equipoise.cli.{name}" for name in COMMANDS)})
 
 # Laid for what comes next, and used by tests alone so far: durable topics write and recover ledgers with them.
-FOUNDATIONS = frozenset({"equipoise.ledger.recovery"})
+FOUNDATIONS = frozenset({"equipoise.ledger.recovery", "equipoise.ledger.memory"})
 
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 70

@@ -24,6 +24,7 @@
         ├── ProvisionError     a server could not be started or stopped
         ├── DiskFullError      no room is left on the disk
         ├── DiskFailedError    the disk refused to read, write or sync
+        ├── LedgerError        a ledger takes no more entries, or could not be recovered or read
         ├── UnmeasuredError    the machine is too busy for a measurement
         ├── PipelineError      Spark could not be started, or has exited
         └── StoreError         the metadata store failed, or its content is not as expected
@@ -160,6 +161,18 @@ class DiskFailedError(WorldError):
         super().__init__(f"{operation} of {name!r} failed: {reason}")
         self.operation = operation
         self.name = name
+        self.reason = reason
+
+
+class LedgerError(WorldError):
+    """The ledger `ledger` cannot be written, recovered or read. `reason` says why, in a word where there is one.
+
+    Entries in flight may or may not be stored: recovery decides.
+    """
+
+    def __init__(self, ledger: int, reason: str) -> None:
+        super().__init__(f"ledger {ledger}: {reason}")
+        self.ledger = ledger
         self.reason = reason
 
 

@@ -33,6 +33,8 @@ class FailureReason(StrEnum):
     METADATA = "metadata changed"
     # Fewer bookies answer than are needed to tell what was acknowledged.
     TOO_FEW = "too few bookies"
+    # The ledger's node is gone.
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True)
