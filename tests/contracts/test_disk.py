@@ -140,3 +140,48 @@ def test_an_atomic_write_is_not_spoilt_by_a_leftover(disk: Disk) -> None:
     leftover.close()
     write_atomically(disk, "mark", b"whole")
     assert disk.read("mark") == b"whole"
+
+
+def test_a_fixed_file_has_all_its_room_and_reads_as_zeros(disk: Disk) -> None:
+    file = disk.allocate("segment", 10_000)
+    assert (file.name, file.size, disk.names()) == ("segment", 10_000, ["segment"])
+    assert file.read(9_990, 100) == bytes(10)
+    file.close()
+
+
+def test_a_fixed_file_is_written_at_offsets_and_opened_again(disk: Disk) -> None:
+    file = disk.allocate("segment", 100)
+    file.write(90, b"0123456789")
+    file.write(0, b"abc")
+    file.sync()
+    file.close()
+    again = disk.open_fixed("segment")
+    assert (again.size, again.read(0, 4), again.read(88, 4)) == (100, b"abc\0", b"\0\x0001")
+    assert len(disk.read("segment")) == 100
+    again.close()
+
+
+def test_nothing_is_written_beyond_the_end_of_a_fixed_file(disk: Disk) -> None:
+    file = disk.allocate("segment", 100)
+    with pytest.raises(MisuseError):
+        file.write(95, b"123456")
+    assert file.read(95, 10) == bytes(5)
+    file.close()
+
+
+def test_a_name_in_use_is_not_allocated(disk: Disk) -> None:
+    disk.allocate("segment", 100).close()
+    with pytest.raises(MisuseError):
+        disk.allocate("segment", 100)
+
+
+def test_a_fixed_file_that_is_not_there_cannot_be_opened(disk: Disk) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.open_fixed("segment")
+    assert disk.names() == []
+
+
+def test_a_disk_says_how_much_room_there_is(disk: Disk) -> None:
+    room = disk.room()
+    assert 0 <= room.free_bytes <= room.total_bytes
+    assert 0.0 <= room.used <= 1.0

@@ -1,12 +1,12 @@
 """A small file contract for everything durable, and its real implementation.
 
-`Disk` is one flat directory of append-only files; `write_atomically` builds small files that are either
-old or new on top of it. `DirectoryDisk` is a directory of the operating system. The simulator has
-another implementation, which tears, fills up and rots.
+`Disk` is one flat directory of append-only files and of files with a fixed size; `write_atomically` builds small files
+that are either old or new on top of it. `DirectoryDisk` is a directory of the operating system. The simulator has
+another implementation, which tears, fills up, lies and rots.
 """
 
 from equipoise.disk.atomic import write_atomically
-from equipoise.disk.contract import Disk, File, check_name
+from equipoise.disk.contract import Disk, DiskRoom, File, FixedFile, check_name
 from equipoise.disk.directory import DirectoryDisk
 
-__all__ = ["DirectoryDisk", "Disk", "File", "check_name", "write_atomically"]
+__all__ = ["DirectoryDisk", "Disk", "DiskRoom", "File", "FixedFile", "check_name", "write_atomically"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from equipoise.disk.contract import File, check_name
+from equipoise.disk.contract import DiskRoom, File, FixedFile, check_name
 from equipoise.errors import DiskFailedError, DiskFullError, MisuseError
 
 __all__ = ["DirectoryDisk"]
@@ -27,6 +27,31 @@ class DirectoryDisk:
     def open(self, name: str) -> File:
         with _translated("open", name):
             return _DirectoryFile(name, self._path / check_name(name))
+
+    def allocate(self, name: str, size: int) -> FixedFile:
+        path = self._path / check_name(name)
+        with _translated("allocate", name):
+            if path.exists():
+                raise MisuseError(f"cannot allocate {name!r}: there is a file of that name")
+            file = _FixedDirectoryFile(name, path, os.O_CREAT | os.O_EXCL)
+            try:
+                file.allocate(size)
+            except OSError:
+                file.close()
+                path.unlink()
+                raise
+            return file
+
+    def open_fixed(self, name: str) -> FixedFile:
+        with _translated("open", name):
+            return _FixedDirectoryFile(name, self._path / check_name(name), 0)
+
+    def room(self) -> DiskRoom:
+        with _translated("room", str(self._path)):
+            found = os.statvfs(self._path)
+        # What is kept back for the system's own user counts as taken.
+        kept_back = found.f_bfree - found.f_bavail
+        return DiskRoom(found.f_bavail * found.f_frsize, (found.f_blocks - kept_back) * found.f_frsize)
 
     def read(self, name: str) -> bytes:
         with _translated("read", name):
@@ -112,6 +137,55 @@ class _DirectoryFile:
         view = memoryview(data)
         while view:
             view = view[os.write(self._descriptor, view) :]
+
+
+class _FixedDirectoryFile:
+    """Holds one descriptor. Its size never changes, so a sync writes data and no metadata."""
+
+    _descriptor = -1
+
+    def __init__(self, name: str, path: Path, flags: int) -> None:
+        self._name = name
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def allocate(self, size: int) -> None:
+        os.posix_fallocate(self._descriptor, 0, size)
+        os.fsync(self._descriptor)
+        self._size = size
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def write(self, offset: int, data: bytes) -> None:
+        if offset < 0 or offset + len(data) > self._size:
+            raise MisuseError(f"cannot write {len(data)} bytes at {offset} of {self._name!r}: it is shorter")
+        with _translated("write", self._name):
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(self._descriptor, view, offset)
+                view, offset = view[written:], offset + written
+
+    def read(self, offset: int, size: int) -> bytes:
+        with _translated("read", self._name):
+            return os.pread(self._descriptor, size, offset)
+
+    def sync(self) -> None:
+        with _translated("sync", self._name):
+            os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 @contextmanager

@@ -1,24 +1,31 @@
 """A disk that obeys the contract of `equipoise.disk` to the letter, and no further.
 
 It keeps, beside what programs see, what a crash would leave. A crash keeps a random prefix of the
-unsynced bytes of each file and a random prefix of the unsynced directory changes. On request it is
-full, fails operations, or rots. A failed sync loses what it should have made durable though later
-syncs succeed, which is how Linux behaves.
+unsynced bytes of each file, random sectors of what was written to fixed files, and a random prefix of the unsynced
+directory changes. On request it is full, fails operations, loses sectors, or rots. A failed sync loses what it should
+have made durable though later syncs succeed, which is how Linux behaves.
+
+A sync takes virtual time where it is called as a thread would call it, through `run_in_executor`: what it covers is
+durable at its end, so that crashes fall before, into and after it. Called in the loop it takes none. A lying sync
+returns in time and makes nothing durable.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.disk.contract import File, check_name
+from equipoise.disk.contract import DiskRoom, File, FixedFile, check_name
 from equipoise.errors import DiskFailedError, DiskFullError, MisuseError
+from equipoise.lab.simulation.fixed_file import FixedContent, SimulatedFixedFile
 from equipoise.lab.simulation.trace import Kind
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.cpu import Cpu
+    from equipoise.lab.simulation.loop import ExecutorCall
 
 __all__ = ["SimulatedDisk"]
 
@@ -39,11 +46,17 @@ class _Record(Protocol):
 
     @property
     def faults(self) -> Counter[str]: ...
+    @property
+    def executor_call(self) -> ExecutorCall | None: ...
     def record(self, kind: Kind, subject: int, *, text: str | None = None, amount: int = 0) -> None: ...
 
 
+# What `DiskRoom` says of a disk without limit.
+ROOM_BYTES_UNLIMITED = 1 << 40
+
+
 class _Content:
-    """A file's bytes, as seen and as durable."""
+    """A growing file's bytes, as seen and as durable."""
 
     __slots__ = ("durable", "has_lost_sync", "seen")
 
@@ -53,13 +66,42 @@ class _Content:
         # True once a sync has failed: what was unsynced then will not survive, whatever is synced later.
         self.has_lost_sync = False
 
-    def sync(self) -> None:
-        if self.has_lost_sync:
-            return
-        if len(self.seen) >= len(self.durable) and self.seen.startswith(self.durable):
-            self.durable += self.seen[len(self.durable) :]
+    def size(self) -> int:
+        return len(self.seen)
+
+    def begin_sync(self) -> bytes | None:
+        """What a sync that begins now will have made durable at its end."""
+        return None if self.has_lost_sync else bytes(self.seen)
+
+    def end_sync(self, covered: bytes | None) -> None:
+        if covered is not None:
+            self.durable = bytearray(covered)
+
+    def flip(self, offset: int, bit: int) -> None:
+        self.seen[offset] ^= bit
+        if offset < len(self.durable):
+            self.durable[offset] ^= bit
+
+    def crash(self, random: Random) -> str | None:
+        """Become what a crash leaves; what happened, or None if nothing was unsynced."""
+        seen, durable = self.seen, self.durable
+        self.has_lost_sync, lost_sync = False, self.has_lost_sync
+        if seen == durable:
+            return None
+        kept = len(durable)
+        if seen.startswith(durable):
+            if not lost_sync:
+                kept += int(random.random() * (len(seen) - len(durable) + 1))
+            what = "torn tail" if kept > len(durable) else "lost unsynced"
+            self.durable = seen[:kept]
+        elif random.random() < 0.5:
+            # A truncation without a sync: it may have reached the medium or not.
+            self.durable = bytearray(seen)
+            what = "unsynced truncation kept"
         else:
-            self.durable = bytearray(self.seen)
+            what = "unsynced truncation lost"
+        self.seen = bytearray(self.durable)
+        return what
 
 
 class SimulatedDisk:
@@ -70,13 +112,18 @@ class SimulatedDisk:
         self.capacity_bytes: int | None = None
         # What a sync costs the host's processor, if it has one, in seconds at speed 1.
         self.sync_cost_s = 0.0
+        # How long a sync takes when a thread calls it: drawn between the two, in seconds.
+        self.sync_s_min = 0.0
+        self.sync_s_max = 0.0
+        # Whether syncs return as if they had done their work, and have not.
+        self.is_lying = False
         self._host = host
         self._loop = loop
         self._seed = seed
-        self._seen: dict[str, _Content] = {}
-        self._durable: dict[str, _Content] = {}
+        self._seen: dict[str, _Content | FixedContent] = {}
+        self._durable: dict[str, _Content | FixedContent] = {}
         # Directory changes since the last sync_directory: the names as they were after each.
-        self._changes: list[dict[str, _Content]] = []
+        self._changes: list[dict[str, _Content | FixedContent]] = []
         self._to_fail: Counter[tuple[str, str | None]] = Counter()
         # Counts crashes: a handle from before one is stale.
         self.generation = 0
@@ -94,11 +141,34 @@ class SimulatedDisk:
         if content is None:
             content = _Content()
             self._change({**self._seen, name: content})
+        if isinstance(content, FixedContent):
+            raise MisuseError(f"{name!r} is a file of fixed size: open it with open_fixed")
         return _SimulatedFile(self, name, content)
+
+    def allocate(self, name: str, size: int) -> FixedFile:
+        self.check("allocate", check_name(name))
+        if name in self._seen:
+            raise MisuseError(f"cannot allocate {name!r}: there is a file of that name")
+        self.reserve(size)
+        content = FixedContent(size)
+        self._change({**self._seen, name: content})
+        return SimulatedFixedFile(self, name, content)
+
+    def open_fixed(self, name: str) -> FixedFile:
+        self.check("open", check_name(name))
+        content = self._get(name)
+        if not isinstance(content, FixedContent):
+            raise MisuseError(f"{name!r} is not a file of fixed size")
+        return SimulatedFixedFile(self, name, content)
+
+    def room(self) -> DiskRoom:
+        total = ROOM_BYTES_UNLIMITED if self.capacity_bytes is None else self.capacity_bytes
+        return DiskRoom(max(0, total - self._used()), total)
 
     def read(self, name: str) -> bytes:
         self.check("read", check_name(name))
-        return bytes(self._get(name).seen)
+        content = self._get(name)
+        return content.read(0, content.size()) if isinstance(content, FixedContent) else bytes(content.seen)
 
     def names(self) -> list[str]:
         self.check("names", "")
@@ -118,9 +188,13 @@ class SimulatedDisk:
 
     def sync_directory(self) -> None:
         self.check("sync_directory", "")
-        self.charge_sync()
-        self._durable = self._seen
-        self._changes.clear()
+        names, changes = self._seen, len(self._changes)
+
+        def end() -> None:
+            self._durable = names
+            del self._changes[:changes]
+
+        self.take_time(end)
 
     # Faults.
 
@@ -131,16 +205,21 @@ class SimulatedDisk:
     def rot(self, name: str, offset: int | None = None) -> int:
         """Flip one bit of a file, at a byte or at a random one, and return where."""
         content = self._get(name)
-        if not content.seen:
+        if not content.size():
             raise MisuseError(f"{name!r} is empty: there is nothing to rot")
         if offset is None:
-            offset = int(self._random.random() * len(content.seen))
-        bit = 1 << int(self._random.random() * 8)
-        content.seen[offset] ^= bit
-        if offset < len(content.durable):
-            content.durable[offset] ^= bit
+            offset = int(self._random.random() * content.size())
+        content.flip(offset, 1 << int(self._random.random() * 8))
         self._count("bit rot", f"{name}@{offset}")
         return offset
+
+    def lose_sector(self, name: str, offset: int) -> None:
+        """Make the sector of a fixed file that holds the byte unreadable, until it is written again."""
+        content = self._get(name)
+        if not isinstance(content, FixedContent):
+            raise MisuseError(f"{name!r} is not a file of fixed size")
+        content.lose_sector(offset)
+        self._count("lost sector", f"{name}@{offset}")
 
     def crash(self) -> None:
         """Keep what was synced, and of the rest what chance keeps. The host calls this."""
@@ -150,7 +229,9 @@ class SimulatedDisk:
         if survivor is not self._seen and self._changes:
             self._count("lost directory change", "-")
         for name in sorted(survivor):
-            self._crash_file(name, survivor[name])
+            what = survivor[name].crash(self._random)
+            if what is not None:
+                self._count(what, f"{name}@{survivor[name].size()}")
         self._seen = self._durable = dict(survivor)
         self._changes.clear()
 
@@ -168,51 +249,61 @@ class SimulatedDisk:
         """Raise if `size` more bytes do not fit."""
         if self.capacity_bytes is None:
             return
-        used = sum(len(content.seen) for content in self._seen.values())
+        used = self._used()
         if used + size > self.capacity_bytes:
             self._count("disk full", str(size))
             raise DiskFullError(
                 f"no room left on {self._host.name}: {used} of {self.capacity_bytes} bytes used"
             )
 
-    def charge_sync(self) -> None:
+    def take_time(self, end: Callable[[], None]) -> None:
+        """Carry out a sync: `end` makes durable what it covers. It comes later where the caller can wait."""
         if self.sync_cost_s and self._host.cpu is not None:
             self._host.cpu.charge(self.sync_cost_s)
+        if self.is_lying:
+            self._loop.faults["lying sync"] += 1
+            end = _nothing
+        call = self._loop.executor_call
+        if call is None or self.sync_s_max <= 0.0:
+            end()
+            return
+        duration_s = self.sync_s_min + self._random.random() * (self.sync_s_max - self.sync_s_min)
+        generation = self.generation
+
+        def end_unless_crashed() -> None:
+            if self.generation == generation:
+                end()
+
+        call.wait(duration_s, end_unless_crashed)
+
+    def _used(self) -> int:
+        return sum(content.size() for content in self._seen.values())
 
     def record_sync(self, name: str, size: int) -> None:
         self._loop.record(Kind.SYNC, self._host.number, text=name, amount=size)
 
-    def _get(self, name: str) -> _Content:
+    def _get(self, name: str) -> _Content | FixedContent:
         if name not in self._seen:
             raise FileNotFoundError(f"no file {name!r} on the disk of {self._host.name}")
         return self._seen[name]
 
-    def _change(self, after: dict[str, _Content]) -> None:
+    def _settle(self) -> None:
+        """A thread that goes on after a sync has waited for it."""
+        if self._loop.executor_call is not None:
+            self._loop.executor_call.settle()
+
+    def _change(self, after: dict[str, _Content | FixedContent]) -> None:
+        self._settle()
         self._seen = after
         self._changes.append(after)
-
-    def _crash_file(self, name: str, content: _Content) -> None:
-        seen, durable = content.seen, content.durable
-        content.has_lost_sync, lost_sync = False, content.has_lost_sync
-        if seen == durable:
-            return
-        kept = len(durable)
-        if seen.startswith(durable):
-            if not lost_sync:
-                kept += int(self._random.random() * (len(seen) - len(durable) + 1))
-            self._count("torn tail" if kept > len(durable) else "lost unsynced", f"{name}@{kept}")
-            content.durable = seen[:kept]
-        elif self._random.random() < 0.5:
-            # A truncation without a sync: it may have reached the medium or not.
-            content.durable = bytearray(seen)
-            self._count("unsynced truncation kept", name)
-        else:
-            self._count("unsynced truncation lost", name)
-        content.seen = bytearray(content.durable)
 
     def _count(self, fault: str, text: str) -> None:
         self._loop.faults[fault] += 1
         self._loop.record(Kind.DISK, self._host.number, text=f"{fault.replace(' ', '-')}:{text}")
+
+
+def _nothing() -> None:
+    """What a lying sync does."""
 
 
 class _SimulatedFile:
@@ -249,9 +340,10 @@ class _SimulatedFile:
         except DiskFailedError:
             self._content.has_lost_sync = True
             raise
-        self._disk.charge_sync()
-        self._content.sync()
-        self._disk.record_sync(self._name, len(self._content.seen))
+        content = self._content
+        covered = content.begin_sync()
+        self._disk.take_time(lambda: content.end_sync(covered))
+        self._disk.record_sync(self._name, len(content.seen))
 
     def truncate(self, size: int) -> None:
         self._check("truncate")

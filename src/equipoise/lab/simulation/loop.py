@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, TextIO, TypeVar, TypeVarTuple
 
 from equipoise.errors import SimulationError
@@ -17,12 +18,40 @@ from equipoise.lab.simulation.incarnation import HERE, Incarnation, Timer
 from equipoise.lab.simulation.sockets import SocketCalls
 from equipoise.lab.simulation.task import SimulatedTask, dispose, where
 
-__all__ = ["SimulatedLoop"]
+__all__ = ["ExecutorCall", "SimulatedLoop"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 TASKS_NAMED_MAX = 20
+
+
+class ExecutorCall:
+    """A function that runs in a thread, as far as it waits: for how long, and what has happened at the end."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._ends: list[Callable[[], None]] = []
+
+    def wait(self, seconds: float, end: Callable[[], None]) -> None:
+        self.seconds += seconds
+        self._ends.append(end)
+
+    def settle(self) -> None:
+        """What was waited for has happened."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            end()
+
+
+def _set_result(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _set_exception(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 class SimulatedLoop(SocketCalls):
@@ -45,6 +74,8 @@ class SimulatedLoop(SocketCalls):
         self.unhandled: list[dict[str, Any]] = []
         # Tasks started from outside by `Host.spawn`, to look for their exceptions in the end.
         self.spawned: list[asyncio.Task[Any]] = []
+        # The function that "runs in a thread" at this moment, if any.
+        self.executor_call: ExecutorCall | None = None
         self._tasks_made = 0
         self._owner = threading.get_ident()
         self._dead_tasks: list[asyncio.Task[Any]] = []
@@ -123,12 +154,22 @@ class SimulatedLoop(SocketCalls):
         )
 
     def run_in_executor(self, executor: object, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Call the function here and now: a thread would end at a time of its own."""
+        """Call the function here and now. Its result comes at once, or after the time that it spent on disk syncs."""
         future: asyncio.Future[T] = self.create_future()
+        call = self.executor_call = ExecutorCall()
         try:
-            future.set_result(func(*args))
+            result = func(*args)
+            finish = partial(_set_result, future, result)
         except Exception as error:
-            future.set_exception(error)
+            finish = partial(_set_exception, future, error)
+        finally:
+            self.executor_call = None
+        if not call.seconds:
+            finish()
+            return future
+        # The disk goes on while the host is paused: what becomes durable does so outside of its context.
+        self.timeline.add(self.now + call.seconds, call.settle)
+        self.call_at(self.now + call.seconds, finish)
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
