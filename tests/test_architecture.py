@@ -55,6 +55,7 @@ LAB_LAYERS: list[frozenset[str]] = [
     frozenset({"simulation", "bench", "demo"}),
     frozenset({"workload"}),
     frozenset({"scenarios"}),
+    frozenset({"task_pool"}),
 ]
 # Folders, and modules beside folders, that decide and touch nothing: no loop, socket, thread, clock or chance.
 PURE = frozenset(

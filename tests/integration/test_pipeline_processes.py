@@ -24,11 +24,11 @@ from typer.testing import CliRunner
 from equipoise.cli.main import app
 from equipoise.control.view_receiver import ViewReceiver
 from equipoise.pipeline.lake.lake import Lake
-from equipoise.pipeline.spark.spark_home import prepare_home
 from equipoise.telemetry import arrow_schema
 from equipoise.view.view import View
-from support.processes import ServerProcess, free_port, hub, running
+from support.processes import ServerProcess, hub, running
 from support.spark import need_spark, spark_cache
+from support.spark_cluster import spark_cluster
 
 pytestmark = [pytest.mark.needs_spark, pytest.mark.timeout(900)]
 
@@ -213,55 +213,18 @@ def test_a_pipeline_that_is_killed_under_load_goes_on_and_loses_nothing(
     assert_each_once(history(tmp_path))
 
 
-def spark_daemon(name: str, ready: str, *words: str, folder: Path) -> AbstractContextManager[ServerProcess]:
-    home = prepare_home(spark_cache())
-    environment = {
-        "SPARK_HOME": str(home.home),
-        "JAVA_HOME": str(home.java_home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_WORKER_DIR": str(folder),
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    }
-    command = [
-        str(home.home / "bin" / "spark-class"),
-        f"org.apache.spark.deploy.{name}",
-        "--host",
-        "127.0.0.1",
-    ]
-    found = re.compile(ready)
-    return running([*command, *words], found.search, timeout_s=PATIENCE_S, environment=environment)
-
-
 def test_the_same_pipeline_runs_on_a_cluster_and_survives_the_loss_of_a_worker(
     tmp_path: Path, hubs: list[ServerProcess]
 ) -> None:
-    port = free_port()
-    url = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
-        master = ("--port", str(port), "--webui-port", "0")
-        stack.enter_context(
-            spark_daemon("master.Master", "Starting Spark master at", *master, folder=tmp_path / "work")
-        )
-        worker = ("--webui-port", "0", "--cores", "1", "--memory", "1g", url)
-        workers = [
-            stack.enter_context(
-                spark_daemon(
-                    "worker.Worker", "Successfully registered with master", *worker, folder=tmp_path / "work"
-                )
-            )
-            for _ in range(2)
-        ]
+        cluster = stack.enter_context(spark_cluster(tmp_path / "work"))
         views = stack.enter_context(Views())
         load = stack.enter_context(Load(hubs))
         folder = tmp_path / "pipeline"
-        driver = stack.enter_context(pipeline(folder, hubs, views, "--master", url))
+        driver = stack.enter_context(pipeline(folder, hubs, views, "--master", cluster.url))
         until(lambda: views.intake.views >= 3, "three views")
-        until(
-            lambda: all("Asked to launch executor" in server.output for server in workers),
-            "both workers to take part",
-        )
-        workers[0].kill()
+        until(lambda: cluster.is_used, "both workers to take part")
+        cluster.workers[0].kill()
         seen = views.intake.views
         until(lambda: views.intake.views >= seen + 3, "views after the loss of a worker")
         load.stop()

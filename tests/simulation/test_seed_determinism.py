@@ -13,6 +13,7 @@ import pytest
 from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.simulation.campaign import run_campaign
 from equipoise.lab.simulation.runner import run_seed
+from equipoise.lab.task_pool import ProcessPool
 
 ROOT = Path(__file__).parents[2]
 RUNS = [
@@ -69,7 +70,7 @@ def test_the_hash_seed_of_the_interpreter_does_not_matter(hash_seed: str) -> Non
 
 def test_a_campaign_in_processes_gives_what_one_process_gives() -> None:
     inline = {run.seed: run.trace_hash for run in run_campaign(["hub-small"], range(30))}
-    spread = {run.seed: run.trace_hash for run in run_campaign(["hub-small"], range(30), jobs=2)}
+    spread = {run.seed: run.trace_hash for run in run_campaign(["hub-small"], range(30), pool=ProcessPool(2))}
     assert spread == inline
 
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from equipoise.cli.support.failures import exit_on_failure
-from equipoise.cli.support.progress import working
+from equipoise.cli.support.progress import progress_bar, working
+from equipoise.cli.support.spark_options import Master
 from equipoise.cli.support.tables import show_result
 from equipoise.errors import SettingsError
 
@@ -28,7 +29,6 @@ app = typer.Typer(help="Query and compact the pipeline's history (the lake).", n
 Folder = Annotated[
     Path, typer.Argument(help="Folder of the pipeline (its --dir).", exists=True, file_okay=False)
 ]
-Master = Annotated[str, typer.Option(help="local[*] for this machine, or spark://host:port of a cluster.")]
 
 
 @app.callback()
@@ -115,7 +115,8 @@ def compact(
         from equipoise.pipeline.settings import KeepingSettings
 
         before = len(found.files())
-        kept = keep(session, found, KeepingSettings(retention_h=retention_hours), is_all=True)
+        with progress_bar("compacting", before, "files") as bar:
+            kept = keep(session, found, KeepingSettings(retention_h=retention_hours), is_all=True, tell=bar)
         after = len(found.files())
     show_result(
         {"files_before": before, "files": after, "merged": kept.merged, "expired": kept.expired},
@@ -134,7 +135,7 @@ def _opened(directory: Path, master: str, *, is_changed: bool = False) -> Iterat
     from equipoise.pipeline.lake.lake import Lake
     from equipoise.pipeline.lake.lock import held
     from equipoise.pipeline.settings import SessionSettings
-    from equipoise.pipeline.spark.session import SparkDriver
+    from equipoise.pipeline.spark.session import SparkDriver, address_towards
 
     found = Lake(directory.absolute() / "lake")
     if not found.hours():
@@ -143,7 +144,8 @@ def _opened(directory: Path, master: str, *, is_changed: bool = False) -> Iterat
         if is_changed:
             stack.enter_context(held(found.folder, "equipoise lake compact", wait_s=0.0))
         tell = stack.enter_context(working("starting Spark …"))
-        driver = SparkDriver.start(SessionSettings(master=master, driver_memory_mib=1024))
+        spark = SessionSettings(master=master, driver_host=address_towards(master), driver_memory_mib=1024)
+        driver = SparkDriver.start(spark)
         stack.callback(driver.stop)
         tell(f"reading {len(found.hours())} hours of history …")
         yield driver.session, found

@@ -11,6 +11,7 @@ import typer
 
 from equipoise.cli.support.failures import exit_on_failure
 from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
+from equipoise.cli.support.spark_options import Master
 from equipoise.errors import SettingsError
 
 
@@ -29,12 +30,14 @@ def command(
     directory: Annotated[Path, typer.Option("--dir", help="Folder of checkpoint and lake.")] = Path(
         "equipoise-pipeline"
     ),
-    master: Annotated[
-        str, typer.Option(help="local[*] for this machine, or spark://host:port of a cluster.")
-    ] = "local[*]",
+    master: Master = "local[*]",
     driver_host: Annotated[
-        str, typer.Option(help="Address at which the executors of a Spark cluster reach this machine.")
-    ] = "127.0.0.1",
+        str,
+        typer.Option(
+            help="Address at which the executors of a Spark cluster reach this machine. Without it, the address of "
+            "the route to the master."
+        ),
+    ] = "",
     memory: Annotated[int, typer.Option(min=256, help="JVM heap of the driver, in MiB.")] = 640,
     user: Annotated[str, typer.Option(help="User to log in as on the hubs; needs `observe`.")] = "",
     secret_file: Annotated[Path | None, typer.Option(help="File with the secret of --user.")] = None,
@@ -67,6 +70,7 @@ def command(
             SessionSettings,
             SourceSettings,
         )
+        from equipoise.pipeline.spark.session import address_towards
 
         source = SourceSettings(
             hubs=store or hubs, region=region, user=user, secret=_word(secret_file), tls_ca=tls_ca
@@ -77,7 +81,8 @@ def command(
             lake_enabled=lake,
             keeping=KeepingSettings(retention_h=retention_hours),
         )
-        spark = SessionSettings(master=master, driver_memory_mib=memory, driver_host=driver_host)
+        host = driver_host or address_towards(master)
+        spark = SessionSettings(master=master, driver_memory_mib=memory, driver_host=host)
         run(settings, spark, to=to, token=_word(token_file))
 
 

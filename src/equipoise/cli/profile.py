@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from equipoise.cli.support.progress import counting
+from equipoise.cli.support.progress import progress_bar
 from equipoise.cli.support.tables import show_json, show_table
 from equipoise.errors import SettingsError
 from equipoise.profile.advice import controller_toml, hub_toml
@@ -16,7 +16,6 @@ from equipoise.profile.sweep import Profile, profile_hub
 
 app = typer.Typer(help="Measure the capacity of a hub on this machine.", no_args_is_help=True)
 
-_STEPS = 1_000
 _WORDS = {
     "cpu_ratio": "CPU of a core",
     "deliveries_per_s": "deliveries/s",
@@ -55,10 +54,8 @@ def run_hub(
     """
     if write is not None and write.exists():
         raise SettingsError(f"{write} exists: name a file that does not, and copy what you need")
-    with counting("loads", _STEPS) as tell:
-        found = profile_hub(
-            is_quick=quick, limit_ms=limit, progress=lambda label, done: tell(int(done * _STEPS))
-        )
+    with progress_bar("loads", 1.0) as bar:
+        found = profile_hub(is_quick=quick, limit_ms=limit, progress=lambda label, done: bar(done, label))
     if write is not None:
         write.write_text(hub_toml(found))
     if as_json:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.support.client_connection import URL_DEFAULT, TlsCa, TlsCert, TlsKey, TlsOptions, Url, run
-from equipoise.cli.support.progress import counting
+from equipoise.cli.support.progress import progress_bar
 from equipoise.cli.support.store_options import AsJson
 from equipoise.cli.support.tables import show_result
 from equipoise.client import Bus, ClientSettings
@@ -70,7 +70,11 @@ async def publish(
     loop = asyncio.get_running_loop()
     sent = 0
     # Standard input may go on for ever and has its own pace; one message is soon sent.
-    shown = counting(f"publishing to {topic}", count) if count > 1 else nullcontext(lambda _: None)
+    shown = (
+        progress_bar(f"publishing to {topic}", count, "messages")
+        if count > 1
+        else nullcontext(lambda _: None)
+    )
     async with bus:
         began = loop.time()
         with shown as tell:

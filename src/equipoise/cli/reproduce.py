@@ -7,23 +7,24 @@ command runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.progress import progress_bar
+from equipoise.cli.support.spark_options import Master
 from equipoise.cli.support.tables import show_json
+from equipoise.cli.support.units import parse_seeds
 from equipoise.errors import SettingsError
 
 if TYPE_CHECKING:
     from equipoise.lab.experiments import Experiment, Result
-    from equipoise.lab.experiments import Progress as Listener
+    from equipoise.lab.task_pool import TaskPool
 
 TABLE_WIDTH = 120
 
@@ -38,13 +39,28 @@ def command(
         Path | None, typer.Option(help="Folder for the page, the figures and the JSON result.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 1,
+    seeds: Annotated[
+        str,
+        typer.Option(
+            help="Run with each seed of FIRST..END, END excluded, and judge every claim over all of them."
+        ),
+    ] = "",
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="With --seeds: folder that keeps the result of each seed, to go on after a break."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+    master: Master = "",
     list_: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
 ) -> None:
     """Run an experiment of one of the papers on the simulator, and check the paper's claims.
 
-    The experiments run the real hubs and policies. The exit status is 0 whether or not the claims hold.
+    The experiments run the real hubs and policies. Points of a sweep and the seeds of --seeds are independent of each
+    other: they run in --jobs processes or on the Spark of --master, with the same result. The exit status is 0 whether
+    or not the claims hold.
     """
     from equipoise.lab.experiments import EXPERIMENTS, experiments_by_name
+    from equipoise.lab.task_pool import task_pool
 
     with exit_on_failure():
         if list_:
@@ -52,22 +68,50 @@ def command(
             return
         if not name:
             raise SettingsError(f"name an experiment: {', '.join(EXPERIMENTS)}; --list describes them")
+        if resume is not None and not seeds:
+            raise SettingsError("--resume is for --seeds: one seed is run as a whole")
         wanted = experiments_by_name(name)
         if as_json and len(wanted) > 1:
             raise SettingsError(f"--json prints one experiment: {', '.join(e.name for e in wanted)}")
-        for experiment in wanted:
-            _tell(_run(experiment, seed, is_quick=quick, out=out), as_json=as_json)
+        many = parse_seeds(seeds) if seeds else None
+        with task_pool(master=master, jobs=jobs) as pool:
+            for experiment in wanted:
+                if many is None:
+                    result = _run(experiment, seed, is_quick=quick)
+                else:
+                    result = _run_seeds(experiment, many, pool, is_quick=quick, resume=resume)
+                _keep(result, out)
+                _tell(result, as_json=as_json)
 
 
-def _run(experiment: Experiment, seed: int, *, is_quick: bool, out: Path | None) -> Result:
+def _run(experiment: Experiment, seed: int, *, is_quick: bool) -> Result:
     from equipoise.lab.experiments import Size
-    from equipoise.lab.experiments.publish_results import keep, run
+    from equipoise.lab.experiments.publish_results import run
 
-    with _progress(experiment.name) as progress:
-        result = run(experiment, Size.QUICK if is_quick else Size.FULL, seed, progress)
+    with progress_bar(experiment.name, 1.0) as bar:
+
+        def tell(label: str, done: float) -> None:
+            bar(done, f"{experiment.name}: {label}")
+
+        return run(experiment, Size.QUICK if is_quick else Size.FULL, seed, tell)
+
+
+def _run_seeds(
+    experiment: Experiment, seeds: range, pool: TaskPool, *, is_quick: bool, resume: Path | None
+) -> Result:
+    from equipoise.lab.experiments import Size
+    from equipoise.lab.experiments.seed_campaign import over_seeds, run_seeds
+
+    size = Size.QUICK if is_quick else Size.FULL
+    with progress_bar(experiment.name, len(seeds), "seeds") as bar:
+        return over_seeds(run_seeds(experiment, size, seeds, pool, folder=resume, tell=bar))
+
+
+def _keep(result: Result, out: Path | None) -> None:
+    from equipoise.lab.experiments.publish_results import keep
+
     if out is not None:
         Console(stderr=True).print(f"written to {keep(result, out)}", highlight=False)
-    return result
 
 
 def _tell(result: Result, *, as_json: bool) -> None:
@@ -77,25 +121,6 @@ def _tell(result: Result, *, as_json: bool) -> None:
         typer.echo(json.dumps(to_object(result), allow_nan=False))
     else:
         _stdout().print(terminal(result))
-
-
-@contextmanager
-def _progress(name: str) -> Iterator[Listener]:
-    """A bar on a terminal, nothing elsewhere."""
-    from equipoise.lab.experiments import silent
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield silent
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as shown:
-        task = shown.add_task(name, total=1.0)
-
-        def tell(label: str, done: float) -> None:
-            shown.update(task, description=f"{name}: {label}", completed=done)
-
-        yield tell
 
 
 def _list(experiments: Iterable[Experiment], *, as_json: bool) -> None:

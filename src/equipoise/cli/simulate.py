@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,17 +9,20 @@ from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from equipoise.cli.support.failures import FAILED, exit_on_failure
+from equipoise.cli.support.progress import progress_bar
+from equipoise.cli.support.spark_options import Master
 from equipoise.cli.support.tables import show_json
+from equipoise.cli.support.units import parse_seeds
 from equipoise.errors import SettingsError
 from equipoise.lab.scenarios import SCENARIOS, scenario_by_name
 from equipoise.lab.simulation import report
 from equipoise.lab.simulation.ablations import ABLATIONS, ablation_by_name
 from equipoise.lab.simulation.campaign import run_campaign
 from equipoise.lab.simulation.runner import run_seed
+from equipoise.lab.task_pool import task_pool
 from equipoise.profile.environment import commit
 
 # Failures shown in full; a broken build fails everywhere in the same way.
@@ -35,6 +37,7 @@ def command(
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds FIRST..END, END excluded.")] = "0..100",
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+    master: Master = "",
     replay: Annotated[int | None, typer.Option(min=0, help="Run one seed and print all details.")] = None,
     trace: Annotated[
         Path | None, typer.Option(help="With --replay and one --case: write all events to this file.")
@@ -54,12 +57,12 @@ def command(
             _list(as_json=as_json)
             return
         cases = case or [name for name, scenario in SCENARIOS.items() if not scenario.is_large]
-        wanted = _parse_seeds(seeds) if replay is None else range(replay, replay + 1)
+        wanted = parse_seeds(seeds) if replay is None else range(replay, replay + 1)
         tally, began = report.Tally(), time.perf_counter()
         if trace is not None:
             _run_traced(tally, cases, wanted, trace, without)
         else:
-            _run_all(tally, cases, wanted, jobs, without)
+            _run_all(tally, cases, wanted, without, jobs=jobs, master=master)
         elapsed_s = time.perf_counter() - began
         source = commit()
         if as_json:
@@ -70,24 +73,16 @@ def command(
         raise typer.Exit(FAILED)
 
 
-def _run_all(tally: report.Tally, cases: list[str], seeds: range, jobs: int, without: str) -> None:
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    )
-    shown = Progress(*columns, console=console, transient=True)
-    began = time.perf_counter()
-    with shown if console.is_terminal else nullcontext():
-        task = shown.add_task("seeds", total=len(cases) * len(seeds), speed="")
-        for done, run in enumerate(run_campaign(cases, seeds, jobs=jobs, without=without), 1):
+def _run_all(
+    tally: report.Tally, cases: list[str], seeds: range, without: str, *, jobs: int, master: str
+) -> None:
+    with (
+        task_pool(master=master, jobs=jobs) as pool,
+        progress_bar("seeds", len(cases) * len(seeds), "seeds") as bar,
+    ):
+        for done, run in enumerate(run_campaign(cases, seeds, pool=pool, without=without), 1):
             tally.add(run)
-            speed = done / (time.perf_counter() - began)
-            failed = f", {len(tally.failures)} failed" if tally.failures else ""
-            shown.update(task, description=run.case, completed=done, speed=f"{speed:.0f} seeds/s{failed}")
+            bar(done, f"{run.case}, {len(tally.failures)} failed" if tally.failures else run.case)
 
 
 def _run_traced(tally: report.Tally, cases: list[str], seeds: range, path: Path, without: str) -> None:
@@ -144,12 +139,3 @@ def _list(*, as_json: bool) -> None:
     for ablation in ABLATIONS.values():
         safeguards.add_row(ablation.name, ablation.summary, ablation.property, ablation.case)
     console.print(safeguards)
-
-
-def _parse_seeds(text: str) -> range:
-    found = re.fullmatch(r"(\d{1,15})\.\.(\d{1,15})", text)
-    if found is None or int(found[1]) >= int(found[2]):
-        raise SettingsError(
-            f"--seeds {text!r}: write FIRST..END with FIRST < END, such as 0..1000 for 1,000 seeds"
-        )
-    return range(int(found[1]), int(found[2]))

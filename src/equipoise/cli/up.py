@@ -15,6 +15,7 @@ from rich.console import Console
 
 from equipoise.cli.support.failures import exit_on_failure
 from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
+from equipoise.cli.support.spark_options import Master
 from equipoise.errors import SettingsError
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.processes import Phase, PhaseChange
@@ -44,6 +45,7 @@ def command(
         typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) for the controller."),
     ] = None,
     pipeline: Annotated[bool, typer.Option(help="Run the pipeline; without it load is not balanced.")] = True,
+    master: Master = "local[*]",
     log_format: LogFormat = LogForm.TEXT,
     verbose: Verbose = False,
 ) -> None:
@@ -65,9 +67,12 @@ def command(
             has_login=not _has_login(hub_config),
             has_pipeline=pipeline,
             extra={
-                name: ("--config", str(path.resolve()))
-                for name, path in (("hub", hub_config), ("controller", controller_config))
-                if path is not None
+                "pipeline": ("--master", master),
+                **{
+                    name: ("--config", str(path.resolve()))
+                    for name, path in (("hub", hub_config), ("controller", controller_config))
+                    if path is not None
+                },
             },
         )
         asyncio.run(serve(Layout(directory), settings))

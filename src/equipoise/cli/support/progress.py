@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
-__all__ = ["counting", "told_if_long", "working"]
+__all__ = ["ProgressBar", "progress_bar", "told_if_long", "told_rate", "working"]
 
 # A user who waits longer wants to know for what.
 LONG_S = 2.0
@@ -47,14 +55,42 @@ async def told_if_long(words: str, *, is_quiet: bool = False) -> AsyncIterator[N
         status.stop()
 
 
+class ProgressBar:
+    """Call it with the amount done so far, and with other words where they change."""
+
+    def __init__(self, shown: Progress | None, words: str, total: float, unit: str) -> None:
+        self._shown, self._unit = shown, unit
+        self._began_at = time.monotonic()
+        self._task = shown.add_task(words, total=total, rate="") if shown is not None else None
+
+    def __call__(self, done: float, words: str | None = None) -> None:
+        if self._shown is None or self._task is None:
+            return
+        rate = told_rate(done, time.monotonic() - self._began_at, self._unit)
+        self._shown.update(self._task, completed=done, rate=rate, description=words)
+
+
 @contextmanager
-def counting(words: str, total: int) -> Iterator[Callable[[int], None]]:
-    """For counted work. Call the yielded function with the number done."""
+def progress_bar(words: str, total: float, unit: str = "") -> Iterator[ProgressBar]:
+    """A bar with rate and remaining time for work of known amount, on a terminal; nothing elsewhere.
+
+    `unit` names what is counted, in the plural; without it the amount is a share of the whole and shown in percent.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        yield ProgressBar(None, words, total, unit)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as shown:
-        task = shown.add_task(words, total=total)
-        yield lambda done: shown.update(task, completed=done)
+    count = MofNCompleteColumn() if unit else TaskProgressColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TextColumn("{task.fields[rate]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as shown:
+        yield ProgressBar(shown, words, total, unit)
+
+
+def told_rate(done: float, elapsed_s: float, unit: str) -> str:
+    """So much a second, or a minute where that would be less than one a second; nothing before the first."""
+    if done <= 0 or elapsed_s <= 0:
+        return ""
+    rate, amount = done / elapsed_s, (unit or "%")
+    if not unit:
+        rate *= 100
+    return f"{rate:,.0f} {amount}/s" if rate >= 1 else f"{60 * rate:,.1f} {amount}/min"

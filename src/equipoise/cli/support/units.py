@@ -1,4 +1,4 @@
-"""Parse quantities with units: 40ms, 1.5s, 500/s, 30/min."""
+"""Parse quantities with units, and ranges of seeds: 40ms, 1.5s, 500/s, 30/min, 0..100."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from equipoise.errors import SettingsError
 
-__all__ = ["parse_milliseconds", "parse_rate"]
+__all__ = ["parse_milliseconds", "parse_rate", "parse_seeds"]
 
 _TIME = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s)")
 _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*/\s*(?P<unit>s|min|h)")
@@ -28,3 +28,13 @@ def parse_rate(text: str) -> float:
     if found is None:
         raise SettingsError(f"{text!r} is not a rate: give a number per s, min or h, such as 500/s")
     return float(found["number"]) / _SECONDS[found["unit"]]
+
+
+def parse_seeds(text: str) -> range:
+    """FIRST..END, END excluded. Raises SettingsError."""
+    found = re.fullmatch(r"(\d{1,15})\.\.(\d{1,15})", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise SettingsError(
+            f"--seeds {text!r}: write FIRST..END with FIRST < END, such as 0..1000 for 1,000 seeds"
+        )
+    return range(int(found[1]), int(found[2]))

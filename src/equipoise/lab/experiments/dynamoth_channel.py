@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from equipoise.lab.experiments.channel import ChannelWorld, Point, capacity, measure
-from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
+from equipoise.lab.experiments.experiment import Experiment, Findings, Progress, sweep
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 from equipoise.lab.simulation.legs import Legs
 from equipoise.model import Mode
@@ -52,14 +52,18 @@ def _run(setup: ChannelSetup, size: Size, seed: int, progress: Progress) -> Find
         seed=seed,
     )
     step = 10 if size is Size.FULL else 20
-    curves, carried = [], []
-    for turn, servers in enumerate((1, SERVERS)):
-        curve = _Curve(setup, base, servers)
-        for index, count in enumerate(counts):
-            progress(f"{servers} servers, {count} {setup.varied}", (turn + 0.7 * index / len(counts)) / 2)
-            curve.at(count)
-        progress(f"{servers} servers, looking for the limit", (turn + 0.7) / 2)
-        curves.append(curve)
+    curves = [_Curve(setup, base, servers) for servers in (1, SERVERS)]
+    wanted = [(curve, count) for curve in curves for count in counts]
+    points = sweep(
+        measure,
+        [curve.world(count) for curve, count in wanted],
+        lambda done: progress(f"{counts[0]} to {counts[-1]} {setup.varied}", 0.7 * done),
+    )
+    for (curve, count), point in zip(wanted, points, strict=True):
+        curve.points[count] = point
+    carried = []
+    for turn, curve in enumerate(curves):
+        progress(f"{curve.servers} servers, looking for the limit", 0.7 + 0.15 * turn)
         carried.append(curve.capacity(step))
     return Findings(
         claims=_claims(setup, carried, curves),
@@ -81,10 +85,12 @@ class _Curve:
 
     def at(self, count: int) -> Point:
         if count not in self.points:
-            # mypy cannot see that the name is a field; the two set-ups below are tested.
-            changed = replace(self._base, **{self.setup.varied: count})  # type: ignore[arg-type]
-            self.points[count] = measure(changed)
+            self.points[count] = measure(self.world(count))
         return self.points[count]
+
+    def world(self, count: int) -> ChannelWorld:
+        # mypy cannot see that the name is a field; the two set-ups below are tested.
+        return replace(self._base, **{self.setup.varied: count})  # type: ignore[arg-type]
 
     def capacity(self, step: int) -> int:
         """The most clients served in time, to within `step`, looked for between two points that are known."""

@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from equipoise.coordinates import CoordinateSettings, Estimator, Stability
 from equipoise.coordinates.stability import WINDOW_SAMPLES
 from equipoise.lab.experiments.embedding import Noise, distances_s, embed
-from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
+from equipoise.lab.experiments.experiment import Experiment, Findings, Progress, sweep
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 
 __all__ = ["EXPERIMENT_3", "CoordinatesScale", "run_scale"]
@@ -73,6 +74,10 @@ def measure(nodes: int, rtt_ms: int, scale: CoordinatesScale, seed: int, noise: 
     return Errors(nodes, rtt_ms, float(every.mean()), float(np.percentile(every, 95)))
 
 
+def _measure(pair: tuple[int, int], scale: CoordinatesScale, seed: int, noise: Noise) -> Errors:
+    return measure(*pair, scale, seed, noise)
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """One agent that asks somebody, and is asked for its coordinate, every second."""
@@ -106,13 +111,12 @@ def cost(peers: int, seed: int) -> Cost:
 
 def run_scale(scale: CoordinatesScale, seed: int, progress: Progress) -> Findings:
     noise = Noise()
-    found: list[Errors] = []
     pairs = [(nodes, rtt_ms) for nodes in scale.nodes for rtt_ms in scale.rtt_ms]
-    total, done = sum(nodes for nodes, _ in pairs), 0
-    for nodes, rtt_ms in pairs:
-        progress(f"{nodes} nodes, {rtt_ms} ms", done / total)
-        found.append(measure(nodes, rtt_ms, scale, seed, noise))
-        done += nodes
+    found = sweep(
+        partial(_measure, scale=scale, seed=seed, noise=noise),
+        pairs,
+        lambda done: progress(f"{len(pairs)} settings", done),
+    )
     costs = [cost(max(2, nodes - 1), seed) for nodes in scale.nodes]
     return Findings(
         claims=_claims(found, costs),

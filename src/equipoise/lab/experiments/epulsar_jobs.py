@@ -10,7 +10,6 @@ is held against: a share of the same placements in this process, one after the o
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,17 +21,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from equipoise.coordinates import Coordinate
-from equipoise.errors import PipelineError
 from equipoise.lab.experiments.embedding import Noise, embed
 from equipoise.lab.experiments.epulsar_selection import POLICIES, evaluate, select
 from equipoise.lab.experiments.epulsar_worlds import PlacementWorld, game_world, swarm_world
+from equipoise.lab.experiments.spark_session import spark_driver
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 __all__ = ["Found", "InProcess", "OnSpark", "Pace", "Row", "Runner", "Task", "running", "settle", "simulate"]
-
-log = logging.getLogger("equipoise.lab.experiments")
 
 # The share of all placements that is run here as well, to know what they take one after the other; and at least so many
 # of each world.
@@ -190,23 +187,14 @@ def _alone_s(tasks: tuple[Task, ...], total: int) -> float:
 
 @contextmanager
 def running() -> Iterator[Runner]:
-    """Who runs placements: Spark, if it can be started."""
-    cores = os.cpu_count() or 1
-    try:
-        from equipoise.pipeline.settings import SessionSettings
-        from equipoise.pipeline.spark.session import SparkDriver
-
-        # Workers inherit it; where they are as many as cores, more threads only get into each other's way.
-        with one_thread():
-            driver = SparkDriver.start(SessionSettings(master=f"local[{cores}]"))
-    except (PipelineError, ImportError) as problem:
-        log.warning("without Spark: %s", problem)
-        yield InProcess(f"Spark could not be started ({problem})")
-        return
-    try:
-        yield OnSpark(driver.session.sparkContext, cores)
-    finally:
-        driver.stop()
+    """Who runs placements: Spark, if there is one."""
+    # Workers inherit it; where they are as many as cores, more threads only get into each other's way.
+    with one_thread(), spark_driver(f"local[{os.cpu_count() or 1}]") as found:
+        if isinstance(found, str):
+            yield InProcess(found)
+        else:
+            context = found.session.sparkContext
+            yield OnSpark(context, context.defaultParallelism)
 
 
 @contextmanager

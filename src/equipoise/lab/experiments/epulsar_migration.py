@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from equipoise.lab.experiments.epulsar_moving import (
     ACCESS_S,
@@ -16,7 +16,7 @@ from equipoise.lab.experiments.epulsar_moving import (
     wan,
 )
 from equipoise.lab.experiments.epulsar_workflows import Migrated, migrate
-from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
+from equipoise.lab.experiments.experiment import Experiment, Findings, Progress, sweep
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 from equipoise.lab.simulation import Simulation
 
@@ -71,11 +71,8 @@ Results = dict[Setting, Seen]
 
 def run_scale(scale: MigrationScale, seed: int, progress: Progress) -> Findings:
     settings = list(_settings(scale))
-    results: Results = {}
-    for at, setting in enumerate(settings):
-        label = f"{setting.topics} topics, {setting.executors} executors, {setting.wan_ms} ms"
-        progress(label, at / len(settings))
-        results[setting] = _see(setting, seed)
+    seen = sweep(partial(_see, seed=seed), settings, lambda done: progress(f"{len(settings)} settings", done))
+    results: Results = dict(zip(settings, seen, strict=True))
     return Findings(
         claims=_claims(scale, results),
         figures=(_downtime(scale, results), _times(scale, results)),

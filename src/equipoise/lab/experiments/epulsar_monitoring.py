@@ -17,7 +17,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 from equipoise.client.wire.codec import encode_publish, encode_request
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub import Hub, HubSettings, Limits
-from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
+from equipoise.lab.experiments.experiment import Experiment, Findings, Progress, sweep
 from equipoise.lab.experiments.fleet import PORT
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
@@ -174,11 +174,11 @@ def _anywhere(rng: Random, settings: CoordinateSettings) -> Coordinate:
 
 
 def run_scale(scale: MonitoringScale, seed: int, progress: Progress) -> Findings:
-    found: dict[tuple[int, int], Traffic] = {}
     cells = [(topics, clients) for clients in scale.clients for topics in scale.topics]
-    for at, (topics, clients) in enumerate(cells):
-        progress(f"{topics} topics with {clients} clients", at / len(cells))
-        found[topics, clients] = listen(topics, clients, seed)
+    traffic = sweep(
+        partial(_listen_cell, seed=seed), cells, lambda done: progress("topics and clients", done)
+    )
+    found = dict(zip(cells, traffic, strict=True))
     return Findings(
         claims=_claims(scale, found),
         figures=(_figure(scale, found),),
@@ -195,6 +195,10 @@ def run_scale(scale: MonitoringScale, seed: int, progress: Progress) -> Findings
             "coordinate (AllPairs) the stream would have 88 bytes more for each, encoded in the same way here.",
         ),
     )
+
+
+def _listen_cell(cell: tuple[int, int], seed: int) -> Traffic:
+    return listen(*cell, seed)
 
 
 def _claims(scale: MonitoringScale, found: dict[tuple[int, int], Traffic]) -> tuple[Claim, ...]:

@@ -8,6 +8,7 @@ marker stays.
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -18,15 +19,16 @@ from equipoise.lab.experiments.figures import draw
 from equipoise.lab.experiments.registry import EXPERIMENTS
 from equipoise.lab.experiments.report import page_section, splice
 from equipoise.lab.experiments.result import Result, Size, decode, encode
-from equipoise.profile.environment import commit
+from equipoise.profile.environment import commit, machine
 
 __all__ = ["keep", "run"]
 
 
 def run(experiment: Experiment, size: Size, seed: int, progress: Progress) -> Result:
-    """Run it and say from which commit, and how long it took."""
+    """Run it and say from which commit, when, on what machine, and how long it took."""
     began = time.perf_counter()
     findings = experiment.run(size, seed, progress)
+    found = machine()
     return Result(
         experiment=experiment.name,
         size=size,
@@ -37,6 +39,8 @@ def run(experiment: Experiment, size: Size, seed: int, progress: Progress) -> Re
         notes=findings.notes,
         commit=commit(),
         took_s=time.perf_counter() - began,
+        taken_at=datetime.now(UTC).isoformat(timespec="minutes"),
+        machine=f"{found.cores} cores, {found.processor}, {found.memory_bytes / 2**30:.0f} GiB",
     )
 
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from equipoise.lab.experiments.result import Result, Size
 
-__all__ = ["MARKER", "page_section", "splice", "terminal"]
+__all__ = ["MARKER", "command_of", "page_section", "seeds_told", "splice", "terminal"]
 
 # What stands above is written by people and kept; everything below is written anew.
 MARKER = "<!-- Below: written by `equipoise reproduce`. Change what is above. -->"
@@ -22,7 +22,7 @@ def terminal(result: Result) -> Table:
         "paper",
         "ours",
         "verdict",
-        title=f"{result.experiment} ({result.size.value}, seed {result.seed}): {verdict}",
+        title=f"{result.experiment} ({result.size.value}, {seeds_told(result)}): {verdict}",
         title_justify="left",
     )
     for claim in result.claims:
@@ -50,11 +50,24 @@ def page_section(result: Result, *, title: str, summary: str, figures: Sequence[
         lines.append("")
     size = "Full size" if result.size is Size.FULL else "Quick size, to be read as an indication"
     lines.append(
-        f"{size}, seed {result.seed}, {result.took_s:,.0f} s of wall clock, at commit {result.commit}. "
-        f"Again: `equipoise reproduce {result.experiment}"
-        f"{' --quick' if result.size is Size.QUICK else ''} --seed {result.seed}`."
+        f"{size}, {seeds_told(result)}, {result.took_s:,.0f} s of wall clock, at commit {result.commit}"
+        f"{f', {result.taken_at}' if result.taken_at else ''}{f', on {result.machine}' if result.machine else ''}. "
+        f"Again: `{command_of(result)}`."
     )
     return "\n".join(lines) + "\n"
+
+
+def seeds_told(result: Result) -> str:
+    if not result.seeds:
+        return f"seed {result.seed}"
+    return f"seeds {result.seeds[0]} to {result.seeds[-1]}"
+
+
+def command_of(result: Result) -> str:
+    """What to type to have it again."""
+    seeds = f"--seeds {result.seeds[0]}..{result.seeds[-1] + 1}" if result.seeds else f"--seed {result.seed}"
+    quick = " --quick" if result.size is Size.QUICK else ""
+    return f"equipoise reproduce {result.experiment}{quick} {seeds}"
 
 
 def splice(page: str, sections: Sequence[str]) -> str:

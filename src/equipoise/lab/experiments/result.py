@@ -23,13 +23,19 @@ class Size(StrEnum):
     QUICK = "quick"
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something the paper says, what it says of it in numbers, what we found, and whether that is as good."""
 
     claim: str
     paper: str
     ours: str
     holds: bool
+    # The number that decides, and the bound it is held against, where there is one: to judge over many seeds.
+    value: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    # Over many seeds the median decides, not the worst.
+    by_median: bool = False
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +94,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     commit: str = ""
     # Wall clock.
     took_s: float = 0.0
+    # All seeds of a campaign; `seed` is then the one whose figures are shown. Empty: that one alone.
+    seeds: tuple[int, ...] = ()
+    # UTC, to the minute; what it ran on.
+    taken_at: str = ""
+    machine: str = ""
 
     @property
     def holds(self) -> bool:
@@ -104,6 +115,9 @@ def to_object(result: Result) -> dict[str, Any]:
         "parameters": dict(result.parameters),
         "notes": list(result.notes),
         "seed": result.seed,
+        "seeds": list(result.seeds) or [result.seed],
+        "taken_at": result.taken_at,
+        "machine": result.machine,
         "commit": result.commit,
         "took_s": round(result.took_s, 1),
     }

@@ -5,11 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from equipoise.errors import PipelineError
 from equipoise.lab.experiments.views import LiveViews, SparkViews
+from equipoise.lab.task_pool import SparkPool, current_pool, is_task
 
-__all__ = ["ViewMaking", "view_making"]
+if TYPE_CHECKING:
+    from equipoise.pipeline.spark.session import SparkDriver
+
+__all__ = ["ViewMaking", "spark_driver", "view_making"]
 
 log = logging.getLogger("equipoise.lab.experiments")
 
@@ -49,18 +54,36 @@ class ViewMaking:
 
 
 @contextmanager
-def view_making(every: int) -> Iterator[ViewMaking]:
-    """Have every n-th view of each run made by Spark, if it can be started."""
+def spark_driver(master: str) -> Iterator[SparkDriver | str]:
+    """The session of the current pool, else one of its own at `master`; or the reason why there is none."""
+    pool = current_pool()
+    if isinstance(pool, SparkPool):
+        yield pool.driver
+        return
+    if is_task():
+        yield "the run is one of many tasks, which may be Spark's own"
+        return
     try:
         from equipoise.pipeline.settings import SessionSettings
         from equipoise.pipeline.spark.session import SparkDriver
 
-        driver = SparkDriver.start(SessionSettings(master="local[1]"))
+        driver = SparkDriver.start(SessionSettings(master=master))
     except (PipelineError, ImportError) as problem:
         log.warning("without Spark: %s", problem)
-        yield ViewMaking(LiveViews, f"Spark could not be started ({problem})")
+        yield f"Spark could not be started ({problem})"
         return
     try:
-        yield ViewMaking(lambda: SparkViews(driver.session, every))
+        yield driver
     finally:
         driver.stop()
+
+
+@contextmanager
+def view_making(every: int) -> Iterator[ViewMaking]:
+    """Have every n-th view of each run made by Spark, if there is one."""
+    with spark_driver("local[1]") as found:
+        if isinstance(found, str):
+            yield ViewMaking(LiveViews, found)
+        else:
+            session = found.session
+            yield ViewMaking(lambda: SparkViews(session, every))

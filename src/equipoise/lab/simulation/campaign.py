@@ -1,13 +1,12 @@
-"""Run many seeds of several cases, in one process or in some.
+"""Run many seeds of several cases in a pool of tasks.
 
-Seeds are handed out in chunks, so that a process which has started and imported everything has work for a while.
-What a seed gives does not depend on the process it runs in nor on what ran there before.
+Seeds are handed out in chunks, so that a process that has started and imported everything has work for a while. What a
+seed gives does not depend on the process it runs in nor on what ran there before.
 """
 
 from __future__ import annotations
 
 import gc
-import multiprocessing
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.simulation.ablations import ablation_by_name
 from equipoise.lab.simulation.runner import Run, run_seed
+from equipoise.lab.task_pool import SerialPool, TaskPool, settle_collector
 
 __all__ = ["run_campaign"]
 
@@ -30,8 +30,10 @@ class _Chunk(NamedTuple):
     without: str
 
 
-def run_campaign(cases: Sequence[str], seeds: range, *, jobs: int = 1, without: str = "") -> Iterator[Run]:
-    """Each seed of each case, as it is finished; with one job in order. Raises SettingsError for unknown names."""
+def run_campaign(
+    cases: Sequence[str], seeds: range, *, pool: TaskPool | None = None, without: str = ""
+) -> Iterator[Run]:
+    """Each seed of each case, as it is finished; without a pool in order. Raises SettingsError for unknown names."""
     for case in cases:
         scenario_by_name(case)
     if without:
@@ -41,32 +43,24 @@ def run_campaign(cases: Sequence[str], seeds: range, *, jobs: int = 1, without: 
         for case in cases
         for first in range(seeds.start, seeds.stop, CHUNK_SEEDS)
     ]
-    if jobs == 1 or len(chunks) == 1:
-        _settle()
+    if pool is None or isinstance(pool, SerialPool):
+        settle_collector()
         try:
             for chunk in chunks:
-                yield from _run_chunk(chunk)
+                yield from _runs(chunk)
         finally:
             gc.unfreeze()
         return
-    # Spawned, not forked: a fork would copy the parent's loop, locks and progress bar.
-    with multiprocessing.get_context("spawn").Pool(min(jobs, len(chunks)), _settle) as pool:
-        for runs in pool.imap_unordered(_run_whole_chunk, chunks):
-            yield from runs
+    for _, runs in pool.run(_run_chunk, chunks):
+        yield from runs
 
 
-def _run_chunk(chunk: _Chunk) -> Iterator[Run]:
+def _runs(chunk: _Chunk) -> Iterator[Run]:
     scenario = scenario_by_name(chunk.case)
     with ablation_by_name(chunk.without).off() if chunk.without else nullcontext():
         for seed in range(chunk.first, chunk.end):
             yield run_seed(scenario, seed)
 
 
-def _settle() -> None:
-    """Spare the collector all that is there already: it would look through it again and again."""
-    gc.collect()
-    gc.freeze()
-
-
-def _run_whole_chunk(chunk: _Chunk) -> list[Run]:
-    return list(_run_chunk(chunk))
+def _run_chunk(chunk: _Chunk) -> list[Run]:
+    return list(_runs(chunk))

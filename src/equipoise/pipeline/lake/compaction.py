@@ -32,6 +32,8 @@ __all__ = ["Kept", "groups", "keep", "merged"]
 
 log = logging.getLogger("equipoise.pipeline")
 
+_GROUPS_PER_CORE = 3
+
 
 class Kept(NamedTuple):
     """What one round did."""
@@ -48,20 +50,25 @@ def keep(
     *,
     is_all: bool = False,
     clock: Callable[[], float] = time.time,
+    tell: Callable[[int], None] = lambda _: None,
 ) -> Kept:
-    """One round. `is_all`: merge every hour that has two small files, the present one too."""
+    """One round. `is_all`: merge every hour that has two small files, the present one too.
+
+    `tell` is called with the number of files that have been merged so far.
+    """
     now_s = clock()
     present = hour_folder(int(now_s * 1e6))
     chosen = groups(lake, settings, present_hour=present, is_all=is_all)
-    folder = str(lake.folder)
-    jobs = [(folder, group) for group in chosen]
-    # One task for each group; none without any.
-    done = session.sparkContext.parallelize(jobs, len(jobs)).map(_merge).collect() if jobs else []
-    count = 0
-    for merge in done:
-        name = Path(merge.staged).parent.name
-        if lake.merge(msgspec.structs.replace(merge, at_s=clock()), name):
-            count += len(merge.replaced)
+    context, folder, count = session.sparkContext, str(lake.folder), 0
+    # Some tasks for each core at a time, so that what is merged is in place, and told, before the last is done.
+    step = _GROUPS_PER_CORE * context.defaultParallelism
+    for first_group in range(0, len(chosen), step):
+        jobs = [(folder, group) for group in chosen[first_group : first_group + step]]
+        for merge in context.parallelize(jobs, len(jobs)).map(_merge).collect():
+            name = Path(merge.staged).parent.name
+            if lake.merge(msgspec.structs.replace(merge, at_s=clock()), name):
+                count += len(merge.replaced)
+        tell(sum(map(len, chosen[: first_group + step])))
     first = datetime.fromtimestamp(now_s, UTC) - timedelta(hours=settings.retention_h)
     return Kept(
         merged=count,

@@ -10,6 +10,7 @@ Always true: one session per process; when `stop` returns, the JVM and its Pytho
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ from equipoise.pipeline.spark.spark_home import SparkHome, cache_folder, prepare
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkDriver"]
+__all__ = ["SparkDriver", "address_towards"]
 
 # A JVM ends within a second, unless it has an archive to write, which takes ten and on a busy machine a minute.
 _STOP_TIMEOUT_S = 5.0
@@ -93,6 +94,20 @@ class SparkDriver:
             self.jvm.wait()
         SparkContext._gateway = None
         SparkContext._jvm = None
+
+
+def address_towards(master: str) -> str:
+    """The address of this machine at which executors of that master reach it: loopback unless it is elsewhere."""
+    host, _, port = master.removeprefix("spark://").partition(",")[0].rpartition(":")
+    if not master.startswith("spark://") or not port.isdecimal():
+        return "127.0.0.1"
+    try:
+        # Connecting a datagram socket sends nothing: the kernel chooses the route, and with it our address.
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, int(port)))
+            return str(probe.getsockname()[0])
+    except OSError as problem:
+        raise PipelineError(f"there is no way to the Spark master {master}: {problem}") from problem
 
 
 def configuration(settings: SessionSettings, home: SparkHome, archive_to: Path | None) -> dict[str, str]:
