@@ -1,0 +1,165 @@
+"""The entries of a log, in blocks.
+
+A block holds up to a hundred consecutive entries, the deleted ones among them counted, as Redis's nodes do: trimming
+with `~` removes whole blocks only. An entry is kept in the form in which it is sent to readers.
+
+Always true:
+    ids rise, within a block and from block to block;
+    a block has at least one entry that is not deleted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import islice
+
+from equipoise.log.ids import EntryId
+
+__all__ = ["BLOCK_ENTRIES", "Entries"]
+
+# Redis's `stream-node-max-entries`.
+BLOCK_ENTRIES = 100
+
+
+class _Block:
+    __slots__ = ("ids", "live", "pieces")
+
+    def __init__(self) -> None:
+        self.ids: list[EntryId] = []
+        # The entries as they are sent: an array of id and fields. None: deleted.
+        self.pieces: list[bytes | None] = []
+        self.live = 0
+
+
+class Entries:
+    """Owned by a TopicLog."""
+
+    __slots__ = ("_blocks", "_firsts", "bytes", "count")
+
+    def __init__(self) -> None:
+        self._blocks: list[_Block] = []
+        # The first id that each block was begun with.
+        self._firsts: list[EntryId] = []
+        # Of the entries that are not deleted: how many, and how many bytes.
+        self.count = 0
+        self.bytes = 0
+
+    @property
+    def blocks(self) -> int:
+        return len(self._blocks)
+
+    def add(self, at: EntryId, piece: bytes) -> None:
+        """Behind all others."""
+        block = self._blocks[-1] if self._blocks else None
+        if block is None or len(block.ids) >= BLOCK_ENTRIES:
+            block = _Block()
+            self._blocks.append(block)
+            self._firsts.append(at)
+        block.ids.append(at)
+        block.pieces.append(piece)
+        block.live += 1
+        self.count += 1
+        self.bytes += len(piece)
+
+    def get(self, at: EntryId) -> bytes | None:
+        """The entry as it is sent; None if there is none."""
+        found = self._find(at)
+        return None if found is None else found[0].pieces[found[1]]
+
+    def first(self) -> EntryId | None:
+        return next((at for at, _ in self.range()), None)
+
+    def last(self) -> EntryId | None:
+        return next((at for at, _ in self.range(is_reverse=True)), None)
+
+    def range(
+        self, start: EntryId | None = None, end: EntryId | None = None, *, is_reverse: bool = False
+    ) -> Iterator[tuple[EntryId, bytes]]:
+        """Entries from `start` to `end`, both included. Not to be used after a change."""
+        blocks = self._blocks
+        low = 0 if start is None else max(0, bisect_right(self._firsts, start) - 1)
+        high = len(blocks) if end is None else bisect_right(self._firsts, end)
+        order = range(high - 1, low - 1, -1) if is_reverse else range(low, high)
+        for number in order:
+            block = blocks[number]
+            ids, pieces = block.ids, block.pieces
+            since = 0 if start is None else bisect_left(ids, start)
+            until = len(ids) if end is None else bisect_right(ids, end)
+            inside = range(until - 1, since - 1, -1) if is_reverse else range(since, until)
+            for i in inside:
+                piece = pieces[i]
+                if piece is not None:
+                    yield ids[i], piece
+
+    def delete(self, at: EntryId) -> bool:
+        """Whether there was such an entry."""
+        found = self._find(at)
+        if found is None:
+            return False
+        block, i = found
+        piece = block.pieces[i]
+        if piece is None:
+            return False
+        block.pieces[i] = None
+        block.live -= 1
+        self.count -= 1
+        self.bytes -= len(piece)
+        if not block.live:
+            number = bisect_right(self._firsts, at) - 1
+            del self._blocks[number], self._firsts[number]
+        return True
+
+    def trim(self, first: EntryId) -> None:
+        """Remove all entries before this id."""
+        whole = max(0, bisect_right(self._firsts, first) - 1)
+        for block in self._blocks[:whole]:
+            self.count -= block.live
+            self.bytes -= sum(len(piece) for piece in block.pieces if piece is not None)
+        del self._blocks[:whole], self._firsts[:whole]
+        for at in self._blocks[0].ids[:] if self._blocks else ():
+            if at >= first:
+                break
+            self.delete(at)
+
+    # What a trim would leave.
+
+    def first_of_last(self, count: int) -> EntryId | None:
+        """The first of the last so many entries; None if all would go."""
+        if not count:
+            return None
+        skipped = self.count - count
+        return next((at for at, _ in islice(self.range(), max(0, skipped), None)), None)
+
+    def first_whole(
+        self, *, keep: int = 0, minimum: EntryId | None = None, limit: int = 0
+    ) -> tuple[EntryId | None, int]:
+        """What `~` leaves: the first id kept, None if no entry is, and how many go.
+
+        Whole blocks go from the front: while at least `keep` entries stay or, if `minimum` is given, the block ends
+        before it; and no more than `limit` entries, unless that is 0.
+        """
+        gone = 0
+        for number, block in enumerate(self._blocks):
+            stays = self.count - gone
+            may_go = stays - block.live >= keep if minimum is None else self._last_of(block) < minimum
+            if (minimum is None and stays <= keep) or not may_go or (limit and gone + block.live > limit):
+                return self._firsts[number], gone
+            gone += block.live
+        return None, gone
+
+    @staticmethod
+    def _last_of(block: _Block) -> EntryId:
+        return next(
+            at
+            for at, piece in zip(reversed(block.ids), reversed(block.pieces), strict=True)
+            if piece is not None
+        )
+
+    def _find(self, at: EntryId) -> tuple[_Block, int] | None:
+        number = bisect_right(self._firsts, at) - 1
+        if number < 0:
+            return None
+        block = self._blocks[number]
+        i = bisect_left(block.ids, at)
+        return (block, i) if i < len(block.ids) and block.ids[i] == at else None

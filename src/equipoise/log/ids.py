@@ -1,0 +1,90 @@
+"""Ids of entries, `ms-seq`, as Redis reads, writes and counts them.
+
+An id is a pair of two 64-bit numbers, compared as such. Within a log ids only rise.
+"""
+
+from __future__ import annotations
+
+from equipoise.log.errors import LogCommandError
+
+__all__ = [
+    "ID_MAX",
+    "ID_MIN",
+    "INVALID_ID",
+    "EntryId",
+    "after",
+    "before",
+    "parse_bound",
+    "parse_id",
+    "parse_new_id",
+    "spell_id",
+]
+
+EntryId = tuple[int, int]
+
+_MOST = 2**64 - 1
+ID_MIN: EntryId = (0, 0)
+ID_MAX: EntryId = (_MOST, _MOST)
+
+INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
+# Digits of the greatest number, and room for leading zeros; Redis takes 127 bytes for the whole id.
+_ID_BYTES_MAX = 127
+
+
+def spell_id(at: EntryId) -> bytes:
+    return b"%d-%d" % at
+
+
+def parse_id(word: bytes, missing_seq: int = 0, *, is_strict: bool = True) -> EntryId:
+    """An id; a lone number has the sequence `missing_seq`. Unless strict, `-` is the least and `+` the greatest."""
+    if not is_strict and word in (b"-", b"+"):
+        return ID_MIN if word == b"-" else ID_MAX
+    ms, dash, seq = word.partition(b"-")
+    if len(word) > _ID_BYTES_MAX:
+        raise LogCommandError(INVALID_ID)
+    return _number(ms), _number(seq) if dash else missing_seq
+
+
+def parse_new_id(word: bytes) -> tuple[int, int | None]:
+    """The id that XADD gives to its entry; None for a sequence that the log chooses (`ms-*`)."""
+    ms, dash, seq = word.partition(b"-")
+    if dash and seq == b"*" and len(word) <= _ID_BYTES_MAX:
+        return _number(ms), None
+    return parse_id(word)
+
+
+def parse_bound(word: bytes, *, is_start: bool) -> EntryId:
+    """One end of a range, as the least or greatest id inside it. `(` leaves the id itself out."""
+    is_open = word[:1] == b"(" and len(word) > 1
+    at = parse_id(word[1:] if is_open else word, 0 if is_start else _MOST, is_strict=is_open)
+    if not is_open:
+        return at
+    inside = after(at) if is_start else before(at)
+    if inside is None:
+        raise LogCommandError(f"ERR invalid {'start' if is_start else 'end'} ID for the interval")
+    return inside
+
+
+def after(at: EntryId) -> EntryId | None:
+    """The next id; None behind the last."""
+    ms, seq = at
+    if seq < _MOST:
+        return ms, seq + 1
+    return (ms + 1, 0) if ms < _MOST else None
+
+
+def before(at: EntryId) -> EntryId | None:
+    """The id before; None before the first."""
+    ms, seq = at
+    if seq > 0:
+        return ms, seq - 1
+    return (ms - 1, _MOST) if ms > 0 else None
+
+
+def _number(digits: bytes) -> int:
+    if not (digits.isdigit() and digits.isascii()):
+        raise LogCommandError(INVALID_ID)
+    number = int(digits)
+    if number > _MOST:
+        raise LogCommandError(INVALID_ID)
+    return number

@@ -1,0 +1,226 @@
+"""The state of one topic's log: a fold over its records.
+
+`apply` is the only way in which the state changes, but for `Consumer.seen_ms`. `change` applies a record that a command
+has decided on and keeps it for the layer above, which takes it with `take_changes` and appends it.
+
+So the state runs ahead of what is committed, by what is being appended. The layer above holds every reply, of a read
+as of a write, until what it was made from is committed; if that fails it throws the state away and folds anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import assert_never
+
+from equipoise.log import records as r
+from equipoise.log.consumer_group import UNKNOWN_READ, ConsumerGroup
+from equipoise.log.entries import Entries
+from equipoise.log.ids import ID_MAX, ID_MIN, EntryId
+
+__all__ = ["TOKENS_MAX", "TOKEN_DURATION_S", "TopicLog"]
+
+# How long a producer's token is remembered, and how many of each producer: Redis's defaults.
+TOKEN_DURATION_S = 100
+TOKENS_MAX = 100
+
+
+class TopicLog:
+    """Owned by whatever appends to the log; commands get it for one call each."""
+
+    def __init__(self) -> None:
+        # Records that are applied and not taken yet.
+        self._changes: list[r.LogRecord] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        # Whether there is a log: one without entries may have been created, or emptied.
+        self.exists = False
+        self.entries = Entries()
+        # The id and the number of the last entry ever added, and the greatest id ever deleted by XDEL.
+        self.last: EntryId = ID_MIN
+        self.entries_added = 0
+        self.max_deleted: EntryId = ID_MIN
+        self.groups: dict[bytes, ConsumerGroup] = {}
+        # By producer, the id of the entry that it gave each token to, the oldest first.
+        self.producers: dict[bytes, OrderedDict[bytes, EntryId]] = {}
+        self.token_duration_s = TOKEN_DURATION_S
+        self.tokens_max = TOKENS_MAX
+
+    # --- changes
+
+    def change(self, record: r.LogRecord) -> None:
+        """What a command has decided on."""
+        self._changes.append(record)
+        self.apply(record)
+
+    def take_changes(self) -> list[r.LogRecord]:
+        """All since the last call, to be appended."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._changes)
+
+    def apply_all(self, run: Iterable[r.LogRecord]) -> None:
+        for record in run:
+            self.apply(record)
+
+    def apply(self, record: r.LogRecord) -> None:
+        match record:
+            case r.EntryAdded():
+                self._add(record)
+            case r.EntriesDelivered() | r.EntriesPending() | r.EntriesAcked():
+                self._apply_deliveries(record)
+            case r.EntriesTrimmed():
+                self.entries.trim(record.first)
+            case r.EntriesDeleted():
+                for at in record.ids:
+                    if self.entries.delete(at):
+                        self.max_deleted = max(self.max_deleted, at)
+            case r.LastIdSet():
+                self.last, self.entries_added = record.last, record.entries_added
+                self.max_deleted = record.max_deleted
+            case r.LogCreated():
+                self.exists = True
+            case r.LogDeleted():
+                self._clear()
+            case r.IdempotencySet():
+                self.token_duration_s, self.tokens_max = record.duration_s, record.tokens_max
+                self.producers.clear()
+            case r.LogSnapshot():
+                self._restore(record)
+            case _:
+                self._apply_group(record)
+
+    def _add(self, record: r.EntryAdded) -> None:
+        at = (record.ms, record.seq)
+        spelled = b"%d-%d" % at
+        self.entries.add(at, b"*2\r\n$%d\r\n%b\r\n%b" % (len(spelled), spelled, record.body))
+        self.exists = True
+        self.last = at
+        self.entries_added += 1
+        if record.producer:
+            tokens = self.producers.setdefault(record.producer, OrderedDict())
+            tokens[record.token] = at
+            while len(tokens) > self.tokens_max:
+                tokens.popitem(last=False)
+
+    def _apply_deliveries(self, record: r.EntriesDelivered | r.EntriesPending | r.EntriesAcked) -> None:
+        group = self.groups[record.group]
+        match record:
+            case r.EntriesAcked():
+                for at in record.ids:
+                    group.release(at)
+            case r.EntriesPending():
+                consumer = group.consumer(record.consumer, 0)
+                for at, delivered_ms, deliveries in record.rows:
+                    group.assign(at, consumer, delivered_ms, deliveries)
+                    consumer.seen_ms = max(consumer.seen_ms, delivered_ms)
+            case r.EntriesDelivered():
+                consumer = group.consumer(record.consumer, record.at_ms)
+                consumer.seen_ms = max(consumer.seen_ms, record.at_ms)
+                group.last, group.entries_read = record.ids[-1], record.entries_read
+                for at in record.ids if record.is_pending else ():
+                    group.assign(at, consumer, record.at_ms, 1)
+
+    def _apply_group(
+        self,
+        record: r.GroupCreated | r.GroupDestroyed | r.GroupMoved | r.ConsumerCreated | r.ConsumerDeleted,
+    ) -> None:
+        match record:
+            case r.GroupCreated():
+                self.groups[record.group] = ConsumerGroup(record.group, record.last, record.entries_read)
+            case r.GroupDestroyed():
+                del self.groups[record.group]
+            case r.GroupMoved():
+                group = self.groups[record.group]
+                group.last, group.entries_read = record.last, record.entries_read
+            case r.ConsumerCreated():
+                self.groups[record.group].consumer(record.consumer, record.at_ms)
+            case r.ConsumerDeleted():
+                self.groups[record.group].drop(record.consumer)
+            case _:
+                assert_never(record)
+
+    # --- snapshots
+
+    def snapshot(self) -> r.LogSnapshot:
+        """All but the entries, for the beginning of a ledger."""
+        return r.LogSnapshot(
+            exists=self.exists,
+            first=self.entries.first() or ID_MAX,
+            last=self.last,
+            entries_added=self.entries_added,
+            max_deleted=self.max_deleted,
+            groups=tuple(map(_snapshot_of, self.groups.values())),
+            producers=tuple((name, tuple(tokens.items())) for name, tokens in self.producers.items()),
+            duration_s=self.token_duration_s,
+            tokens_max=self.tokens_max,
+        )
+
+    def _restore(self, record: r.LogSnapshot) -> None:
+        """Entries are kept: those that earlier ledgers still hold have been added already."""
+        entries = self.entries
+        self._clear()
+        self.entries = entries
+        entries.trim(record.first)
+        self.exists, self.last = record.exists, record.last
+        self.entries_added, self.max_deleted = record.entries_added, record.max_deleted
+        self.token_duration_s, self.tokens_max = record.duration_s, record.tokens_max
+        self.producers = {name: OrderedDict(tokens) for name, tokens in record.producers}
+        for row in record.groups:
+            group = self.groups[row.name] = ConsumerGroup(row.name, row.last, row.entries_read)
+            for consumer in row.consumers:
+                group.consumer(consumer.name, consumer.seen_ms)
+            for at, name, delivered_ms, deliveries in row.pending:
+                group.assign(at, group.consumer(name, delivered_ms), delivered_ms, deliveries)
+
+    # --- facts
+
+    @property
+    def first(self) -> EntryId:
+        """The first entry's id; the least one if there is none."""
+        return self.entries.first() or ID_MIN
+
+    def has_deleted_since(self, at: EntryId) -> bool:
+        """Whether XDEL may have left a hole behind this id, so that entries cannot be counted."""
+        return (
+            self.entries.count > 0 and self.max_deleted != ID_MIN and self.max_deleted >= max(at, self.first)
+        )
+
+    def entries_until(self, at: EntryId) -> int:
+        """How many entries were ever added up to this id; UNKNOWN_READ if that cannot be told."""
+        if not self.entries_added:
+            return 0
+        if not self.entries.count and at <= self.last:
+            return self.entries_added
+        if at >= self.last:
+            return self.entries_added if at == self.last else UNKNOWN_READ
+        first = self.first
+        if at <= first and (self.max_deleted == ID_MIN or self.max_deleted < first):
+            return self.entries_added - self.entries.count + (at == first)
+        return UNKNOWN_READ
+
+    def lag(self, group: ConsumerGroup) -> int | None:
+        """How many entries the group has not read; None if that cannot be told."""
+        if not self.entries_added:
+            return 0
+        if group.entries_read != UNKNOWN_READ and not self.has_deleted_since(group.last):
+            return self.entries_added - group.entries_read
+        read = self.entries_until(group.last)
+        return None if read == UNKNOWN_READ else self.entries_added - read
+
+
+def _snapshot_of(group: ConsumerGroup) -> r.GroupSnapshot:
+    return r.GroupSnapshot(
+        name=group.name,
+        last=group.last,
+        entries_read=group.entries_read,
+        consumers=tuple(r.ConsumerSnapshot(each.name, each.seen_ms) for each in group.consumers.values()),
+        pending=tuple(
+            (at, entry.consumer.name, entry.delivered_ms, entry.deliveries)
+            for at, entry in group.pending.range(ID_MIN, ID_MAX)
+        ),
+    )
