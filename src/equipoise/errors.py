@@ -129,7 +129,7 @@ class DisconnectedError(WorldError):
 
 
 class UncertainError(WorldError):
-    """The connection was lost after a message was sent and before its ack.
+    """The connection was lost after a message was sent and before its ack, or the hub that took it cannot tell.
 
     The message may or may not have been delivered. Publish it again only if a duplicate does no harm.
     """

@@ -56,6 +56,7 @@ class Admission:
         "numbered_at",
         "routing",
         "unresolved",
+        "vouched",
         "waiting",
     )
 
@@ -71,6 +72,9 @@ class Admission:
         self.in_flight: dict[tuple[str, int], deque[tuple[Path, int]]] = {}
         # By hub and path.
         self.unresolved: dict[tuple[str, Path], Unresolved] = {}
+        # The way that the last message took that got a position: the home at its end, which has numbered the message,
+        # knows this hub as one that messages come through, and tells subscribers of a gap if this hub dies.
+        self.vouched: tuple[str, int] | None = None
         # The position of the last message of this hub's clients that has one.
         self.numbered_at = NOWHERE
         # Lost messages that are numbered with the next message: else the stream would end at a position that no
@@ -210,6 +214,8 @@ class Admission:
                     left.append((came_by, count - part))
                 if part:
                     acks.append(Ack(path, part, at[0], at[1] - messages) if at[0] else Ack(path, part, 0, 0))
+                    if at[0]:
+                        self.vouched = way
             if left:
                 self.in_flight[way] = left
             else:
@@ -272,7 +278,9 @@ class Admission:
     ) -> list[Ack]:
         """A hub that messages went to is dead. It cannot have seen those that were never sent: they wait again.
 
-        `own_after`: what the messages of this hub's clients come after; those that were lost may have told it.
+        `own_after`: what the messages of this hub's clients come after; those that were lost may have told it. Those
+        that come next follow all of the dead hub's epoch, so that no subscriber gets them in another stream before it
+        knows of the loss.
         """
         acks = [Ack(by, entry.messages, *NOWHERE) for (to, by), entry in self.unresolved.items() if to == hub]
         self.unresolved = {key: entry for key, entry in self.unresolved.items() if key[0] != hub}
@@ -284,6 +292,8 @@ class Admission:
         messages = messages[max(0, len(messages) - len(paths)) :]
         lost = len(paths) - len(messages)
         acks += [Ack(path, 1, *NOWHERE) for path in paths[:lost]]
+        if acks and self.numbered_at[0]:
+            self.numbered_at = (self.numbered_at[0] + 1, 0)
         again = [one._replace(path=path, version=0) for path, one in zip(paths[lost:], messages, strict=True)]
         first = next((number for number, path in enumerate(paths[lost:]) if not path), None)
         if first is not None:

@@ -22,7 +22,9 @@ def a_second(hubs: Hubs) -> None:
 
 def asked(hubs: Hubs, hub: str, *words: str) -> Any:
     client = hubs[hub].client()
-    reply = client.do(*words)
+    client.send(*words)
+    hubs.settle()
+    (reply,) = client.read()
     client.wire.abort()
     return reply
 

@@ -49,7 +49,7 @@ def test_hubs_with_different_limits_lose_nothing_and_say_which_differ(
     listener, publisher = hubs["h2"].client(), hubs["h1"].client()
     for topic in ("t", "u"):
         listener.send("SUBSCRIBE", topic)
-    hubs.settle()
+    hubs.publish_first("h1", "t", "u")
     listener.read()
     sent = [b"%d" % i for i in range(200)]
     for i, payload in enumerate(sent):

@@ -19,7 +19,7 @@ from equipoise.lab.workload import History
 # The first few say what is wrong; hundreds follow from them.
 TOLD_MAX = 5
 # A run in which less was said has tried nothing.
-MESSAGES_MIN = 50
+MESSAGES_MIN = 30
 
 
 def case(name: str, **changes: object) -> ClusterScenario:

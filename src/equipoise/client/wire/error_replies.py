@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.errors import DeniedError, EquipoiseError, RefusedError
+from equipoise.errors import DeniedError, EquipoiseError, RefusedError, UncertainError
 
 _UNKNOWN_COMMAND = "ERR unknown command"
 
@@ -14,9 +14,12 @@ _DENIALS = {
 }
 
 
-def make_refusal(text: str) -> RefusedError:
+def make_refusal(text: str) -> RefusedError | UncertainError:
     """The error for an error reply; its text is the peer's, then the next step if there is a known one."""
     code = text.partition(" ")[0]
+    if code == "UNCERTAIN":
+        # The hub took the messages, and does not know what became of them.
+        return UncertainError(text.partition(" ")[2])
     advice = _DENIALS.get(code)
     if advice is not None:
         return DeniedError(f"{text.rstrip('.')}; {advice}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.dependencies import Dependencies
+from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.handover_throttle import Moves
@@ -86,6 +87,7 @@ class Cluster:
         self.router = Router(self.name, core.incarnation)
         self.out: dict[str, OutLink] = {}
         self.incoming: dict[str, InLink] = {}
+        self.feeders = Feeders(self)
         self.ingress = Ingress(self, settings.pending_bytes_max)
         self.merging = Merging(self, settings.pending_bytes_max)
         self.handover = HandoverEngine(self)
@@ -143,9 +145,10 @@ class Cluster:
     def _follow(self, ended: list[Life]) -> None:
         """The routing has changed: end links to dead hubs, open those to new ones, ask the plan about all topics."""
         peers = self.router.peers
-        for hub, incarnation in ended:
+        for life in ended:
+            self.feeders.ended(life)
             for name in peers:
-                self.tell(name, DeadFrame(hub, incarnation))
+                self.tell(name, DeadFrame(*life))
         for name, link in list(self.out.items()):
             facts = peers.get(name)
             if facts is None or facts.incarnation != link.incarnation:
@@ -155,6 +158,7 @@ class Cluster:
                 link = OutLink(name, facts.incarnation, self._settings.link_bytes_max, self._overflowed)
                 link.capabilities = capabilities_of_verbs(facts.verbs)
                 self.out[name] = link
+                self.feeders.met(name)
                 self._introduce(link)
                 self._dials.dial(link, facts)
         for entry in self.router.replicated:
@@ -192,7 +196,7 @@ class Cluster:
                 self.merging.peer_gone(stream, name)
 
         self.news.add(tell)
-        self.handover.feeder_died(name)
+        self.feeders.died(name)
         self.patterns.peer_died(name)
         self.lanes.hub_died(name)
 
@@ -357,8 +361,13 @@ class Cluster:
         return "" if reason is None else reason.value
 
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None:
-        """Tell smart clients that the stream goes on in another epoch."""
-        if after_epoch:
+        """Tell smart clients that the stream goes on in another epoch.
+
+        One that follows no end is told by the next message. That is too late where the next message of a publisher
+        may come in a lane.
+        """
+        has_begun = topic.epoch > 0 and topic.beside is not None and len(topic.beside.lanes) > 0
+        if after_epoch or has_begun:
             numbers = map(integer, (epoch, after_epoch, after_n))
             self.listening.push(topic, push((bulk(b"eq.opened"), bulk(topic.name), *numbers), 3))
 

@@ -110,9 +110,8 @@ class FrameDispatch:
         self._on(OverFrame, self._over)
 
     def _handle_plans(self) -> None:
-        cluster = self._cluster
         self._on(DoneFrame, self._done)
-        self._on(DeadFrame, lambda _, frame: cluster.hear_of_death((frame.hub, frame.incarnation)))
+        self._on(DeadFrame, self._dead)
         self._on(PrepareFrame, self._prepare)
         self._on(PreparedFrame, self._prepared)
         self._on(CancelFrame, self._cancel)
@@ -195,6 +194,8 @@ class FrameDispatch:
 
     def _detach(self, peer: str, frame: DetachFrame) -> None:
         topic, link = self._find(frame.key), self._cluster.out.get(peer)
+        if link is not None:
+            self._cluster.lanes.heard_detach(link, frame.key)
         if topic is None or link is None:
             return
         if topic.relays and link in topic.relays:
@@ -245,6 +246,11 @@ class FrameDispatch:
 
     def _done(self, peer: str, frame: DoneFrame) -> None:
         self._cluster.barrier.heard(peer, (frame.version, frame.digest), frame.epoch)
+
+    def _dead(self, peer: str, frame: DeadFrame) -> None:
+        life = (frame.hub, frame.incarnation)
+        self._cluster.hear_of_death(life)
+        self._cluster.feeders.heard_of_death(peer, life)
 
     def _prepare(self, peer: str, frame: PrepareFrame) -> None:
         topic = self._find(frame.topic, is_made=True)

@@ -63,12 +63,14 @@ class _Barrier(Protocol):
     def is_introduced(self) -> bool: ...
 
 
+class _Feeders(Protocol):
+    def taken_over(self, topic: Topic, former: str) -> None: ...
+
+
 class _Ingress(Protocol):
     @property
     def budget(self) -> Budget: ...
     def drain(self, stream: Stream) -> None: ...
-    def fed_by(self, peer: str) -> list[Topic]: ...
-    def note_feeder(self, topic: Topic, hub: str) -> None: ...
 
 
 class _Subscriptions(Protocol):
@@ -112,6 +114,8 @@ class _Routes(Protocol):
 class _Cluster(ClusterPort, Protocol):
     @property
     def barrier(self) -> _Barrier: ...
+    @property
+    def feeders(self) -> _Feeders: ...
     @property
     def ingress(self) -> _Ingress: ...
     @property
@@ -341,29 +345,11 @@ class HandoverEngine:
         if hub in cluster.out:
             # The hub that has closed waits for it, with or without subscribers.
             receivers[cluster.out[hub]] = None
-            # What any hub has sent to the former home may be on its way from there.
-            for feeder in cluster.out:
-                cluster.ingress.note_feeder(topic, feeder)
         for link in receivers:
             link.write(frame)
+        if hub:
+            cluster.feeders.taken_over(topic, hub)
         cluster.tags.moved(topic)
-
-    def feeder_died(self, hub: str) -> None:
-        """A hub has died that clients may have published through: messages that it had taken may never come."""
-        for topic in self._cluster.ingress.fed_by(hub):
-            if topic.is_home:
-                self.tear(topic)
-
-    def tear(self, topic: Topic) -> None:
-        """Number on in an epoch that follows no end, so that subscribers learn of a gap with the next message."""
-        cluster = self._cluster
-        cluster.merging.count_loss(topic, topic.epoch + 1, 0)
-        topic.epoch, topic.n, topic.audience = cluster.core.new_epoch(topic.epoch), 0, None
-        if topic.beside is not None:
-            topic.beside.opened = (topic.epoch, 0, 0)
-        frame = encode(OpenedFrame(topic.name, topic.epoch, "", 0, 0))
-        for link in {**dict.fromkeys(topic.relays or ()), **dict.fromkeys(cluster.patterns.links(topic))}:
-            link.write(frame)
 
     def _ask_plan(self, stream: Stream, effect: AskPlan) -> None:
         self.evaluate(stream.topic)

@@ -14,7 +14,7 @@ through it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.codec import decode, encode, runs
@@ -39,12 +39,6 @@ HOPS_MAX = 64
 Unsent = dict[bytes, list[Submission]]
 
 
-# A drained hub through which nothing was published for this long has nothing left to pass on, in seconds.
-QUIET_S = 2.0
-# Names of forgotten topics that are kept before they are looked for: little, and seldom reached.
-FORGOTTEN_MAX = 1_000
-
-
 class _Handover(Protocol):
     def new_stream(self, topic: Topic) -> Stream: ...
     def review(self, stream: Stream) -> None: ...
@@ -60,12 +54,22 @@ class _Dependencies(Protocol):
     def must_wait(self, stream: Stream, tags: Iterable[Dependency]) -> bool: ...
 
 
+class _Feeders(Protocol):
+    @property
+    def fed_at(self) -> dict[str, float]: ...
+    @property
+    def topics(self) -> Mapping[str, set[bytes]]: ...
+    def note(self, key: bytes, hub: str) -> None: ...
+
+
 class _Routes(Protocol):
     def after(self, trunk: Topic) -> tuple[Tag, ...]: ...
     def unsure(self, topic: Topic) -> None: ...
 
 
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def feeders(self) -> _Feeders: ...
     @property
     def handover(self) -> _Handover: ...
     @property
@@ -86,10 +90,6 @@ class Ingress:
         self.lost = 0
         # Messages that were given up here, for want of room or after too many hops.
         self.dropped = 0
-        # By hub, the topics numbered here that clients may have published through it; forgotten topics among them.
-        self._fed: dict[str, set[bytes]] = {}
-        # By hub, when a message came through it last.
-        self._fed_at: dict[str, float] = {}
 
     def submit(self, topic: Topic, item: Submission) -> bool:
         """Take messages for one stream of a topic, whether or not it is simply open here; False without room."""
@@ -134,6 +134,10 @@ class Ingress:
         return stream.admission.waiting_for(
             item, self._route(stream), lambda after: self._cluster.tags.must_wait(stream, after)
         )
+
+    def is_vouched(self, stream: Stream) -> bool:
+        """Whether a message may be acknowledged before it has its position: if this hub dies, its loss is told."""
+        return stream.state.is_home or stream.admission.vouched == self._route(stream).way
 
     def reason(self, topic: Topic) -> WaitReason | None:
         """Why messages of a topic wait here; None if none do."""
@@ -200,25 +204,6 @@ class Ingress:
         """A hub that messages came from is dead: its next incarnation must not meet them."""
         self.lost += stream.admission.origin_died(peer)
 
-    def note_feeder(self, topic: Topic, hub: str) -> None:
-        """Clients publish the topic through that hub, or may do so."""
-        fed, topics = self._fed.setdefault(hub, set()), self._cluster.core.index.topics
-        fed.add(topic.name)
-        if len(fed) > 2 * len(topics) + FORGOTTEN_MAX:
-            fed.intersection_update(topics)
-
-    def fed_by(self, peer: str) -> list[Topic]:
-        """The hub is dead: the topics that it may have taken messages of and not passed on, in the order of names.
-
-        None if it left in order: it was no member of the plan any more, and clients had stopped publishing through it.
-        """
-        fed, fed_at = self._fed.pop(peer, set()), self._fed_at.pop(peer, 0.0)
-        is_member = peer in self._cluster.router.routing.plan.by_hub
-        if not is_member and self._cluster.core.now() - fed_at > QUIET_S:
-            return []
-        topics = self._cluster.core.index.topics
-        return [topics[name] for name in sorted(fed) if name in topics]
-
     # Inside.
 
     def _route(self, stream: Stream) -> NextHop:
@@ -265,11 +250,11 @@ class Ingress:
             return
         if item.path:
             self._cluster.core.metering.published_elsewhere(topic.trunk)
-            now = self._cluster.core.now()
+            feeders, now = self._cluster.feeders, self._cluster.core.now()
             for hub, _ in item.path:
-                self._fed_at[hub] = now
-                if topic.name not in self._fed.get(hub, ()):
-                    self.note_feeder(topic, hub)
+                feeders.fed_at[hub] = now
+                if topic.key not in feeders.topics.get(hub, ()):
+                    feeders.note(topic.key, hub)
         stream = topic.stream
         has_loss = stream is not None and stream.admission.loss > 0
         if stream is not None and has_loss:

@@ -335,6 +335,11 @@ class Lanes:
         else:
             link.send(OverFrame(key, 0, 0))
 
+    def heard_detach(self, link: OutLink, key: bytes) -> None:
+        """The hub does not want to follow the lane any more."""
+        if key in self._waiting:
+            self._waiting[key].pop(link, None)
+
     def introduce(self, link: OutLink) -> None:
         """What a hub that we meet has to know of our lanes."""
         link.send(SettledFrame(self.settled.get(self._cluster.name, 0)))

@@ -22,7 +22,7 @@ from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import PublishRoute, Stream
-from equipoise.hub.data.reply import LATE, NO_ROOM, Reply
+from equipoise.hub.data.reply import LATE, LOST, NO_ROOM, Reply
 from equipoise.model import Mode
 from equipoise.resp.replies import error
 from equipoise.stream.position import TRUNK
@@ -45,6 +45,7 @@ class _Handover(Protocol):
 
 
 class _Ingress(Protocol):
+    def is_vouched(self, stream: Stream) -> bool: ...
     def submit(self, topic: Topic, item: Submission) -> bool: ...
 
 
@@ -83,20 +84,30 @@ class PublishRouting:
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
         """Publish for a client of this hub; the reply to each message, or one to all that comes later.
 
-        Where the topic lives elsewhere it is answered with the receivers at all hubs, as of a second ago. Where it
-        has to pass a gate it is answered when it has passed.
+        Where the topic lives elsewhere it is answered with the receivers at all hubs, as of a second ago. A message is
+        answered when it has its position, if it has to pass a gate, or if its loss would not be told should this hub
+        die now.
         """
         if not self.admit(topic, payloads):
             return error(NO_ROOM)
         receivers = self._cluster.core.audience_of(topic).reply
-        stream = topic.stream
-        if stream is None or not stream.admission.gates or () not in stream.admission.waiting:
+        if self._may_answer(topic):
             return receivers
         count, reply = len(payloads), Reply(expired=lambda: error(LATE) * len(payloads))
         self._cluster.receipts.when_acked(
-            topic, count, lambda at, is_lost: reply.complete((error(LATE) if is_lost else receivers) * count)
+            topic, count, lambda at, is_lost: reply.complete((error(LOST) if is_lost else receivers) * count)
         )
         return reply
+
+    def _may_answer(self, topic: Topic) -> bool:
+        """Whether a message that was just admitted may be acknowledged at once."""
+        stream = topic.stream
+        if stream is None:
+            return True
+        if stream.admission.routing or (stream.admission.gates and () in stream.admission.waiting):
+            return False
+        found = topic if stream.way is None else self._find(topic, stream.way.now) or topic
+        return found.stream is None or self._cluster.ingress.is_vouched(found.stream)
 
     def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
         """Take messages of a client of this hub on their way to their positions; False if there is no room."""

@@ -137,6 +137,8 @@ class Merging:
 
     def unfollow(self, stream: Stream) -> None:
         """No subscriber is left, or the stream is numbered here."""
+        # An answer that is still on its way belongs to what was left.
+        stream.ticket = 0
         for hub in stream.unfollow():
             self._leave(stream, hub)
 

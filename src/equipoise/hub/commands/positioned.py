@@ -8,7 +8,7 @@ from equipoise.access import Action
 from equipoise.hub.access.denials import denial
 from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.commands.connection import LINK_BYTES_MAX, NEEDS_RESP3
-from equipoise.hub.data.reply import LATE, NO_ROOM, Reply
+from equipoise.hub.data.reply import LATE, LOST, NO_ROOM, Reply
 from equipoise.resp.replies import OK, array, bulk, error, integer, push
 from equipoise.stream.position import TRUNK
 
@@ -23,10 +23,6 @@ ASKED_MAX = 10_000
 # Links that one session may wait to be ended at once: one per hub that its client has lost. The next waits.
 SEVERING_MAX = 8
 _TOO_MANY = f"ERR {ASKED_MAX} questions of this connection wait for an answer already"
-_LOST = (
-    "UNCERTAIN the hub where the topic lived died with messages under way; they may or may not have been delivered: "
-    "publish them again only if duplicates do no harm"
-)
 # Stands for a position that EQ.AFTER names and that is not confirmed yet.
 UNCONFIRMED = (-1, -1)
 _NOT_CONFIRMED = "TRYAGAIN the position that EQ.AFTER names is not confirmed yet"
@@ -57,7 +53,7 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
     cluster.receipts.when_acked(
         topic,
         len(payloads),
-        lambda at, is_lost: reply.complete(error(_LOST) if is_lost else _receipt(at, receivers)),
+        lambda at, is_lost: reply.complete(error(LOST) if is_lost else _receipt(at, receivers)),
     )
     return reply
 

@@ -32,7 +32,17 @@ from equipoise.resp.replies import error
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Timer
 
-__all__ = ["LATE", "NO_ROOM", "OWED_BYTES_MAX", "OWED_MAX", "REPLY_S", "OwedReplies", "Reply", "ReplyMode"]
+__all__ = [
+    "LATE",
+    "LOST",
+    "NO_ROOM",
+    "OWED_BYTES_MAX",
+    "OWED_MAX",
+    "REPLY_S",
+    "OwedReplies",
+    "Reply",
+    "ReplyMode",
+]
 
 # How long a command may wait for its outcome, in seconds: longer than a handover or a failover usually takes, shorter
 # than the time-outs of common Redis clients.
@@ -45,6 +55,10 @@ OWED_BYTES_MAX = 16 * 1024 * 1024
 NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.pending_bytes_max)"
 LATE = (
     f"UNCERTAIN the messages have no position after {REPLY_S:.0f} s; they may or may not be delivered: "
+    "publish them again only if duplicates do no harm"
+)
+LOST = (
+    "UNCERTAIN the hub where the topic lived died with messages under way; they may or may not have been delivered: "
     "publish them again only if duplicates do no harm"
 )
 _EXPIRED = error(f"TRYAGAIN this hub could not carry out the command within {REPLY_S:.0f} s")

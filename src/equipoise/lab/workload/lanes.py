@@ -93,8 +93,8 @@ class LaneTopic:
             return True
         if item.at <= known:
             return True
-        if stream == b"" and item.at[0] > known[0]:
-            # It names no end that it follows: the hub that had the trunk is dead.
+        if item.at[0] > known[0]:
+            # It names no end that it follows: a hub is dead that numbered the stream, or had messages for it.
             self.miss(None)
         elif item.at != (known[0], known[1] + 1):
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from equipoise.client.publishing import Publishing, TopicPublisher
@@ -10,6 +10,7 @@ from equipoise.client.wire.connection import Connection
 from equipoise.hub.access import reauthorization
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.dependencies import Dependencies
+from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lanes import Lanes
@@ -25,12 +26,14 @@ from equipoise.lab.simulation.checkers import authorised, needless_gap, once, or
 from equipoise.lab.simulation.patching import replaced
 from equipoise.lab.workload.lanes import LaneSubscriber
 from equipoise.lab.workload.roving import RovingPublisher
+from equipoise.stream.admission import Admission
 from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
 from equipoise.stream.effects import OpenEpoch, SendPrepared, StateChanged
 from equipoise.stream.merge import TopicMerge
+from equipoise.stream.parts import Dependency
 from equipoise.stream.relay import RelayMerge
 from equipoise.stream.sources import MergedStream, Source
-from equipoise.stream.submission import Submission, WaitReason
+from equipoise.stream.submission import Ack, Submission, WaitReason
 
 __all__ = ["CLUSTER_ABLATIONS"]
 
@@ -86,6 +89,18 @@ def _open_when_asked(engine: HandoverEngine, stream: Stream, effect: SendPrepare
         stream.term += 1
         engine._state_changed(stream, StateChanged(State.OPENING, State.OPEN))
         engine._open(stream, OpenEpoch(("", 0, 0)))
+
+
+def _follow_what_was_numbered(
+    admission: Admission, hub: str, unsent: Iterable[Submission], own_after: Sequence[Dependency]
+) -> list[Ack]:
+    numbered_at = admission.numbered_at
+    acks = _TARGET_DIED(admission, hub, unsent, own_after)
+    admission.numbered_at = numbered_at
+    return acks
+
+
+_TARGET_DIED = Admission.target_died
 
 
 class _SameForEver:
@@ -164,8 +179,24 @@ CLUSTER_ABLATIONS = (
         "subscribers are told when a hub dies through which clients published",
         once.NAME,
         "cluster-store-zombies",
-        _with(HandoverEngine, "tear", lambda self, topic: None),
+        _with(Feeders, "tear", lambda self, topic: None),
         seed=1,
+    ),
+    Ablation(
+        "vouched",
+        "a hub acknowledges a plain publish early only where the home knows that the message may come",
+        once.NAME,
+        "cluster-everything",
+        _with(Ingress, "is_vouched", _always),
+        seed=106,
+    ),
+    Ablation(
+        "behind-a-loss",
+        "what a publisher sends after a loss comes in no other lane before subscribers know of the loss",
+        once.NAME,
+        "cluster-replication-everything",
+        _with(Admission, "target_died", _follow_what_was_numbered),
+        seed=14,
     ),
     Ablation(
         "counted-losses",

@@ -56,6 +56,8 @@ class ClusterWorld:
         self.staging = Staging(sim, history)
         self.is_healed = False
         self._rules = None if scenario.access is None else scenario.access.rules
+        # By hub, when it takes the latest rules that it was sent.
+        self._rules_due: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._fired: Counter[str] = Counter()
         self.directory: Directory | Region
@@ -223,13 +225,16 @@ class ClusterWorld:
         self.directory.commit(replace(plan, members=members))
 
     async def change_rules(self, rules: Rules) -> None:
-        """Through the store; without one, each hub takes them after a delay of its own."""
+        """Through the store; without one, each hub takes them after a delay of its own, and later ones later."""
         if isinstance(self.directory, Region):
             await self.directory.change_rules(rules)
             return
         self._rules = rules
         for node in self.hubs.values():
-            self.sim.loop.call_later(self.random.random() * self.scenario.lag_s, node.change_rules, rules)
+            at = self.sim.now + self.random.random() * self.scenario.lag_s
+            at = max(at, self._rules_due.get(node.name, 0.0))
+            self._rules_due[node.name] = at + 1e-6
+            self.sim.loop.call_at(at, node.change_rules, rules)
 
     async def empty_store(self) -> None:
         """What the store had is gone; sessions with it are, too."""

@@ -1,0 +1,138 @@
+"""Know which hubs may hold acknowledged messages of the topics numbered here, and tell subscribers when one dies.
+
+A hub acknowledges a plain PUBLISH before the home has numbered the message, once the home knows that hub as a *feeder*
+of the topic (`Admission.vouched`). If a feeder dies, messages that it had acknowledged may never come: the home goes
+on in an epoch that follows no end, so every subscriber is told of a gap.
+
+A home that takes a topic over does not know its feeders, so it takes every hub for one. What died before it opened is
+told at once: the former home itself; and a hub that is dead for the new home and was not for the former one when it
+closed, since neither of the two would tell.
+
+Always true: a hub that has been given a position for a message of a topic is among the topic's feeders at its home
+until it dies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.cluster.link.codec import encode
+from equipoise.hub.cluster.link.frames import Life, OpenedFrame
+from equipoise.hub.cluster.ports import ClusterPort
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["Feeders"]
+
+# A drained hub through which nothing was published for this long has nothing left to pass on, in seconds.
+QUIET_S = 2.0
+# Names of forgotten topics that are kept before they are looked for: little, and seldom reached.
+FORGOTTEN_MAX = 1_000
+# A hub that is met this long after a topic was taken over has not fed its former home, in seconds: hubs hear of each
+# other within a session time-out.
+MEET_S = 600.0
+
+
+class _Relays(Protocol):
+    def count_loss(self, topic: Topic, epoch: int, n: int) -> None: ...
+
+
+class _Patterns(Protocol):
+    def links(self, topic: Topic) -> list[OutLink]: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def merging(self) -> _Relays: ...
+    @property
+    def patterns(self) -> _Patterns: ...
+    def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None: ...
+
+
+class Feeders:
+    """Owned by the cluster."""
+
+    def __init__(self, cluster: _Cluster) -> None:
+        self._cluster = cluster
+        # By hub, the keys of topics and lanes numbered here that it may have acknowledged messages of; some forgotten.
+        self.topics: dict[str, set[bytes]] = {}
+        # By hub, when a message came through it last.
+        self.fed_at: dict[str, float] = {}
+        # By key, when the topic was taken over from another hub: those of the last MEET_S, and a few older ones.
+        self._taken: dict[bytes, float] = {}
+        # Lives that have ended while each hub was known, and that it has not said to be over.
+        self._unsaid: dict[str, dict[Life, None]] = {}
+
+    # Who feeds.
+
+    def note(self, key: bytes, hub: str) -> None:
+        """Messages of the topic, or the lane, may come through that hub."""
+        fed, index = self.topics.setdefault(hub, set()), self._cluster.core.index
+        fed.add(key)
+        if len(fed) > 2 * (len(index.topics) + len(index.lanes)) + FORGOTTEN_MAX:
+            fed.intersection_update((*index.topics, *index.lanes))
+
+    def met(self, hub: str) -> None:
+        """Another hub is known from now on. It may have fed topics at homes that knew it before this hub did."""
+        self._unsaid[hub] = {}
+        now = self._cluster.core.now()
+        self._taken = {key: at for key, at in self._taken.items() if now - at < MEET_S}
+        for key in self._taken:
+            self.note(key, hub)
+
+    def taken_over(self, topic: Topic, former: str) -> None:
+        """A topic was opened here behind the end that the former home has named."""
+        for hub in self._cluster.out:
+            self.note(topic.key, hub)
+        self._taken[topic.key] = self._cluster.core.now()
+        if former not in self._cluster.out or self._unsaid.get(former):
+            self.tear(topic)
+
+    # Who dies.
+
+    def heard_of_death(self, peer: str, life: Life) -> None:
+        """The peer says that a life is over: it tells subscribers itself of what it numbers from now on."""
+        self._unsaid.get(peer, {}).pop(life, None)
+
+    def ended(self, life: Life) -> None:
+        """A life is over, as this hub learns. The others have not said so, as far as it is known here."""
+        for lives in self._unsaid.values():
+            lives[life] = None
+
+    def died(self, hub: str) -> None:
+        """Tell subscribers of the topics that the hub may have acknowledged messages of."""
+        self._unsaid.pop(hub, None)
+        for topic in self._fed_by(hub):
+            if topic.is_home:
+                self.tear(topic)
+
+    def _fed_by(self, hub: str) -> list[Topic]:
+        """The topics that the dead hub may have taken messages of and not passed on, in the order of their keys.
+
+        None if it left in order: it was no member of the plan any more, and clients had stopped publishing through it.
+        """
+        fed, fed_at = self.topics.pop(hub, set()), self.fed_at.pop(hub, 0.0)
+        is_member = hub in self._cluster.router.routing.plan.by_hub
+        if not is_member and self._cluster.core.now() - fed_at > QUIET_S:
+            return []
+        index = self._cluster.core.index
+        found = [index.topics.get(key) or index.lanes.get(key) for key in sorted(fed)]
+        return [topic for topic in found if topic is not None]
+
+    def tear(self, topic: Topic) -> None:
+        """Number on in an epoch that follows no end, so that subscribers learn of a gap with the next message."""
+        cluster, epoch = self._cluster, self._cluster.core.new_epoch(topic.epoch)
+        cluster.merging.count_loss(topic, epoch, 0)
+        if not topic.lane:
+            cluster.announce(topic, epoch, 0, 0)
+        topic.epoch, topic.n, topic.audience = epoch, 0, None
+        if topic.lane:
+            # A lane is not opened: its followers see the new epoch by the positions of the next message.
+            return
+        if topic.beside is not None:
+            topic.beside.opened = (topic.epoch, 0, 0)
+        frame = encode(OpenedFrame(topic.name, topic.epoch, "", 0, 0))
+        for link in {**dict.fromkeys(topic.relays or ()), **dict.fromkeys(cluster.patterns.links(topic))}:
+            link.write(frame)
