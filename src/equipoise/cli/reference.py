@@ -11,6 +11,7 @@ import msgspec
 import typer
 from typer.main import get_command
 
+from equipoise.bookie.settings import BookieSettings
 from equipoise.cli.support.failures import MISUSED
 from equipoise.cli.support.metrics_page import metrics_page
 from equipoise.client import ClientSettings
@@ -78,6 +79,8 @@ def settings_page() -> str:
         _table(WebSettings, PAGES_OPTIONS),
         "### `[planner]`\n\nConstants of the planner.",
         _table(PlannerSettings),
+        "## Bookie\n\nSettings of `equipoise bookie`; the size of segments and the collection have options.",
+        _table(BookieSettings),
         "## Gateway\n\nSettings of `equipoise gateway`; the address has an option.",
         _table(GatewaySettings),
         "## Client\n\nKeyword arguments of `equipoise.connect`.",
@@ -218,7 +221,9 @@ def _command_paths(command: Any, path: tuple[str, ...]) -> list[tuple[str, ...]]
     subcommands = getattr(command, "commands", None)
     if subcommands is None:
         return [path]
-    return [
+    # A group may be a command too.
+    itself = [path] if getattr(command, "invoke_without_command", False) else []
+    return itself + [
         found
         for name, sub in subcommands.items()
         if not sub.hidden

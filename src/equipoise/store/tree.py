@@ -105,6 +105,18 @@ class Tree:
         return f"{self.root}/servers"
 
     @property
+    def ledgers(self) -> str:
+        """The root of BookKeeper's own layout."""
+        return f"{self.root}/ledgers"
+
+    @property
+    def ledger_ids(self) -> str:
+        return f"{self.root}/ledger-ids"
+
+    def draining_bookie(self, name: str) -> str:
+        return f"{self.root}/draining-bookies/{escape(name.encode())}"
+
+    @property
     def plan(self) -> str:
         return f"{self.root}/plan"
 
@@ -196,6 +208,35 @@ NODES = (
         _FOREVER,
         "a controller",
         "The hubs it wants to run, for the process that starts and stops them (msgpack).",
+    ),
+    NodeKind(
+        "/ledgers/LAYOUT, /ledgers/INSTANCEID",
+        _FOREVER,
+        "the first bookie",
+        "BookKeeper's: the layout of what is below, and the identity of the cluster of bookies.",
+    ),
+    NodeKind(
+        "/ledgers/available/BOOKIE",
+        _SESSION,
+        "the bookie",
+        "BookKeeper's: a bookie that takes entries; its address, site, rack, room and directory (protobuf). "
+        "Below `available/readonly`: one that is only read.",
+    ),
+    NodeKind(
+        "/ledgers/cookies/BOOKIE",
+        _FOREVER,
+        "the bookie",
+        "BookKeeper's: the bookie is part of the cluster, with this directory. Without it no bookie starts on data.",
+    ),
+    NodeKind(
+        "/ledgers/000/…/LNNNN",
+        _FOREVER,
+        "the ledger's writer",
+        "BookKeeper's: a ledger's quorums, ensembles, state and end (protobuf). Deleted: bookies drop the ledger.",
+    ),
+    NodeKind("/ledger-ids", _FOREVER, "a hub", "The highest id of a ledger so far, in digits."),
+    NodeKind(
+        "/draining-bookies/BOOKIE", _FOREVER, "an operator", "The bookie takes no new entries; it is to go."
     ),
     NodeKind(
         "/plan/head",

@@ -1,0 +1,271 @@
+"""One bookie: its directory, its server, its place in the store, and what it does beside serving.
+
+A directory belongs to one bookie of one cluster. The store has a cookie that says so, the directory a manifest: if one
+of the two is missing or they contradict each other the bookie does not start, for an emptied disk at a known name would
+say "no entry" of entries that it had acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from random import Random
+
+from equipoise.bookie.engine import BookieEngine
+from equipoise.bookie.manifest import Manifest, load_deleted, load_manifest, save_deleted, save_manifest
+from equipoise.bookie.segments import SealedSegment, Segments
+from equipoise.bookie.server import Asker, BookieServer
+from equipoise.bookie.settings import BookieSettings
+from equipoise.disk import Disk
+from equipoise.errors import DamagedError, DiskFailedError, DiskFullError, SettingsError, StoreError
+from equipoise.ledger.registration import BookieFacts, Cookie
+from equipoise.store.contract import SessionState, Store
+from equipoise.store.records.bookies import BookiesStore
+from equipoise.store.records.ledgers import LedgersStore
+from equipoise.store.tree import Tree
+
+__all__ = ["Bookie", "open_directory"]
+
+log = logging.getLogger("equipoise.bookie")
+
+_SALT_BYTES = 16
+# How long to wait before the store is asked again.
+_RETRY_S = 1.0
+
+
+def open_directory(disk: Disk, manifest: Manifest, settings: BookieSettings) -> BookieEngine[Asker]:
+    """Open what a bookie has stored: cut a torn tail, index what has no index. Raises DamagedError, DiskFullError."""
+    segments = Segments(disk, manifest, settings.segment_bytes)
+    if segments.torn_bytes:
+        log.info("cut %d bytes of a write that was never answered", segments.torn_bytes)
+    for segment in segments.sealed:
+        for begin, end in segment.damage:
+            log.error("segment %d is damaged from %d to %d", segment.number, begin, end)
+    return BookieEngine(segments, load_deleted(disk), settings)
+
+
+class Bookie:
+    """Runs until it is cancelled, or its disk fails. `facts` is what the store says of it."""
+
+    def __init__(
+        self,
+        facts: BookieFacts,
+        disk: Disk,
+        store: Store,
+        tree: Tree,
+        random: Random,
+        settings: BookieSettings | None = None,
+    ) -> None:
+        self.facts = facts
+        self.settings = settings or BookieSettings()
+        self._disk = disk
+        self._store = store
+        self._bookies = BookiesStore(store, tree)
+        self._ledgers = LedgersStore(store, tree)
+        self._random = random
+        self._instance = ""
+        self._server: BookieServer | None = None
+        self._changed = asyncio.Event()
+        self._is_draining = False
+
+    @property
+    def server(self) -> BookieServer:
+        assert self._server is not None, "the bookie was started"
+        return self._server
+
+    # --- start and stop
+
+    async def start(self, *, listen_host: str, listen_port: int | None = None) -> None:
+        """Check the directory against the store, open it, listen, register.
+
+        Raises SettingsError if the directory is not this bookie's, was emptied, or was written by a newer version;
+        DamagedError if it lacks parts.
+        """
+        self._instance = await self._ledgers.prepare(self._uuid())
+        manifest = await self._admit()
+        engine = open_directory(self._disk, manifest, self.settings)
+        self._server = BookieServer(self._disk, engine)
+        self._look_at_room()
+        port = await self.server.listen(listen_host, self.facts.port if listen_port is None else listen_port)
+        self._update(port=self.facts.port or port, directory=manifest.salt)
+        await self._register()
+        log.info(
+            "bookie %s at %s:%d holds %d ledgers in %d segments",
+            self.facts.name,
+            self.facts.host,
+            self.facts.port,
+            len(engine.ledgers),
+            len(engine.segments.sealed),
+        )
+
+    async def run(self) -> None:
+        """Serve. Raises DiskFailedError once a sync has failed."""
+        leave = self._store.listen(lambda state: self._session_changed(state))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.server.run())
+                tasks.create_task(self._keep_registered())
+                tasks.create_task(self._watch_room())
+                tasks.create_task(self._watch_draining())
+                tasks.create_task(self._collect())
+        except* DiskFailedError as group:
+            raise group.exceptions[0] from None
+        finally:
+            leave()
+            await self.server.close()
+
+    async def stop(self) -> None:
+        """A clean end: no longer registered, the open segment sealed."""
+        with suppress(StoreError):
+            await self._bookies.withdraw(self.facts.name)
+        await self.server.close()
+        self.server.engine.segments.close()
+
+    async def _admit(self) -> Manifest:
+        name = self.facts.name
+        manifest, cookie = load_manifest(self._disk), await self._bookies.cookie(name)
+        if manifest is None:
+            if cookie is not None:
+                raise SettingsError(
+                    f"bookie {name} has stored entries before, and its directory is empty: give it its old directory, "
+                    f"or another name; `equipoise bookies forget {name}` gives up what it had"
+                )
+            manifest = Manifest(
+                bookie=name, instance=self._instance, salt=self._random.randbytes(_SALT_BYTES).hex()
+            )
+            save_manifest(self._disk, manifest)
+        self._check_owner(manifest, cookie)
+        if cookie is None:
+            if manifest.segments:
+                raise SettingsError(
+                    f"the directory holds entries of bookie {name}, which the cluster has forgotten: "
+                    "give the bookie an empty directory"
+                )
+            await self._bookies.add_cookie(
+                Cookie(bookie=name, directory=manifest.salt, instance=self._instance)
+            )
+        return manifest
+
+    def _check_owner(self, manifest: Manifest, cookie: Cookie | None) -> None:
+        name = self.facts.name
+        if (manifest.bookie, manifest.instance) != (name, self._instance):
+            raise SettingsError(
+                f"the directory belongs to bookie {manifest.bookie} of cluster {manifest.instance}, "
+                f"not to bookie {name} of cluster {self._instance}"
+            )
+        if cookie is not None and (cookie.directory, cookie.instance) != (manifest.salt, manifest.instance):
+            raise SettingsError(f"bookie {name} of this cluster has another directory than this one")
+
+    def _uuid(self) -> str:
+        digits = self._random.randbytes(16).hex()
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    # --- registration
+
+    def _update(self, *, port: int | None = None, directory: str | None = None) -> None:
+        room = self._disk.room()
+        facts = self.facts
+        self.facts = BookieFacts(
+            name=facts.name,
+            host=facts.host,
+            port=facts.port if port is None else port,
+            site=facts.site,
+            rack=facts.rack,
+            free_bytes=room.free_bytes,
+            total_bytes=room.total_bytes,
+            directory=facts.directory if directory is None else directory,
+            is_read_only=self.server.engine.is_read_only,
+        )
+
+    async def _register(self) -> None:
+        self._update()
+        await self._bookies.register(self.facts)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._changed.set()
+
+    async def _keep_registered(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._register()
+            except StoreError as error:
+                log.warning("registration: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                self._changed.set()
+
+    async def _watch_draining(self) -> None:
+        async with self._bookies.watch_draining(self.facts.name) as watch:
+            while True:
+                with suppress(StoreError):
+                    self.server.engine.is_draining = await self._bookies.is_draining(self.facts.name)
+                    if self.server.engine.is_read_only != self.facts.is_read_only:
+                        self._changed.set()
+                await watch.changed()
+
+    # --- room
+
+    async def _watch_room(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.room_interval_s)
+            self._look_at_room()
+            engine = self.server.engine
+            if engine.is_read_only != self.facts.is_read_only:
+                log.warning("%s", "read-only" if engine.is_read_only else "takes entries again")
+                self._changed.set()
+            if engine.needs_spare:
+                with suppress(DiskFullError):
+                    await self.server.in_thread(engine.segments.prepare)
+
+    def _look_at_room(self) -> None:
+        used, engine = self._disk.room().used, self.server.engine
+        limit = self.settings.writable_used if engine.is_full else self.settings.read_only_used
+        engine.is_full = used >= limit
+
+    # --- collection
+
+    async def _collect(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.collection_interval_s)
+            try:
+                await self.collect()
+            except (StoreError, DiskFullError) as error:
+                log.warning("collection put off: %s", error)
+
+    async def collect(self) -> int:
+        """Drop ledgers whose node is gone and give back their room. How many ledgers were dropped.
+
+        Nothing is dropped where the store is not the one that this bookie knows, or holds nodes that cannot be read.
+        """
+        engine = self.server.engine
+        candidates = set(engine.ledgers)
+        if await self._ledgers.instance() != self._instance:
+            raise DamagedError("INSTANCEID", "the store is that of another cluster: no ledger is dropped")
+        async for ledger in self._ledgers.ids():
+            candidates.discard(ledger)
+        dead = [ledger for ledger in sorted(candidates) if not await self._ledgers.exists(ledger)]
+        # Asked again at the end: all these answers came from the cluster that this bookie is part of.
+        if dead and await self._ledgers.instance() == self._instance:
+            await self.server.in_thread(save_deleted, self._disk, engine.forget(dead))
+            log.info("dropped %d deleted ledgers", len(dead))
+        for segment in list(engine.segments.sealed):
+            await self._compact(segment)
+        return len(dead)
+
+    async def _compact(self, segment: SealedSegment) -> None:
+        engine = self.server.engine
+        share = engine.live_share(segment)
+        if segment.is_kept or segment.damage or share > self.settings.compaction_live_max:
+            return
+        try:
+            await self.server.copy(segment, bytes_per_s=self.settings.compaction_bytes_per_s)
+        except (DamagedError, DiskFailedError) as error:
+            log.error("segment %d is kept: %s", segment.number, error)
+            segment.is_kept = True
+            return
+        engine.segments.detach(segment)
+        await self.server.in_thread(engine.segments.remove, segment)
+        log.info("segment %d is removed, %.0f %% of it was live", segment.number, 100 * share)

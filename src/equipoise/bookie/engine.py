@@ -1,0 +1,326 @@
+"""A bookie without its sockets: requests in, groups to write, answers out.
+
+Adds and fences wait in a queue. `take` places what is waiting into one group of frames; the layer above writes and
+syncs it, then `commit` makes it visible and gives the answers. Reads that fence nothing are answered at once.
+
+Always true:
+    an add or a fence is answered with OK only after its frame, and the ledger's key and fence, are durable;
+    a fencing read is answered after everything that was placed before it is durable, whatever the answer is;
+    an ordinary add placed after a fence is refused, and so is one to a ledger that was deleted;
+    damage is answered "unknown", never "no entry"; while a damaged region may have held anything, no ordinary add is
+    taken, for a fence may have been among what is lost;
+    memory grows with the number of ledgers and with what is in the open segment, not with what is stored.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from equipoise.bookie.frame import (
+    FRAME_OVERHEAD_BYTES,
+    LEDGER_FRAME_BYTES,
+    FrameKind,
+    LedgerMark,
+)
+from equipoise.bookie.segment_index import Located
+from equipoise.bookie.segments import SealedSegment, Segments
+from equipoise.bookie.settings import BookieSettings
+from equipoise.errors import DamagedError, DiskFailedError
+from equipoise.ledger.entry import NO_ENTRY
+from equipoise.ledger.wire import (
+    LAST_ENTRY,
+    AddRequest,
+    Code,
+    Flag,
+    ReadRequest,
+    encode_add_answer,
+    encode_read_answer,
+)
+
+__all__ = ["BookieEngine", "Group", "KeepMark"]
+
+Token = TypeVar("Token")
+
+_PRIVILEGED = Flag.RECOVERY | Flag.HIGH_PRIORITY
+
+
+class _Ledger:
+    """What is known of a ledger in memory."""
+
+    __slots__ = ("is_fence_durable", "is_fenced", "key", "last")
+
+    def __init__(self, key: bytes, *, is_fenced: bool = False, last: int = NO_ENTRY) -> None:
+        self.key = key
+        self.is_fenced = is_fenced
+        self.is_fence_durable = is_fenced
+        self.last = last
+
+
+@dataclass(frozen=True, slots=True)
+class KeepMark:
+    """Write the key and fence of a ledger into the open segment: the segment that has them is to go."""
+
+    ledger: int
+
+
+@dataclass(slots=True)
+class Group(Generic[Token]):
+    """Frames that are written and synced together."""
+
+    offset: int
+    parts: list[bytes] = field(default_factory=list)
+    end: int = 0
+    # What becomes visible: ledger, entry, where.
+    entries: list[tuple[int, int, Located]] = field(default_factory=list)
+    # Adds and fencing reads in the order in which they came, with who is answered.
+    waiting: list[tuple[Token, AddRequest | ReadRequest | KeepMark]] = field(default_factory=list)
+    # Answers of requests that were refused while the group was put together.
+    refused: list[tuple[Token, bytes]] = field(default_factory=list)
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.parts)
+
+
+class BookieEngine(Generic[Token]):
+    """One bookie's ledgers. `Token` is whatever the layer above finds the asker by."""
+
+    def __init__(self, segments: Segments, deleted: array[int], settings: BookieSettings) -> None:
+        self.segments = segments
+        # No ordinary adds: the disk is nearly full, or damage has not been repaired.
+        self.is_full = False
+        # What an operator asked for: no ordinary adds until the bookie is empty.
+        self.is_draining = False
+        self.damaged_reads = 0
+        # How often everything that waited was refused for want of room.
+        self.refusals = 0
+        self.queued_bytes = 0
+        self._settings = settings
+        self._deleted = deleted
+        self._ledgers: dict[int, _Ledger] = {}
+        self._queue: deque[tuple[Token, AddRequest | ReadRequest | KeepMark]] = deque()
+        for segment in segments.sealed:
+            for row in segment.index.rows():
+                self._learn(row.ledger, row.key, is_fenced=row.is_fenced, last=row.last)
+
+    def _learn(self, ledger: int, key: bytes, *, is_fenced: bool, last: int) -> None:
+        if self.is_deleted(ledger):
+            return
+        known = self._ledgers.setdefault(ledger, _Ledger(key))
+        known.is_fenced = known.is_fence_durable = known.is_fenced or is_fenced
+        known.last = max(known.last, last)
+
+    # --- what can be asked of it
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.is_full or self.is_draining or self.segments.has_doubt
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._queue)
+
+    @property
+    def needs_spare(self) -> bool:
+        """Whether the open segment is half full."""
+        return self.segments.open.end * 2 > self._settings.segment_bytes
+
+    @property
+    def ledgers(self) -> tuple[int, ...]:
+        return tuple(self._ledgers)
+
+    def is_deleted(self, ledger: int) -> bool:
+        at = bisect_left(self._deleted, ledger)
+        return at < len(self._deleted) and self._deleted[at] == ledger
+
+    # --- requests
+
+    def submit(self, token: Token, request: AddRequest | ReadRequest | KeepMark) -> bytes | None:
+        """Take a request: its answer, or None if that comes with the commit of a group."""
+        if isinstance(request, ReadRequest):
+            return self._submit_read(token, request)
+        if isinstance(request, AddRequest):
+            code = self._admissible(request)
+            if code is not Code.OK:
+                return encode_add_answer(code, request.ledger, request.entry)
+            self.queued_bytes += len(request.body)
+        self._queue.append((token, request))
+        return None
+
+    def _admissible(self, request: AddRequest) -> Code:
+        if request.entry < 0:
+            return Code.BAD_REQUEST
+        if FRAME_OVERHEAD_BYTES + LEDGER_FRAME_BYTES + len(request.body) > self._settings.segment_bytes:
+            return Code.BAD_REQUEST
+        if self.is_read_only and not request.flags & _PRIVILEGED:
+            return Code.READ_ONLY
+        if self.queued_bytes > self._settings.queue_bytes_max:
+            return Code.BUSY
+        return Code.OK
+
+    def _submit_read(self, token: Token, request: ReadRequest) -> bytes | None:
+        if request.key is None:
+            return self._read(request)
+        known = self._ledgers.get(request.ledger)
+        if known is not None and known.key != request.key:
+            return encode_read_answer(Code.WRONG_KEY, request.ledger, request.entry)
+        if known is not None and known.is_fence_durable:
+            return self._read(request)
+        self._queue.append((token, request))
+        return None
+
+    def _read(self, request: ReadRequest) -> bytes:
+        code, body = self._look_up(request.ledger, request.entry)
+        return encode_read_answer(code, request.ledger, request.entry, body)
+
+    def _look_up(self, ledger: int, entry: int) -> tuple[Code, bytes]:
+        known = self._ledgers.get(ledger)
+        if known is None:
+            # A ledger that was deleted has no entries, damage or not.
+            is_certain = self.is_deleted(ledger) or not self.segments.has_doubt
+            return (Code.NO_LEDGER if is_certain else Code.UNKNOWN), b""
+        wanted = known.last if entry == LAST_ENTRY else entry
+        if wanted < 0:
+            return (Code.UNKNOWN if self.segments.has_doubt else Code.NO_ENTRY), b""
+        try:
+            body = self.segments.find(ledger, wanted)
+        except (DamagedError, DiskFailedError):
+            self.damaged_reads += 1
+            return Code.UNKNOWN, b""
+        return (Code.NO_ENTRY, b"") if body is None else (Code.OK, body)
+
+    # --- groups
+
+    def take(self) -> Group[Token] | None:
+        """Place what waits, as much as fits; None if the segment has to be rolled first. Call while `has_work`."""
+        segment = self.segments.open
+        group: Group[Token] = Group(segment.end, end=segment.end)
+        queue, limit = self._queue, segment.end + self._settings.group_bytes_max
+        waiting = len(queue)
+        while queue and group.end < limit:
+            token, request = queue[0]
+            refusal = self._refusal(request)
+            if refusal is None and not self._place(group, token, request):
+                break
+            queue.popleft()
+            if isinstance(request, AddRequest):
+                self.queued_bytes -= len(request.body)
+            if refusal is not None:
+                group.refused.append((token, refusal))
+        return None if len(queue) == waiting else group
+
+    def _refusal(self, request: AddRequest | ReadRequest | KeepMark) -> bytes | None:
+        if isinstance(request, KeepMark):
+            return None
+        known = self._ledgers.get(request.ledger)
+        code = Code.OK
+        if known is not None and known.key != request.key:
+            code = Code.WRONG_KEY
+        elif self.is_deleted(request.ledger):
+            code = Code.NO_LEDGER if isinstance(request, ReadRequest) else Code.FENCED
+        elif isinstance(request, AddRequest) and known is not None and known.is_fenced:
+            code = Code.OK if request.flags & Flag.RECOVERY else Code.FENCED
+        if code is Code.OK:
+            return None
+        if isinstance(request, ReadRequest):
+            return encode_read_answer(code, request.ledger, request.entry)
+        return encode_add_answer(code, request.ledger, request.entry)
+
+    def _place(self, group: Group[Token], token: Token, request: AddRequest | ReadRequest | KeepMark) -> bool:
+        """Add the frames of a request to the group; False, with nothing done, if the segment has no room."""
+        segment = self.segments.open
+        body = request.body if isinstance(request, AddRequest) else b""
+        need = LEDGER_FRAME_BYTES + FRAME_OVERHEAD_BYTES + len(body)
+        if group.end + need > self._settings.segment_bytes:
+            return False
+        if segment.entry_count >= self._settings.segment_entries_max:
+            return False
+        ledger = request.ledger
+        known = self._ledgers.get(ledger)
+        if known is None:
+            if isinstance(request, KeepMark):
+                # Deleted since: nothing to keep.
+                return True
+            assert request.key is not None, "reads without a key are not queued"
+            known = self._ledgers[ledger] = _Ledger(request.key)
+        if isinstance(request, ReadRequest):
+            known.is_fenced = True
+        mark = LedgerMark(ledger, known.key, known.is_fenced)
+        if segment.marks.get(ledger) != mark:
+            segment.marks[ledger] = mark
+            self._append(group, self.segments.mark_frame(mark, group.end), ledger)
+        if isinstance(request, AddRequest):
+            offset = group.end
+            self._append(group, self.segments.frame(FrameKind.ENTRY, body, offset), ledger)
+            group.entries.append((ledger, request.entry, Located(offset, len(body))))
+            segment.entry_count += 1
+        group.waiting.append((token, request))
+        return True
+
+    def _append(self, group: Group[Token], frame: bytes, ledger: int) -> None:
+        group.parts.append(frame)
+        group.end += len(frame)
+        self.segments.open.note(ledger, len(frame) - FRAME_OVERHEAD_BYTES)
+
+    def commit(self, group: Group[Token]) -> list[tuple[Token, bytes]]:
+        """The group is durable: make it visible, and answer."""
+        segment = self.segments.open
+        segment.end = segment.synced_to = group.end
+        for ledger, entry, located in group.entries:
+            segment.records.setdefault(ledger, {})[entry] = located
+            known = self._ledgers.get(ledger)
+            if known is not None and entry > known.last:
+                known.last = entry
+        answers = group.refused
+        for token, request in group.waiting:
+            if isinstance(request, AddRequest):
+                answers.append((token, encode_add_answer(Code.OK, request.ledger, request.entry)))
+            elif isinstance(request, ReadRequest):
+                known = self._ledgers.get(request.ledger)
+                if known is not None:
+                    known.is_fence_durable = True
+                answers.append((token, self._read(request)))
+        return answers
+
+    def refuse_all(self) -> list[tuple[Token, bytes]]:
+        """There is no room for another segment: tell everyone who waits. A fence that is not durable is unknown."""
+        answers: list[tuple[Token, bytes]] = []
+        for token, request in self._queue:
+            if isinstance(request, AddRequest):
+                answers.append((token, encode_add_answer(Code.READ_ONLY, request.ledger, request.entry)))
+            elif isinstance(request, ReadRequest):
+                answers.append((token, encode_read_answer(Code.UNKNOWN, request.ledger, request.entry)))
+        self._queue.clear()
+        self.queued_bytes = 0
+        self.refusals += 1
+        return answers
+
+    # --- room
+
+    def forget(self, ledgers: Collection[int]) -> array[int]:
+        """These were deleted. The ids of all that ever were, to be kept on disk."""
+        gone = {ledger for ledger in ledgers if self._ledgers.pop(ledger, None) is not None}
+        self._deleted = array("q", sorted({*self._deleted, *gone}))
+        return self._deleted
+
+    def live_share(self, segment: SealedSegment) -> float:
+        """How much of a sealed segment belongs to ledgers that are not deleted; 0 of an empty one."""
+        rows = list(segment.index.rows())
+        live = sum(row.frame_bytes for row in rows if row.ledger in self._ledgers)
+        return live / segment.end if segment.end else 0.0
+
+    def copies(self, segment: SealedSegment) -> Iterator[AddRequest | KeepMark]:
+        """What has to be written again before the segment can go. Raises DamagedError or DiskFailedError."""
+        for row in segment.index.rows():
+            if row.ledger in self._ledgers:
+                yield KeepMark(row.ledger)
+        for ledger, entry, located in segment.index.records():
+            known = self._ledgers.get(ledger)
+            if known is not None and self.segments.is_newest(segment, ledger, entry):
+                body = self.segments.read_at(segment, ledger, entry, located)
+                yield AddRequest(ledger, entry, known.key, _PRIVILEGED, body)

@@ -1,0 +1,310 @@
+"""The segments of one bookie: the open one, which takes frames, and the sealed ones, which are read and compacted.
+
+Plain calls on a disk. What waits for the medium (`write`, `roll`, `prepare`, `remove`) may run in a thread while the
+loop reads; at most one of them runs at a time.
+
+Always true:
+    the manifest lists a segment before anything in it is answered for;
+    the first frame of each ledger in each segment is its key and fence, so that each segment stands alone;
+    an entry is found in the newest segment that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
+
+from equipoise.bookie.frame import (
+    FRAME_OVERHEAD_BYTES,
+    FrameKind,
+    LedgerMark,
+    Scan,
+    decode_mark,
+    encode_frame,
+    encode_mark,
+    read_frame,
+    scan_segment,
+)
+from equipoise.bookie.manifest import (
+    Manifest,
+    SegmentState,
+    index_name,
+    save_manifest,
+    segment_name,
+)
+from equipoise.bookie.segment_index import IndexRow, Located, SegmentIndex, encode_index
+from equipoise.disk import Disk, FixedFile, write_atomically
+from equipoise.errors import DamagedError, DiskFailedError
+
+__all__ = ["OpenSegment", "SealedSegment", "Segments"]
+
+_IDS_BYTES = 16
+
+
+def _ids(body: bytes) -> tuple[int, int]:
+    """Ledger and number of a stored entry."""
+    return (
+        int.from_bytes(body[:8], "big", signed=True),
+        int.from_bytes(body[8:_IDS_BYTES], "big", signed=True),
+    )
+
+
+class OpenSegment:
+    """Takes frames at `end`. Everything before `synced_to` is durable."""
+
+    def __init__(self, number: int, file: FixedFile) -> None:
+        self.number = number
+        self.file = file
+        self.end = 0
+        self.synced_to = 0
+        self.entry_count = 0
+        # By ledger and entry, only what is durable.
+        self.records: dict[int, dict[int, Located]] = {}
+        # The ledgers whose key and fence are in this segment, as they were written last.
+        self.marks: dict[int, LedgerMark] = {}
+        self.frame_bytes: dict[int, int] = {}
+
+    def rows(self) -> Iterator[IndexRow]:
+        for ledger, mark in self.marks.items():
+            entries = self.records.get(ledger)
+            first, last = (min(entries), max(entries)) if entries else (0, -1)
+            size = self.frame_bytes.get(ledger, 0)
+            yield IndexRow(ledger, mark.key, mark.is_fenced, first, last, size)
+
+    def note(self, ledger: int, size: int) -> None:
+        self.frame_bytes[ledger] = self.frame_bytes.get(ledger, 0) + FRAME_OVERHEAD_BYTES + size
+
+
+class SealedSegment:
+    """Read-only. `damage` is what was bad when its index was made; what goes bad later is found by reading."""
+
+    def __init__(self, state: SegmentState, file: FixedFile, index: SegmentIndex) -> None:
+        self.number = state.number
+        self.end = state.end or 0
+        self.damage = state.damage
+        self.file = file
+        self.index = index
+        # Set where a frame could not be copied: such a segment is not compacted.
+        self.is_kept = False
+
+
+class Segments:
+    """All segments of a directory. Opening it cuts a torn tail, indexes what has no index, and begins a new segment."""
+
+    def __init__(self, disk: Disk, manifest: Manifest, segment_bytes: int) -> None:
+        self.manifest = manifest
+        # Oldest first.
+        self.sealed: list[SealedSegment] = []
+        # Bytes of a write cut short that were dropped when the directory was opened.
+        self.torn_bytes = 0
+        self._disk = disk
+        self._seed = manifest.seed
+        self._segment_bytes = segment_bytes
+        self._spare: OpenSegment | None = None
+        # The highest number of any segment so far.
+        self._number = max((state.number for state in manifest.segments), default=0)
+        self._drop_leftovers()
+        empty: list[SealedSegment] = []
+        for state in manifest.segments:
+            segment = self._open_sealed(state)
+            if segment.end or segment.damage:
+                self.sealed.append(segment)
+            else:
+                segment.index.close()
+                segment.file.close()
+                empty.append(segment)
+        # Whether entries may be missing without a trace, so that "no entry" cannot be said of any.
+        self.has_doubt = any(segment.damage for segment in self.sealed)
+        self.open = self._allocate()
+        self._list_open()
+        # Only now: a segment that the manifest lists must be there.
+        for segment in empty:
+            self._delete_files(segment)
+
+    # --- reading
+
+    def find(self, ledger: int, entry: int) -> bytes | None:
+        """The stored entry, or None if it is not here for certain. Raises DamagedError, or DiskFailedError."""
+        entries = self.open.records.get(ledger)
+        if entries is not None and (located := entries.get(entry)) is not None:
+            return self._read(self.open, ledger, entry, located)
+        for segment in reversed(self.sealed):
+            found = segment.index.find(ledger, entry)
+            if found is not None:
+                return self._read(segment, ledger, entry, found)
+        if self.has_doubt:
+            raise DamagedError(f"ledger {ledger}", "a damaged part of the disk may have held the entry")
+        return None
+
+    def is_newest(self, segment: SealedSegment, ledger: int, entry: int) -> bool:
+        """Whether no later segment has the entry too."""
+        if entry in self.open.records.get(ledger, ()):
+            return False
+        later = self.sealed[self.sealed.index(segment) + 1 :]
+        return all(each.index.find(ledger, entry) is None for each in later)
+
+    def read_at(self, segment: SealedSegment, ledger: int, entry: int, located: Located) -> bytes:
+        return self._read(segment, ledger, entry, located)
+
+    def _read(self, segment: OpenSegment | SealedSegment, ledger: int, entry: int, located: Located) -> bytes:
+        size = FRAME_OVERHEAD_BYTES + located.size
+        data = segment.file.read(located.offset, size)
+        frame = read_frame(data, 0, self._seed, segment.number, located.offset)
+        if frame is None or frame.kind is not FrameKind.ENTRY or _ids(frame.body) != (ledger, entry):
+            where = f"{segment_name(segment.number)} at {located.offset}"
+            raise DamagedError(where, f"entry {entry} of ledger {ledger} is not valid there")
+        return frame.body
+
+    # --- writing
+
+    def frame(self, kind: FrameKind, body: bytes, offset: int) -> bytes:
+        segment = self.open
+        return encode_frame(self._seed, segment.number, offset, kind, body, segment.synced_to)
+
+    def has_room(self, size: int) -> bool:
+        return self.open.end + size <= self._segment_bytes
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write a group of frames and sync it."""
+        self.open.file.write(offset, data)
+        self.open.file.sync()
+
+    def prepare(self) -> None:
+        """Allocate the next segment ahead of time. Raises DiskFullError."""
+        if self._spare is None:
+            self._spare = self._allocate()
+
+    def roll(self) -> None:
+        """Seal the open segment and go on in a new one. Raises DiskFullError, with nothing changed."""
+        self.prepare()
+        assert self._spare is not None, "a spare segment was allocated"
+        self._seal()
+        self.open, self._spare = self._spare, None
+        self._list_open()
+
+    def close(self) -> None:
+        """Seal the open segment: after a clean stop any damage is known for what it is."""
+        self._seal()
+        self._save()
+        for segment in self.sealed:
+            segment.index.close()
+            segment.file.close()
+
+    def detach(self, segment: SealedSegment) -> None:
+        """Look for no entry in this segment any more. Call in the loop, before `remove`."""
+        self.sealed = [each for each in self.sealed if each is not segment]
+
+    def remove(self, segment: SealedSegment) -> None:
+        """Give the room of a detached segment back."""
+        self._save([SegmentState(self.open.number)])
+        segment.index.close()
+        segment.file.close()
+        self._delete_files(segment)
+        self._disk.sync_directory()
+
+    def settle_damage(self) -> None:
+        """Everything that damaged regions may have held has been written again elsewhere."""
+        for segment in self.sealed:
+            segment.damage = ()
+        self.has_doubt = False
+        self._save([SegmentState(self.open.number)])
+
+    # --- inside
+
+    def _delete_files(self, segment: SealedSegment) -> None:
+        for name in (index_name(segment.number), segment_name(segment.number)):
+            with suppress(FileNotFoundError):
+                self._disk.remove(name)
+
+    def _allocate(self) -> OpenSegment:
+        self._number += 1
+        file = self._disk.allocate(segment_name(self._number), self._segment_bytes)
+        self._disk.sync_directory()
+        return OpenSegment(self._number, file)
+
+    def _drop_leftovers(self) -> None:
+        """Remove segments that were allocated ahead, and indexes of segments that are gone."""
+        listed = {state.number for state in self.manifest.segments}
+        kept = {segment_name(number) for number in listed} | {index_name(number) for number in listed}
+        for name in self._disk.names():
+            if name.startswith(("segment-", "index-")) and name not in kept:
+                self._disk.remove(name)
+
+    def _open_sealed(self, state: SegmentState) -> SealedSegment:
+        file = self._disk.open_fixed(segment_name(state.number))
+        if state.end is not None:
+            with suppress(DamagedError, DiskFailedError):
+                return SealedSegment(state, file, self._open_index(state.number))
+        scan = self._scan(file, state)
+        self.torn_bytes += scan.torn_bytes
+        segment = self._rebuilt(state.number, file, scan)
+        sealed = SegmentState(state.number, scan.end, tuple(scan.damage))
+        return self._indexed(sealed, segment)
+
+    def _scan(self, file: FixedFile, state: SegmentState) -> Scan:
+        try:
+            data = file.read(0, file.size)
+        except DiskFailedError:
+            data = _read_around(file)
+        return scan_segment(data, self._seed, state.number, state.end)
+
+    def _rebuilt(self, number: int, file: FixedFile, scan: Scan) -> OpenSegment:
+        segment = OpenSegment(number, file)
+        segment.end = scan.end
+        for frame in scan.frames:
+            if frame.kind is FrameKind.LEDGER:
+                mark = decode_mark(frame.body)
+                segment.marks[mark.ledger] = mark
+                segment.note(mark.ledger, frame.size)
+                continue
+            ledger, entry = _ids(frame.body)
+            segment.records.setdefault(ledger, {})[entry] = Located(frame.offset, frame.size)
+            segment.note(ledger, frame.size)
+        # Damage may have taken a ledger's key: its entries are of no use without it, other copies are.
+        for ledger in [ledger for ledger in segment.records if ledger not in segment.marks]:
+            del segment.records[ledger]
+        return segment
+
+    def _indexed(self, state: SegmentState, segment: OpenSegment) -> SealedSegment:
+        data = encode_index(segment.number, segment.rows(), segment.records)
+        write_atomically(self._disk, index_name(segment.number), data)
+        return SealedSegment(state, segment.file, self._open_index(segment.number))
+
+    def _open_index(self, number: int) -> SegmentIndex:
+        if index_name(number) not in self._disk.names():
+            raise DamagedError(index_name(number), "it is missing")
+        return SegmentIndex(self._disk, index_name(number), number)
+
+    def _seal(self) -> None:
+        segment = self.open
+        sealed = self._indexed(SegmentState(segment.number, segment.end), segment)
+        # Another list, not a longer one: the loop may be looking for an entry in it.
+        self.sealed = [*self.sealed, sealed]
+
+    def _list_open(self) -> None:
+        self._save([SegmentState(self.open.number)])
+
+    def _save(self, more: list[SegmentState] | None = None) -> None:
+        states = [SegmentState(each.number, each.end, each.damage) for each in self.sealed]
+        self.manifest = msgspec.structs.replace(self.manifest, segments=(*states, *(more or ())))
+        save_manifest(self._disk, self.manifest)
+
+    def mark_frame(self, mark: LedgerMark, offset: int) -> bytes:
+        return self.frame(FrameKind.LEDGER, encode_mark(mark), offset)
+
+
+# How much is read at once around sectors that cannot be read.
+_CAREFUL_BYTES = 512
+
+
+def _read_around(file: FixedFile) -> bytes:
+    """The content with zeros where it cannot be read."""
+    parts = []
+    for offset in range(0, file.size, _CAREFUL_BYTES):
+        try:
+            parts.append(file.read(offset, _CAREFUL_BYTES))
+        except DiskFailedError:
+            parts.append(bytes(min(_CAREFUL_BYTES, file.size - offset)))
+    return b"".join(parts)

@@ -1,0 +1,184 @@
+"""The sockets of a bookie: frames in, answers out, one group of entries on its way to the disk at a time.
+
+While a group is written and synced in a thread, the next one gathers: the slower the disk, the larger the groups.
+
+Always true: nothing is answered with OK before its sync has returned; after a failed sync nothing is answered at all,
+every connection is dropped and `run` raises. What Linux keeps in memory of a failed sync is not what is on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+from equipoise.bookie.engine import BookieEngine, Group
+from equipoise.bookie.segments import SealedSegment
+from equipoise.disk import Disk
+from equipoise.errors import DiskFullError, ProtocolError
+from equipoise.ledger.wire import AddRequest, FrameReader, decode_request
+
+__all__ = ["BookieConnection", "BookieServer"]
+
+log = logging.getLogger("equipoise.bookie")
+
+
+class BookieConnection(asyncio.Protocol):
+    """One client. Stops reading while its answers wait to be read."""
+
+    def __init__(self, server: BookieServer) -> None:
+        self._server = server
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        answers: list[bytes] = []
+        try:
+            for frame in self._reader.feed(data):
+                answer = self._server.engine.submit(self, decode_request(frame))
+                if answer is not None:
+                    answers.append(answer)
+        except ProtocolError as error:
+            log.warning("connection closed: %s", error)
+            self.drop()
+            return
+        if answers:
+            self.send(answers)
+        self._server.wake()
+
+    def pause_writing(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def send(self, answers: list[bytes]) -> None:
+        if self._transport is not None:
+            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+
+    def drop(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+# Whom an answer goes to; None: the bookie itself asked, to compact a segment.
+Asker = BookieConnection | None
+
+
+class BookieServer:
+    """Serves one engine. `run` writes groups until it is cancelled or the disk fails."""
+
+    def __init__(self, disk: Disk, engine: BookieEngine[Asker]) -> None:
+        self.disk = disk
+        self.engine = engine
+        self.connections: set[BookieConnection] = set()
+        self._wakened = asyncio.Event()
+        self._idle: list[asyncio.Future[None]] = []
+        # One: the order of writes to the disk is the order in which they are asked for.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._server: asyncio.AbstractServer | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept connections; the port, which is chosen if it is 0."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: BookieConnection(self), host, port)
+        found: int = self._server.sockets[0].getsockname()[1]
+        return found
+
+    def wake(self) -> None:
+        if self.engine.has_work:
+            self._wakened.set()
+
+    async def run(self) -> None:
+        """Raises DiskFailedError once the disk cannot be trusted any more."""
+        try:
+            while True:
+                await self._wakened.wait()
+                self._wakened.clear()
+                while self.engine.has_work:
+                    await self._write_group()
+                idle, self._idle = self._idle, []
+                for future in idle:
+                    if not future.done():
+                        future.set_result(None)
+        finally:
+            for connection in list(self.connections):
+                connection.drop()
+
+    async def _write_group(self) -> None:
+        group = self.engine.take()
+        if group is None:
+            await self._roll()
+            return
+        if group.parts:
+            await self.in_thread(self._write, group)
+        self._answer(self.engine.commit(group))
+
+    def _write(self, group: Group[Asker]) -> None:
+        self.engine.segments.write(group.offset, group.data)
+
+    async def _roll(self) -> None:
+        try:
+            await self.in_thread(self.engine.segments.roll)
+        except DiskFullError as error:
+            log.warning("read-only: %s", error)
+            self.engine.is_full = True
+            self._answer(self.engine.refuse_all())
+
+    def _answer(self, answers: list[tuple[Asker, bytes]]) -> None:
+        by_connection: dict[BookieConnection, list[bytes]] = {}
+        for connection, answer in answers:
+            if connection is not None:
+                by_connection.setdefault(connection, []).append(answer)
+        for connection, parts in by_connection.items():
+            connection.send(parts)
+
+    async def in_thread(self, function: object, *args: object) -> None:
+        """Run a call on the disk beside the loop, after those that were asked for before."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)  # type: ignore[arg-type]
+
+    async def copy(self, segment: SealedSegment, *, bytes_per_s: int) -> None:
+        """Write what is live in a segment again, at a bounded pace.
+
+        Raises DamagedError or DiskFailedError if something cannot be read, DiskFullError if it cannot be written.
+        """
+        refusals, copied = self.engine.refusals, 0
+        for request in self.engine.copies(segment):
+            while self.engine.submit(None, request) is not None:
+                # Clients keep the queue full: it is their turn.
+                await self.written()
+            copied += len(request.body) if isinstance(request, AddRequest) else 0
+            if copied >= bytes_per_s // 10:
+                copied = 0
+                await self.written()
+                await asyncio.sleep(0.1)
+        await self.written()
+        if self.engine.refusals != refusals:
+            raise DiskFullError("no room to copy what is live in a segment")
+
+    async def written(self) -> None:
+        """Wait until everything that was submitted is durable or refused."""
+        if self.engine.has_work:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(future)
+            self._wakened.set()
+            await future
+
+    async def close(self) -> None:
+        """Stop listening and drop all clients."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.drop()
+        self._thread.shutdown(wait=False)

@@ -1,0 +1,201 @@
+"""`equipoise bookie`: run one bookie until it is stopped, or check its directory."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from random import SystemRandom
+from typing import Annotated
+
+import typer
+import uvloop
+
+from equipoise.bookie.bookie import Bookie
+from equipoise.bookie.check import check_directory
+from equipoise.bookie.settings import BookieSettings
+from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
+from equipoise.cli.support.store_options import AsJson, Region
+from equipoise.cli.support.tables import show_json, show_table
+from equipoise.disk import DirectoryDisk
+from equipoise.errors import DiskFailedError, SettingsError
+from equipoise.ledger.registration import BookieFacts
+from equipoise.store.tree import Tree
+from equipoise.store.urls import open_store
+
+app = typer.Typer(
+    help="Run a bookie: it keeps the entries of durable topics on one disk. Or check its directory.",
+    invoke_without_command=True,
+)
+
+log = logging.getLogger("equipoise.bookie")
+
+# BookKeeper's own port.
+PORT = 3181
+# What the process ends with after a failed sync: a supervisor that starts it again finds what is really on the disk.
+DISK_FAILED = 74
+_LOCK = "lock"
+
+
+@app.callback()
+def command(
+    context: typer.Context,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Directory of this bookie, on a disk of its own if possible.")
+    ] = None,
+    store: Annotated[
+        str,
+        typer.Option(envvar="EQUIPOISE_STORE", help="Metadata store of the cluster: zk://host:port/root."),
+    ] = "",
+    region: Region = "default",
+    site: Annotated[str, typer.Option(help="Site (data centre) of this bookie.")] = "",
+    rack: Annotated[
+        str, typer.Option(help="Rack of this bookie: its failure domain. By default the host.")
+    ] = "",
+    name: Annotated[str, typer.Option(help="Name, the same at every start. By default HOST:PORT.")] = "",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port; 0 takes a free one and needs --name.")
+    ] = PORT,
+    advertise: Annotated[
+        str, typer.Option(help="Host at which hubs reach this bookie, if it is not the one it listens on.")
+    ] = "",
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure",
+            help="Allow to listen on other addresses than loopback: anyone who reaches the port can read and write.",
+        ),
+    ] = False,
+    segment_mb: Annotated[int, typer.Option(min=8, max=1024, help="Size of a segment file in MiB.")] = 64,
+    collect_every: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two looks for deleted ledgers.")
+    ] = BookieSettings().collection_interval_s,
+    log_format: LogFormat = LogForm.TEXT,
+    verbose: Verbose = False,
+) -> None:
+    """Run a bookie: it keeps the entries of durable topics on one disk.
+
+    An entry is acknowledged once it is synced. After a failed sync the process ends with status 74. Run one for each
+    disk; `equipoise bookies ls` shows them all.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    set_up_logs(log_format, verbose=verbose)
+    with exit_on_failure():
+        directory = checked(directory, store, host, port, name, is_insecure=insecure)
+        facts = BookieFacts(
+            name=name or f"{advertise or host}:{port}",
+            host=advertise or host,
+            port=port,
+            site=site,
+            rack=rack or advertise or host,
+        )
+        settings = BookieSettings(segment_bytes=segment_mb * 1024 * 1024, collection_interval_s=collect_every)
+        with locked(directory):
+            try:
+                uvloop.run(serve(facts, directory, store, Tree(region), settings, listen_host=host))
+            except DiskFailedError as error:
+                log.critical("the disk has failed, nothing more is answered: %s", error)
+                # At once: no thread that still waits for the disk holds the process up.
+                os._exit(DISK_FAILED)
+
+
+@app.command()
+def check(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Directory of a bookie that does not run.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Read everything in a bookie's directory and report damage. Changes nothing.
+
+    Exits with status 1 if something is damaged.
+    """
+    with exit_on_failure():
+        with locked(directory):
+            report = check_directory(DirectoryDisk(directory))
+        if as_json:
+            show_json(report.as_dict())
+        else:
+            print(f"bookie {report.bookie} of cluster {report.instance}, format {report.format}")
+            show_table(
+                ("SEGMENT", "STATE", "ENTRIES", "LEDGERS", "BYTES", "TORN", "DAMAGE", "INDEX"),
+                [segment.row() for segment in report.segments],
+            )
+            print(f"{report.entries} entries of {report.ledgers} ledgers, {report.damaged} damaged places")
+    if report.damaged:
+        raise typer.Exit(1)
+
+
+def checked(
+    directory: Path | None, store: str, host: str, port: int, name: str, *, is_insecure: bool
+) -> Path:
+    """The directory, if a bookie can be started with these options. Raises SettingsError."""
+    if directory is None or not store:
+        raise SettingsError("a bookie needs --dir, its directory, and --store, the cluster's store")
+    if not is_insecure and not _is_loopback(host):
+        raise SettingsError(
+            f"{host} is not a loopback address, and a bookie asks its clients for no password: keep it in a closed "
+            "network and give --insecure"
+        )
+    if not name and not port:
+        raise SettingsError("a bookie on a free port needs --name: it must have the same name at every start")
+    return directory
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the directory: two bookies in one would destroy each other's segments."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / _LOCK).open("a", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise SettingsError(f"another bookie uses the directory {directory}") from error
+        yield
+
+
+async def serve(
+    facts: BookieFacts,
+    directory: Path,
+    store_url: str,
+    tree: Tree,
+    settings: BookieSettings,
+    *,
+    listen_host: str,
+) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    store = await open_store(store_url)
+    try:
+        bookie = Bookie(facts, DirectoryDisk(directory), store, tree, SystemRandom(), settings)
+        await bookie.start(listen_host=listen_host)
+        print(f"equipoise bookie {facts.name} ready on {bookie.facts.host}:{bookie.facts.port}", flush=True)
+        work = asyncio.create_task(bookie.run())
+        stopping = asyncio.create_task(stopped.wait())
+        await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, stopping):
+            task.cancel()
+        await asyncio.gather(work, stopping, return_exceptions=True)
+        if not work.cancelled():
+            work.result()
+        await bookie.stop()
+    finally:
+        await store.close()

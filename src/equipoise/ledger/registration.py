@@ -1,0 +1,115 @@
+"""What a bookie says of itself in the store, in BookKeeper's own form: registration nodes and cookies.
+
+Our bookies add properties that Java's pass over: site, rack, room, and the identity of their directory. A bookie that
+says none of them is one of Java's; its identity is that of its registration node.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from equipoise.errors import DamagedError
+from equipoise.ledger.protobuf import MalformedError, bytes_field, fields, varint_field
+
+__all__ = ["BookieFacts", "Cookie", "decode_cookie", "decode_facts", "encode_cookie", "encode_facts"]
+
+_RPC = b"bookie-rpc"
+_COOKIE_VERSION = "5"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookieFacts:
+    """One registered bookie."""
+
+    name: str
+    host: str
+    port: int
+    site: str = ""
+    # Its failure domain inside the site; the host where none is given.
+    rack: str = ""
+    free_bytes: int = 0
+    total_bytes: int = 0
+    # Identity of what it has stored: the same after a restart, another for an emptied disk.
+    directory: str = ""
+    is_read_only: bool = False
+
+
+def encode_facts(facts: BookieFacts) -> bytes:
+    endpoint = b"".join(
+        (
+            bytes_field(1, _RPC),
+            varint_field(2, facts.port),
+            bytes_field(3, facts.host.encode()),
+            bytes_field(4, _RPC),
+        )
+    )
+    properties = {
+        "site": facts.site,
+        "rack": facts.rack,
+        "free": str(facts.free_bytes),
+        "total": str(facts.total_bytes),
+        "directory": facts.directory,
+    }
+    return bytes_field(6, endpoint) + b"".join(
+        bytes_field(7, bytes_field(1, name.encode()) + bytes_field(2, value.encode()))
+        for name, value in properties.items()
+    )
+
+
+def decode_facts(name: str, data: bytes, *, created_id: int, is_read_only: bool) -> BookieFacts:
+    """Raises DamagedError. A node without content is named host:port."""
+    host, _, port = name.rpartition(":")
+    properties: dict[str, str] = {}
+    try:
+        for number, value in fields(data):
+            if number == 6 and isinstance(value, bytes):
+                endpoint = dict(fields(value))
+                if endpoint.get(1) == _RPC:
+                    host, port = _text(endpoint.get(3, b"")), str(endpoint.get(2, ""))
+            elif number == 7 and isinstance(value, bytes):
+                pair = dict(fields(value))
+                properties[_text(pair.get(1, b""))] = _text(pair.get(2, b""))
+        return BookieFacts(
+            name=name,
+            host=host,
+            port=int(port),
+            site=properties.get("site", ""),
+            rack=properties.get("rack", "") or host,
+            free_bytes=int(properties.get("free", 0)),
+            total_bytes=int(properties.get("total", 0)),
+            directory=properties.get("directory", "") or f"node-{created_id}",
+            is_read_only=is_read_only,
+        )
+    except (MalformedError, ValueError, UnicodeDecodeError) as error:
+        raise DamagedError(f"registration of bookie {name}", str(error)) from error
+
+
+def _text(value: int | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cookie:
+    """That a bookie of this name is part of the cluster. It lies in the store for as long as the bookie counts."""
+
+    bookie: str
+    # What it stores to: the identity of the directory in the place of Java's path.
+    directory: str
+    instance: str
+
+
+def encode_cookie(cookie: Cookie) -> bytes:
+    return (
+        f'{_COOKIE_VERSION}\nbookieHost: "{cookie.bookie}"\njournalDir: "{cookie.directory}"\n'
+        f'ledgerDirs: "1\\t{cookie.directory}"\ninstanceId: "{cookie.instance}"\n'
+    ).encode()
+
+
+def decode_cookie(path: str, data: bytes) -> Cookie:
+    """Raises DamagedError."""
+    found = dict(re.findall(r'^(\w+): "([^"]*)"$', data.decode(errors="replace"), re.MULTILINE))
+    try:
+        return Cookie(bookie=found["bookieHost"], directory=found["journalDir"], instance=found["instanceId"])
+    except KeyError as error:
+        raise DamagedError(path, f"the cookie lacks {error}") from error
