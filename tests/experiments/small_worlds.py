@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from equipoise.lab.experiments.fleet import Fleet, Machine
-from equipoise.lab.experiments.light import LightClient
 from equipoise.lab.experiments.meter import Meter
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.cluster.fleet import Fleet, Machine
 from equipoise.lab.simulation.legs import Legs
+from equipoise.lab.simulation.light_client.client import LightClient
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class SmallWorld:
         self.fleet = Fleet(sim, machine or Machine(), [f"hub-{number}" for number in range(1, hubs + 1)])
 
     async def begin(self, *names: str) -> None:
-        await self.fleet.begin(*(names or self.fleet.servers))
+        await self.fleet.begin(*(names or self.fleet.hubs))
 
     async def client(self, name: str, receive: Callable[[bytes, bytes], None]) -> LightClient:
         """A client on a host of its own. Calls on it have to be made there: see `on`."""

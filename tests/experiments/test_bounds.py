@@ -6,7 +6,7 @@ from math import sqrt
 
 import pytest
 
-from equipoise.lab.experiments.bounds import best_gain_over_ring, tile_loads
+from equipoise.lab.experiments.dynamoth_findings import best_gain_over_ring, tile_loads
 from equipoise.lab.scenarios.game import Game
 
 SERVERS = [f"hub-{number}" for number in range(1, 9)]

@@ -16,15 +16,14 @@ from equipoise.lab.experiments import (
     Size,
     dynamoth_channel,
     dynamoth_game,
+    run,
     silent,
     to_object,
 )
-from equipoise.lab.experiments.dynamoth_claims import scalability_claims, supported
+from equipoise.lab.experiments.dynamoth_findings import scalability_claims, supported
 from equipoise.lab.experiments.meter import Meter, Second
-from equipoise.lab.experiments.publish_results import run
 from equipoise.lab.experiments.run_game import Match, Outcome
-from equipoise.lab.experiments.spark_session import ViewMaking
-from equipoise.lab.experiments.views import LiveViews
+from equipoise.lab.experiments.views import LiveViews, ViewMaking
 from equipoise.lab.scenarios.game import Game
 from equipoise.lab.scenarios.schedule import Schedule
 
@@ -44,15 +43,16 @@ def without_spark(every: int) -> Iterator[ViewMaking]:
     yield ViewMaking(LiveViews, "this is a test")
 
 
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(dynamoth_game.WORLDS_2, Size.QUICK, TINY)
-    monkeypatch.setitem(dynamoth_game.WORLDS_3, Size.QUICK, TINY)
-    monkeypatch.setattr(dynamoth_game, "view_making", without_spark)
-    ups_and_downs = Schedule((0, 8), (25, 40), (35, 40), (40, 10), (50, 10))
-    monkeypatch.setattr(dynamoth_game, "schedule_3", lambda world: ups_and_downs)
-    joining = Schedule((0, 8), (45, 50))
-    monkeypatch.setattr(dynamoth_game, "schedule_2", lambda world: joining)
+JOINING = dynamoth_game.GameWorld(
+    size=TINY,
+    schedule=Schedule((0, 8), (45, 50)),
+    systems=(dynamoth_game.PLANNER, dynamoth_game.SHEDDING),
+    give_up_s=40,
+    views=without_spark,
+)
+UPS_AND_DOWNS = dynamoth_game.GameWorld(
+    size=TINY, schedule=Schedule((0, 8), (25, 40), (35, 40), (40, 10), (50, 10)), views=without_spark
+)
 
 
 def check(name: str, found: Findings) -> None:
@@ -78,20 +78,20 @@ def test_there_are_the_four_experiments_of_the_paper() -> None:
 
 @pytest.mark.parametrize("setup", [dynamoth_channel.SETUP_1A, dynamoth_channel.SETUP_1B], ids=["1a", "1b"])
 def test_three_servers_carry_more_of_a_channel_than_one(
-    setup: dynamoth_channel.ChannelSetup, monkeypatch: pytest.MonkeyPatch
+    setup: dynamoth_channel.ChannelSetup,
 ) -> None:
     # A tenth of the speed, a tenth of the clients.
-    small = replace(setup, cpu_speed=setup.cpu_speed / 10, quick_counts=(10, 40, 100, 200))
-    found = dynamoth_channel._run(small, Size.QUICK, 1, silent)
+    speed, counts = setup.cpu_speed / 10, (10, 40, 100, 200)
+    small = replace(setup, cpu_speed=speed, counts=counts, duration_s=5.0, step=20)
+    found = EXPERIMENTS[setup.name].find(small, 1)
     check(setup.name, found)
     one, three, lost = found.claims
     assert lost.holds
     assert int(three.ours.split(",")[0]) > 1.5 * int(one.ours)
 
 
-@pytest.mark.usefixtures("tiny")
 def test_experiment_2_counts_the_players_of_each_system() -> None:
-    found = EXPERIMENTS["dynamoth-2"].run(Size.QUICK, 1, silent)
+    found = EXPERIMENTS["dynamoth-2"].find(JOINING, 1)
     check("dynamoth-2", found)
     ours, theirs = (int(claim.ours.split(":")[0]) for claim in found.claims[:2])
     assert ours > 0
@@ -99,9 +99,10 @@ def test_experiment_2_counts_the_players_of_each_system() -> None:
     assert any("this is a test" in note for note in found.notes)
 
 
-@pytest.mark.usefixtures("tiny")
 def test_experiment_3_lets_servers_follow_and_loses_nothing() -> None:
-    result = run(EXPERIMENTS["dynamoth-3"], Size.QUICK, 1, silent)
+    result = run(
+        replace(EXPERIMENTS["dynamoth-3"], worlds={Size.QUICK: UPS_AND_DOWNS}), Size.QUICK, 1, silent
+    )
     shown = json.loads(json.dumps(to_object(result), allow_nan=False))
     lost = result.claims[-1]
     assert lost.holds, lost.ours

@@ -10,10 +10,16 @@ import pytest
 from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.coordinates.centroid import expected_worst_s
 from equipoise.lab.experiments import EXPERIMENTS
-from equipoise.lab.experiments.embedding import Noise, distances_s, embed
-from equipoise.lab.experiments.epulsar_coordinates import CoordinatesScale, cost, run_scale
+from equipoise.lab.experiments.epulsar_coordinates import (
+    EXPERIMENT_3,
+    CoordinatesScale,
+    Noise,
+    cost,
+    distances_s,
+    embed,
+)
 from equipoise.lab.experiments.epulsar_jobs import Found, InProcess, Pace, Row, Task, settle, simulate
-from equipoise.lab.experiments.epulsar_placing import GAME, SWARM, run_setup
+from equipoise.lab.experiments.epulsar_placing import EXPERIMENT_4, GAME, SWARM, PlacingSetup, place_by
 from equipoise.lab.experiments.epulsar_selection import NodesEstimate, evaluate, select
 from equipoise.lab.experiments.epulsar_worlds import PlacedClients, game_world, k_means, swarm_world
 from equipoise.lab.experiments.experiment import silent
@@ -34,7 +40,7 @@ def test_nodes_find_a_network_that_is_known_and_the_same_seed_finds_the_same() -
 
 
 def test_a_small_star_is_judged_by_what_was_measured() -> None:
-    found = run_scale(CoordinatesScale((4, 6), (10, 20), seconds=200, runs=1), 1, silent)
+    found = EXPERIMENT_3.find(CoordinatesScale((4, 6), (10, 20), seconds=200, runs=1), 1)
     names = [claim.claim for claim in found.claims]
     assert len(names) == 6
     assert found.claims[0].holds and found.claims[1].holds
@@ -163,9 +169,9 @@ def test_the_speed_up_is_told() -> None:
 
 
 @pytest.mark.parametrize(("setup", "sizes", "claims"), [(GAME, (3, 4), 3), (SWARM, (2, 3), 4)])
-def test_claims_of_small_worlds_hold(setup: object, sizes: tuple[int, ...], claims: int) -> None:
-    small = replace(setup, sizes=sizes, seconds=200)  # type: ignore[type-var]
-    found = run_setup(small, 2, 1, silent, InProcess("asked for"))  # type: ignore[arg-type]
+def test_claims_of_small_worlds_hold(setup: PlacingSetup, sizes: tuple[int, ...], claims: int) -> None:
+    small = replace(setup, sizes=sizes, seconds=200, placements=2)
+    found = EXPERIMENT_4.judge(place_by(InProcess("asked for"), small, 1, silent))
     assert len(found.claims) == claims
     assert all(claim.holds for claim in found.claims)
     assert [line.label for line in found.figures[0].panels[2].lines] == ["epulsar", "all-pairs", "hashing"]

@@ -7,14 +7,12 @@ import asyncio
 import pytest
 
 from equipoise.lab.experiments.control_loop import Controlling, Timing
-from equipoise.lab.experiments.crowd import Crowd
-from equipoise.lab.experiments.fleet import Machine
-from equipoise.lab.experiments.run_game import Match, Outcome
+from equipoise.lab.experiments.run_game import Crowd, Match, Outcome
 from equipoise.lab.experiments.run_game import play as play_match
-from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
-from equipoise.lab.experiments.views import LiveViews
+from equipoise.lab.experiments.views import LiveViews, SimulatedTelemetryReader
 from equipoise.lab.scenarios.game import Game
 from equipoise.lab.scenarios.schedule import Schedule
+from equipoise.lab.simulation.cluster.fleet import Machine
 from equipoise.lab.simulation.costs import measured_cpu
 from equipoise.model import Member, Plan
 from equipoise.plan import PlannerSettings
@@ -34,7 +32,7 @@ def test_a_released_server_stops_only_when_its_last_client_has_gone() -> None:
         crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
         crowd._adjust(20)
         await asyncio.sleep(5.0)
-        assert world.fleet.servers["hub-2"].clients > 0
+        assert world.fleet.hubs["hub-2"].clients > 0
         world.fleet.commit(members("hub-1"))
         assert await world.fleet.release("hub-2", patience_s=60.0)
         assert world.fleet.running == ["hub-1"]
@@ -50,7 +48,7 @@ def test_a_server_that_somebody_still_uses_is_not_stopped() -> None:
         await world.begin("hub-1", "hub-2")
         client = await world.client("stubborn", lambda topic, payload: None)
         await world.on("stubborn", client.subscribe, b"t")
-        assert await world.fleet.until(lambda: client.is_live(b"t"), 10.0)
+        assert await world.sim.until(lambda: client.is_live(b"t"), 10.0)
         (hub,) = {link.hub.host for link in client._heard[b"t"].links}
         assert not await world.fleet.release(hub, patience_s=2.0)
         assert hub in world.fleet.running
@@ -82,7 +80,7 @@ def test_players_who_leave_are_gone_and_disconnected() -> None:
         crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
         await crowd.follow(Schedule((0, 10), (5, 10), (6, 3), (10, 3)), lambda second: False)
         assert len(crowd.players) == 3
-        assert await world.fleet.until(lambda: world.fleet.servers["hub-1"].clients == 3, 5.0)
+        assert await world.sim.until(lambda: world.fleet.hubs["hub-1"].clients == 3, 5.0)
 
     play(story, hubs=1)
 
@@ -110,9 +108,9 @@ def test_a_hub_that_does_not_answer_is_left_out_and_read_later() -> None:
         await world.begin("hub-1", "hub-2")
         reader = SimulatedTelemetryReader()
         await asyncio.sleep(2.5)
-        world.fleet.servers["hub-2"].host.pause()
+        world.fleet.hubs["hub-2"].host.pause()
         first = {row for batch in await reader.read(world.fleet.running) for row in batch["hub"].to_pylist()}
-        world.fleet.servers["hub-2"].host.thaw()
+        world.fleet.hubs["hub-2"].host.thaw()
         await asyncio.sleep(1.0)
         second = {row for batch in await reader.read(world.fleet.running) for row in batch["hub"].to_pylist()}
         assert first == {"hub-1"}
@@ -163,7 +161,7 @@ def test_a_machine_with_a_processor_is_as_busy_as_its_telemetry_says() -> None:
         crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
         crowd._adjust(20)
         await asyncio.sleep(4.0)
-        host = world.fleet.servers["hub-1"].host
+        host = world.fleet.hubs["hub-1"].host
         assert host.cpu is not None
         before_s, began = host.cpu.busy_s, world.sim.now
         views, reader = LiveViews(), SimulatedTelemetryReader()

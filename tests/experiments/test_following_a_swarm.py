@@ -14,9 +14,9 @@ from equipoise.client import ClientSettings
 from equipoise.gateway import Gateway, GatewaySettings
 from equipoise.lab.demo.swarm import LIMIT_MS, TOPIC, Swarm
 from equipoise.lab.demo.wan import SiteDelays
-from equipoise.lab.experiments.fleet import PORT
 from equipoise.lab.experiments.sites import CONTROLLER, CloudRegion, Command
 from equipoise.lab.simulation import LinkSpec, Simulation
+from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.topology import Sites
 from equipoise.lab.workload.game import GameTally
 from equipoise.model import TopicSpec
@@ -77,7 +77,7 @@ class Flight:
         """How long until the limit holds again, of what drones hear; looked at for no longer than it may take."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await self.region.until(lambda: (self.latency_ms() or 0.0) > LIMIT_MS, REACH_S)
+        await self.region.sim.until(lambda: (self.latency_ms() or 0.0) > LIMIT_MS, REACH_S)
         held_since = began
         while loop.time() - held_since < 3.0 and loop.time() - began < 2 * REACH_S:
             await asyncio.sleep(0.25)
@@ -123,7 +123,7 @@ def test_over_lossy_links_the_topic_follows_as_soon() -> None:
         await flight.begin()
         await flight.fly_to("east")
         # What drones hear is late by what is sent again, wherever their topic is.
-        assert await flight.region.until(lambda: flight.home_site == "east", REACH_S)
+        assert await flight.region.sim.until(lambda: flight.home_site == "east", REACH_S)
         await asyncio.sleep(10.0)
         await flight.end()
         assert flight.swarm.tally.verdict() == NOTHING
@@ -142,7 +142,7 @@ def test_a_controller_that_dies_when_the_swarm_crosses_is_replaced_and_the_topic
         await asyncio.sleep(2.0)
         sim.host(CONTROLLER).crash()
         # Its session ends after ten seconds; the other one has what the first remembered, and counts anew.
-        assert await flight.region.until(lambda: flight.home_site == "east", 10.0 + REACH_S)
+        assert await flight.region.sim.until(lambda: flight.home_site == "east", 10.0 + REACH_S)
         await asyncio.sleep(10.0)
         await flight.end()
         assert flight.swarm.tally.verdict() == NOTHING

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from equipoise.lab.experiments.latencies import BIN_S, Latencies
+from equipoise.lab.experiments.meter import BIN_S, Latencies
 
 
 def test_the_worst_of_each_second_is_kept_by_topic() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from equipoise.lab.experiments.light import LightClient
+from equipoise.lab.simulation.light_client.client import LightClient
 from equipoise.model import Entry, Member, Mode, Plan
 from experiments.small_worlds import SmallWorld, play
 
@@ -31,7 +31,7 @@ class Talk:
         self.ear = await self.world.client("ear", lambda topic, payload: self.heard.append(int(payload)))
         self.mouth = await self.world.client("mouth", lambda topic, payload: None)
         await self.world.on("ear", self.ear.subscribe, TOPIC)
-        assert await self.world.fleet.until(lambda: self.ear.is_live(TOPIC), 10.0)
+        assert await self.world.sim.until(lambda: self.ear.is_live(TOPIC), 10.0)
 
     async def say(self, count: int) -> None:
         for _ in range(count):
@@ -40,7 +40,7 @@ class Talk:
             await asyncio.sleep(0.02)
 
     async def finish(self) -> None:
-        assert await self.world.fleet.until(lambda: len(self.heard) >= self.sent, 30.0)
+        assert await self.world.sim.until(lambda: len(self.heard) >= self.sent, 30.0)
         await asyncio.sleep(3.0)
 
     def connected(self, client: LightClient) -> set[str]:
@@ -103,9 +103,9 @@ def test_who_comes_back_to_a_topic_at_once_counts_nothing_as_lost() -> None:
             await talk.say(3)
             await world.on("ear", talk.ear.unsubscribe, TOPIC)
             await world.on("ear", talk.ear.subscribe, TOPIC)
-        assert await world.fleet.until(lambda: talk.ear.is_live(TOPIC), 10.0)
+        assert await world.sim.until(lambda: talk.ear.is_live(TOPIC), 10.0)
         await talk.say(3)
-        assert await world.fleet.until(lambda: talk.heard[-1:] == [62], 10.0)
+        assert await world.sim.until(lambda: talk.heard[-1:] == [62], 10.0)
         assert talk.heard == sorted(set(talk.heard))
         assert world.meter.lost == 0
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from client.where_hubs import PORT, WhereHub, place, sites, triangle
 from equipoise.client.url import Endpoint
 from equipoise.coordinates import Coordinate, FinderSettings
-from equipoise.lab.experiments.light import LightClient
 from equipoise.lab.experiments.meter import Meter
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.light_client.client import LightClient
 
 Story = Callable[[Simulation, list[WhereHub], LightClient], Awaitable[None]]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.lab.experiments.epulsar_migration import MigrationScale, run_scale
+from equipoise.lab.experiments.epulsar_migration import EXPERIMENT_7, MigrationScale
 from equipoise.lab.experiments.epulsar_moving import INTERVAL_S, PLACES, move_all, wan
 from equipoise.lab.experiments.epulsar_workflows import Migrated, migrate
-from equipoise.lab.experiments.experiment import silent
 from equipoise.lab.simulation import Simulation
 
 
@@ -56,7 +55,7 @@ def test_clients_that_are_told_the_new_broker_wait_for_less_and_executors_work_s
 
 
 def test_claims_are_judged_by_what_was_seen() -> None:
-    found = run_scale(MigrationScale(topics=(4, 8), executors=(1, 4), wan_ms=(0, 40)), 1, silent)
+    found = EXPERIMENT_7.find(MigrationScale(topics=(4, 8), executors=(1, 4), wan_ms=(0, 40)), 1)
     # The plan's way through the store is shared by eight topics only.
     assert [claim.holds for claim in found.claims] == [True, True, False, True]
     downtime, times = found.figures

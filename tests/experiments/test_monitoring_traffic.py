@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.lab.experiments.epulsar_monitoring import MonitoringScale, listen, run_scale
-from equipoise.lab.experiments.experiment import silent
+from equipoise.lab.experiments.epulsar_monitoring import EXPERIMENT_6, MonitoringScale, listen
 
 
 def test_a_topic_takes_as_many_bytes_with_many_clients_as_with_one() -> None:
@@ -22,7 +21,7 @@ def test_every_clients_coordinate_would_take_its_own_bytes() -> None:
 
 
 def test_claims_of_a_small_hub_hold() -> None:
-    found = run_scale(MonitoringScale((1, 4), (1, 400)), 1, silent)
+    found = EXPERIMENT_6.find(MonitoringScale((1, 4), (1, 400)), 1)
     assert [claim.holds for claim in found.claims] == [True, True, True]
     lines = found.figures[0].panels[0].lines
     assert [line.label for line in lines][-1] == "centroids, 400 clients"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.lab.experiments.epulsar_players import judge
+from equipoise.lab.experiments.epulsar_limits import EXPERIMENT_9, Compared
 from equipoise.lab.experiments.epulsar_session import (
     Country,
     Evening,
@@ -58,7 +58,7 @@ def test_no_update_is_lost(played: Evening) -> None:
 
 
 def test_claims_are_judged_by_what_was_measured(played: Evening) -> None:
-    found = judge(played, played)
+    found = EXPERIMENT_9.judge(Compared(played, played))
     assert [claim.holds for claim in found.claims] == [True, True, True]
     titles = [panel.title for panel in found.figures[0].panels]
     assert titles == ["what the first player hears of each other", "all topics", "all topics, with hashing"]

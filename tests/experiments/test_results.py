@@ -14,19 +14,18 @@ from equipoise.lab.experiments import (
     Claim,
     Experiment,
     Figure,
-    Findings,
     Line,
     Marks,
     Panel,
     Progress,
     Size,
     experiments_by_name,
+    run,
     silent,
     to_object,
 )
 from equipoise.lab.experiments.figures import draw
-from equipoise.lab.experiments.publish_results import keep, run
-from equipoise.lab.experiments.report import MARKER, page_section, splice
+from equipoise.lab.experiments.report import MARKER, keep, page_section, splice
 from equipoise.lab.experiments.result import Result, decode, encode
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -66,13 +65,23 @@ CLAIMS = (
 )
 
 
-def toy_run(size: Size, seed: int, progress: Progress) -> Findings:
+def toy_run(world: str, seed: int, progress: Progress) -> tuple[str, int]:
     progress("half of it", 0.5)
-    return Findings(claims=CLAIMS, figures=(FIGURE,), parameters=(("seed", str(seed)),), notes=("A note.",))
+    return world, seed
 
 
-def toy(name: str = "toy-1") -> Experiment:
-    return Experiment(name=name, source="A paper, V", summary="Something grows.", run=toy_run)
+def toy(name: str = "toy-1") -> Experiment[str, tuple[str, int]]:
+    return Experiment(
+        name=name,
+        source="A paper, V",
+        summary="Something grows.",
+        worlds={Size.FULL: "large", Size.QUICK: "small"},
+        world=toy_run,
+        claims=lambda seen: CLAIMS,
+        figures=(lambda seen: FIGURE,),
+        parameters=lambda seen: (("world", seen[0]), ("seed", str(seen[1]))),
+        notes=lambda seen: ("A note.",),
+    )
 
 
 def result_of(name: str = "toy-1") -> Result:

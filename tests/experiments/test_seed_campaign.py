@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.lab.experiments import EXPERIMENTS, Claim, Experiment, Findings, Progress, Size
+from equipoise.lab.experiments import EXPERIMENTS, Claim, Experiment, Progress, Size
 from equipoise.lab.experiments.report import command_of, page_section
 from equipoise.lab.experiments.result import Result
 from equipoise.lab.experiments.seed_campaign import over_seeds, run_seeds
@@ -78,16 +78,24 @@ class Counted:
     def __init__(self) -> None:
         self.ran: list[int] = []
 
-    def run(self, size: Size, seed: int, progress: Progress) -> Findings:
+    def world(self, size: Size, seed: int, progress: Progress) -> int:
         assert is_task()
         self.ran.append(seed)
-        return Findings(claims=claims(seed), figures=())
+        return seed
 
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     found = Counted()
-    experiment = Experiment(name="toy-1", source="A paper", summary="Something.", run=found.run)
+    experiment = Experiment(
+        name="toy-1",
+        source="A paper",
+        summary="Something.",
+        worlds={size: size for size in Size},
+        world=found.world,
+        claims=claims,
+        figures=(),
+    )
     monkeypatch.setitem(EXPERIMENTS, "toy-1", experiment)
     return found
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 
-from equipoise.lab.experiments.epulsar_flight import City, site
 from equipoise.lab.experiments.epulsar_swarms import (
     TIME_BYTES,
     Crew,
@@ -22,6 +21,7 @@ from equipoise.lab.experiments.epulsar_swarms import (
     planner_of,
     topics_of,
 )
+from equipoise.lab.experiments.epulsar_worlds import City, site
 from equipoise.lab.experiments.sites import CONTROLLER, CloudRegion
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.cluster.region import STORE
@@ -118,13 +118,13 @@ def test_a_move_ends_without_the_controller_that_began_it_and_another_one_makes_
         await asyncio.sleep(5.0)
         moves = len(region.moves)
         crew.cross(0, 1 - crew.zones[0], sim.now - _began(crew))
-        assert await region.until(lambda: len(region.moves) > moves, 15.0)
+        assert await region.sim.until(lambda: len(region.moves) > moves, 15.0)
         # The plan is in the store, and has not reached the sites, which are 40 ms away.
         sim.host(CONTROLLER).crash(silent=True)
         await asyncio.sleep(20.0)
         moves = len(region.moves)
         crew.cross(1, 1 - crew.zones[1], sim.now - _began(crew))
-        assert await region.until(lambda: len(region.moves) > moves, 30.0)
+        assert await region.sim.until(lambda: len(region.moves) > moves, 30.0)
 
     crew = run(story)
     assert crew.meter.lost == 0

@@ -9,8 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from equipoise.lab.experiments.epulsar_drones import judge
-from equipoise.lab.experiments.epulsar_flight import City, Flight, air, site
+from equipoise.lab.experiments.epulsar_limits import EXPERIMENT_8, Compared
 from equipoise.lab.experiments.epulsar_swarms import (
     STAMP,
     Change,
@@ -21,8 +20,8 @@ from equipoise.lab.experiments.epulsar_swarms import (
     topics_of,
     unheard,
 )
-from equipoise.lab.experiments.latencies import Latencies
-from equipoise.lab.experiments.meter import Meter
+from equipoise.lab.experiments.epulsar_worlds import City, Flight, air, site
+from equipoise.lab.experiments.meter import Latencies, Meter
 
 SMALL = City(zones=2, side_m=4_000.0)
 
@@ -65,7 +64,7 @@ def test_a_swarm_is_back_once_it_stays_under_the_limit() -> None:
 def test_a_swarm_that_is_never_back_is_told_as_such_unless_it_had_no_time() -> None:
     never = patrol([35] * 40, Change(4.0, 0, 1))
     assert list(never.recoveries_s().values()) == [float("inf")]
-    assert not judge(never, never).claims[0].holds
+    assert not EXPERIMENT_8.judge(Compared(never, never)).claims[0].holds
     brief = patrol([35] * 40, Change(4.0, 0, 1), Change(10.0, 0, 0), Change(30.0, 0, 1))
     assert list(brief.recoveries_s()) == [Change(10.0, 0, 0)]
 

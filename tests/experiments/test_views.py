@@ -9,13 +9,16 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pytest
 
 from equipoise.errors import PipelineError
-from equipoise.lab.experiments import spark_session
-from equipoise.lab.experiments.crowd import Crowd
-from equipoise.lab.experiments.fleet import Machine
-from equipoise.lab.experiments.spark_session import ViewMaking, view_making
-from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
-from equipoise.lab.experiments.views import LiveViews, SparkViews
+from equipoise.lab.experiments.run_game import Crowd
+from equipoise.lab.experiments.views import (
+    LiveViews,
+    SimulatedTelemetryReader,
+    SparkViews,
+    ViewMaking,
+    view_making,
+)
 from equipoise.lab.scenarios.game import Game
+from equipoise.lab.simulation.cluster.fleet import Machine
 from equipoise.pipeline.settings import SessionSettings
 from equipoise.pipeline.spark.session import SparkDriver
 from experiments.small_worlds import SmallWorld, play
@@ -35,7 +38,7 @@ def looks(seed: int = 1) -> Looks:
         crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
         crowd._adjust(16)
         reader, found = SimulatedTelemetryReader(), []
-        clock = world.fleet.servers["hub-1"].host.clock
+        clock = world.fleet.hubs["hub-1"].host.clock
         for _ in range(SECONDS):
             await asyncio.sleep(1.0)
             found.append((clock.time(), await reader.read(world.fleet.running)))
@@ -71,7 +74,6 @@ def test_an_experiment_goes_on_without_spark_and_says_so(monkeypatch: pytest.Mon
         assert type(views()) is LiveViews
     assert "no Java here" in views.note
     assert views.agrees
-    assert spark_session.log.name == "equipoise.lab.experiments"
 
 
 @pytest.fixture(scope="module")

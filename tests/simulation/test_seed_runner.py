@@ -10,10 +10,10 @@ from equipoise.client.inbox import Inbox
 from equipoise.hub.data.session import Session
 from equipoise.lab.scenarios import (
     Client,
-    Publishing,
+    NetworkShape,
+    PublishedStream,
     Scenario,
     Subscribing,
-    Topology,
     Workload,
     scenario_by_name,
 )
@@ -47,15 +47,15 @@ def test_a_failed_run_keeps_the_last_lines_of_its_trace_and_a_green_one_does_not
 
 
 SHAPES = [
-    Topology(),
-    Topology(shape="star"),
-    Topology(shape="sites", round_trips_s=(("oslo", "rome", 0.05),), hub_place="oslo"),
-    Topology(shape="cities", hub_place="paris"),
+    NetworkShape(),
+    NetworkShape(shape="star"),
+    NetworkShape(shape="sites", round_trips_s=(("oslo", "rome", 0.05),), hub_place="oslo"),
+    NetworkShape(shape="cities", hub_place="paris"),
 ]
 
 
 @pytest.mark.parametrize("topology", SHAPES, ids=lambda topology: topology.shape)
-def test_a_world_without_faults_delivers_everything(topology: Topology) -> None:
+def test_a_world_without_faults_delivers_everything(topology: NetworkShape) -> None:
     far = {"sites": "rome", "cities": "tokyo"}.get(topology.shape, "")
     scenario = Scenario(
         name="quiet",
@@ -65,7 +65,7 @@ def test_a_world_without_faults_delivers_everything(topology: Topology) -> None:
             clients=(
                 Client(
                     name="ann",
-                    publishes=(Publishing(topics=("t",), count=50, interval_s=0.01),),
+                    publishes=(PublishedStream(topics=("t",), count=50, interval_s=0.01),),
                     place=topology.hub_place,
                 ),
                 Client(name="bob", subscribes=(Subscribing(names=("t",)),), place=far),

@@ -13,7 +13,7 @@ import equipoise
 from equipoise.hub import Hub, HubSettings
 from equipoise.lab.simulation import CpuSpec, Simulation
 from equipoise.lab.simulation.host import Host
-from equipoise.lab.simulation.process import HostProcess
+from equipoise.lab.simulation.simulated_hub import HostProcess
 from equipoise.resp.spelling import spell
 from telemetry.records import read_stream
 

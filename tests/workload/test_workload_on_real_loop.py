@@ -8,7 +8,7 @@ import random
 import pytest
 
 from equipoise.hub import Hub, HubSettings
-from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing, Workload
+from equipoise.lab.scenarios import Client, Dialect, PublishedStream, Subscribing, Workload
 from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.workload import History, HubEndpoint, PublishOutcome, RunPhases, cast_client, hurried
 from equipoise.lab.workload.hostile import ATTACKS, attack
@@ -19,7 +19,7 @@ WORKLOAD = Workload(
         Client(
             name="ann",
             publishes=(
-                Publishing(topics=("a", "b"), count=60, burst=(1, 9), interval_s=0.002, receipts=0.3),
+                PublishedStream(topics=("a", "b"), count=60, burst=(1, 9), interval_s=0.002, receipts=0.3),
             ),
             subscribes=(Subscribing(names=("a",)),),
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -84,9 +84,8 @@ def command(
                 _tell(result, as_json=as_json)
 
 
-def _run(experiment: Experiment, seed: int, *, is_quick: bool) -> Result:
-    from equipoise.lab.experiments import Size
-    from equipoise.lab.experiments.publish_results import run
+def _run(experiment: Experiment[Any, Any], seed: int, *, is_quick: bool) -> Result:
+    from equipoise.lab.experiments import Size, run
 
     with progress_bar(experiment.name, 1.0) as bar:
 
@@ -97,7 +96,7 @@ def _run(experiment: Experiment, seed: int, *, is_quick: bool) -> Result:
 
 
 def _run_seeds(
-    experiment: Experiment, seeds: range, pool: TaskPool, *, is_quick: bool, resume: Path | None
+    experiment: Experiment[Any, Any], seeds: range, pool: TaskPool, *, is_quick: bool, resume: Path | None
 ) -> Result:
     from equipoise.lab.experiments import Size
     from equipoise.lab.experiments.seed_campaign import over_seeds, run_seeds
@@ -108,7 +107,7 @@ def _run_seeds(
 
 
 def _keep(result: Result, out: Path | None) -> None:
-    from equipoise.lab.experiments.publish_results import keep
+    from equipoise.lab.experiments.report import keep
 
     if out is not None:
         Console(stderr=True).print(f"written to {keep(result, out)}", highlight=False)
@@ -123,7 +122,7 @@ def _tell(result: Result, *, as_json: bool) -> None:
         _stdout().print(terminal(result))
 
 
-def _list(experiments: Iterable[Experiment], *, as_json: bool) -> None:
+def _list(experiments: Iterable[Experiment[Any, Any]], *, as_json: bool) -> None:
     if as_json:
         show_json([{"name": one.name, "from": one.source, "summary": one.summary} for one in experiments])
         return

@@ -25,7 +25,7 @@ from equipoise.hub.cluster.link.frames import (
     PrepareFrame,
 )
 from equipoise.lab.scenarios import Expectation
-from equipoise.lab.simulation.cluster.stories import TOPIC, Moment, Wire
+from equipoise.lab.simulation.cluster.stories import TOPIC, Moment, TappedWire
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 
 from .worlds import STORY, check_promises, tell
@@ -93,7 +93,7 @@ def test_a_home_that_crashes_in_the_middle_of_a_move_leaves_nothing_twice_and_no
     3. it comes back, after the others have buried it or before.
     """
 
-    async def story(world: ClusterWorld, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: TappedWire) -> None:
         crashed = asyncio.Event()
 
         def crash() -> None:

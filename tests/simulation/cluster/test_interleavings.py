@@ -23,7 +23,7 @@ from equipoise.hub.cluster.link.frames import (
 from equipoise.lab.scenarios import Dialect, Expectation
 from equipoise.lab.scenarios.cluster_clients import LISTENERS, listener, speaker
 from equipoise.lab.simulation.cluster.directory import Directory
-from equipoise.lab.simulation.cluster.stories import TOPIC, Moment, Wire
+from equipoise.lab.simulation.cluster.stories import TOPIC, Moment, TappedWire
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.workload.history import Away
 
@@ -50,7 +50,7 @@ def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> No
         listener("hal", "h3", pattern="[a]"),
     )
 
-    async def story(world: ClusterWorld, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: TappedWire) -> None:
         wire.heard.clear()
 
     for seed in SEEDS:
@@ -70,7 +70,7 @@ def test_messages_that_are_sent_by_an_older_plan_arrive_like_others(late: str) -
     4. h1 passes on to h2 what comes to it by the older plan.
     """
 
-    async def story(world: ClusterWorld, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: TappedWire) -> None:
         assert isinstance(world.directory, Directory)
         world.directory.heard_at[late] = world.sim.now + 0.5
         world.move(TOPIC, "h2")
@@ -95,7 +95,7 @@ def test_a_link_that_is_reset_between_a_message_and_the_close_loses_neither(mome
     3. what was under way is sent again, in its order, and no more than once.
     """
 
-    async def story(world: ClusterWorld, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: TappedWire) -> None:
         def reset() -> None:
             world.sim.reset_connections("h1", "h2")
             world.sim.reset_connections("h1", "h3")
@@ -127,7 +127,7 @@ def test_a_second_move_begins_while_the_first_is_unfinished(
     3. a ends up at h3, after two moves or one, without a gap.
     """
 
-    async def story(world: ClusterWorld, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: TappedWire) -> None:
         wire.set_trap(hub, moment, verb, lambda: world.move(TOPIC, "h3"))
         world.move(TOPIC, "h2")
 
@@ -147,7 +147,7 @@ def test_a_plain_subscriber_that_never_leaves_its_hub_misses_nothing() -> None:
     plain = (listener("cat", "h1", Dialect.RESP3), listener("eve", "h1", Dialect.RESP2))
     clients = (speaker("ann", "h1"), speaker("bob", "h2"), speaker("ida", "h3"), *plain)
 
-    async def story(world: ClusterWorld, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: TappedWire) -> None:
         for hub in ("h2", "h3", "h1", "h2"):
             world.move(TOPIC, hub)
             await asyncio.sleep(0.1 + 0.2 * world.random.random())
@@ -168,7 +168,7 @@ def test_a_hub_that_is_restarted_under_its_old_name_is_a_new_one(name: str) -> N
     """
     lives: set[tuple[int, int]] = set()
 
-    async def story(world: ClusterWorld, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: TappedWire) -> None:
         node = world.hubs[name]
         before = world.directory.alive[name].incarnation
         node.crash(silent=world.random.random() < 0.5)
@@ -190,7 +190,7 @@ def test_a_pattern_subscriber_hears_the_end_of_an_epoch_before_the_next_home() -
     3. h3 has the first messages of h2 before the last of h1: it asks h1 to say when all is on its way, and waits.
     """
 
-    async def story(world: ClusterWorld, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: TappedWire) -> None:
         for hub in ("h2", "h1", "h2", "h1"):
             world.move(TOPIC, hub)
             await asyncio.sleep(0.1 + 0.2 * world.random.random())
@@ -216,7 +216,7 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
         *LISTENERS,
     )
 
-    async def story(world: ClusterWorld, wire: Wire) -> None:
+    async def story(world: ClusterWorld, wire: TappedWire) -> None:
         if way == "unheard":
             world.sim.cut("ann", "h1", one_way=True)
         elif way == "deaf":

@@ -10,7 +10,7 @@ import pytest
 
 from equipoise.hub.cluster import barrier, handover_engine, stream_gc
 from equipoise.hub.cluster.cluster import Cluster
-from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
+from equipoise.lab.scenarios import Client, Dialect, PublishedStream, Subscribing
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 
 from .worlds import CALM, Outcomes, case, check_promises, run
@@ -19,8 +19,8 @@ NAMES = tuple(f"t{number}" for number in range(24))
 POOL = replace(CALM, cluster_settings={"moves_max": 3, "handover_retry_s": 0.4}, lag_s=0.02)
 
 
-def _talk() -> tuple[Publishing, ...]:
-    return (Publishing(topics=NAMES, count=None, burst=(5, 15), interval_s=0.03, receipts=0.1),)
+def _talk() -> tuple[PublishedStream, ...]:
+    return (PublishedStream(topics=NAMES, count=None, burst=(5, 15), interval_s=0.03, receipts=0.1),)
 
 
 CROWD = (

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from equipoise.hub.cluster.lane_state import lane_key
-from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Publishing, Workload
+from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, PublishedStream, Workload
 from equipoise.lab.scenarios.cluster_clients import PLAIN_CROWD
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.workload.history import Missed
@@ -94,7 +94,7 @@ def test_messages_are_spread_over_the_homes_of_all_subscribers() -> None:
         await world.until(lambda: sum(map(bool, _lanes(world, b"a").values())) == 3, 3.0)
         seen.append(_lanes(world, b"a"))
 
-    talk = (Publishing(topics=("a",), count=400, burst=(1, 4), interval_s=0.015, receipts=0.1),)
+    talk = (PublishedStream(topics=("a",), count=400, burst=(1, 4), interval_s=0.015, receipts=0.1),)
     everywhere = tuple(Client(name=f"at-{hub}", place=hub, publishes=talk) for hub in HUBS)
     workload = Workload(clients=(*everywhere, *PLAIN_CROWD.clients))
     outcomes = play(1, replace(STILL, workload=workload), story)

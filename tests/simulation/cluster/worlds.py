@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from equipoise.lab.scenarios import Client, ClusterScenario, Workload, scenario_by_name
 from equipoise.lab.scenarios.cluster_clients import TOLD
 from equipoise.lab.scenarios.excused import is_excused
-from equipoise.lab.scenarios.scenario import Topology as TopologyValue
+from equipoise.lab.scenarios.scenario import NetworkShape
 from equipoise.lab.simulation.checkers import Violation
-from equipoise.lab.simulation.cluster.stories import Story, Wire, begin_story, tapped
+from equipoise.lab.simulation.cluster.stories import Story, TappedWire, begin_story, tapped
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.simulation.runner import run_seed
 from equipoise.lab.simulation.topology import Topology
@@ -31,7 +31,7 @@ def case(name: str, **changes: object) -> ClusterScenario:
 
 CALM = case("cluster-calm")
 STORY = replace(
-    CALM, workload=TOLD, topology=TopologyValue(shape="long-way", split=(0.0, 0.2)), duration_s=1.5
+    CALM, workload=TOLD, topology=NetworkShape(shape="long-way", split=(0.0, 0.2)), duration_s=1.5
 )
 
 
@@ -76,7 +76,7 @@ def tell(
     scenario: ClusterScenario = STORY,
     clients: tuple[Client, ...] | None = None,
     home: str = "h1",
-) -> tuple[Outcomes, Wire]:
+) -> tuple[Outcomes, TappedWire]:
     """Play one seed: the topic lives at `home`, clients talk, and a moment later the story begins."""
     with tapped() as wire:
         told = run(

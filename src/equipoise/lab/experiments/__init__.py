@@ -1,11 +1,10 @@
-"""The papers' experiments, each a scenario and a few lines that say what is claimed.
+"""The papers' experiments: a table of them (`registry`), and one frame that runs them (`experiment`).
 
-`dynamoth` and its like hold the experiments of one paper. `cluster`, `players` and `control` are the world they run in:
-real hubs on simulated hosts, light clients that speak the real protocol, the real policies. `result`, `figures`,
-`report` and `keeping` tell what came of it.
+`run_game`, `channel`, `sites` and the modules named after a paper hold the worlds: real hubs on simulated hosts, light
+clients that speak the real protocol, the real policies. `report` shows and keeps what came of a run.
 """
 
-from equipoise.lab.experiments.experiment import Experiment, Findings, Progress, silent
+from equipoise.lab.experiments.experiment import Experiment, Findings, Progress, run, silent
 from equipoise.lab.experiments.registry import EXPERIMENTS, experiments_by_name
 from equipoise.lab.experiments.report import terminal
 from equipoise.lab.experiments.result import Claim, Figure, Line, Marks, Panel, Result, Size, to_object
@@ -23,6 +22,7 @@ __all__ = [
     "Result",
     "Size",
     "experiments_by_name",
+    "run",
     "silent",
     "terminal",
     "to_object",

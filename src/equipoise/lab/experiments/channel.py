@@ -12,13 +12,13 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from equipoise.lab.experiments.fleet import Fleet, Machine
-from equipoise.lab.experiments.light import LightClient
 from equipoise.lab.experiments.meter import Meter, percentile
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.cluster.fleet import Fleet, Machine
 from equipoise.lab.simulation.costs import measured_cpu
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.legs import Legs
+from equipoise.lab.simulation.light_client.client import LightClient
 from equipoise.model import Entry, Member, Mode, Plan
 
 __all__ = ["ChannelWorld", "Point", "capacity", "measure"]
@@ -100,7 +100,7 @@ class _Run:
 
     async def play(self) -> Point:
         channel, fleet, sim = self._channel, self._fleet, self._sim
-        homes = tuple(fleet.servers)
+        homes = tuple(fleet.hubs)
         await fleet.begin(*homes)
         entry = Entry(TOPIC, homes, channel.mode)
         fleet.commit(Plan.of(members=[Member(name) for name in homes], entries=[entry]))
@@ -110,7 +110,7 @@ class _Run:
             host.spawn(self._subscribe(host), name="subscribe")
         talking = [host.spawn(self._prepare(host), name="prepare") for host in publishers]
         await asyncio.sleep(OPENING_S)
-        await fleet.until(self._is_everybody_live, OPENING_S)
+        await sim.until(self._is_everybody_live, OPENING_S)
         talkers = [await task for task in talking]
         began, busy_before = sim.now, self._busy_s()
         self._meter.began_at = began
@@ -118,7 +118,7 @@ class _Run:
             host.spawn(self._talk(host, client, began), name="talk")
         await asyncio.sleep(channel.duration_s)
         busy_s = [after - before for after, before in zip(self._busy_s(), busy_before, strict=True)]
-        await fleet.until(lambda: self._meter.responses >= self._expected, DRAIN_S)
+        await sim.until(lambda: self._meter.responses >= self._expected, DRAIN_S)
         return self._point(busy_s)
 
     @property
@@ -139,9 +139,7 @@ class _Run:
         )
 
     def _busy_s(self) -> list[float]:
-        return [
-            server.host.cpu.busy_s for server in self._fleet.servers.values() if server.host.cpu is not None
-        ]
+        return [server.host.cpu.busy_s for server in self._fleet.hubs.values() if server.host.cpu is not None]
 
     def _is_everybody_live(self) -> bool:
         return len(self._clients) == self._channel.subscribers and all(

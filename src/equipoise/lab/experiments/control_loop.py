@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 
-from equipoise.lab.experiments.fleet import Fleet
 from equipoise.lab.experiments.meter import Meter
-from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
+from equipoise.lab.experiments.views import SimulatedTelemetryReader
+from equipoise.lab.simulation.cluster.fleet import Fleet
 from equipoise.lab.simulation.legs import CLOUD
 from equipoise.model import Specs, apply
 from equipoise.plan import Decision, Memory, Policy
@@ -115,7 +115,7 @@ class Controlling:
     def _provide(self, decision: Decision) -> None:
         """Start and stop servers as decided."""
         fleet = self._fleet
-        idle = [name for name in fleet.servers if name not in fleet.alive and name not in self._starting]
+        idle = [name for name in fleet.hubs if name not in fleet.alive and name not in self._starting]
         missing = decision.servers_wanted - len(fleet.members) - len(self._starting)
         for name in idle[: max(0, missing)]:
             self._starting.add(name)

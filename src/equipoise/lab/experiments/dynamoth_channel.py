@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from equipoise.lab.experiments.channel import ChannelWorld, Point, capacity, measure
-from equipoise.lab.experiments.experiment import Experiment, Findings, Progress, sweep
+from equipoise.lab.experiments.experiment import Experiment, Progress, curves, part_of, sweep
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 from equipoise.lab.simulation.legs import Legs
 from equipoise.model import Mode
@@ -38,39 +37,40 @@ class ChannelSetup:
     # Where one server of the paper was full.
     paper_one: int
     counts: tuple[int, ...]
-    quick_counts: tuple[int, ...]
     claims: tuple[str, str]
+    # Of virtual time, at each point.
+    duration_s: float = 10.0
+    # How exactly the limit is looked for.
+    step: int = 10
 
 
-def _run(setup: ChannelSetup, size: Size, seed: int, progress: Progress) -> Findings:
-    counts = setup.counts if size is Size.FULL else setup.quick_counts
+@dataclass(frozen=True, slots=True)
+class ChannelCapacity:
+    """What one server and three carry."""
+
+    setup: ChannelSetup
+    base: ChannelWorld
+    curves: list[_Curve]
+    capacities: list[int]
+
+
+def carry(setup: ChannelSetup, seed: int, progress: Progress) -> ChannelCapacity:
+    """Measure all points of both curves, and look for where each ends."""
     base = ChannelWorld(
-        publishers=1,
-        subscribers=1,
-        cpu_speed=setup.cpu_speed,
-        duration_s=10.0 if size is Size.FULL else 5.0,
-        seed=seed,
+        publishers=1, subscribers=1, cpu_speed=setup.cpu_speed, duration_s=setup.duration_s, seed=seed
     )
-    step = 10 if size is Size.FULL else 20
-    curves = [_Curve(setup, base, servers) for servers in (1, SERVERS)]
-    wanted = [(curve, count) for curve in curves for count in counts]
-    points = sweep(
-        measure,
-        [curve.world(count) for curve, count in wanted],
-        lambda done: progress(f"{counts[0]} to {counts[-1]} {setup.varied}", 0.7 * done),
-    )
-    for (curve, count), point in zip(wanted, points, strict=True):
-        curve.points[count] = point
-    carried = []
-    for turn, curve in enumerate(curves):
+    found = [_Curve(setup, base, servers) for servers in (1, SERVERS)]
+    wanted = [(curve, count) for curve in found for count in setup.counts]
+    label = f"{setup.counts[0]} to {setup.counts[-1]} {setup.varied}"
+    worlds = [curve.world(count) for curve, count in wanted]
+    points = sweep(measure, worlds, part_of(progress, 0.0, 0.7), label)
+    for (curve, count), world in zip(wanted, worlds, strict=True):
+        curve.points[count] = points[world]
+    capacities = []
+    for turn, curve in enumerate(found):
         progress(f"{curve.servers} servers, looking for the limit", 0.7 + 0.15 * turn)
-        carried.append(curve.capacity(step))
-    return Findings(
-        claims=_claims(setup, carried, curves),
-        figures=(_figure(setup, curves),),
-        parameters=_parameters(setup, base),
-        notes=_notes(setup, curves),
-    )
+        capacities.append(curve.capacity(setup.step))
+    return ChannelCapacity(setup, base, found, capacities)
 
 
 class _Curve:
@@ -105,10 +105,10 @@ class _Curve:
         return [self.points[count] for count in sorted(self.points)]
 
 
-def _claims(setup: ChannelSetup, carried: Sequence[int], curves: Sequence[_Curve]) -> tuple[Claim, ...]:
-    one, three = carried
+def _claims(seen: ChannelCapacity) -> tuple[Claim, ...]:
+    setup, (one, three) = seen.setup, seen.capacities
     ratio = three / one if one else float("nan")
-    lost = sum(point.missed for curve in curves for point in curve.sorted())
+    lost = sum(point.missed for curve in seen.curves for point in curve.sorted())
     return (
         Claim(
             claim=f"one server carries {setup.claims[0]}",
@@ -131,16 +131,14 @@ def _claims(setup: ChannelSetup, carried: Sequence[int], curves: Sequence[_Curve
     )
 
 
-def _figure(setup: ChannelSetup, curves: Sequence[_Curve]) -> Figure:
+def _figure(seen: ChannelCapacity) -> Figure:
+    setup = seen.setup
+    rows = [
+        (f"{curve.servers} server{'s' if curve.servers > 1 else ''}", curve.sorted()) for curve in seen.curves
+    ]
+
     def lines(what: str) -> tuple[Line, ...]:
-        return tuple(
-            Line(
-                label=f"{curve.servers} server{'s' if curve.servers > 1 else ''}",
-                x=tuple(float(point.clients) for point in curve.sorted()),
-                y=tuple(1e3 * getattr(point, what) for point in curve.sorted()),
-            )
-            for curve in curves
-        )
+        return curves(rows, lambda point: point.clients, lambda point: 1e3 * getattr(point, what))
 
     return Figure(
         name=setup.name,
@@ -160,8 +158,8 @@ def _figure(setup: ChannelSetup, curves: Sequence[_Curve]) -> Figure:
     )
 
 
-def _parameters(setup: ChannelSetup, base: ChannelWorld) -> tuple[tuple[str, str], ...]:
-    legs = Legs()
+def _parameters(seen: ChannelCapacity) -> tuple[tuple[str, str], ...]:
+    setup, base, legs = seen.setup, seen.base, Legs()
     return (
         ("messages", f"{base.messages_per_s:g}/s of each publisher, {base.payload_bytes} B"),
         ("client legs", f"log-normal, median {1e3 * legs.median_s:g} ms, σ {legs.sigma:g}, drawn per client"),
@@ -174,8 +172,8 @@ def _parameters(setup: ChannelSetup, base: ChannelWorld) -> tuple[tuple[str, str
     )
 
 
-def _notes(setup: ChannelSetup, curves: Sequence[_Curve]) -> tuple[str, ...]:
-    busiest = max(point.cpu_ratio_max for curve in curves for point in curve.sorted())
+def _notes(seen: ChannelCapacity) -> tuple[str, ...]:
+    busiest = max(point.cpu_ratio_max for curve in seen.curves for point in curve.sorted())
     return (
         f"The server's limit is its processor (busiest: {100 * busiest:.0f} %). Its speed is chosen, its costs are "
         "measured; the ratio between three servers and one does not depend on the speed.",
@@ -189,7 +187,6 @@ SETUP_1A = ChannelSetup(
     cpu_speed=0.0235,
     paper_one=500,
     counts=(100, 200, 300, 400, 500, 600, 700, 800, 1000, 1200, 1400, 1600),
-    quick_counts=(100, 400, 600, 800, 1200, 1600),
     claims=("so many subscribers of a channel", "so many subscribers"),
 )
 SETUP_1B = ChannelSetup(
@@ -199,27 +196,39 @@ SETUP_1B = ChannelSetup(
     cpu_speed=0.0475,
     paper_one=200,
     counts=(50, 100, 150, 200, 250, 300, 400, 500, 600, 700, 800),
-    quick_counts=(50, 150, 250, 500, 700),
     claims=("so many publishers to a channel", "so many publishers"),
 )
 
 
-def _experiment(setup: ChannelSetup, source: str, summary: str, takes: tuple[str, str]) -> Experiment:
-    def run(size: Size, seed: int, progress: Progress) -> Findings:
-        return _run(setup, size, seed, progress)
-
-    return Experiment(name=setup.name, source=source, summary=summary, run=run, takes=takes)
+def _experiment(
+    setup: ChannelSetup, quick_counts: tuple[int, ...], source: str, summary: str
+) -> Experiment[ChannelSetup, ChannelCapacity]:
+    return Experiment(
+        name=setup.name,
+        source=source,
+        summary=summary,
+        worlds={
+            Size.FULL: setup,
+            Size.QUICK: replace(setup, counts=quick_counts, duration_s=5.0, step=20),
+        },
+        world=carry,
+        claims=_claims,
+        figures=(_figure,),
+        parameters=_parameters,
+        notes=_notes,
+        takes=("half a minute", "3 minutes"),
+    )
 
 
 EXPERIMENT_1A = _experiment(
     SETUP_1A,
+    (100, 400, 600, 800, 1200, 1600),
     "Dynamoth, V-C1",
     "All-publishers replication: one publisher, ever more subscribers, one server against three.",
-    ("half a minute", "3 minutes"),
 )
 EXPERIMENT_1B = _experiment(
     SETUP_1B,
+    (50, 150, 250, 500, 700),
     "Dynamoth, V-C2",
     "All-subscribers replication: ever more publishers, one subscriber, one server against three.",
-    ("half a minute", "3 minutes"),
 )

@@ -10,25 +10,31 @@ is as large as makes it so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from equipoise.lab.experiments.bounds import best_gain_over_ring
 from equipoise.lab.experiments.control_loop import Controlling, Timing
-from equipoise.lab.experiments.dynamoth_claims import elasticity_claims, scalability_claims
-from equipoise.lab.experiments.dynamoth_figures import elasticity_figure, load_figure, scalability_figure
-from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
-from equipoise.lab.experiments.fleet import Fleet
+from equipoise.lab.experiments.dynamoth_findings import (
+    best_gain_over_ring,
+    elasticity_claims,
+    elasticity_figure,
+    load_figure,
+    scalability_claims,
+    scalability_figure,
+)
+from equipoise.lab.experiments.experiment import Experiment, Progress, part_of
 from equipoise.lab.experiments.meter import Meter
-from equipoise.lab.experiments.result import Size
+from equipoise.lab.experiments.result import Claim, Figure, Size
 from equipoise.lab.experiments.run_game import Match, Outcome, play, server_names
 from equipoise.lab.experiments.shedding import Shedding
-from equipoise.lab.experiments.spark_session import ViewMaking, view_making
+from equipoise.lab.experiments.views import ViewMaking, view_making
 from equipoise.lab.scenarios.game import Game
 from equipoise.lab.scenarios.schedule import Schedule
+from equipoise.lab.simulation.cluster.fleet import Fleet
 from equipoise.lab.simulation.legs import Legs
 from equipoise.plan import PlannerSettings, Policy
 from equipoise.plan.planner import Planner
@@ -78,120 +84,17 @@ QUICK = GameSize(
     players_at_start=240,
     spark_every=100,
 )
-WORLDS_2 = {Size.FULL: FULL, Size.QUICK: QUICK}
-# To follow the players it needs no eight servers: as many as half of that load takes are enough.
-WORLDS_3 = {Size.FULL: FULL, Size.QUICK: replace(QUICK, scale=0.35)}
 
 
-@dataclass(frozen=True, slots=True)
-class System:
-    """What is compared."""
-
-    label: str
-    policy: Policy
-
-
-def _planner() -> System:
-    return System("equipoise", Planner(PlannerSettings(servers_max=SERVERS)))
-
-
-def _shedding() -> System:
-    return System("consistent hashing, as released", Shedding(SERVERS))
-
-
-def _ring() -> System:
-    return System("consistent hashing, a ring", ConsistentHashing(PlannerSettings(servers_max=SERVERS)))
-
-
-def _play(
-    match: Match,
-    system: System,
-    views: ViewMaking,
-    progress: Progress,
-    part: tuple[float, float] = (0.0, 1.0),
-) -> Outcome:
-    begin, end = part
-
-    def tell(label: str, done: float) -> None:
-        progress(f"{system.label}, {label}", begin + (end - begin) * done)
-
-    def make(fleet: Fleet, meter: Meter) -> Controlling:
-        return Controlling(fleet, meter, system.policy, views(), Timing())
-
-    return play(match, make, tell)
-
-
-# Experiment 2.
-
-
-def _run_2(size: Size, seed: int, progress: Progress) -> Findings:
-    world = WORLDS_2[size]
-    match = Match(
-        schedule=schedule_2(world),
-        game=replace(world.game, world=f"world-{seed}"),
-        servers=SERVERS,
-        out_bytes_per_s=world.out_bytes_per_s,
-        give_up_s=GIVE_UP_S,
-        seed=seed,
-    )
-    systems = [_planner(), _shedding(), *([_ring()] if size is Size.FULL else [])]
-    parts = np.linspace(0, 1, len(systems) + 1).tolist()
-    with view_making(world.spark_every) as views:
-        outcomes = [
-            _play(match, system, views, progress, part)
-            for system, part in zip(systems, pairwise(parts), strict=True)
-        ]
-    labels = [system.label for system in systems]
-    return Findings(
-        claims=scalability_claims(
-            world.players, *outcomes, best_gain=best_gain_over_ring(match.game, server_names(SERVERS))
-        ),
-        figures=(scalability_figure(labels, outcomes), load_figure("dynamoth-2-load", outcomes[0])),
-        parameters=_parameters(match),
-        notes=_notes(labels, outcomes, views),
-    )
-
-
-def _notes(labels: Sequence[str], outcomes: Sequence[Outcome], views: ViewMaking) -> tuple[str, ...]:
-    notes = [
-        f"{label}: {outcome.plans} plans, {outcome.moves} topics placed by entry, "
-        f"{outcome.meter.deliveries:,} messages delivered, {outcome.meter.cuts} connections cut."
-        for label, outcome in zip(labels, outcomes, strict=True)
-    ]
-    return (*notes, views.note, *COMMON_NOTES)
-
-
-def schedule_2(world: GameSize) -> Schedule:
+def schedule_2(size: GameSize) -> Schedule:
     """From 120 to 1,200, two a second; fewer in a smaller world, so that load grows as slowly against a server's."""
-    low, high = world.players(world.players_at_start), world.players(1_200)
-    return Schedule((0, low), ((high - low) / (2 * world.scale * world.pace), high))
+    low, high = size.players(size.players_at_start), size.players(1_200)
+    return Schedule((0, low), ((high - low) / (2 * size.scale * size.pace), high))
 
 
-# Experiment 3.
-
-
-def _run_3(size: Size, seed: int, progress: Progress) -> Findings:
-    world = WORLDS_3[size]
-    match = Match(
-        schedule=schedule_3(world),
-        game=replace(world.game, world=f"world-{seed}"),
-        servers=SERVERS,
-        out_bytes_per_s=world.out_bytes_per_s,
-        seed=seed,
-    )
-    with view_making(world.spark_every) as views:
-        outcome = _play(match, _planner(), views, progress)
-    return Findings(
-        claims=elasticity_claims(world.players, outcome),
-        figures=(elasticity_figure(outcome), load_figure("dynamoth-3-load", outcome)),
-        parameters=_parameters(match),
-        notes=_notes(["equipoise"], [outcome], views),
-    )
-
-
-def schedule_3(world: GameSize) -> Schedule:
+def schedule_3(size: GameSize) -> Schedule:
     """To 800, down to 200, up to almost 600; a while at each so that servers can follow."""
-    fast = world.pace
+    fast = size.pace
     legs = (
         (120, 0),
         (800, 340 / fast),
@@ -204,12 +107,92 @@ def schedule_3(world: GameSize) -> Schedule:
     points, at_s = [], 0.0
     for players, seconds in legs:
         at_s += seconds
-        points.append((at_s, world.players(players)))
+        points.append((at_s, size.players(players)))
     return Schedule(*points)
 
 
-def _parameters(match: Match) -> tuple[tuple[str, str], ...]:
-    game, legs, timing = match.game, Legs(), Timing()
+@dataclass(frozen=True, slots=True)
+class System:
+    """What is compared."""
+
+    label: str
+    policy: Callable[[], Policy]
+
+
+PLANNER = System("equipoise", lambda: Planner(PlannerSettings(servers_max=SERVERS)))
+SHEDDING = System("consistent hashing, as released", lambda: Shedding(SERVERS))
+RING = System("consistent hashing, a ring", lambda: ConsistentHashing(PlannerSettings(servers_max=SERVERS)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GameWorld:
+    """A schedule of players, and the systems that serve it one after the other."""
+
+    size: GameSize
+    schedule: Schedule
+    systems: tuple[System, ...] = (PLANNER,)
+    give_up_s: int | None = None
+    views: Callable[[int], AbstractContextManager[ViewMaking]] = view_making
+
+
+@dataclass(frozen=True, slots=True)
+class Games:
+    """What came of all systems."""
+
+    world: GameWorld
+    match: Match
+    outcomes: tuple[Outcome, ...]
+    views: ViewMaking
+
+
+def play_all(world: GameWorld, seed: int, progress: Progress) -> Games:
+    size = world.size
+    match = Match(
+        schedule=world.schedule,
+        game=replace(size.game, world=f"world-{seed}"),
+        servers=SERVERS,
+        out_bytes_per_s=size.out_bytes_per_s,
+        give_up_s=world.give_up_s,
+        seed=seed,
+    )
+    parts = np.linspace(0, 1, len(world.systems) + 1).tolist()
+    with world.views(size.spark_every) as views:
+        outcomes = tuple(
+            _play(match, system, views, part_of(progress, *part, f"{system.label}, "))
+            for system, part in zip(world.systems, pairwise(parts), strict=True)
+        )
+    return Games(world, match, outcomes, views)
+
+
+def _play(match: Match, system: System, views: ViewMaking, progress: Progress) -> Outcome:
+    policy = system.policy()
+
+    def make(fleet: Fleet, meter: Meter) -> Controlling:
+        return Controlling(fleet, meter, policy, views(), Timing())
+
+    return play(match, make, progress)
+
+
+def _claims_2(seen: Games) -> tuple[Claim, ...]:
+    best_gain = best_gain_over_ring(seen.match.game, server_names(SERVERS))
+    return scalability_claims(seen.world.size.players, *seen.outcomes, best_gain=best_gain)
+
+
+def _figure_2(seen: Games) -> Figure:
+    return scalability_figure([system.label for system in seen.world.systems], seen.outcomes)
+
+
+def _notes(seen: Games) -> tuple[str, ...]:
+    notes = [
+        f"{system.label}: {outcome.plans} plans, {outcome.moves} topics placed by entry, "
+        f"{outcome.meter.deliveries:,} messages delivered, {outcome.meter.cuts} connections cut."
+        for system, outcome in zip(seen.world.systems, seen.outcomes, strict=True)
+    ]
+    return (*notes, seen.views.note, *COMMON_NOTES)
+
+
+def _parameters(seen: Games) -> tuple[tuple[str, str], ...]:
+    match, game, legs, timing = seen.match, seen.match.game, Legs(), Timing()
     return (
         (
             "servers",
@@ -237,13 +220,41 @@ EXPERIMENT_2 = Experiment(
     name="dynamoth-2",
     source="Dynamoth, V-D",
     summary="Scalability: players join until eight servers are full; the planner against consistent hashing.",
-    run=_run_2,
+    worlds={
+        Size.FULL: GameWorld(
+            size=FULL,
+            schedule=schedule_2(FULL),
+            systems=(PLANNER, SHEDDING, RING),
+            give_up_s=GIVE_UP_S,
+        ),
+        Size.QUICK: GameWorld(
+            size=QUICK, schedule=schedule_2(QUICK), systems=(PLANNER, SHEDDING), give_up_s=GIVE_UP_S
+        ),
+    },
+    world=play_all,
+    claims=_claims_2,
+    figures=(_figure_2, lambda seen: load_figure("dynamoth-2-load", seen.outcomes[0])),
+    parameters=_parameters,
+    notes=_notes,
     takes=("under two minutes", "20 minutes"),
 )
+# To follow the players it needs no eight servers: as many as half of that load takes are enough.
+QUICK_3 = replace(QUICK, scale=0.35)
 EXPERIMENT_3 = Experiment(
     name="dynamoth-3",
     source="Dynamoth, V-E",
     summary="Elasticity: 800 players come, 600 go, almost 400 come back; servers follow, and nothing is lost.",
-    run=_run_3,
+    worlds={
+        Size.FULL: GameWorld(size=FULL, schedule=schedule_3(FULL)),
+        Size.QUICK: GameWorld(size=QUICK_3, schedule=schedule_3(QUICK_3)),
+    },
+    world=play_all,
+    claims=lambda seen: elasticity_claims(seen.world.size.players, seen.outcomes[0]),
+    figures=(
+        lambda seen: elasticity_figure(seen.outcomes[0]),
+        lambda seen: load_figure("dynamoth-3-load", seen.outcomes[0]),
+    ),
+    parameters=_parameters,
+    notes=_notes,
     takes=("under two minutes", "20 minutes"),
 )

@@ -5,20 +5,66 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.coordinates import CoordinateSettings, Estimator, Stability
+from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
 from equipoise.coordinates.stability import WINDOW_SAMPLES
-from equipoise.lab.experiments.embedding import Noise, distances_s, embed
-from equipoise.lab.experiments.experiment import Experiment, Findings, Progress, sweep
-from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
+from equipoise.lab.experiments.experiment import Experiment, Progress, curves, sweep
+from equipoise.lab.experiments.result import Claim, Figure, Panel, Size
 
-__all__ = ["EXPERIMENT_3", "CoordinatesScale", "run_scale"]
+__all__ = ["EXPERIMENT_3", "CoordinatesScale", "Noise", "distances_s", "embed", "settle_stars"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What a sample has on top of the round trip: queues, and now and then a busy moment."""
+
+    mean_s: float = 0.0005
+    busy_share: float = 0.01
+    busy_s: float = 0.010
+
+    def draw(self, rng: random.Random) -> float:
+        busy_s = self.busy_s if rng.random() < self.busy_share else 0.0
+        return busy_s + (rng.expovariate(1.0 / self.mean_s) if self.mean_s > 0 else 0.0)
+
+
+def embed(rtt_s: Floats, seconds: int, seed: int, noise: Noise) -> list[Coordinate]:
+    """Where the nodes say they are after so many seconds, in each of which every node asks one other.
+
+    `rtt_s` holds the round trips of all pairs. What a node says is the middle of its last half minute.
+    """
+    rng = random.Random(seed)
+    settings = CoordinateSettings()
+    nodes = [Estimator(settings, random.Random(rng.random()).random) for _ in range(len(rtt_s))]
+    told = [Stability() for _ in nodes]
+    for second in range(seconds):
+        is_end = second >= seconds - 32
+        for at, node in enumerate(nodes):
+            other = rng.randrange(len(nodes) - 1)
+            other += other >= at
+            sample_s = float(rtt_s[at, other]) + noise.draw(rng)
+            coordinate = node.observe(str(other), nodes[other].coordinate, sample_s)
+            if is_end:
+                told[at].consider(coordinate)
+    return [one.settled or node.coordinate for one, node in zip(told, nodes, strict=True)]
+
+
+def distances_s(coordinates: Sequence[Coordinate]) -> Floats:
+    """The round trips of all pairs as coordinates estimate them; 0 between a node and itself."""
+    count = len(coordinates)
+    found = np.zeros((count, count))
+    for one in range(count):
+        for other in range(one):
+            found[one, other] = found[other, one] = coordinates[one].distance_s(coordinates[other])
+    return found
+
 
 ERROR_MS_MAX = 3.5
 ERROR_RATIO_MAX = 0.06
@@ -59,7 +105,7 @@ class Errors:
 
 
 _Value = Callable[[Errors], float]
-_Curve = tuple[str, list[Errors], Callable[[Errors], int]]
+_Rows = list[tuple[str, list[Errors]]]
 
 
 def measure(nodes: int, rtt_ms: int, scale: CoordinatesScale, seed: int, noise: Noise) -> Errors:
@@ -74,13 +120,13 @@ def measure(nodes: int, rtt_ms: int, scale: CoordinatesScale, seed: int, noise: 
     return Errors(nodes, rtt_ms, float(every.mean()), float(np.percentile(every, 95)))
 
 
-def _measure(pair: tuple[int, int], scale: CoordinatesScale, seed: int, noise: Noise) -> Errors:
-    return measure(*pair, scale, seed, noise)
+def _measure(cell: tuple[int, int], scale: CoordinatesScale, seed: int) -> Errors:
+    return measure(*cell, scale, seed, Noise())
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One agent that asks somebody, and is asked for its coordinate, every second."""
+    """One agent that asks another, and is asked for its coordinate, every second."""
 
     peers: int
     cpu_ratio: float
@@ -109,41 +155,50 @@ def cost(peers: int, seed: int) -> Cost:
     return Cost(peers, (time.process_time() - started) / _COST_ROUNDS, memory_bytes)
 
 
-def run_scale(scale: CoordinatesScale, seed: int, progress: Progress) -> Findings:
-    noise = Noise()
-    pairs = [(nodes, rtt_ms) for nodes in scale.nodes for rtt_ms in scale.rtt_ms]
-    found = sweep(
-        partial(_measure, scale=scale, seed=seed, noise=noise),
-        pairs,
-        lambda done: progress(f"{len(pairs)} settings", done),
-    )
-    costs = [cost(max(2, nodes - 1), seed) for nodes in scale.nodes]
-    return Findings(
-        claims=_claims(found, costs),
-        figures=(_by_nodes(found, scale), _by_rtt(found, scale)),
-        parameters=(
-            ("star", f"{scale.nodes[0]} to {scale.nodes[-1]} nodes around a switch"),
-            ("round trips", f"{scale.rtt_ms[0]} to {scale.rtt_ms[-1]} ms, the same between all nodes"),
-            (
-                "agents",
-                f"one sample of a random other each second, {scale.seconds} s; {scale.runs} runs of each setting",
-            ),
-            (
-                "noise",
-                f"exponential, {1e3 * noise.mean_s:g} ms on average; {1e3 * noise.busy_s:g} ms more in "
-                f"{noise.busy_share:.0%} of samples",
-            ),
+@dataclass(frozen=True, slots=True)
+class Stars:
+    """What was found in all of them."""
+
+    scale: CoordinatesScale
+    errors: list[Errors]
+    costs: list[Cost]
+
+
+def settle_stars(scale: CoordinatesScale, seed: int, progress: Progress) -> Stars:
+    """Let coordinates settle in each star, and measure what an agent costs."""
+    cells = [(nodes, rtt_ms) for nodes in scale.nodes for rtt_ms in scale.rtt_ms]
+    found = sweep(partial(_measure, scale=scale, seed=seed), cells, progress, f"{len(cells)} stars")
+    return Stars(scale, list(found.values()), [cost(max(2, nodes - 1), seed) for nodes in scale.nodes])
+
+
+def _parameters(seen: Stars) -> tuple[tuple[str, str], ...]:
+    scale, noise = seen.scale, Noise()
+    return (
+        ("star", f"{scale.nodes[0]} to {scale.nodes[-1]} nodes around a switch"),
+        ("round trips", f"{scale.rtt_ms[0]} to {scale.rtt_ms[-1]} ms, the same between all nodes"),
+        (
+            "agents",
+            f"one sample of a random other each second, {scale.seconds} s; {scale.runs} runs of each setting",
         ),
-        notes=(
-            "In no Euclidean space of few dimensions are many points equally far from each other: it is heights that "
-            "express a star.",
-            "Errors are those against the round trip that was set, without the noise; the paper's are those of "
-            "containers on one machine.",
+        (
+            "noise",
+            f"exponential, {1e3 * noise.mean_s:g} ms on average; {1e3 * noise.busy_s:g} ms more in "
+            f"{noise.busy_share:.0%} of samples",
         ),
     )
 
 
-def _claims(found: list[Errors], costs: list[Cost]) -> tuple[Claim, ...]:
+def _notes(seen: Stars) -> tuple[str, ...]:
+    return (
+        "In no Euclidean space of few dimensions are many points equally far from each other: it is heights that "
+        "express a star.",
+        "Errors are those against the round trip that was set, without the noise; the paper's are those of "
+        "containers on one machine.",
+    )
+
+
+def _claims(seen: Stars) -> tuple[Claim, ...]:
+    found, costs = seen.errors, seen.costs
     largest = max(found, key=lambda one: one.mean_ms)
     relative = max(found, key=lambda one: one.ratio)
     counts = sorted({one.nodes for one in found})
@@ -190,34 +245,21 @@ def _claims(found: list[Errors], costs: list[Cost]) -> tuple[Claim, ...]:
     )
 
 
-def _by_nodes(found: list[Errors], scale: CoordinatesScale) -> Figure:
-    return _figure(
-        "epulsar-3-nodes",
-        "nodes",
-        [
-            (f"{rtt} ms", [one for one in found if one.rtt_ms == rtt], lambda one: one.nodes)
-            for rtt in scale.rtt_ms
-        ],
-    )
+def _by_nodes(seen: Stars) -> Figure:
+    rows = [(f"{rtt} ms", [one for one in seen.errors if one.rtt_ms == rtt]) for rtt in seen.scale.rtt_ms]
+    return _figure("epulsar-3-nodes", "nodes", rows, lambda one: one.nodes)
 
 
-def _by_rtt(found: list[Errors], scale: CoordinatesScale) -> Figure:
-    return _figure(
-        "epulsar-3-rtt",
-        "round trip, ms",
-        [
-            (f"{nodes} nodes", [one for one in found if one.nodes == nodes], lambda one: one.rtt_ms)
-            for nodes in scale.nodes
-        ],
-    )
+def _by_rtt(seen: Stars) -> Figure:
+    rows = [
+        (f"{nodes} nodes", [one for one in seen.errors if one.nodes == nodes]) for nodes in seen.scale.nodes
+    ]
+    return _figure("epulsar-3-rtt", "round trip, ms", rows, lambda one: one.rtt_ms)
 
 
-def _figure(name: str, x_label: str, curves: list[_Curve]) -> Figure:
+def _figure(name: str, x_label: str, rows: _Rows, x: _Value) -> Figure:
     def panel(title: str, y_label: str, level: float, value: _Value) -> Panel:
-        lines = tuple(
-            Line(label=label, x=tuple(float(x(one)) for one in row), y=tuple(value(one) for one in row))
-            for label, row, x in curves
-        )
+        lines = curves(rows, x, value)
         return Panel(title=title, y_label=y_label, lines=lines, level=level, level_label="the paper's bound")
 
     return Figure(
@@ -232,14 +274,15 @@ def _figure(name: str, x_label: str, curves: list[_Curve]) -> Figure:
     )
 
 
-def _run(size: Size, seed: int, progress: Progress) -> Findings:
-    return run_scale(FULL if size is Size.FULL else QUICK, seed, progress)
-
-
 EXPERIMENT_3 = Experiment(
     name="epulsar-3",
     source="ePulsar, 5.3, figure 3",
     summary="Accuracy and cost of network coordinates: a star of ever more nodes, ever farther apart.",
-    run=_run,
+    worlds={Size.FULL: FULL, Size.QUICK: QUICK},
+    world=settle_stars,
+    claims=_claims,
+    figures=(_by_nodes, _by_rtt),
+    parameters=_parameters,
+    notes=_notes,
     takes=("20 seconds", "a minute"),
 )

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from equipoise.coordinates import Coordinate
-from equipoise.lab.experiments.embedding import Noise, embed
+from equipoise.lab.experiments.epulsar_coordinates import Noise, embed
 from equipoise.lab.experiments.epulsar_selection import POLICIES, evaluate, select
 from equipoise.lab.experiments.epulsar_worlds import PlacementWorld, game_world, swarm_world
-from equipoise.lab.experiments.spark_session import spark_driver
+from equipoise.lab.experiments.views import spark_driver
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

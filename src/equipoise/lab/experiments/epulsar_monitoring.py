@@ -16,16 +16,14 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 
 from equipoise.client.wire.codec import encode_publish, encode_request
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.hub import Hub, HubSettings, Limits
-from equipoise.lab.experiments.experiment import Experiment, Findings, Progress, sweep
-from equipoise.lab.experiments.fleet import PORT
-from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
-from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
+from equipoise.hub import HubSettings, Limits
+from equipoise.lab.experiments.experiment import Experiment, Progress, curves, sweep
+from equipoise.lab.experiments.result import Claim, Figure, Panel, Size
+from equipoise.lab.experiments.views import SimulatedTelemetryReader
 from equipoise.lab.simulation import Simulation
-from equipoise.lab.simulation.host import Host
-from equipoise.lab.simulation.process import HostProcess
+from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub, alone
 
-__all__ = ["EXPERIMENT_6", "MonitoringScale", "Traffic", "listen", "run_scale"]
+__all__ = ["EXPERIMENT_6", "MonitoringScale", "Traffic", "listen"]
 
 HUB, READER = "hub", "reader"
 DIFFERENCE_MAX = 0.05
@@ -38,10 +36,6 @@ PATIENCE_S = 60
 class MonitoringScale:
     topics: tuple[int, ...] = (1, 10, 50, 100)
     clients: tuple[int, ...] = (1, 10, 100, 1_000)
-
-
-FULL = MonitoringScale()
-QUICK = MonitoringScale((1, 16), (1, 100, 1_000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +84,7 @@ class MonitoringClient(asyncio.Protocol):
         self._transport.write(b"".join(encode_publish(topic, b"news") for topic in self._topics))
 
     def data_received(self, data: bytes) -> None:
-        """Nobody looks at it."""
+        """Dropped."""
 
 
 def listen(topics: int, clients: int, seed: int) -> Traffic:
@@ -101,18 +95,13 @@ def listen(topics: int, clients: int, seed: int) -> Traffic:
 
 async def _listen(sim: Simulation, topics: int, clients: int) -> Traffic:
     host, reading = sim.host(HUB), sim.host(READER)
-    await host.spawn(_serve(host), name="hub")
-    names = [b"topic-%d" % number for number in range(topics)]
-    rng, settings = Random(f"where {sim.seed}"), CoordinateSettings()
-    places = [_anywhere(rng, settings) for _ in range(clients)]
-    return await reading.spawn(_read(sim, names, places), name="read")
-
-
-async def _serve(host: Host) -> None:
     limits = Limits(accepts_per_s=1_000_000, connections_per_address_max=10_000)
     settings = HubSettings(name=HUB, host="0.0.0.0", port=PORT, insecure=True, limits=limits)
-    hub = Hub(settings, wall_clock=host.clock.time, rng=host.random, process=HostProcess(host))
-    await hub.start()
+    await host.spawn(SimulatedHub(host, settings, alone).serve(), name="hub")
+    names = [b"topic-%d" % number for number in range(topics)]
+    rng = Random(f"where {sim.seed}")
+    places = [_anywhere(rng, CoordinateSettings()) for _ in range(clients)]
+    return await reading.spawn(_read(sim, names, places), name="read")
 
 
 async def _read(sim: Simulation, names: list[bytes], places: list[Coordinate]) -> Traffic:
@@ -173,35 +162,45 @@ def _anywhere(rng: Random, settings: CoordinateSettings) -> Coordinate:
     return Coordinate(point, 0.1, 0.002 + 0.01 * rng.random())
 
 
-def run_scale(scale: MonitoringScale, seed: int, progress: Progress) -> Findings:
+Reports = dict[tuple[int, int], Traffic]
+
+
+@dataclass(frozen=True, slots=True)
+class Monitored:
+    scale: MonitoringScale
+    found: Reports
+
+
+def listen_all(scale: MonitoringScale, seed: int, progress: Progress) -> Monitored:
     cells = [(topics, clients) for clients in scale.clients for topics in scale.topics]
-    traffic = sweep(
-        partial(_listen_cell, seed=seed), cells, lambda done: progress("topics and clients", done)
-    )
-    found = dict(zip(cells, traffic, strict=True))
-    return Findings(
-        claims=_claims(scale, found),
-        figures=(_figure(scale, found),),
-        parameters=(
-            ("topics", ", ".join(map(str, scale.topics))),
-            ("clients of each topic", ", ".join(map(str, scale.clients))),
-            ("hub", "one, all defaults; its records are read each second as the pipeline reads them"),
-        ),
-        notes=(
-            "Bytes are those of the Arrow stream of a reading: one record for each topic, with two centroids, two "
-            "deviations and two longest legs beside load and rates, and one for the hub. A topic's are what the stream "
-            "grows by with all topics, divided by their number.",
-            "All clients of a topic subscribe and say where they are, one of them publishes. With every client's "
-            "coordinate (AllPairs) the stream would have 88 bytes more for each, encoded in the same way here.",
-        ),
-    )
+    found = sweep(partial(_listen_cell, seed=seed), cells, progress, "topics and clients")
+    return Monitored(scale, found)
 
 
 def _listen_cell(cell: tuple[int, int], seed: int) -> Traffic:
     return listen(*cell, seed)
 
 
-def _claims(scale: MonitoringScale, found: dict[tuple[int, int], Traffic]) -> tuple[Claim, ...]:
+def _parameters(seen: Monitored) -> tuple[tuple[str, str], ...]:
+    return (
+        ("topics", ", ".join(map(str, seen.scale.topics))),
+        ("clients of each topic", ", ".join(map(str, seen.scale.clients))),
+        ("hub", "one, all defaults; its records are read each second as the pipeline reads them"),
+    )
+
+
+def _notes(seen: Monitored) -> tuple[str, ...]:
+    return (
+        "Bytes are those of the Arrow stream of a reading: one record for each topic, with two centroids, two "
+        "deviations and two longest legs beside load and rates, and one for the hub. A topic's are what the stream "
+        "grows by with all topics, divided by their number.",
+        "All clients of a topic subscribe and say where they are, one of them publishes. With every client's "
+        "coordinate (AllPairs) the stream would have 88 bytes more for each, encoded in the same way here.",
+    )
+
+
+def _claims(seen: Monitored) -> tuple[Claim, ...]:
+    scale, found = seen.scale, seen.found
     topics, few, many = scale.topics[-1], scale.clients[0], scale.clients[-1]
     one, thousand = found[topics, few], found[topics, many]
     ratios = [
@@ -215,8 +214,7 @@ def _claims(scale: MonitoringScale, found: dict[tuple[int, int], Traffic]) -> tu
             paper=f"independent of the number of clients; ± {DIFFERENCE_MAX:.0%} asked",
             ours=f"{thousand.topic_bytes:.0f} B/s against {one.topic_bytes:.0f} B/s; at most {max(ratios):.1%} apart "
             "for any number of topics",
-            holds=max(ratios) <= DIFFERENCE_MAX
-            and all(seen.located == seen.clients for seen in found.values()),
+            holds=max(ratios) <= DIFFERENCE_MAX and all(one.located == one.clients for one in found.values()),
         ),
         Claim(
             claim="more topics, more bytes, and never more than their number says",
@@ -237,32 +235,41 @@ def _amount(count: float) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
-def _figure(scale: MonitoringScale, found: dict[tuple[int, int], Traffic]) -> Figure:
-    x = tuple(map(float, scale.topics))
-    lines = []
-    for clients in scale.clients:
-        row = [found[topics, clients] for topics in scale.topics]
-        every = tuple(seen.pairs_bytes_per_s / 1e3 for seen in row)
-        lines.append(Line(label=f"every coordinate, {clients:,} clients", x=x, y=every))
-    for clients in (scale.clients[0], scale.clients[-1]):
-        ours = tuple(found[topics, clients].bytes_per_s / 1e3 for topics in scale.topics)
-        lines.append(Line(label=f"centroids, {clients:,} clients", x=x, y=ours))
+def _figure(seen: Monitored) -> Figure:
+    scale, found = seen.scale, seen.found
+
+    def rows(label: str, counts: Sequence[int]) -> list[tuple[str, list[Traffic]]]:
+        return [
+            (f"{label}, {count:,} clients", [found[topics, count] for topics in scale.topics])
+            for count in counts
+        ]
+
+    few_and_many = (scale.clients[0], scale.clients[-1])
+    lines = (
+        *curves(
+            rows("every coordinate", scale.clients),
+            lambda one: one.topics,
+            lambda one: one.pairs_bytes_per_s / 1e3,
+        ),
+        *curves(rows("centroids", few_and_many), lambda one: one.topics, lambda one: one.bytes_per_s / 1e3),
+    )
     return Figure(
         name="epulsar-6",
         title="What a hub reports (figure 6)",
         x_label="topics",
-        panels=(Panel(title="monitoring traffic", y_label="kB/s", lines=tuple(lines), is_log=True),),
+        panels=(Panel(title="monitoring traffic", y_label="kB/s", lines=lines, is_log=True),),
     )
-
-
-def _run(size: Size, seed: int, progress: Progress) -> Findings:
-    return run_scale(FULL if size is Size.FULL else QUICK, seed, progress)
 
 
 EXPERIMENT_6 = Experiment(
     name="epulsar-6",
     source="ePulsar, 5.6, figure 6",
     summary="Monitoring traffic of a hub with ever more topics and clients: centroids against every coordinate.",
-    run=_run,
+    worlds={Size.FULL: MonitoringScale(), Size.QUICK: MonitoringScale((1, 16), (1, 100, 1_000))},
+    world=listen_all,
+    claims=_claims,
+    figures=(_figure,),
+    parameters=_parameters,
+    notes=_notes,
     takes=("a few seconds", "half a minute"),
 )

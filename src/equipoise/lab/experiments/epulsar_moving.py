@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from equipoise.client.url import Endpoint
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.lab.experiments.epulsar_workflows import WorkflowPlaces
-from equipoise.lab.experiments.fleet import PORT
-from equipoise.lab.experiments.light import LightClient
 from equipoise.lab.experiments.meter import Meter
 from equipoise.lab.experiments.sites import CloudRegion, Command
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.light_client.client import LightClient
+from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.topology import Matrix
 
 __all__ = ["PLACES", "Moved", "move_all", "wan"]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from equipoise.lab.experiments import epulsar_worlds as worlds
 from equipoise.lab.experiments.epulsar_jobs import Found, Pace, Runner, running, settle, simulate
 from equipoise.lab.experiments.epulsar_selection import POLICIES
-from equipoise.lab.experiments.experiment import Experiment, Findings, Progress
+from equipoise.lab.experiments.experiment import Experiment, Progress, curves
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 
-__all__ = ["EXPERIMENT_4", "EXPERIMENT_5", "PlacingSetup", "run_setup"]
+__all__ = ["EXPERIMENT_4", "EXPERIMENT_5", "PlacingSetup", "place_by"]
 
 # How much more of all pairs may be above the limit than with every client's coordinate.
 RATIO_EXTRA_MAX = 0.01
+QUICK_PLACEMENTS = 100
 # Workers take some seconds to start.
 WORTH_A_JOB_S = 20.0
 
@@ -33,37 +34,52 @@ class PlacingSetup:
     is_strict: bool
     parameters: tuple[tuple[str, str], ...]
     placements: int = 1_000
-    quick_placements: int = 100
     seconds: int = 600
 
 
 Cells = dict[tuple[int, str], Found]
 
 
-def run_setup(
-    setup: PlacingSetup, placements: int, seed: int, progress: Progress, runner: Runner
-) -> Findings:
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What each policy did in all worlds of a setup."""
+
+    setup: PlacingSetup
+    found: Cells
+    pace: Pace
+
+
+def place(setup: PlacingSetup, seed: int, progress: Progress) -> Placed:
+    """On Spark, if it can be started."""
+    with running() as runner:
+        return place_by(runner, setup, seed, progress)
+
+
+def place_by(runner: Runner, setup: PlacingSetup, seed: int, progress: Progress) -> Placed:
     tasks = []
     for at, size in enumerate(setup.sizes):
         progress(f"coordinates, {size} {setup.varied}", 0.3 * at / len(setup.sizes))
         tasks.append(settle(setup.kind, size, seed, seconds=setup.seconds))
-    progress(f"{placements} placements in each of {len(tasks)} worlds", 0.3)
-    found, pace = simulate(tasks, placements, runner)
-    return Findings(
-        claims=(*_claims(setup, found), *_paces(pace)),
-        figures=(_figure(setup, found),),
-        parameters=(
-            (setup.varied, ", ".join(map(str, setup.sizes))),
-            ("placements", f"{placements:,} in each world"),
-            *setup.parameters,
-            ("limit", f"{setup.limit_ms:g} ms"),
-            ("simulations", pace.told),
-        ),
-        notes=_notes(setup, pace),
+    progress(f"{setup.placements} placements in each of {len(tasks)} worlds", 0.3)
+    return Placed(setup, *simulate(tasks, setup.placements, runner))
+
+
+def _parameters(seen: Placed) -> tuple[tuple[str, str], ...]:
+    setup = seen.setup
+    return (
+        (setup.varied, ", ".join(map(str, setup.sizes))),
+        ("placements", f"{setup.placements:,} in each world"),
+        *setup.parameters,
+        ("limit", f"{setup.limit_ms:g} ms"),
+        ("simulations", seen.pace.told),
     )
 
 
-def _claims(setup: PlacingSetup, found: Cells) -> tuple[Claim, ...]:
+def _claims(seen: Placed) -> tuple[Claim, ...]:
+    return (*_latency_claims(seen.setup, seen.found), *_paces(seen.pace))
+
+
+def _latency_claims(setup: PlacingSetup, found: Cells) -> tuple[Claim, ...]:
     extra = {size: found[size, "epulsar"].ratio - found[size, "all-pairs"].ratio for size in setup.sizes}
     widest = max(extra, key=lambda size: extra[size])
     ours, pairs = found[widest, "epulsar"], found[widest, "all-pairs"]
@@ -123,17 +139,14 @@ def _range(ratios: list[float]) -> str:
     return f"{min(ratios):.0%} to {max(ratios):.0%}"
 
 
-def _figure(setup: PlacingSetup, found: Cells) -> Figure:
-    x = tuple(map(float, setup.sizes))
+def _figure(seen: Placed) -> Figure:
+    setup, found = seen.setup, seen.found
 
     def lines(value: str, factor: float) -> tuple[Line, ...]:
-        return tuple(
-            Line(
-                label=policy,
-                x=x,
-                y=tuple(round(factor * getattr(found[size, policy], value), 4) for size in setup.sizes),
-            )
-            for policy in POLICIES
+        return curves(
+            [(policy, [(size, policy) for size in setup.sizes]) for policy in POLICIES],
+            lambda cell: cell[0],
+            lambda cell: round(factor * getattr(found[cell], value), 4),
         )
 
     return Figure(
@@ -154,23 +167,14 @@ def _figure(setup: PlacingSetup, found: Cells) -> Figure:
     )
 
 
-def _notes(setup: PlacingSetup, pace: Pace) -> tuple[str, ...]:
+def _notes(seen: Placed) -> tuple[str, ...]:
     return (
         "Latencies are the sum of the round trips of a message's two legs, by which the paper judges: its distances of "
         "coordinates are round trips. Counted one way, as the planner does and as messages go, they are half of that, "
         "and half of the limit is held against them.",
         "Hubs are selected by coordinates, and judged by the true round trips of the world.",
-        "Independent simulations: " + pace.told + ".",
+        "Independent simulations: " + seen.pace.told + ".",
     )
-
-
-def _experiment(setup: PlacingSetup, source: str, summary: str, takes: tuple[str, str]) -> Experiment:
-    def run(size: Size, seed: int, progress: Progress) -> Findings:
-        placements = setup.placements if size is Size.FULL else setup.quick_placements
-        with running() as runner:
-            return run_setup(setup, placements, seed, progress, runner)
-
-    return Experiment(name=setup.name, source=source, summary=summary, run=run, takes=takes)
 
 
 GAME = PlacingSetup(
@@ -211,6 +215,25 @@ SWARM = PlacingSetup(
         ("zones", f"k-means of {worlds.TOWERS} towers, half of them in the middle of the city"),
     ),
 )
+
+
+def _experiment(
+    setup: PlacingSetup, source: str, summary: str, takes: tuple[str, str]
+) -> Experiment[PlacingSetup, Placed]:
+    return Experiment(
+        name=setup.name,
+        source=source,
+        summary=summary,
+        worlds={Size.FULL: setup, Size.QUICK: replace(setup, placements=QUICK_PLACEMENTS)},
+        world=place,
+        claims=_claims,
+        figures=(_figure,),
+        parameters=_parameters,
+        notes=_notes,
+        takes=takes,
+    )
+
+
 EXPERIMENT_4 = _experiment(
     GAME,
     "ePulsar, 5.5.2, figure 4",

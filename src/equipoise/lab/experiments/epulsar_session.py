@@ -18,12 +18,11 @@ from equipoise.coordinates import FinderSettings
 from equipoise.lab.experiments.epulsar_swarms import STAMP, STAMP_BYTES, TIME_BYTES, planner_of, unheard
 from equipoise.lab.experiments.epulsar_worlds import GAME_LIMIT_MS, US_CITIES, game_world
 from equipoise.lab.experiments.experiment import Progress, silent
-from equipoise.lab.experiments.latencies import Latencies
-from equipoise.lab.experiments.light import LightClient
-from equipoise.lab.experiments.meter import Meter
+from equipoise.lab.experiments.meter import Latencies, Meter
 from equipoise.lab.experiments.sites import CloudRegion, Command
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.light_client.client import LightClient
 from equipoise.lab.simulation.link import LinkSpec
 from equipoise.model import TopicSpec
 

@@ -17,15 +17,13 @@ import numpy as np
 
 from equipoise.client.url import Endpoint
 from equipoise.coordinates import FinderSettings
-from equipoise.lab.experiments.epulsar_flight import City, Flight, air
-from equipoise.lab.experiments.epulsar_worlds import SWARM_LIMIT_MS
+from equipoise.lab.experiments.epulsar_worlds import SWARM_LIMIT_MS, City, Flight, air
 from equipoise.lab.experiments.experiment import Progress, silent
-from equipoise.lab.experiments.latencies import Latencies
-from equipoise.lab.experiments.light import LightClient
-from equipoise.lab.experiments.meter import Meter
+from equipoise.lab.experiments.meter import Latencies, Meter
 from equipoise.lab.experiments.sites import CloudRegion, Command
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.light_client.client import LightClient
 from equipoise.lab.simulation.link import LinkSpec
 from equipoise.model import TopicSpec
 from equipoise.plan import PlannerSettings

@@ -1,43 +1,42 @@
-"""What an experiment is: a name, what it shows, and a function that runs it and says what is claimed.
+"""The frame of all experiments: what one is, and how it is run.
 
-`run` is given a size, a seed and a listener for its progress; it returns findings and knows nothing of files, terminals
-or commits. The points of a sweep are tasks of the current pool.
+An experiment is one entry of a table: a world for each size, a function that runs a world, and functions that make
+claims, figures, parameters and notes of what was seen in it. None of them knows of files, terminals or commits, and
+none chooses a size or a seed: that is the frame's. The points of a sweep are tasks of the current pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, Protocol, TypeVar
 
-from equipoise.lab.experiments.result import Claim, Figure, Size
+from equipoise.lab.experiments.result import Claim, Figure, Line, Result, Size
 from equipoise.lab.task_pool import current_pool
+from equipoise.profile.environment import commit, machine
 
-__all__ = ["Experiment", "Findings", "Progress", "silent", "sweep"]
+__all__ = ["Experiment", "Findings", "Progress", "curves", "no_loss", "part_of", "run", "silent", "sweep"]
 
-T = TypeVar("T")
-R = TypeVar("R")
+World = TypeVar("World")
+Seen = TypeVar("Seen")
+Point = TypeVar("Point")
+Found = TypeVar("Found")
+Row = TypeVar("Row")
+
+Parameters = tuple[tuple[str, str], ...]
 
 
 class Progress(Protocol):
-    """Told how far a run is."""
+    """Called with how far a run is."""
 
     def __call__(self, label: str, done: float) -> None:
         """`done`: the part of the whole experiment that is over, 0 to 1."""
 
 
 def silent(label: str, done: float) -> None:
-    """Tell nobody."""
-
-
-def sweep(function: Callable[[T], R], points: Sequence[T], tell: Callable[[float], None]) -> list[R]:
-    """The function of each point, by the current pool, in the order of the points; `tell` gets the share done."""
-    found: dict[int, R] = {}
-    tell(0.0)
-    for index, result in current_pool().run(function, points):
-        found[index] = result
-        tell(len(found) / len(points))
-    return [found[index] for index in range(len(points))]
+    """Show nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +45,12 @@ class Findings:
 
     claims: tuple[Claim, ...]
     figures: tuple[Figure, ...]
-    parameters: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    parameters: Parameters = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
+class Experiment(Generic[World, Seen]):
     """One experiment of one paper."""
 
     name: str
@@ -59,7 +58,14 @@ class Experiment:
     source: str
     # One line: what is varied and what is looked at.
     summary: str
-    run: Callable[[Size, int, Progress], Findings]
+    # What is run in each size.
+    worlds: Mapping[Size, World]
+    # Run a world with a seed.
+    world: Callable[[World, int, Progress], Seen]
+    claims: Callable[[Seen], tuple[Claim, ...]]
+    figures: tuple[Callable[[Seen], Figure], ...]
+    parameters: Callable[[Seen], Parameters] = lambda seen: ()
+    notes: Callable[[Seen], tuple[str, ...]] = lambda seen: ()
     # Measured on the machine of benchmarks/results, roughly: (quick, full).
     takes: tuple[str, str] = ("", "")
 
@@ -67,3 +73,70 @@ class Experiment:
     def page(self) -> str:
         """The page of docs/results that its paper's experiments share."""
         return self.name.partition("-")[0]
+
+    def find(self, world: World, seed: int, progress: Progress = silent) -> Findings:
+        """Run this world, and judge what was seen in it."""
+        return self.judge(self.world(world, seed, progress))
+
+    def judge(self, seen: Seen) -> Findings:
+        return Findings(
+            claims=self.claims(seen),
+            figures=tuple(figure(seen) for figure in self.figures),
+            parameters=self.parameters(seen),
+            notes=self.notes(seen),
+        )
+
+
+def run(experiment: Experiment[Any, Any], size: Size, seed: int, progress: Progress) -> Result:
+    """Run an experiment in one of its sizes; the result says from which commit, when, on what machine, how long."""
+    began = time.perf_counter()
+    findings = experiment.find(experiment.worlds[size], seed, progress)
+    found = machine()
+    return Result(
+        experiment=experiment.name,
+        size=size,
+        seed=seed,
+        claims=findings.claims,
+        figures=findings.figures,
+        parameters=findings.parameters,
+        notes=findings.notes,
+        commit=commit(),
+        took_s=time.perf_counter() - began,
+        taken_at=datetime.now(UTC).isoformat(timespec="minutes"),
+        machine=f"{found.cores} cores, {found.processor}, {found.memory_bytes / 2**30:.0f} GiB",
+    )
+
+
+# What world functions, claims and figures share.
+
+
+def sweep(
+    function: Callable[[Point], Found], points: Sequence[Point], progress: Progress, label: str
+) -> dict[Point, Found]:
+    """The function of each point, by the current pool, in the order of the points. Both have to be picklable."""
+    found: dict[int, Found] = {}
+    progress(label, 0.0)
+    for index, result in current_pool().run(function, points):
+        found[index] = result
+        progress(label, len(found) / len(points))
+    return {point: found[index] for index, point in enumerate(points)}
+
+
+def part_of(progress: Progress, begin: float, end: float, prefix: str = "") -> Progress:
+    """The progress of a run that is one part of the experiment."""
+    return lambda label, done: progress(prefix + label, begin + (end - begin) * done)
+
+
+def curves(
+    rows: Iterable[tuple[str, Sequence[Row]]], x: Callable[[Row], float], y: Callable[[Row], float]
+) -> tuple[Line, ...]:
+    """One line per labelled row of values."""
+    return tuple(
+        Line(label=label, x=tuple(float(x(one)) for one in row), y=tuple(y(one) for one in row))
+        for label, row in rows
+    )
+
+
+def no_loss(lost: int, deliveries: int, paper: str = "not told; none asked") -> Claim:
+    """The claim that every experiment with clients makes."""
+    return Claim(claim="messages lost", paper=paper, ours=f"{lost} of {deliveries:,}", holds=lost == 0)

@@ -1,21 +1,43 @@
-"""Find an experiment by its name, or all of a paper by the paper's."""
+"""The table of all experiments, by paper; find one by its name, or all of a paper by the paper's."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from equipoise.errors import SettingsError
-from equipoise.lab.experiments.dynamoth import DYNAMOTH
-from equipoise.lab.experiments.epulsar import EPULSAR
+from equipoise.lab.experiments import (
+    dynamoth_channel,
+    dynamoth_game,
+    epulsar_coordinates,
+    epulsar_limits,
+    epulsar_migration,
+    epulsar_monitoring,
+    epulsar_placing,
+    pulsar_scale_up,
+)
 from equipoise.lab.experiments.experiment import Experiment
-from equipoise.lab.experiments.pulsar_scale_up import PULSAR
 
 __all__ = ["EXPERIMENTS", "experiments_by_name"]
 
-EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (*DYNAMOTH, *EPULSAR, *PULSAR)
-}
+_TABLE: tuple[Experiment[Any, Any], ...] = (
+    dynamoth_channel.EXPERIMENT_1A,
+    dynamoth_channel.EXPERIMENT_1B,
+    dynamoth_game.EXPERIMENT_2,
+    dynamoth_game.EXPERIMENT_3,
+    # By the numbers of the paper's figures.
+    epulsar_coordinates.EXPERIMENT_3,
+    epulsar_placing.EXPERIMENT_4,
+    epulsar_placing.EXPERIMENT_5,
+    epulsar_monitoring.EXPERIMENT_6,
+    epulsar_migration.EXPERIMENT_7,
+    epulsar_limits.EXPERIMENT_8,
+    epulsar_limits.EXPERIMENT_9,
+    pulsar_scale_up.SCALE_UP,
+)
+EXPERIMENTS = {experiment.name: experiment for experiment in _TABLE}
 
 
-def experiments_by_name(name: str) -> list[Experiment]:
+def experiments_by_name(name: str) -> list[Experiment[Any, Any]]:
     """The experiment, or all of the paper, with this name. Raises SettingsError that lists what there is."""
     if name in EXPERIMENTS:
         return [EXPERIMENTS[name]]

@@ -1,14 +1,24 @@
-"""Tell a result: a table for the terminal, a page of Markdown for the documentation."""
+"""Show a result: a table for the terminal; a page of Markdown, figures and JSON for the documentation.
+
+In the folder given, `<paper>.md` is the page; `<paper>/` holds the figures and one JSON file per experiment. A page is
+made of all results that are kept beside it, so that one experiment can be run again alone; what people wrote above its
+marker stays.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+import msgspec
 from rich.table import Table
 
-from equipoise.lab.experiments.result import Result, Size
+from equipoise.errors import SettingsError
+from equipoise.lab.experiments.figures import draw
+from equipoise.lab.experiments.registry import EXPERIMENTS
+from equipoise.lab.experiments.result import Result, Size, decode, encode
 
-__all__ = ["MARKER", "command_of", "page_section", "seeds_told", "splice", "terminal"]
+__all__ = ["MARKER", "command_of", "keep", "page_section", "seeds_told", "splice", "terminal"]
 
 # What stands above is written by people and kept; everything below is written anew.
 MARKER = "<!-- Below: written by `equipoise reproduce`. Change what is above. -->"
@@ -64,7 +74,7 @@ def seeds_told(result: Result) -> str:
 
 
 def command_of(result: Result) -> str:
-    """What to type to have it again."""
+    """The command that gives this result."""
     seeds = f"--seeds {result.seeds[0]}..{result.seeds[-1] + 1}" if result.seeds else f"--seed {result.seed}"
     quick = " --quick" if result.size is Size.QUICK else ""
     return f"equipoise reproduce {result.experiment}{quick} {seeds}"
@@ -82,3 +92,41 @@ def _verdict(holds: bool) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+def keep(result: Result, folder: Path) -> Path:
+    """Write all there is about a result; the path of the page. Raises SettingsError if it cannot be written."""
+    experiment = EXPERIMENTS[result.experiment]
+    beside = folder / experiment.page
+    try:
+        beside.mkdir(parents=True, exist_ok=True)
+        for figure in result.figures:
+            draw(figure, beside)
+        (beside / f"{result.experiment}.json").write_bytes(encode(result))
+        page = folder / f"{experiment.page}.md"
+        head = page.read_text() if page.exists() else f"# {experiment.page.capitalize()}\n"
+        page.write_text(splice(head, _sections(folder, experiment.page)))
+    except OSError as problem:
+        raise SettingsError(
+            f"cannot write results into {folder}: {problem.strerror}. Give --out a folder you may write to"
+        ) from problem
+    return page
+
+
+def _sections(folder: Path, page: str) -> list[str]:
+    """The sections of all results kept there, in the order of the registry."""
+    sections = []
+    for experiment in EXPERIMENTS.values():
+        path = folder / page / f"{experiment.name}.json"
+        if experiment.page != page or not path.exists():
+            continue
+        try:
+            result = decode(path.read_bytes())
+        except msgspec.DecodeError as problem:
+            raise SettingsError(
+                f"{path} is not a kept result: {problem}. Remove it or run it again"
+            ) from problem
+        figures = [f"{page}/{figure.name}.png" for figure in result.figures]
+        title = f"{experiment.name}: {experiment.source}"
+        sections.append(page_section(result, title=title, summary=experiment.summary, figures=figures))
+    return sections

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from equipoise.errors import SettingsError
-from equipoise.lab.experiments.experiment import Experiment, silent
-from equipoise.lab.experiments.publish_results import run
+from equipoise.lab.experiments.experiment import Experiment, run, silent
 from equipoise.lab.experiments.registry import EXPERIMENTS
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Result, Size, decode, encode
 from equipoise.lab.task_pool import TaskPool
@@ -36,7 +35,7 @@ class SeedTask(NamedTuple):
 
 
 def run_seeds(
-    experiment: Experiment,
+    experiment: Experiment[Any, Any],
     size: Size,
     seeds: Sequence[int],
     pool: TaskPool,
@@ -133,7 +132,7 @@ def _by_seed(results: Sequence[Result]) -> Figure | None:
 
 
 def _kept(
-    experiment: Experiment, size: Size, seeds: Sequence[int], folder: Path | None
+    experiment: Experiment[Any, Any], size: Size, seeds: Sequence[int], folder: Path | None
 ) -> Iterator[tuple[int, Result]]:
     if folder is None:
         return

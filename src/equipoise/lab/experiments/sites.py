@@ -22,9 +22,7 @@ from equipoise.hub import Hub, HubSettings, Limits
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.membership.settings import Join, MembershipSettings
 from equipoise.hub.telemetry.settings import TelemetrySettings
-from equipoise.lab.experiments.fleet import LOOK_S
-from equipoise.lab.experiments.telemetry_reader import SimulatedTelemetryReader
-from equipoise.lab.experiments.views import LiveViews
+from equipoise.lab.experiments.views import LiveViews, SimulatedTelemetryReader
 from equipoise.lab.simulation import CpuSpec, Simulation
 from equipoise.lab.simulation.cluster.region import TREE, Region, RegionHub
 from equipoise.lab.simulation.simulated_hub import PORT
@@ -114,7 +112,7 @@ class CloudRegion(Region):
             hub.start()
         await self._operator.spawn(self._first(entries or {}, list(specs)), name="operator")
         version = self.plan.version
-        await self.until(lambda: all(self._serves(hub, version) for hub in self.hubs.values()), 60.0)
+        await self.sim.until(lambda: all(self._serves(hub, version) for hub in self.hubs.values()), 60.0)
 
     async def move(self, entries: Mapping[bytes, str]) -> None:
         """Commit, from the cloud, that these topics live at these hubs."""
@@ -126,14 +124,6 @@ class CloudRegion(Region):
         if not host.is_up:
             host.restart()
         host.spawn(self._control(policy, name, host.clock.time), name="control")
-
-    async def until(self, is_so: Callable[[], bool], patience_s: float) -> bool:
-        """Wait for a condition, no longer than this; whether it came."""
-        for _ in range(int(patience_s / LOOK_S) + 1):
-            if is_so():
-                return True
-            await asyncio.sleep(LOOK_S)
-        return False
 
     # On the operator's host.
 

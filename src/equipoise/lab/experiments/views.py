@@ -1,31 +1,137 @@
-"""Make views of what hubs recorded, with the pipeline's own code.
+"""From hubs' records to views: read them over the simulated network, and sum them with the pipeline's own code.
 
-A simulation has no processes to fetch from, and a step of Spark takes a third of a second whatever it is given. So
-`LiveViews` validates, samples and sums the records in one thread, as the pipeline's driver does on one machine, and
-`SparkViews` has every n-th view summed by Spark's executors (`pipeline.batch`): that one is planned on, and compared
-with the other.
+`SimulatedTelemetryReader` reads as the pipeline does, EQ.TELEMETRY by offset. A simulation has no processes to fetch
+from, and a step of Spark takes a third of a second whatever it is given. So `LiveViews` validates, samples and sums the
+records in one thread, as the pipeline's driver does on one machine, and `SparkViews` has every n-th view summed by
+Spark's executors (`pipeline.batch`): that one is planned on, and compared with the other.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import hiredis
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 
+from equipoise.errors import PipelineError
+from equipoise.lab.simulation.simulated_hub import PORT
+from equipoise.lab.task_pool import SparkPool, current_pool, is_task
 from equipoise.pipeline.samples import sampled
 from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.sliding_window import SlidingWindow
 from equipoise.pipeline.validation import conformed, judged
+from equipoise.resp.spelling import spell
 from equipoise.view import View
 from equipoise.view.codec import from_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LiveViews", "SparkViews"]
+    from equipoise.pipeline.spark.session import SparkDriver
+
+__all__ = ["LiveViews", "SimulatedTelemetryReader", "SparkViews", "ViewMaking", "spark_driver", "view_making"]
+
+# So few that a hub whose bandwidth is used up gets an answer through in time: what has come need not come again.
+BYTES_MAX = 32 * 1024
+# A hub that takes longer is left out of this round; what it recorded comes with the next. As the pipeline's.
+PATIENCE_S = 2.0
+
+
+class SimulatedTelemetryReader:
+    """Reads from all hubs; each from where it last stopped. Runs on the host of whoever plans."""
+
+    def __init__(self) -> None:
+        self._hubs: dict[str, _HubReader] = {}
+        # Records as they came over the wire, in Arrow's encoding.
+        self.stream_bytes = 0
+
+    async def read(self, hubs: Iterable[str]) -> list[pa.RecordBatch]:
+        """What these hubs have recorded since they were last asked."""
+        wanted = set(hubs)
+        for name in self._hubs.keys() - wanted:
+            self._hubs.pop(name).close()
+        readers = [self._hubs.setdefault(name, _HubReader(name)) for name in sorted(wanted)]
+        pieces = await asyncio.gather(*(reader.read() for reader in readers))
+        self.stream_bytes += sum(reader.taken_bytes for reader in readers)
+        return [batch for batches in pieces for batch in batches]
+
+
+class _HubReader(asyncio.Protocol):
+    """One hub's. Not more than one request is under way."""
+
+    def __init__(self, hub: str) -> None:
+        self._hub = hub
+        self._incarnation = self._next = 0
+        # Of the last reading.
+        self.taken_bytes = 0
+        self._parser = hiredis.Reader()
+        self._transport: asyncio.Transport | None = None
+        self._reply: asyncio.Future[list[object]] | None = None
+
+    async def read(self) -> list[pa.RecordBatch]:
+        self.taken_bytes = 0
+        batches: list[pa.RecordBatch] = []
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._read(batches)
+        except (OSError, TimeoutError):
+            self.close()
+        return batches
+
+    async def _read(self, batches: list[pa.RecordBatch]) -> None:
+        """All that there is, piece by piece; what came before it takes too long is kept."""
+        if self._transport is None:
+            await asyncio.get_running_loop().create_connection(lambda: self, self._hub, PORT)
+        end = -1
+        while self._next != end:
+            incarnation, _, following, stream, end = await self._ask()
+            if incarnation != self._incarnation:
+                # Another life, or the first one met: it begins where the hub says.
+                self._incarnation, self._next, end = incarnation, following, -1
+                continue
+            self._next = following
+            self.taken_bytes += len(stream)
+            with pa.ipc.open_stream(stream) as reader:
+                batches.extend(reader)
+
+    async def _ask(self) -> tuple[int, int, int, bytes, int]:
+        assert self._transport is not None, "connected before"
+        self._reply = asyncio.get_running_loop().create_future()
+        words = (self._incarnation, self._next, BYTES_MAX)
+        self._transport.write(spell([b"EQ.TELEMETRY", *(b"%d" % word for word in words)]))
+        match await self._reply:
+            case [int(incarnation), int(first), int(following), bytes(stream), int(end)]:
+                return incarnation, first, following, stream, end
+            case other:
+                raise OSError(f"{self._hub} answers {other!r}")
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._parser = hiredis.Reader()
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed(data)
+        reply = self._parser.gets()
+        if reply is not False and self._reply is not None and not self._reply.done():
+            self._reply.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(exc or ConnectionResetError("the hub closed the connection"))
+
 
 _US = 1e6
 # Sums of floats in another order differ in their last digits.
@@ -103,3 +209,76 @@ def _difference(one: View, other: View) -> float:
         pairs += [(topic.publications_per_s, like.publications_per_s)]
     left, right = np.array(pairs).T if pairs else (np.zeros(1), np.zeros(1))
     return float(np.max(np.abs(left - right) / np.maximum(np.abs(left), 1e-9)))
+
+
+log = logging.getLogger("equipoise.lab.experiments")
+
+
+class ViewMaking:
+    """Makes the views of each run, and remembers how often Spark did, and whether it agreed."""
+
+    def __init__(self, make: Callable[[], LiveViews], why_not: str = "") -> None:
+        self._make = make
+        self._made: list[LiveViews] = []
+        # Why Spark has no part in it; empty if it has.
+        self.why_not = why_not
+
+    def __call__(self) -> LiveViews:
+        views = self._make()
+        self._made.append(views)
+        return views
+
+    @property
+    def note(self) -> str:
+        """What a reader should know of how views were made."""
+        if self.why_not:
+            return (
+                f"Views were summed by the live pipeline's code in one thread, without Spark: {self.why_not}."
+            )
+        by_spark = [views for views in self._made if isinstance(views, SparkViews)]
+        made = sum(views.made for views in by_spark)
+        worst = max((views.difference_max for views in by_spark), default=0.0)
+        return (
+            f"Views were summed by the live pipeline's code in one thread; {made} of them, at even distances, by "
+            f"Spark's executors, planned on, and compared: the largest difference was {worst:.1g} of a number."
+        )
+
+    @property
+    def agrees(self) -> bool:
+        return all(views.agrees for views in self._made if isinstance(views, SparkViews))
+
+
+@contextmanager
+def spark_driver(master: str) -> Iterator[SparkDriver | str]:
+    """The session of the current pool, else one of its own at `master`; or the reason why there is none."""
+    pool = current_pool()
+    if isinstance(pool, SparkPool):
+        yield pool.driver
+        return
+    if is_task():
+        yield "the run is one of many tasks, which may be Spark's own"
+        return
+    try:
+        from equipoise.pipeline.settings import SessionSettings
+        from equipoise.pipeline.spark.session import SparkDriver
+
+        driver = SparkDriver.start(SessionSettings(master=master))
+    except (PipelineError, ImportError) as problem:
+        log.warning("without Spark: %s", problem)
+        yield f"Spark could not be started ({problem})"
+        return
+    try:
+        yield driver
+    finally:
+        driver.stop()
+
+
+@contextmanager
+def view_making(every: int) -> Iterator[ViewMaking]:
+    """Have every n-th view of each run made by Spark, if there is one."""
+    with spark_driver("local[1]") as found:
+        if isinstance(found, str):
+            yield ViewMaking(LiveViews, found)
+        else:
+            session = found.session
+            yield ViewMaking(lambda: SparkViews(session, every))

@@ -3,8 +3,8 @@
 from equipoise.lab.scenarios.access import Access, Grants, Rules
 from equipoise.lab.scenarios.faults import Fault, FaultKind
 from equipoise.lab.scenarios.registry import SCENARIOS, scenario_by_name
-from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation, Scenario, Topology
-from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
+from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation, NetworkShape, Scenario
+from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, Subscribing, Workload
 
 __all__ = [
     "SCENARIOS",
@@ -16,11 +16,11 @@ __all__ = [
     "Fault",
     "FaultKind",
     "Grants",
-    "Publishing",
+    "NetworkShape",
+    "PublishedStream",
     "Rules",
     "Scenario",
     "Subscribing",
-    "Topology",
     "Workload",
     "scenario_by_name",
 ]

@@ -20,7 +20,7 @@ from equipoise.lab.scenarios.cluster_clients import (
 )
 from equipoise.lab.scenarios.cluster_replication import REPLICATION_SCENARIOS
 from equipoise.lab.scenarios.cluster_store import stored_scenarios
-from equipoise.lab.scenarios.scenario import ClusterScenario, Topology
+from equipoise.lab.scenarios.scenario import ClusterScenario, NetworkShape
 from equipoise.lab.scenarios.workload import Workload
 
 __all__ = ["CLUSTER_SCENARIOS"]
@@ -119,7 +119,7 @@ _TOLD = ClusterScenario(
     name="told",
     summary="",
     workload=TOLD,
-    topology=Topology(shape="long-way", split=(0.0, 0.2)),
+    topology=NetworkShape(shape="long-way", split=(0.0, 0.2)),
     expectation=QUIET,
     is_large=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from equipoise.lab.scenarios.access import Access, Grants
-from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
+from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, Subscribing, Workload
 
 __all__ = [
     "ACCESS",
@@ -26,8 +26,8 @@ __all__ = [
 
 def _talk(
     *topics: str, count: int = 80, interval_s: float = 0.25, **fields: object
-) -> tuple[Publishing, ...]:
-    stream = Publishing(topics=topics, count=count, burst=(1, 12), interval_s=interval_s, receipts=0.1)
+) -> tuple[PublishedStream, ...]:
+    stream = PublishedStream(topics=topics, count=count, burst=(1, 12), interval_s=interval_s, receipts=0.1)
     return (replace(stream, **fields),)  # type: ignore[arg-type]  # fields by name
 
 
@@ -87,7 +87,7 @@ HEAVY_CROWD = Workload(
 )
 
 
-def _stream(*topics: str) -> tuple[Publishing, ...]:
+def _stream(*topics: str) -> tuple[PublishedStream, ...]:
     return _talk(*topics, count=400, interval_s=0.015, burst=(1, 4))
 
 
@@ -135,7 +135,7 @@ ROUTED_CROWD = Workload(
 
 def speaker(name: str, hub: str, *, interval_s: float = 0.03) -> Client:
     """Publishes all the time to the topic that stories are about, mostly without waiting for receipts."""
-    publishing = Publishing(topics=("a",), count=None, burst=(1, 5), interval_s=interval_s, receipts=0.1)
+    publishing = PublishedStream(topics=("a",), count=None, burst=(1, 5), interval_s=interval_s, receipts=0.1)
     return Client(name=name, place=hub, publishes=(publishing,))
 
 

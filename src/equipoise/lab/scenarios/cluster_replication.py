@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LOUD, case, routed
 from equipoise.lab.scenarios.cluster_clients import PLAIN_CROWD, REPLICATED_CROWD, ROUTED_CROWD, ROVING_CROWD
-from equipoise.lab.scenarios.scenario import ClusterScenario, Topology
+from equipoise.lab.scenarios.scenario import ClusterScenario, NetworkShape
 from equipoise.model import Mode
 
 __all__ = ["REPLICATION_SCENARIOS"]
@@ -19,7 +19,7 @@ def _replicated(name: str, summary: str, **fields: object) -> ClusterScenario:
         **{
             "workload": REPLICATED_CROWD,
             "hubs": ("h1", "h2", "h3", "h4"),
-            "topology": Topology(shape="uneven"),
+            "topology": NetworkShape(shape="uneven"),
             "modes": BOTH_MODES,
             "is_large": True,
             **fields,
@@ -141,7 +141,7 @@ _REPLICATED = (
 
 
 def _routed_replicated(made: ClusterScenario) -> ClusterScenario:
-    return routed(made, workload=ROUTED_CROWD, topology=Topology(shape="scattered"))
+    return routed(made, workload=ROUTED_CROWD, topology=NetworkShape(shape="scattered"))
 
 
 REPLICATION_SCENARIOS = (_LANES_PLAIN, _LANES_ROVING, *_REPLICATED, *map(_routed_replicated, _REPLICATED))

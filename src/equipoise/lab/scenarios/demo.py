@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from equipoise.lab.scenarios.scenario import Expectation, Scenario
-from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
+from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, Subscribing, Workload
 
 __all__ = ["DEMO"]
 
-_SCORES = Publishing(
+_SCORES = PublishedStream(
     topics=("match.score", "match.clock"), count=None, burst=(5, 15), interval_s=0.01, payload_bytes=(80, 120)
 )
-_CHAT = Publishing(topics=("match.chat",), count=None, interval_s=0.02, payload_bytes=(40, 200), receipts=1.0)
+_CHAT = PublishedStream(
+    topics=("match.chat",), count=None, interval_s=0.02, payload_bytes=(40, 200), receipts=1.0
+)
 _EVERYTHING = Subscribing(names=("match.*",), is_pattern=True)
 
 DEMO = Scenario(

@@ -10,20 +10,20 @@ from dataclasses import replace
 
 from equipoise.lab.scenarios.access import Access, Grants
 from equipoise.lab.scenarios.faults import Fault, FaultKind
-from equipoise.lab.scenarios.scenario import Scenario, Topology
-from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
+from equipoise.lab.scenarios.scenario import NetworkShape, Scenario
+from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, Subscribing, Workload
 
 __all__ = ["HUB_SCENARIOS"]
 
 KIB = 1024
 
 # A network as it is: a little uneven, and pieces arrive as they like.
-UNEVEN = Topology(latency_s=(0.000_2, 0.02), jitter_s=(-0.005, 0.005), split=(-0.3, 0.3))
+UNEVEN = NetworkShape(latency_s=(0.000_2, 0.02), jitter_s=(-0.005, 0.005), split=(-0.3, 0.3))
 
 
-def _talk(*topics: str, count: int | None, **changes: object) -> tuple[Publishing, ...]:
+def _talk(*topics: str, count: int | None, **changes: object) -> tuple[PublishedStream, ...]:
     """A stream in small bursts, some of them with receipts."""
-    stream = Publishing(topics=topics, count=count, burst=(1, 20), interval_s=0.3, receipts=0.05)
+    stream = PublishedStream(topics=topics, count=count, burst=(1, 20), interval_s=0.3, receipts=0.05)
     return (replace(stream, **changes),)  # type: ignore[arg-type]  # fields by name
 
 

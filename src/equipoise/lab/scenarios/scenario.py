@@ -15,7 +15,7 @@ from equipoise.lab.scenarios.faults import Fault
 from equipoise.lab.scenarios.workload import Workload
 from equipoise.model import Mode
 
-__all__ = ["ClusterScenario", "Expectation", "Scenario", "Times", "Topology"]
+__all__ = ["ClusterScenario", "Expectation", "NetworkShape", "Scenario", "Times"]
 
 # How often something happens in one run: drawn between the two, both included.
 Times: TypeAlias = tuple[int, int]
@@ -23,7 +23,7 @@ NEVER: Times = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class NetworkShape:
     """What is between the machines. A range is drawn from once per run; below zero counts as zero, so that a range
     which begins there leaves the trouble out of some runs."""
 
@@ -61,7 +61,7 @@ class Scenario:
     name: str
     summary: str
     workload: Workload
-    topology: Topology = Topology()
+    topology: NetworkShape = NetworkShape()
     faults: tuple[Fault, ...] = ()
     # How long faults go on, in seconds; then everything is healed and progress is demanded.
     duration_s: float = 4.0
@@ -82,7 +82,9 @@ class ClusterScenario(Scenario):
     drawn from the seed.
     """
 
-    topology: Topology = Topology(latency_s=(0.000_2, 0.010_2), jitter_s=(-0.01, 0.01), split=(0.0, 0.2))
+    topology: NetworkShape = NetworkShape(
+        latency_s=(0.000_2, 0.010_2), jitter_s=(-0.01, 0.01), split=(0.0, 0.2)
+    )
     duration_s: float = 3.0
     hubs: tuple[str, ...] = ("h1", "h2", "h3")
     # With a store, hubs hold sessions and find each other and the plan by themselves. Without one, plan and live hubs

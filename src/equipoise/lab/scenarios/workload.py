@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-__all__ = ["Client", "Dialect", "Publishing", "Subscribing", "Workload"]
+__all__ = ["Client", "Dialect", "PublishedStream", "Subscribing", "Workload"]
 
 
 class Dialect(StrEnum):
@@ -29,7 +29,7 @@ class Dialect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publishing:
+class PublishedStream:
     """A stream of messages from one client. Each topic gets them in turn, numbered from 0."""
 
     topics: tuple[str, ...]
@@ -64,7 +64,7 @@ class Client:
 
     name: str
     dialect: Dialect = Dialect.SMART
-    publishes: tuple[Publishing, ...] = ()
+    publishes: tuple[PublishedStream, ...] = ()
     subscribes: tuple[Subscribing, ...] = ()
     # Who it logs in as; the password is the name. Empty: nobody.
     user: str = ""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.disk.contract import DiskRoom, File, FixedFile, check_name
 from equipoise.errors import DiskFailedError, DiskFullError, MisuseError
 from equipoise.lab.simulation.fixed_file import FixedContent, SimulatedFixedFile
-from equipoise.lab.simulation.trace import Kind
+from equipoise.lab.simulation.trace import TraceKind
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.cpu import Cpu
@@ -48,7 +48,7 @@ class _Record(Protocol):
     def faults(self) -> Counter[str]: ...
     @property
     def executor_call(self) -> ExecutorCall | None: ...
-    def record(self, kind: Kind, subject: int, *, text: str | None = None, amount: int = 0) -> None: ...
+    def record(self, kind: TraceKind, subject: int, *, text: str | None = None, amount: int = 0) -> None: ...
 
 
 # What `DiskRoom` says of a disk without limit.
@@ -280,7 +280,7 @@ class SimulatedDisk:
         return sum(content.size() for content in self._seen.values())
 
     def record_sync(self, name: str, size: int) -> None:
-        self._loop.record(Kind.SYNC, self._host.number, text=name, amount=size)
+        self._loop.record(TraceKind.SYNC, self._host.number, text=name, amount=size)
 
     def _get(self, name: str) -> _Content | FixedContent:
         if name not in self._seen:
@@ -299,7 +299,7 @@ class SimulatedDisk:
 
     def _count(self, fault: str, text: str) -> None:
         self._loop.faults[fault] += 1
-        self._loop.record(Kind.DISK, self._host.number, text=f"{fault.replace(' ', '-')}:{text}")
+        self._loop.record(TraceKind.DISK, self._host.number, text=f"{fault.replace(' ', '-')}:{text}")
 
 
 def _nothing() -> None:

@@ -19,10 +19,10 @@ from random import Random
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from equipoise.errors import DeadlockError, RunawayError
-from equipoise.lab.simulation.incarnation import Incarnation, Runnable, Timer
+from equipoise.lab.simulation.incarnation import Incarnation, Runnable, SimulatedTimer
 from equipoise.lab.simulation.outside_calls import RefusingLoop
 from equipoise.lab.simulation.timeline import Timeline
-from equipoise.lab.simulation.trace import BATCH_NUMBERS, Kind, Trace
+from equipoise.lab.simulation.trace import BATCH_NUMBERS, Trace, TraceKind
 from equipoise.lab.simulation.transport import SimulatedTransport
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Engine(RefusingLoop):
             incarnation.is_active = True
             self._active.append(incarnation)
 
-    def record(self, kind: Kind, subject: int, *, text: str | None = None, amount: int = 0) -> None:
+    def record(self, kind: TraceKind, subject: int, *, text: str | None = None, amount: int = 0) -> None:
         """Trace an event at the present time."""
         self.trace.add(self.now, kind, subject, text=text, amount=amount)
 
@@ -130,7 +130,7 @@ class Engine(RefusingLoop):
             kind = type(item)
             if kind is SimulatedTransport:
                 self._arrive(item)
-            elif kind is Timer:
+            elif kind is SimulatedTimer:
                 if not item._cancelled:
                     self.enqueue(item.incarnation, item)
             elif kind is tuple:

@@ -14,7 +14,7 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING
 
 from equipoise.lab.simulation.outflow import Control
-from equipoise.lab.simulation.trace import Kind
+from equipoise.lab.simulation.trace import TraceKind
 from equipoise.lab.simulation.transport import SimulatedTransport
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Handshake:
     def _refused(self) -> None:
         if self.waiter.done():
             return
-        self._network.loop.record(Kind.REFUSE, self._caller.host.number)
+        self._network.loop.record(TraceKind.REFUSE, self._caller.host.number)
         self.waiter.set_exception(
             ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {self._address}")
         )

@@ -20,7 +20,7 @@ from equipoise.lab.simulation.disk import SimulatedDisk
 from equipoise.lab.simulation.incarnation import Incarnation
 from equipoise.lab.simulation.link import Pipe
 from equipoise.lab.simulation.outflow import Control
-from equipoise.lab.simulation.trace import Kind
+from equipoise.lab.simulation.trace import TraceKind
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.loop import SimulatedLoop
@@ -125,7 +125,7 @@ class Host:
         if self.cpu is not None:
             self.cpu.free_at = 0.0
         self.loop.faults["crash"] += 1
-        self.loop.record(Kind.CRASH, self.number)
+        self.loop.record(TraceKind.CRASH, self.number)
 
     def restart(self) -> None:
         """Boot again: a new incarnation with nothing running. The disk holds what was synced."""
@@ -140,7 +140,7 @@ class Host:
                 if end.peer.in_flight or end.peer.get_write_buffer_size():
                     end.answer_dead()
         self.loop.faults["restart"] += 1
-        self.loop.record(Kind.RESTART, self.number)
+        self.loop.record(TraceKind.RESTART, self.number)
 
     def pause(self) -> None:
         """Stop the program as a collector or hypervisor does. Nothing is lost."""
@@ -148,7 +148,7 @@ class Host:
             return
         self.incarnation.is_paused = True
         self.loop.faults["pause"] += 1
-        self.loop.record(Kind.PAUSE, self.number)
+        self.loop.record(TraceKind.PAUSE, self.number)
 
     def thaw(self) -> None:
         """Let a paused program go on: what waited runs now, in order."""
@@ -157,13 +157,13 @@ class Host:
             return
         incarnation.is_paused = False
         self.loop.activate(incarnation)
-        self.loop.record(Kind.THAW, self.number)
+        self.loop.record(TraceKind.THAW, self.number)
 
     def step_clock(self, seconds: float) -> None:
         """Set the wall clock forward or back."""
         self.clock.step(seconds)
         self.loop.faults["clock step"] += 1
-        self.loop.record(Kind.CLOCK, self.number, text=f"{seconds:+.6f}s")
+        self.loop.record(TraceKind.CLOCK, self.number, text=f"{seconds:+.6f}s")
 
     def retire(self) -> None:
         """End the present incarnation for good, without a word to anybody: the simulation is closing."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from equipoise.lab.simulation.server import SimulatedServer
     from equipoise.lab.simulation.transport import SimulatedTransport
 
-__all__ = ["HERE", "Incarnation", "IncarnationHost", "Runnable", "Timer"]
+__all__ = ["HERE", "Incarnation", "IncarnationHost", "Runnable", "SimulatedTimer"]
 
 
 class Runnable(Protocol):
@@ -106,7 +106,7 @@ class Incarnation:
         return context
 
 
-class Timer(asyncio.TimerHandle):
+class SimulatedTimer(asyncio.TimerHandle):
     """A timer that knows whose it is."""
 
     __slots__ = ("incarnation",)

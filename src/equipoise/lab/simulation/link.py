@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from equipoise.lab.simulation.cpu import Cpu
     from equipoise.lab.simulation.outflow import Outflow
 
-__all__ = ["Link", "LinkSpec", "Pipe"]
+__all__ = ["LinkSpec", "Pipe", "SimulatedLink"]
 
 # What one event may carry. 64 KiB is what the kernel hands a network card at once (GSO).
 SEGMENT_BYTES_MAX = 64 * 1024
@@ -105,7 +105,7 @@ class _Interfaces(Protocol):
     def cpu(self) -> Cpu | None: ...
 
 
-class Link:
+class SimulatedLink:
     """One direction between two hosts. Changed by the network only."""
 
     __slots__ = (

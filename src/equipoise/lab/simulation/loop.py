@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TextIO, TypeVar, TypeVarTuple
 
 from equipoise.errors import SimulationError
-from equipoise.lab.simulation.incarnation import HERE, Incarnation, Timer
+from equipoise.lab.simulation.incarnation import HERE, Incarnation, SimulatedTimer
 from equipoise.lab.simulation.sockets import SocketCalls
 from equipoise.lab.simulation.task import SimulatedTask, dispose, where
 
@@ -114,7 +114,7 @@ class SimulatedLoop(SocketCalls):
     ) -> asyncio.TimerHandle:
         if context is None:
             context = copy_context()
-        timer = Timer(when, callback, args, self, context)
+        timer = SimulatedTimer(when, callback, args, self, context)
         timer.incarnation = context.get(HERE, self.outside)
         if when <= self.now:
             self.enqueue(timer.incarnation, timer)

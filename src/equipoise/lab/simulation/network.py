@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from equipoise.errors import MisuseError
 from equipoise.lab.simulation.handshake import Handshake
 from equipoise.lab.simulation.incarnation import HERE, IncarnationHost
-from equipoise.lab.simulation.link import Link, LinkSpec
+from equipoise.lab.simulation.link import LinkSpec, SimulatedLink
 from equipoise.lab.simulation.topology import Topology
-from equipoise.lab.simulation.trace import Kind
+from equipoise.lab.simulation.trace import TraceKind
 from equipoise.lab.simulation.transport import SimulatedTransport
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Network:
         self.loop = loop
         self.hosts: dict[str, Host] = {}
         self._by_address: dict[str, Host] = {}
-        self._links: dict[tuple[str, str], Link] = {}
+        self._links: dict[tuple[str, str], SimulatedLink] = {}
         self._topology = topology
         self._faults = faults
 
@@ -51,13 +51,13 @@ class Network:
         self.hosts[host.name] = host
         self._by_address[host.address] = host
 
-    def link(self, source: IncarnationHost, target: IncarnationHost) -> Link:
+    def link(self, source: IncarnationHost, target: IncarnationHost) -> SimulatedLink:
         """The direction from one host to another, made on first use."""
         key = (source.name, target.name)
         link = self._links.get(key)
         if link is None:
             loop = self.loop
-            link = Link(
+            link = SimulatedLink(
                 source, target, timeline=loop.timeline, random=loop.network_random, faults=self._faults
             )
             same = source is target
@@ -122,7 +122,7 @@ class Network:
         for sender in link.senders:
             _peer(sender).is_cut_off = True
         self._faults["cut"] += 1
-        self.loop.record(Kind.CUT, source.number, text=target.name)
+        self.loop.record(TraceKind.CUT, source.number, text=target.name)
         self.loop.timeline.add(now + GIVE_UP_S, partial(self._give_up, link, now))
 
     def heal(self, source: Host, target: Host) -> None:
@@ -136,7 +136,7 @@ class Network:
         for sender in list(link.senders):
             self._release(sender, retry_at)
         self._faults["heal"] += 1
-        self.loop.record(Kind.HEAL, source.number, text=target.name)
+        self.loop.record(TraceKind.HEAL, source.number, text=target.name)
 
     def reset(self, one: Host, other: Host) -> int:
         """Break every connection between two hosts in the middle of what is under way."""
@@ -167,7 +167,7 @@ class Network:
         if end.is_stalled:
             end.wake()
 
-    def _give_up(self, link: Link, cut_at: float) -> None:
+    def _give_up(self, link: SimulatedLink, cut_at: float) -> None:
         if link.cut_at != cut_at:
             return
         for sender in list(link.senders):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVarTuple
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.incarnation import Incarnation, Runnable
-    from equipoise.lab.simulation.link import Link
+    from equipoise.lab.simulation.link import SimulatedLink
     from equipoise.lab.simulation.timeline import Timeline
 
 __all__ = ["Control", "Outflow", "OutflowLoop"]
@@ -111,7 +111,7 @@ class Outflow(asyncio.Transport):
         self,
         loop: OutflowLoop,
         incarnation: Incarnation,
-        link: Link,
+        link: SimulatedLink,
         context: Context,
         extra: dict[str, Any],
     ) -> None:

@@ -22,7 +22,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.lab.scenarios import ClusterScenario, Scenario
 from equipoise.lab.simulation.checkers import CHECKERS, Violation
 from equipoise.lab.simulation.cluster.faults import play
-from equipoise.lab.simulation.cluster.stories import STORIES, Wire, begin_story, tapped
+from equipoise.lab.simulation.cluster.stories import STORIES, TappedWire, begin_story, tapped
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.simulation.hub_world import HubWorld
 from equipoise.lab.simulation.link import LinkSpec
@@ -81,7 +81,7 @@ def run_seed(
         _open(scenario, seed, topology, trace_to) as sim,
         _ErrorLog() as errors,
         quick_secrets(),
-        tapped() if story else nullcontext(Wire()) as wire,
+        tapped() if story else nullcontext(TappedWire()) as wire,
     ):
         world = _world(sim, scenario, history)
         if isinstance(world, ClusterWorld):

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from equipoise.lab.simulation.incarnation import Incarnation
     from equipoise.lab.simulation.transport import SimulatedTransport
 
-__all__ = ["SimulatedServer", "SimulatedSocket"]
+__all__ = ["ListeningSocket", "SimulatedServer"]
 
 
-class SimulatedSocket:
+class ListeningSocket:
     """What programs ask a listening socket for: where it is bound."""
 
     __slots__ = ("_name",)
@@ -73,7 +73,7 @@ class SimulatedServer(asyncio.Server):
         if self._is_closed:
             return ()
         # A stand-in with the three things a program may ask of a listening socket.
-        return tuple(SimulatedSocket(name) for name in self._names)  # type: ignore[misc]
+        return tuple(ListeningSocket(name) for name in self._names)  # type: ignore[misc]
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._simulated_loop

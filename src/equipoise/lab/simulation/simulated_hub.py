@@ -16,10 +16,29 @@ from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster import Cluster
 from equipoise.lab.scenarios import Rules
 from equipoise.lab.simulation.host import Host
-from equipoise.lab.simulation.process import HostProcess
 from equipoise.lab.simulation.rules import users_of
 
-__all__ = ["PORT", "Attendant", "SimulatedHub", "alone"]
+__all__ = ["PORT", "Attendant", "HostProcess", "SimulatedHub", "alone"]
+
+
+class HostProcess:
+    """For a hub's telemetry: the work charged to the host's processor. There is no memory to tell of."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def cpu_s(self) -> float:
+        return 0.0 if self._host.cpu is None else self._host.cpu.busy_s
+
+    def resident_bytes(self) -> int:
+        return 0
+
+    def memory_bytes_max(self) -> int:
+        return 0
+
+    def network_bytes_per_s(self) -> float:
+        return 0.0
+
 
 PORT = 6399
 # A hub that has users wants an executor to check secrets on; the simulated loop calls inline and never uses it.

@@ -6,7 +6,7 @@ microsecond. The hash does not depend on the Python version nor on the hash seed
 
 Columns of a line, separated by single spaces:
     time    virtual seconds, nine decimals
-    kind    what happened, see `Kind`
+    kind    what happened, see `TraceKind`
     where   a host, or `host:port>host:port` for the receiving end of a connection, sender first
     detail  what the kind says, with `_` for blanks, or `-`
     amount  bytes, or `-`
@@ -20,7 +20,7 @@ import sys
 from array import array
 from typing import TextIO
 
-__all__ = ["BATCH_NUMBERS", "Kind", "Trace"]
+__all__ = ["BATCH_NUMBERS", "Trace", "TraceKind"]
 
 # Events are hashed in batches: large enough to make the hash cheap per event, small enough that
 # the last lines of a failure are at hand without keeping everything.
@@ -29,7 +29,7 @@ FIELDS = 5
 BATCH_NUMBERS = BATCH_EVENTS * FIELDS
 
 
-class Kind(enum.IntEnum):
+class TraceKind(enum.IntEnum):
     """What an event is. The numbers are part of the hash: never renumber, only append."""
 
     CONNECT = 1
@@ -52,8 +52,10 @@ class Kind(enum.IntEnum):
 
 
 # The kinds whose subject is an end of a connection, not a host.
-_END_KINDS = frozenset({Kind.CONNECT, Kind.ACCEPT, Kind.DELIVER, Kind.EOF, Kind.RESET, Kind.LOST})
-_BYTE_KINDS = frozenset({Kind.DELIVER, Kind.SYNC, Kind.DISK})
+_END_KINDS = frozenset(
+    {TraceKind.CONNECT, TraceKind.ACCEPT, TraceKind.DELIVER, TraceKind.EOF, TraceKind.RESET, TraceKind.LOST}
+)
+_BYTE_KINDS = frozenset({TraceKind.DELIVER, TraceKind.SYNC, TraceKind.DISK})
 _NO_TEXT = -1
 
 
@@ -91,7 +93,9 @@ class Trace:
         self._ends.append(label)
         return len(self._ends) - 1
 
-    def add(self, time: float, kind: Kind, subject: int, *, text: str | None = None, amount: int = 0) -> None:
+    def add(
+        self, time: float, kind: TraceKind, subject: int, *, text: str | None = None, amount: int = 0
+    ) -> None:
         """Record an event; `subject` is an end or a host, as the kind asks."""
         number = _NO_TEXT
         if text is not None:
@@ -135,7 +139,7 @@ class Trace:
         lines = []
         for start in range(0, len(events), FIELDS):
             time, number, subject, text, amount = events[start : start + FIELDS]
-            kind = Kind(int(number))
+            kind = TraceKind(int(number))
             names = self._ends if kind in _END_KINDS else self._hosts
             detail = self._texts[int(text)].replace(" ", "_") if text >= 0 else "-"
             size = str(int(amount)) if kind in _BYTE_KINDS else "-"

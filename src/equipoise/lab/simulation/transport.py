@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from equipoise.lab.simulation.outflow import Control, Outflow, OutflowLoop
 from equipoise.lab.simulation.tcp_info import SimulatedSocket
-from equipoise.lab.simulation.trace import Kind
+from equipoise.lab.simulation.trace import TraceKind
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.incarnation import Incarnation
-    from equipoise.lab.simulation.link import Link
+    from equipoise.lab.simulation.link import SimulatedLink
     from equipoise.lab.simulation.server import SimulatedServer
     from equipoise.lab.simulation.trace import Trace
 
@@ -42,7 +42,7 @@ class _Loop(OutflowLoop, Protocol):
     def split(self) -> float: ...
     @property
     def trace(self) -> Trace: ...
-    def record(self, kind: Kind, subject: int, *, text: str | None = None, amount: int = 0) -> None: ...
+    def record(self, kind: TraceKind, subject: int, *, text: str | None = None, amount: int = 0) -> None: ...
 
 
 class SimulatedTransport(Outflow):
@@ -67,7 +67,7 @@ class SimulatedTransport(Outflow):
         self,
         loop: _Loop,
         incarnation: Incarnation,
-        link: Link,
+        link: SimulatedLink,
         context: Context,
         *,
         factory: Callable[[], asyncio.BaseProtocol],
@@ -193,7 +193,7 @@ class SimulatedTransport(Outflow):
         """Handle a reset by the peer or the network."""
         if self.waiter is not None and self.protocol is None and not self.waiter.done():
             self.waiter.set_exception(_reset_error())
-        self.loop.record(Kind.RESET, self.number)
+        self.loop.record(TraceKind.RESET, self.number)
         self.finish(_reset_error(), farewell=False)
 
     def reset_midway(self, keep_bytes: int) -> None:
@@ -255,7 +255,7 @@ class SimulatedTransport(Outflow):
             self._eof()
 
     def _eof(self) -> None:
-        self.loop.record(Kind.EOF, self.number)
+        self.loop.record(TraceKind.EOF, self.number)
         try:
             keep_open = self.context.run(getattr(self.protocol, "eof_received", _nothing))
         except (SystemExit, KeyboardInterrupt):
@@ -272,7 +272,7 @@ class SimulatedTransport(Outflow):
         if (waiter is not None and waiter.done()) or (server is not None and not server.is_serving()):
             self.finish(None)
             return
-        self.loop.record(Kind.CONNECT if what is Control.CONNECTED else Kind.ACCEPT, self.number)
+        self.loop.record(TraceKind.CONNECT if what is Control.CONNECTED else TraceKind.ACCEPT, self.number)
         try:
             protocol = self.context.run(self.factory)
             self.set_protocol(protocol)
@@ -295,7 +295,7 @@ class SimulatedTransport(Outflow):
             self.fail(error, "Error on transport creation for incoming connection")
 
     def _lose(self, error: BaseException | None) -> None:
-        self.loop.record(Kind.LOST, self.number)
+        self.loop.record(TraceKind.LOST, self.number)
         protocol, self.protocol = self.protocol, None
         self._receive = _ignore
         try:

@@ -16,7 +16,7 @@ import dataclasses
 import gc
 import random
 from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
@@ -27,13 +27,15 @@ from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.loop import SimulatedLoop
 from equipoise.lab.simulation.network import Network
 from equipoise.lab.simulation.topology import Lan, Topology
-from equipoise.lab.simulation.trace import Kind, Trace
+from equipoise.lab.simulation.trace import Trace, TraceKind
 
 __all__ = ["Simulation"]
 
 T = TypeVar("T")
 
 OBSERVER = "observer"
+# How often a condition is looked at while it is waited for, in virtual time.
+LOOK_S = 0.1
 
 
 class Simulation:
@@ -155,9 +157,17 @@ class Simulation:
             raise SimulationError("; ".join(self._complaints())) from context.get("exception")
         return result
 
+    async def until(self, is_so: Callable[[], bool], patience_s: float) -> bool:
+        """Wait for a condition in virtual time, no longer than this; whether it came."""
+        for _ in range(int(patience_s / LOOK_S) + 1):
+            if is_so():
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
+
     def note(self, text: str, *, host: str = OBSERVER) -> None:
         """Write a line into the trace; it counts for the hash."""
-        self._loop.record(Kind.NOTE, self._network.hosts[host].number, text=text)
+        self._loop.record(TraceKind.NOTE, self._network.hosts[host].number, text=text)
 
     # Faults of the network. Hosts are given by name.
 

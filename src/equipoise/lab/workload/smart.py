@@ -11,7 +11,7 @@ import asyncio
 import equipoise
 from equipoise.client import Bus, Message, Subscription
 from equipoise.errors import DeniedError, EquipoiseError, UncertainError
-from equipoise.lab.scenarios import Client, Publishing, Subscribing
+from equipoise.lab.scenarios import Client, PublishedStream, Subscribing
 from equipoise.lab.workload.endpoint import HubEndpoint
 from equipoise.lab.workload.history import (
     History,
@@ -156,7 +156,7 @@ class SmartClient:
 
     # Publishing.
 
-    async def _publish(self, publishing: Publishing) -> None:
+    async def _publish(self, publishing: PublishedStream) -> None:
         rng = self._place.rng
         await self._stage.begin.wait()
         begun, is_concluding = 0, self._stage.conclude.is_set
@@ -190,7 +190,7 @@ class SmartClient:
             sent.outcome = PublishOutcome.ACKNOWLEDGED
         return sent
 
-    async def _publish_together(self, burst: list[str], publishing: Publishing) -> None:
+    async def _publish_together(self, burst: list[str], publishing: PublishedStream) -> None:
         bus = await self._ready_bus()
         under_way = []
         for topic in burst:
@@ -210,7 +210,7 @@ class SmartClient:
             for sent in under_way:
                 sent.outcome = PublishOutcome.ACKNOWLEDGED
 
-    async def _mark(self, publishing: Publishing) -> None:
+    async def _mark(self, publishing: PublishedStream) -> None:
         """Send to each topic until the hub has acknowledged one, then go on for those who come back later."""
         unmarked = dict.fromkeys(publishing.topics)
         while not self._stage.stop.is_set():
@@ -234,6 +234,6 @@ class SmartClient:
             return [topics[begun % len(topics)]] * count
         return [topics[number % len(topics)] for number in range(begun, begun + count)]
 
-    def _draw_size(self, publishing: Publishing) -> int:
+    def _draw_size(self, publishing: PublishedStream) -> int:
         low, high = publishing.payload_bytes
         return low if low == high else low + int(self._place.rng.random() * (high - low + 1))

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from equipoise.hub import HubSettings
 from equipoise.hub.cluster import LiveHub, Routing
+from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.rules import HUBS_USER
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
 from equipoise.lab.simulation.world import Simulation
@@ -21,7 +22,7 @@ __all__ = ["Directory"]
 
 
 class Directory:
-    """Knows all hubs of a run by name. Whoever starts them does so through `hubs`."""
+    """Knows all hubs of a run by name. Start them through `hubs`."""
 
     def __init__(
         self,
@@ -46,9 +47,9 @@ class Directory:
         # By hub, the number of the latest change that it has applied.
         self._applied: dict[str, int] = {}
 
-    def add(self, settings: HubSettings, **options: object) -> SimulatedHub:
-        """A hub on the host of its name; `start` it."""
-        host = self.sim.host(settings.name)
+    def add(self, settings: HubSettings, *, host: Host | None = None, **options: object) -> SimulatedHub:
+        """A hub on this host, or on that of its name; `start` it."""
+        host = host or self.sim.host(settings.name)
         node = self.hubs[settings.name] = SimulatedHub(host, settings, self.attend, **options)  # type: ignore[arg-type]  # passed on
         return node
 

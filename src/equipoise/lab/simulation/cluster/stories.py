@@ -1,7 +1,7 @@
 """Told runs: clients with fixed places, a topic with a known home, and things that happen at exactly one frame.
 
 Elsewhere faults are drawn from the seed; here only latencies, bursts and the order of what happens at one instant are.
-A `Wire` sees every frame that hubs write and hear, counts them and springs traps at them.
+A `TappedWire` sees every frame that hubs write and hear, counts them and springs traps at them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.simulation.patching import replaced
 from equipoise.resp.spelling import bulk
 
-__all__ = ["STORIES", "TOPIC", "Moment", "Story", "Trap", "Wire", "begin_story", "tapped"]
+__all__ = ["STORIES", "TOPIC", "Moment", "Story", "TappedWire", "Trap", "begin_story", "tapped"]
 
 # What every story is about; see equipoise.lab.scenarios.cluster.TOLD.
 TOPIC = "a"
@@ -48,7 +48,7 @@ class Trap(NamedTuple):
     spring: Callable[[], object]
 
 
-class Wire:
+class TappedWire:
     """All frames between the hubs of one world about the topic, and those about no topic."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Wire:
         return cluster is not None and cluster.out.get(link.hub) is link
 
 
-Story = Callable[[ClusterWorld, Wire], Coroutine[object, object, None]]
+Story = Callable[[ClusterWorld, TappedWire], Coroutine[object, object, None]]
 
 
 def _is_of(verb: type[Frame], data: bytes) -> bool:
@@ -111,9 +111,9 @@ def _is_of(verb: type[Frame], data: bytes) -> bool:
 
 
 @contextmanager
-def tapped() -> Iterator[Wire]:
+def tapped() -> Iterator[TappedWire]:
     """Have all hubs' frames seen by a wire."""
-    wire = Wire()
+    wire = TappedWire()
     write, execute = OutLink.write, FrameDispatch.execute
 
     def watched_write(link: OutLink, data: bytes) -> None:
@@ -128,7 +128,7 @@ def tapped() -> Iterator[Wire]:
         yield wire
 
 
-def begin_story(world: ClusterWorld, wire: Wire, story: Story, *, home: str = "h1") -> None:
+def begin_story(world: ClusterWorld, wire: TappedWire, story: Story, *, home: str = "h1") -> None:
     """Before the world starts: give the topic to `home`, let clients talk, and a moment later tell the story."""
 
     async def begin() -> None:
@@ -146,21 +146,21 @@ def begin_story(world: ClusterWorld, wire: Wire, story: Story, *, home: str = "h
 # Stories that scenarios name: safeguards at work that drawn faults seldom need.
 
 
-async def _four_moves(world: ClusterWorld, wire: Wire) -> None:
+async def _four_moves(world: ClusterWorld, wire: TappedWire) -> None:
     """Clients publish without a pause at the home as far as they know it, and the topic moves four times."""
     for hub in ("h2", "h3", "h1", "h2"):
         world.move(TOPIC, hub)
         await asyncio.sleep(0.4)
 
 
-async def _held_up(world: ClusterWorld, wire: Wire) -> None:
+async def _held_up(world: ClusterWorld, wire: TappedWire) -> None:
     """What ann sends to the home is held up on its way, and she goes on at another hub; later it arrives after all."""
     world.sim.cut("ann", "h1", one_way=True)
     await asyncio.sleep(3.0)
     world.sim.heal("ann", "h1", one_way=True)
 
 
-async def _restarted(world: ClusterWorld, wire: Wire) -> None:
+async def _restarted(world: ClusterWorld, wire: TappedWire) -> None:
     """
     1. a moves from h1 to h2; h3 has not heard of it, and sends messages to h1, which passes them on to h2;
     2. they are held up between h1 and h2;

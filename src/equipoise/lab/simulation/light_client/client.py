@@ -20,10 +20,13 @@ from equipoise.client.routing.routes import Route, Routes
 from equipoise.client.url import Endpoint, parse_address
 from equipoise.client.wire.codec import encode_publish, encode_request
 from equipoise.coordinates import Coordinate, FinderSettings
-from equipoise.lab.experiments.light_finding import LightFinding, StandingGateway
-from equipoise.lab.experiments.light_link import LightLink, LightSubscription
-from equipoise.lab.experiments.light_stream import Hearing
-from equipoise.lab.experiments.meter import Meter
+from equipoise.lab.simulation.light_client.coordinates import LightFinding, StandingGateway
+from equipoise.lab.simulation.light_client.link import (
+    DeliveryCounts,
+    Hearing,
+    LightLink,
+    LightSubscription,
+)
 from equipoise.model import Mode
 
 __all__ = ["LightClient"]
@@ -58,7 +61,7 @@ class LightClient:
     def __init__(
         self,
         entries: Sequence[Endpoint],
-        meter: Meter,
+        counts: DeliveryCounts,
         receive: Receive,
         rng: Random,
         finding: FinderSettings | None = None,
@@ -67,7 +70,7 @@ class LightClient:
 
         `finding`: how the client finds and tells where it is; None: it does neither.
         """
-        self.meter = meter
+        self.counts = counts
         self.receive = receive
         self._entries = entries
         self._rng = rng
@@ -175,7 +178,7 @@ class LightClient:
         """A connection was lost: go on elsewhere, or here again, after a moment."""
         if self._is_closed:
             return
-        self.meter.cuts += 1
+        self.counts.cuts += 1
         self._wake()
         if self._links.get(link.hub) is link:
             del self._links[link.hub]
@@ -242,7 +245,7 @@ class LightClient:
     # Subscriptions.
 
     def _hear(self, topic: bytes) -> None:
-        heard = self._heard[topic] = Hearing(topic, self.meter, self.receive)
+        heard = self._heard[topic] = Hearing(topic, self.counts, self.receive)
         route, line = self._routes.get(topic), self._lines.get(topic)
         if route is not None:
             self._seat(heard, route)

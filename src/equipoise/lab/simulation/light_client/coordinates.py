@@ -16,7 +16,7 @@ from equipoise.client.url import Endpoint, parse_address
 from equipoise.client.wire.round_trip import Answered, ProbedConnection
 from equipoise.coordinates import Coordinate, Finder, FinderSettings
 from equipoise.errors import AddressError, DisconnectedError
-from equipoise.lab.experiments.light_link import LightLink, LightSubscription
+from equipoise.lab.simulation.light_client.link import LightLink, LightSubscription
 
 __all__ = ["LightFinding", "StandingGateway"]
 
@@ -29,7 +29,7 @@ Links = Callable[[], Iterable[tuple[LightLink, bool]]]
 
 
 class StandingGateway(Protocol):
-    """A gateway as an object: somebody who stands still and knows where."""
+    """A gateway as an object that knows its coordinate."""
 
     @property
     def coordinate(self) -> Coordinate | None: ...
