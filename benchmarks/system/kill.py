@@ -27,7 +27,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from equipoise.lab.scenarios import Client, Dialect, Publishing, Subscribing
+from equipoise.lab.scenarios import Client, Dialect, PublishedStream, Subscribing
 from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.workload import History, HubEndpoint, RunPhases, cast_client, hurried
 from equipoise.lab.workload.history import Missed, PublishOutcome, Received, Track
@@ -153,7 +153,7 @@ def clients() -> list[Client]:
         *(
             Client(
                 name=f"pub{n}",
-                publishes=(Publishing(topics=TOPICS, count=None, interval_s=0.02, receipts=0.5),),
+                publishes=(PublishedStream(topics=TOPICS, count=None, interval_s=0.02, receipts=0.5),),
             )
             for n in range(3)
         ),
