@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,17 +45,29 @@ def test_a_controller_that_does_not_answer_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("worst_s", "expected_s", "is_held", "words"),
+    ("found", "words"),
     [
-        (0.0123, 0.02, True, "latency 12.3 ms worst, 20.0 ms expected at its home: limit met"),
-        (None, 0.05, False, "latency 50.0 ms expected at its home: limit broken"),
-        (None, None, None, "latency unknown: no client has reported a coordinate"),
+        (
+            {
+                "latency_s_p50": 0.002,
+                "latency_s_p99": 0.0031,
+                "latency_s_max": 0.004,
+                "latency_s_worst": 0.128,
+                "latency_quantile": 0.99,
+                "is_held": True,
+            },
+            "latency measured p50 2.0 ms, p99 3.1 ms, max 4.0 ms; estimated by coordinates 128.0 ms worst: "
+            "limit at quantile 0.99 met",
+        ),
+        (
+            {"latency_s_worst": 0.0123, "latency_s_expected": 0.02, "latency_quantile": 0.5, "is_held": True},
+            "latency estimated by coordinates 12.3 ms worst, 20.0 ms at its home: limit at quantile 0.5 met",
+        ),
+        ({"latency_s_p50": 0.002}, "latency measured p50 2.0 ms"),
+        ({}, "latency unknown: no round trip of a publisher and a subscriber has been measured"),
     ],
 )
-def test_the_latency_is_one_line_of_text(
-    worst_s: float | None, expected_s: float | None, is_held: bool | None, words: str
-) -> None:
-    found = {"latency_s_worst": worst_s, "latency_s_expected": expected_s, "is_held": is_held}
+def test_the_latency_is_one_line_of_text(found: dict[str, Any], words: str) -> None:
     assert latency_words(found) == words
 
 

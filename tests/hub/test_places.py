@@ -74,6 +74,20 @@ def test_a_lone_client_is_where_it_says_and_deviates_by_nothing(world: MeteredWo
     assert side(record, "subscribers") == (at(10).to_bytes(), 1, 0, 6_000)
 
 
+def test_measured_delays_are_told_at_quantiles_of_the_clients(world: MeteredWorld) -> None:
+    for number in range(20):
+        subscriber(world, at(10), 2_000 * (number + 1))
+    # One that has told no round trip counts as located and not as measured.
+    subscriber(world, at(10))
+    publisher(world, at(-4), 3_001).do("PUBLISH", "t", "x")
+    record = world.topics()[b"t"]
+    delays = [record[f"subscribers_delay_us_{level}"] for level in ("p50", "p90", "p99", "max")]
+    assert (record["subscribers_located"], record["subscribers_measured"]) == (21, 20)
+    assert delays == [10_000, 18_000, 20_000, 20_000]
+    assert (record["publishers_measured"], record["publishers_delay_us_p50"]) == (1, 1_501)
+    assert record["home_delay_us"] is None
+
+
 def test_a_leg_that_was_not_measured_is_half_the_distance_of_the_coordinates(world: MeteredWorld) -> None:
     subscriber(world, at(10, height_ms=2))
     record = world.topics()[b"t"]

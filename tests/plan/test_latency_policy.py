@@ -65,6 +65,36 @@ def test_a_topic_without_a_limit_is_left_alone() -> None:
     assert not moved(decided([limited("other", "c")], views=5))
 
 
+def measured(row: TopicView, **quantiles_ms: float) -> TopicView:
+    return replace(row, **{f"latency_s_{level}": ms / 1e3 for level, ms in quantiles_ms.items()})  # type: ignore[arg-type]
+
+
+def test_a_limit_is_judged_on_what_was_measured_at_its_quantile() -> None:
+    # By coordinates its messages take 80 ms at worst; nine in ten of them were measured to take 20.
+    row = measured(limited("near/1", "c"), p50=10, p90=20, p99=60, max=70)
+    for quantile, goes in ((0.5, False), (0.9, False), (0.99, True), (0.999, True)):
+        spec = TopicSpec(pattern=b"near*", latency_ms=30, quantile=quantile)
+        outcome = decided([row], specs=Specs([spec]))
+        assert bool(moved(outcome)) is goes
+    (part,) = outcome.change.entries
+    assert part.why.numbers["latency_ms"] == pytest.approx(70)
+
+
+def test_only_what_is_measured_above_a_limit_calls_for_a_round_before_its_time() -> None:
+    row = measured(limited("near/1", "c"), p50=10, p90=20, p99=25, max=70)
+    assert not decided([row], views=1).decision.is_pressing
+    assert decided([limited("near/1", "c")], views=1).decision.is_pressing
+
+
+def test_a_topic_that_is_slow_for_a_subscriber_that_lags_does_not_move_for_a_little_gain() -> None:
+    # 40 ms by way of b, 10 by way of a; and messages wait for two seconds in a backlog, here as there.
+    wide = Specs([TopicSpec(pattern=b"near*", latency_ms=45)])
+    queueing = measured(limited("near/1", "b"), p50=40, p90=2_040, p99=2_040, max=2_040)
+    outcome = decided([queueing], specs=wide, views=5)
+    assert not moved(outcome)
+    assert Reason.TOO_FAR in outcome.reasons
+
+
 def test_where_no_hub_keeps_the_limit_the_nearest_is_taken_if_it_is_a_good_deal_nearer() -> None:
     tight = Specs([TopicSpec(pattern=b"near*", latency_ms=5)])
     assert moved(decided([limited("near/1", "c")], specs=tight)) == {"near/1": ("a",)}

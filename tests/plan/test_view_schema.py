@@ -32,7 +32,7 @@ def test_a_source_is_a_column_of_telemetry_that_such_a_record_fills(
     names = {told.name for told in COLUMNS if kind in told.kinds}
     if column.source:
         assert set(ADDED.get(column.source, (column.source,))) <= names
-    sourceless = (Aggregate.STORE, Aggregate.LOCATION, Aggregate.REST)
+    sourceless = (Aggregate.STORE, Aggregate.LOCATION, Aggregate.MEASURED, Aggregate.REST)
     assert bool(column.source) == (column.aggregate not in sourceless)
 
 

@@ -34,6 +34,34 @@ async def talk(hub: str) -> None:
         await asyncio.sleep(0.2)
 
 
+def test_a_relay_tells_how_far_the_home_is_as_measured_over_the_links() -> None:
+    with Simulation(topology=TOPOLOGY) as sim:
+        world = SitedHubs(sim, TOPOLOGY, {"h1": "a", "h2": "b"})
+
+        async def main() -> dict[str, dict[str, object]]:
+            await world.start()
+            await asyncio.sleep(10)
+            for hub, place in (("h1", "a"), ("h2", "b")):
+                sim.host(f"listener-{hub}", place=place).spawn(listen(hub), name=f"listener-{hub}")
+            sim.host("near", place="a").spawn(talk("h1"), name="near")
+            await asyncio.sleep(15)
+            return {hub: last_record(world, hub) for hub in ("h1", "h2")}
+
+        records = sim.run(main())
+        (home,) = [hub for hub, record in records.items() if record["role"] == "home"]
+        (relay,) = set(records) - {home}
+        assert records[home]["home_delay_us"] is None
+        assert records[relay]["home_delay_us"] == pytest.approx(15_000, rel=0.02)
+        assert records[relay]["subscribers_delay_us_p99"] == 250
+
+
+def last_record(world: SitedHubs, hub: str) -> dict[str, object]:
+    core = world.hubs[hub].core
+    blocks = [block.part(at, block.count) for block, at in core.metering.ring.read(0)]
+    stream = schema_message() + batch(hub, core.incarnation, blocks) + END
+    return [record for record in read_stream(stream) if record["topic"] == b"t"][-1]
+
+
 def test_plain_clients_count_with_the_round_trips_that_they_have() -> None:
     with Simulation(topology=TOPOLOGY) as sim:
         world = SitedHubs(sim, TOPOLOGY, {"h1": "a", "h2": "b"})
@@ -44,10 +72,7 @@ def test_plain_clients_count_with_the_round_trips_that_they_have() -> None:
             sim.host("far", place="edge").spawn(listen("h1"), name="far")
             sim.host("near", place="a").spawn(talk("h1"), name="near")
             await asyncio.sleep(10)
-            core = world.hubs["h1"].core
-            blocks = [block.part(at, block.count) for block, at in core.metering.ring.read(0)]
-            stream = schema_message() + batch("h1", core.incarnation, blocks) + END
-            return [record for record in read_stream(stream) if record["topic"] == b"t"][-1]
+            return last_record(world, "h1")
 
         record = sim.run(main())
         assert (record["subscribers_located"], record["publishers_located"]) == (1, 1)

@@ -88,7 +88,15 @@ def some_view() -> View:
             name=HOT, publications_per_s=50, deliveries_per_s=500, out_bytes_per_s=5e4, carried_by={"a": 1.0}
         ),
         TopicView(
-            name=b"calm", publications_per_s=1, deliveries_per_s=2, out_bytes_per_s=200, latency_s_worst=0.05
+            name=b"calm",
+            publications_per_s=1,
+            deliveries_per_s=2,
+            out_bytes_per_s=200,
+            latency_s_p50=0.02,
+            latency_s_p90=0.03,
+            latency_s_p99=0.05,
+            latency_s_max=0.06,
+            latency_s_worst=0.09,
         ),
         TopicView(name=b"quiet", publications_per_s=0.5),
     ]

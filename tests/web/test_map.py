@@ -163,13 +163,36 @@ def test_what_was_measured_comes_before_what_is_expected() -> None:
     )
     measured = replace(row, name=b"u", latency_s_worst=0.05)
     view = View.of(0.0, [row, measured, TopicView(name=b"v")], hubs)
-    here, there, unknown = standings(view, [0, 1, 2], [["a"], ["a", "b"], ["a"]], [40.0, 40.0, 40.0])
+    spec = TopicSpec(pattern=b"*", latency_ms=40.0)
+    here, there, unknown = standings(view, [0, 1, 2], [["a"], ["a", "b"], ["a"]], [spec] * 3)
     assert here.worst_s is None and here.is_held is True
     assert here.expected_s == pytest.approx(0.011)
     assert there.worst_s == 0.05 and there.is_held is False
     # The worse of two homes: 50 ms to b, 40 ms on from there.
     assert there.expected_s == pytest.approx(0.091)
     assert (unknown.expected_s, unknown.is_held) == (None, None)
+
+
+def test_a_limit_is_judged_on_what_was_measured_at_its_quantile_and_not_on_the_estimate() -> None:
+    row = TopicView(
+        name=b"t",
+        latency_s_p50=0.01,
+        latency_s_p90=0.03,
+        latency_s_p99=0.05,
+        latency_s_max=0.2,
+        latency_s_worst=0.128,
+    )
+    view = View.of(0.0, [row], [])
+
+    def status(quantile: float) -> tuple[float | None, bool | None]:
+        spec = TopicSpec(pattern=b"*", latency_ms=40.0, quantile=quantile)
+        (found,) = standings(view, [0], [["a"]], [spec])
+        return found.measured_s, found.is_held
+
+    assert status(0.5) == (0.01, True)
+    assert status(0.9) == (0.03, True)
+    assert status(0.95) == status(0.99) == (0.05, False)
+    assert status(0.999) == (0.2, False)
 
 
 def located_view() -> View:
@@ -246,9 +269,9 @@ def test_the_page_draws_topics_where_their_clients_are_once_hubs_know_where_they
             await expect(plane.locator("g.hub")).to_have_count(2)
             await expect(plane.locator("g.topic")).to_have_count(3)
             await expect(plane.locator("g.topic.broken title")).to_have_text(
-                "swarm/2 at a: 61 ms, limit 40 ms, broken"
+                "swarm/2 at a: p99 –, ≈ 61 ms by coordinates, limit 40 ms, broken"
                 if site.controller.knowledge.plan.home_of(b"swarm/2", {"a", "b"}).homes == ("a",)
-                else "swarm/2 at b: 61 ms, limit 40 ms, broken"
+                else "swarm/2 at b: p99 –, ≈ 61 ms by coordinates, limit 40 ms, broken"
             )
             await expect(plane.locator("g.topic.held line")).to_have_count(1)
             await expect(plane).to_contain_text("ms round trip")

@@ -20,6 +20,7 @@ from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings, load_settings
 from equipoise.hub.client_limits import MIB
+from equipoise.hub.locations.settings import TcpRttFor
 from equipoise.hub.membership.process import member
 from equipoise.hub.membership.settings import Join
 from equipoise.hub.shell.descriptors import ensure_descriptors
@@ -47,6 +48,11 @@ Advertise = Annotated[
         help="Address at which clients and other hubs reach this hub, if it is not the address it "
         "listens on.",
     ),
+]
+MetricsToken = Annotated[str | None, typer.Option(help="File with the bearer token that Prometheus sends.")]
+TcpRtt = Annotated[
+    TcpRttFor | None,
+    typer.Option(help="Topics for which the latency of plain clients is measured by the kernel. [limited]"),
 ]
 Weight = Annotated[float | None, typer.Option(help="Share of topics, in multiples of an ordinary hub. [1]")]
 Joining = Annotated[
@@ -92,9 +98,8 @@ def command(
     cluster_password_file: ClusterPassword = None,
     metrics_port: MetricsPort = None,
     metrics_host: Annotated[str | None, typer.Option(help="Address of /metrics. [127.0.0.1]")] = None,
-    metrics_token_file: Annotated[
-        str | None, typer.Option(help="File with the bearer token that Prometheus sends.")
-    ] = None,
+    metrics_token_file: MetricsToken = None,
+    tcp_rtt_for: TcpRtt = None,
     log_format: LogFormat = LogForm.TEXT,
     verbose: Verbose = False,
 ) -> None:
@@ -128,6 +133,7 @@ def command(
             tls=_given(tls),
             membership=_given(membership),
             metrics=_given(metrics),
+            coordinates=_given({"tcp_rtt_for": tcp_rtt_for}),
         )
         uvloop.run(serve(settings))
 

@@ -36,7 +36,6 @@ _NOT_YET = {
     "rate_per_s": "a rate limit (--rate)",
     "burst_messages": "a burst limit (--burst)",
     "durability": "durability (--durable)",
-    "quantile": "a quantile (--quantile)",
 }
 # Plans are committed every few seconds at most; losing this often has another cause.
 _RACES_MAX = 20
@@ -187,6 +186,8 @@ async def change_spec(specs: SpecsStore, pattern: bytes, given: Mapping[str, Any
         if "quantile" in changes and changes["quantile"] is None:
             changes["quantile"] = TopicSpec(pattern=pattern).quantile
         made = msgspec.structs.replace(old or TopicSpec(pattern=pattern), **changes)
+        if changes.get("quantile") and made.latency_ms is None:
+            raise SettingsError("a quantile is of a latency limit: give --latency too")
         # A quantile says nothing without a latency.
         return None if made == TopicSpec(pattern=pattern, quantile=made.quantile) else made
 

@@ -2,7 +2,8 @@
 
 What a topic's record tells of both sides of it becomes one row of numbers, NaN where the record tells nothing:
 
-    publishers: their centroid, how many are in it, deviation and leg, in seconds; then subscribers, likewise
+    publishers: their centroid, how many are in it, deviation and leg, in seconds; of how many the delay was measured,
+    and its quantiles; then subscribers, likewise; then the measured delay between the hub and the topic's home
 
 In samples such a row is one value of bytes, null in a record that tells of neither side: where nobody reports, that is
 one column without values.
@@ -22,10 +23,13 @@ from numpy.typing import NDArray
 from equipoise.coordinates import CoordinateSettings
 
 __all__ = [
+    "DELAYS",
     "DEVIATION",
+    "HOME_DELAY",
     "LEG",
     "LOCATED",
     "LOCATED_MAX",
+    "MEASURED",
     "PLACE_NUMBERS",
     "PLACE_REACH_S",
     "SIDES",
@@ -49,12 +53,18 @@ PLACE_NUMBERS = CoordinateSettings().dimensions + 3
 _PLACE_BYTES = 8 * PLACE_NUMBERS
 # Where the other numbers of a side are.
 LOCATED, DEVIATION, LEG = PLACE_NUMBERS, PLACE_NUMBERS + 1, PLACE_NUMBERS + 2
-SIDE_NUMBERS = PLACE_NUMBERS + 3
-WHERE_NUMBERS = SIDE_NUMBERS * len(SIDES)
+MEASURED = PLACE_NUMBERS + 3
+_LEVELS = ("p50", "p90", "p99", "max")
+DELAYS = slice(MEASURED + 1, MEASURED + 1 + len(_LEVELS))
+SIDE_NUMBERS = MEASURED + 1 + len(_LEVELS)
+HOME_DELAY = SIDE_NUMBERS * len(SIDES)
+WHERE_NUMBERS = HOME_DELAY + 1
 _ROW_BYTES = 8 * WHERE_NUMBERS
-WHERE_COLUMNS = [
-    f"{side}_{what}" for side in SIDES for what in ("at", "located", "deviation_us", "leg_us_max")
-]
+_OF_A_SIDE = (
+    *("at", "located", "deviation_us", "leg_us_max", "measured"),
+    *(f"delay_us_{level}" for level in _LEVELS),
+)
+WHERE_COLUMNS = [*(f"{side}_{what}" for side in SIDES for what in _OF_A_SIDE), "home_delay_us"]
 # As far as anything on earth is, twice over: as for a coordinate that another node tells.
 PLACE_REACH_S = 100.0
 # Two places at opposite ends of the reach, in each dimension, and their heights.
@@ -85,8 +95,12 @@ def where_rows(records: Any) -> Floats:
         own[:, LOCATED] = _numbers(records.column(f"{side}_located"))
         own[:, DEVIATION] = _numbers(records.column(f"{side}_deviation_us")) / _US
         own[:, LEG] = _numbers(records.column(f"{side}_leg_us_max")) / _US
+        own[:, MEASURED] = _numbers(records.column(f"{side}_measured"))
+        for number, level in enumerate(_LEVELS, DELAYS.start):
+            own[:, number] = _numbers(records.column(f"{side}_delay_us_{level}")) / _US
         # Nobody is nowhere.
         own[np.isnan(own[:, 0])] = np.nan
+    rows[:, HOME_DELAY] = _numbers(records.column("home_delay_us")) / _US
     return rows
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from equipoise.pipeline.client_locations import DEVIATION, LEG, LOCATED, PLACE_NUMBERS, SIDE_NUMBERS, SIDES
 
-__all__ = ["ROLES", "Gathered", "TopicRows", "gathered"]
+__all__ = ["ROLES", "Gathered", "TopicRows", "gathered", "home_rows", "is_relaying"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -65,7 +65,7 @@ class Gathered(NamedTuple):
 
 def gathered(told: TopicRows, count: int) -> Gathered:
     """Of `count` topics."""
-    home = _homes(told, count)
+    home = home_rows(told.topic, told.role, told.time_us, count)
     hop_s = _hops_s(told, home)
     found = []
     deviation_s, latency_s = np.full(count, np.nan), np.zeros(count)
@@ -81,21 +81,26 @@ def gathered(told: TopicRows, count: int) -> Gathered:
     return Gathered(publishers_at, publishers, subscribers_at, subscribers, deviation_s, latency_s + lag_s)
 
 
-def _homes(told: TopicRows, count: int) -> Indices:
-    """The row of each topic's home, −1 if nobody says that it is. Of two, the one that has said so last."""
+def home_rows(topic: Indices, role: NDArray[np.int8], time_us: Indices, count: int) -> Indices:
+    """The row of each topic's home, −1 if no hub says that it is. Of two, the one that has said so last."""
     home = np.full(count, -1)
-    rows = np.flatnonzero(told.role == _HOME)
-    rows = rows[np.argsort(told.time_us[rows], kind="stable")]
+    rows = np.flatnonzero(role == _HOME)
+    rows = rows[np.argsort(time_us[rows], kind="stable")]
     # Of several values for one index the last one stays.
-    home[told.topic[rows]] = rows
+    home[topic[rows]] = rows
     return home
+
+
+def is_relaying(topic: Indices, role: NDArray[np.int8], home: Indices) -> Flags:
+    """Whether a row's hub passes on what another hub numbers."""
+    is_former = (role == _HOME) & (home[topic] != np.arange(len(topic)))
+    return np.asarray((role == _RELAY) | is_former, np.bool_)
 
 
 def _hops_s(told: TopicRows, home: Indices) -> Floats:
     """One way between each row's hub and the home; nothing for a hub that numbers messages itself."""
     hop_s = np.zeros(len(told.topic))
-    is_relay = told.role == _RELAY
-    is_relay |= (told.role == _HOME) & (home[told.topic] != np.arange(len(told.topic)))
+    is_relay = is_relaying(told.topic, told.role, home)
     hop_s[is_relay] = np.nan
     rows = np.flatnonzero(is_relay & (home[told.topic] >= 0))
     hop_s[rows] = _distance_s(told.hub_at[rows], told.hub_at[home[told.topic[rows]]]) / 2

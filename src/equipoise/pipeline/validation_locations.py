@@ -46,6 +46,9 @@ def misplaced(records: pa.RecordBatch) -> Misplaced:
             _judge(column, found)
     for side in SIDES:
         _judge_side(records, side, found)
+    hop_us = _numbers(records.column("home_delay_us"))
+    if hop_us is not None:
+        found.impossible[hop_us > SIDE_REACH_US] = True
     return found
 
 
@@ -76,6 +79,8 @@ def _judge_side(records: pa.RecordBatch, side: str, found: Misplaced) -> None:
         ("located", LOCATED_MAX),
         ("deviation_us", SIDE_REACH_US),
         ("leg_us_max", SIDE_REACH_US),
+        ("measured", LOCATED_MAX),
+        ("delay_us_max", SIDE_REACH_US),
     ):
         numbers = _numbers(records.column(f"{side}_{name}"))
         if numbers is not None:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from equipoise.pipeline.client_locations import PLACE_NUMBERS, SIDES, WHERE_NUMBERS, place_rows, unpacked_rows
 from equipoise.pipeline.hub_sums import HubSums
+from equipoise.pipeline.measured_latency import MeasuredRows, measured_latency
 from equipoise.pipeline.source.hub_directory import HubEntry
-from equipoise.pipeline.topic_latency import TopicRows, gathered
+from equipoise.pipeline.topic_latency import TopicRows, gathered, home_rows, is_relaying
 from equipoise.view.codec import CARRIED_SCHEMA, HUB_SCHEMA, TOPIC_SCHEMA, ViewTables
 from equipoise.view.schema import HUB_COLUMNS, TOPIC_COLUMNS, Aggregate, Shape
 
@@ -33,6 +34,7 @@ PRESENT_US = 2_000_000
 # A hub without a record for so long is not to be believed, whatever the store says.
 STALE_S = 5.0
 _US = 1e6
+_LAGS = ("loop_lag_s_p50", "loop_lag_s_p90", "loop_lag_s_p99", "loop_lag_s_max")
 
 
 def view_tables(sums: HubSums, *, end_us: int, entries: Mapping[str, HubEntry] | None) -> ViewTables:
@@ -56,7 +58,7 @@ def _topics(sums: HubSums) -> pa.Table:
     is_present = time_us > _largest(codes, time_us, count)[codes] - PRESENT_US
     made: dict[str, Any] = {"topic": names}
     for column in TOPIC_COLUMNS:
-        if column.aggregate is Aggregate.LOCATION:
+        if column.aggregate in (Aggregate.LOCATION, Aggregate.MEASURED):
             continue
         values = by_hub.column(column.name).to_numpy()
         if column.aggregate is Aggregate.WORST:
@@ -68,6 +70,7 @@ def _topics(sums: HubSums) -> pa.Table:
     where = by_hub.column("where")
     if where.null_count < len(where):
         made |= _located(sums, codes, is_present, count)
+        made |= _measured(sums, codes, is_present, count)
     return _table(made, TOPIC_SCHEMA)
 
 
@@ -90,6 +93,29 @@ def _located(sums: HubSums, codes: Indices, is_present: NDArray[np.bool_], count
     made: dict[str, Any] = found._asdict()
     places = [column.name for column in TOPIC_COLUMNS if column.shape is Shape.PLACE]
     return made | {name: _written_places(made[name]) for name in places}
+
+
+def _measured(sums: HubSums, codes: Indices, is_present: NDArray[np.bool_], count: int) -> dict[str, Any]:
+    """The columns of measured latency, of the hubs that carry each topic now."""
+    now = sums.topics.filter(pa.array(is_present))
+    hub, topic, role = now.column("code").to_numpy(), codes[is_present], now.column("role").to_numpy()
+    home = home_rows(topic, role, now.column("time_us").to_numpy(), count)
+    found = measured_latency(
+        MeasuredRows(
+            topic=topic,
+            is_numbering=~is_relaying(topic, role, home),
+            where=_where(now.column("where")),
+            clients=np.column_stack([now.column(side).to_numpy() for side in SIDES]),
+            lag_s=np.column_stack([sums.hubs.column(name).to_numpy() for name in _LAGS])[hub],
+            queue_s=now.column("queue_delay_s").to_numpy(),
+            queued=now.column("subscribers_queued").to_numpy(),
+            throttle_s=now.column("throttle_delay_s").to_numpy(),
+        ),
+        home,
+        count,
+    )
+    names = [column.name for column in TOPIC_COLUMNS if column.aggregate is Aggregate.MEASURED]
+    return {name: found[:, at] for at, name in enumerate(names)}
 
 
 def _where(column: pa.ChunkedArray) -> Floats:

@@ -115,10 +115,33 @@ def _side(name: str, who: str) -> tuple[Column, ...]:
     )
 
 
-_SIDE_COLUMNS = (
-    *_side("publishers", "the clients of this hub that published lately"),
-    *_side("subscribers", "the clients of this hub that receive the topic"),
-)
+def _delays(name: str, who: str) -> tuple[Column, ...]:
+    """How far one side's connections are, as measured: the kernel's round trips, or those that clients report."""
+    levels = {
+        "p50": "of half of them at most",
+        "p90": "of nine in ten at most",
+        "p99": "of 99 in 100",
+        "max": "of all",
+    }
+    return (
+        Column(f"{name}_measured", _T.LONG, "clients", _TOPIC, f"{who} whose round trip was measured"),
+        *(
+            Column(
+                f"{name}_delay_us_{level}",
+                _T.LONG,
+                "µs",
+                _TOPIC,
+                f"half the measured round trip {meaning}; 0 if `{name}_measured` is 0",
+            )
+            for level, meaning in levels.items()
+        ),
+    )
+
+
+_PUBLISHERS = "the clients of this hub that published lately"
+_SUBSCRIBERS = "the clients of this hub that receive the topic"
+_SIDE_COLUMNS = (*_side("publishers", _PUBLISHERS), *_side("subscribers", _SUBSCRIBERS))
+_DELAY_COLUMNS = (*_delays("publishers", _PUBLISHERS), *_delays("subscribers", _SUBSCRIBERS))
 
 COLUMNS: tuple[Column, ...] = (
     Column("kind", _T.STRING, "", EVERY_KIND, "`topic`, `hub` or `arrival`"),
@@ -181,7 +204,7 @@ COLUMNS: tuple[Column, ...] = (
         _T.LONG,
         "µs",
         _LOAD,
-        "how long the client with that backlog had been lagging",
+        "longest time that a message waited in a backlog, written since or not",
     ),
     Column(
         "throttle_us_max",
@@ -254,6 +277,31 @@ COLUMNS: tuple[Column, ...] = (
         "bytes",
         _HUB,
         "most memory that the hub may take, by its settings or what the machine has left; null where neither says",
+    ),
+    *_DELAY_COLUMNS,
+    *(
+        Column(
+            f"loop_lag_us_p{percent}",
+            _T.LONG,
+            "µs",
+            _HUB,
+            f"how late {percent} of 100 timers ran at most, in the last ten windows",
+        )
+        for percent in (50, 90, 99)
+    ),
+    Column(
+        "subscribers_queued",
+        _T.LONG,
+        "clients",
+        _TOPIC,
+        "clients for which a message of the topic had to wait in a backlog",
+    ),
+    Column(
+        "home_delay_us",
+        _T.LONG,
+        "µs",
+        _TOPIC,
+        "half the measured round trip between this hub and the topic's home; null at the home, and until measured",
     ),
 )
 

@@ -23,6 +23,7 @@ from equipoise.coordinates import Coordinate
 __all__ = [
     "ADDED",
     "HUB_COLUMNS",
+    "MEASURED_QUANTILES",
     "REST",
     "TOPIC_COLUMNS",
     "Aggregate",
@@ -75,10 +76,16 @@ class Aggregate(StrEnum):
     LAST = "last"
     # From coordinates, by `pipeline.topic_latency`.
     LOCATION = "location"
+    # From round trips and waits that hubs measured, by `pipeline.measured_latency`.
+    MEASURED = "measured"
     # Of the topics that the view does not name, by `pipeline.view_bound`.
     REST = "rest"
     # No record says it: the store does.
     STORE = "store"
+
+
+# The quantiles of measured latency that a view has, in the order of their columns.
+MEASURED_QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 
 # Sources that are sums of columns of telemetry: to clients and to other hubs, all that a topic made a hub send.
@@ -128,6 +135,10 @@ def _located(unit: str, default: float = 0.0, sign: Sign = Sign.NOT_NEGATIVE) ->
     return _declared(Shape.NUMBER, default, Aggregate.LOCATION, unit=unit, sign=sign)
 
 
+def _measured() -> Any:
+    return _declared(Shape.NUMBER, UNKNOWN, Aggregate.MEASURED, unit="s", sign=Sign.OPTIONAL)
+
+
 def _rest(unit: str) -> Any:
     return _declared(Shape.NUMBER, 0.0, Aggregate.REST, unit=unit)
 
@@ -159,14 +170,22 @@ class TopicFields(Generic[NumberT, PlaceT]):
     out_bytes_per_s_max: NumberT = _number(Aggregate.PEAK, "out_bytes", "bytes/s")
     # The largest backlog of one subscriber.
     backlog_bytes_max: NumberT = _number(Aggregate.WORST, "backlog_bytes_max", "bytes")
-    # How long messages waited: for the envelope, and from publish to the last write.
+    # How long messages waited at most: for the envelope, and in a subscriber's backlog.
     throttle_delay_s: NumberT = _number(Aggregate.WORST, "throttle_us_max", "s", scale=_US)
     queue_delay_s: NumberT = _number(Aggregate.WORST, "queue_us_max", "s", scale=_US)
+    # The most subscribers of one hub whose messages had to wait there in a second.
+    subscribers_queued: NumberT = _number(Aggregate.WORST, "subscribers_queued", "clients")
     # Change of `out_bytes_per_s` in a second.
     out_bytes_trend: NumberT = _trend("out_bytes", "bytes/s²")
     # E(t) of ePulsar: one way from the farthest publisher to the farthest subscriber by way of the home, from clients'
     # coordinates and what smart clients observe. NaN: not known.
     latency_s_worst: NumberT = _located("s", UNKNOWN, Sign.OPTIONAL)
+    # What messages took as measured, at quantiles of pairs of a publisher and a subscriber: round trips of connections
+    # in use, time in hubs, queueing. NaN: not measured.
+    latency_s_p50: NumberT = _measured()
+    latency_s_p90: NumberT = _measured()
+    latency_s_p99: NumberT = _measured()
+    latency_s_max: NumberT = _measured()
     # W(t): how far publishers and subscribers are from their centroids at most, both together, one way.
     deviation_s: NumberT = _located("s", UNKNOWN, Sign.OPTIONAL)
     # The centroids, and how many clients they are of. None: no client has reported a coordinate.
@@ -195,6 +214,11 @@ class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
     # Of one core.
     cpu_ratio: NumberT = _number(Aggregate.MEAN, "cpu_ratio", "cores")
     loop_lag_s: NumberT = _number(Aggregate.MEAN, "loop_lag_us_mean", "s", scale=_US)
+    # Quantiles of the lag over the window, and the longest.
+    loop_lag_s_p50: NumberT = _number(Aggregate.LAST, "loop_lag_us_p50", "s", scale=_US)
+    loop_lag_s_p90: NumberT = _number(Aggregate.LAST, "loop_lag_us_p90", "s", scale=_US)
+    loop_lag_s_p99: NumberT = _number(Aggregate.LAST, "loop_lag_us_p99", "s", scale=_US)
+    loop_lag_s_max: NumberT = _number(Aggregate.WORST, "loop_lag_us_max", "s", scale=_US)
     memory_bytes: NumberT = _number(Aggregate.LAST, "memory_bytes", "bytes")
     # What it may take; 0: no limit known.
     memory_bytes_max: NumberT = _number(Aggregate.LAST, "memory_bytes_max", "bytes")

@@ -19,7 +19,7 @@ from equipoise.model.names import shown, to_id
 from equipoise.store import Committed
 from equipoise.view import View
 from equipoise.web.geography import Projector
-from equipoise.web.latency_status import LatencyStatus, noted_topics, standings
+from equipoise.web.latency_status import NO_STATUS, LatencyStatus, noted_topics, standings
 from equipoise.web.series import Series, latency_of
 
 __all__ = ["PAGE_MAX", "SORTS", "TOPICS_NOTED", "ClusterFacts", "spec_row"]
@@ -34,7 +34,12 @@ SORTS = (
     "out_bytes_per_s",
     "publishers",
     "subscribers",
+    "latency_s_p50",
+    "latency_s_p90",
+    "latency_s_p99",
+    "latency_s_max",
     "latency_s_worst",
+    "queue_delay_s",
 )
 PAGE_MAX = 500
 # Topics on a map, and those whose curves are kept beside the busiest.
@@ -43,6 +48,7 @@ TOPICS_NOTED = 200
 HUB_NUMBERS = (
     "cpu_ratio",
     "loop_lag_s",
+    "loop_lag_s_max",
     "memory_bytes",
     "out_bytes_per_s",
     "publications_per_s",
@@ -168,7 +174,8 @@ class ClusterFacts:
             "curve": {
                 "at_s": [point[0] for point in points],
                 "publications_per_s": [point[1] for point in points],
-                "latency_s_worst": [_known(point[2]) for point in points],
+                "latency_s_p99": [_known(point[2]) for point in points],
+                "latency_s_worst": [_known(point[3]) for point in points],
             },
         }
 
@@ -211,7 +218,8 @@ class ClusterFacts:
         topics = view.topics
         rows = [self._placement(topics.names[at]) for at in page]
         homes = [row["homes"] for row in rows]
-        stand = standings(view, page, homes, [row["latency_limit_ms"] for row in rows])
+        specs = [self.controller.knowledge.specs.of(topics.names[at]) for at in page]
+        stand = standings(view, page, homes, specs)
         for at, row, standing in zip(page, rows, stand, strict=True):
             for column in SORTS[1:]:
                 row[column] = _known(float(getattr(topics, column)[at]))
@@ -223,7 +231,8 @@ class ClusterFacts:
         alive = {hub for hub, seen in knowledge.hubs.items() if seen.alive is not None}
         placement, entry = knowledge.plan.home_of(name, alive), knowledge.plan.entries.get(name)
         spec = knowledge.specs.of(name)
-        limit_ms = None if spec is None else spec.latency_ms
+        limit_ms, quantile = (None, None) if spec is None else (spec.latency_ms, spec.quantile)
+        status = NO_STATUS._replace(limit_ms=limit_ms, quantile=quantile if limit_ms else None)
         return {
             "id": to_id(name),
             "topic": shown(name),
@@ -233,7 +242,8 @@ class ClusterFacts:
             "is_pinned": entry is not None and entry.is_pinned,
             "site": None if spec is None else spec.site,
             "spec": None if spec is None else shown(spec.pattern),
-            **_latency(LatencyStatus(None, None, limit_ms)),
+            **dict.fromkeys(SORTS[1:]),
+            **_latency(status),
         }
 
 
@@ -242,6 +252,8 @@ def _latency(standing: LatencyStatus) -> Json:
         "latency_s_worst": standing.worst_s,
         "latency_s_expected": standing.expected_s,
         "latency_limit_ms": standing.limit_ms,
+        "latency_quantile": standing.quantile,
+        "latency_s_judged": standing.measured_s,
         "is_held": standing.is_held,
     }
 

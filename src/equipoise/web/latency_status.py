@@ -1,7 +1,7 @@
-"""How topics stand to their latency limits: what they take, what they would take where they live, what they may.
+"""How topics stand to their latency limits: what was measured, what coordinates estimate, what they may take.
 
-Always true: `is_held` is None unless there is a limit and a latency to hold against it; what was measured, E(t), comes
-before what is expected of the home, W(t, b), as it does for the planner.
+Always true: `is_held` is None unless there is a limit and a latency to compare it with; what was measured, at the
+quantile of the limit, comes before E(t), and E(t) before what is expected of the home, W(t, b), as for the planner.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.model import Specs
-from equipoise.plan.latency import CentroidEstimate
+from equipoise.model import Specs, TopicSpec
+from equipoise.plan.latency import CentroidEstimate, measured_at, present_latency_s
 from equipoise.view import View
 
-__all__ = ["LatencyStatus", "noted_topics", "standings"]
+__all__ = ["NO_STATUS", "LatencyStatus", "noted_topics", "standings"]
 
 Floats = NDArray[np.float64]
 
@@ -27,20 +27,27 @@ _LOOKED_AT_MAX = 1_000
 class LatencyStatus(NamedTuple):
     """Of one topic; None where it is not known, or there is no limit."""
 
-    worst_s: float | None
-    expected_s: float | None
-    limit_ms: float | None
+    # E(t), by coordinates; and W(t, b) at the home.
+    worst_s: float | None = None
+    expected_s: float | None = None
+    limit_ms: float | None = None
+    # Of messages, by the limit; and what was measured at the next higher quantile that views have.
+    quantile: float | None = None
+    measured_s: float | None = None
 
     @property
     def is_held(self) -> bool | None:
-        found = self.worst_s if self.worst_s is not None else self.expected_s
-        return None if found is None or self.limit_ms is None else 1_000 * found <= self.limit_ms
+        known = [found for found in (self.measured_s, self.worst_s, self.expected_s) if found is not None]
+        return None if not known or self.limit_ms is None else 1_000 * known[0] <= self.limit_ms
+
+
+NO_STATUS = LatencyStatus()
 
 
 def standings(
-    view: View, topics: Sequence[int], homes: Sequence[Sequence[str]], limits_ms: Sequence[float | None]
+    view: View, topics: Sequence[int], homes: Sequence[Sequence[str]], specs: Sequence[TopicSpec | None]
 ) -> list[LatencyStatus]:
-    """Of these topics, each with its homes and its limit."""
+    """Of these topics, each with its homes and its spec."""
     rows = np.array(topics, np.int64)
     estimate = CentroidEstimate(view)
     is_located = estimate.is_located[rows] if len(rows) else rows
@@ -50,22 +57,36 @@ def standings(
         hubs = [view.hub_index[home] for home in homes[at] if home in view.hub_index]
         known = expected is not None and bool(is_located[at]) and bool(hubs)
         worst = max((float(expected[at][hub]) for hub in hubs), default=np.inf) if known else np.inf  # type: ignore[index]  # Known.
-        found.append(
-            LatencyStatus(_known(float(view.topics.latency_s_worst[topic])), _known(worst), limits_ms[at])
-        )
+        estimated_s = _known(float(view.topics.latency_s_worst[topic]))
+        found.append(LatencyStatus(estimated_s, _known(worst), *_limited(view, topic, specs[at])))
     return found
+
+
+def _limited(
+    view: View, topic: int, spec: TopicSpec | None
+) -> tuple[float | None, float | None, float | None]:
+    if spec is None or spec.latency_ms is None:
+        return None, None, None
+    return spec.latency_ms, spec.quantile, _known(float(measured_at(view.topics, spec.quantile)[topic]))
 
 
 def noted_topics(view: View, specs: Specs, count: int) -> list[int]:
     """The topics whose latency people want to see: above their limits, then under one, then the busiest."""
     topics = view.topics
-    slow_s = np.nan_to_num(topics.latency_s_worst, nan=-1.0)
-    looked_at = [*_largest(topics.out_bytes_per_s), *_largest(slow_s)]
+    slow_s = np.nan_to_num(np.fmax(topics.latency_s_max, topics.latency_s_worst), nan=-1.0)
+    looked_at = list(dict.fromkeys([*_largest(topics.out_bytes_per_s), *_largest(slow_s)]))
+    limited = {
+        topic: spec
+        for topic in looked_at
+        if (spec := specs.of(topics.names[topic])) is not None and spec.latency_ms is not None
+    }
+    present_s = present_latency_s(topics, {topic: spec.quantile for topic, spec in limited.items()})
     ranked = []
-    for order, topic in enumerate(dict.fromkeys(looked_at)):
-        spec = specs.of(topics.names[topic])
-        limit_ms = None if spec is None else spec.latency_ms
-        rank = 2 if limit_ms is None else int(1_000 * slow_s[topic] <= limit_ms)
+    for order, topic in enumerate(looked_at):
+        found = limited.get(topic)
+        limit_ms = None if found is None else found.latency_ms
+        # A latency that is not known breaks no limit.
+        rank = 2 if limit_ms is None else int(not 1_000 * present_s[topic] > limit_ms)
         ranked.append((rank, order, topic))
     return [topic for _, _, topic in sorted(ranked)[:count]]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.view import View
 
@@ -18,7 +19,7 @@ TOPICS_KEPT = 200
 
 
 class Latency(NamedTuple):
-    """In milliseconds; None while no topic's is known."""
+    """As measured, in milliseconds; None while no topic's is."""
 
     p50: float | None
     p99: float | None
@@ -37,8 +38,9 @@ class SeriesSample:
     loop_lag_ms_worst: float
     # By hub, as the planner has it (`telemetry.load`).
     loads: Mapping[str, float]
-    # Publications per second and the worst latency, by topic, of the busiest and those that were noted.
-    topics: Mapping[bytes, tuple[float, float]] = field(default_factory=dict)
+    # Publications per second, measured p99 latency and the estimated worst, by topic, of the busiest and those that
+    # were noted.
+    topics: Mapping[bytes, tuple[float, float, float]] = field(default_factory=dict)
 
 
 class Series:
@@ -69,8 +71,8 @@ class Series:
             found.append(sample)
         return found[::-1]
 
-    def of_topic(self, name: bytes) -> list[tuple[float, float, float]]:
-        """(time, publications per second, worst latency in seconds or NaN) where the topic was kept."""
+    def of_topic(self, name: bytes) -> list[tuple[float, float, float, float]]:
+        """(time, publications per second, p99 measured and worst estimated, in seconds or NaN) where it was kept."""
         found = []
         for sample in self.samples:
             point = sample.topics.get(name)
@@ -91,22 +93,29 @@ def sample_of(view: View, loads: Sequence[float], noted: Sequence[int] = ()) -> 
         1_000 * float(hubs.loop_lag_s.max(initial=0.0)),
         dict(zip(hubs.names, loads, strict=True)),
         {
-            topics.names[at]: (float(topics.publications_per_s[at]), float(topics.latency_s_worst[at]))
+            topics.names[at]: (
+                float(topics.publications_per_s[at]),
+                float(topics.latency_s_p99[at]),
+                float(topics.latency_s_worst[at]),
+            )
             for at in {*busiest.tolist(), *noted}
         },
     )
 
 
 def latency_of(view: View | None) -> Latency:
-    """Over the topics whose latency is known, weighed by what they deliver."""
+    """Over the topics whose latency was measured, weighed by what they deliver: of each its own quantile."""
     if view is None:
         return Latency(None, None)
-    worst = view.topics.latency_s_worst
-    known = np.isfinite(worst)
+    columns = {0.5: view.topics.latency_s_p50, 0.99: view.topics.latency_s_p99}
+    return Latency(*(_weighted_ms(view, column, share) for share, column in columns.items()))
+
+
+def _weighted_ms(view: View, column: NDArray[np.float64], share: float) -> float | None:
+    known = np.isfinite(column)
     if not known.any():
-        return Latency(None, None)
-    order = np.argsort(worst[known])
+        return None
+    order = np.argsort(column[known])
     weights = np.cumsum(view.topics.deliveries_per_s[known][order] + 1e-9)
-    ordered = worst[known][order]
-    at = [int(np.searchsorted(weights, share * weights[-1])) for share in (0.5, 0.99)]
-    return Latency(*(1_000 * float(ordered[min(one, len(ordered) - 1)]) for one in at))
+    at = min(int(np.searchsorted(weights, share * weights[-1])), len(weights) - 1)
+    return 1_000 * float(column[known][order][at])

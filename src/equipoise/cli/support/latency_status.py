@@ -23,7 +23,11 @@ from equipoise.store.tree import Tree
 # As for hubs: an operator waits for the answer.
 _PATIENCE_S = 5.0
 _ANSWER_BYTES_MAX = 4 * 1024 * 1024
-_FACTS = ("latency_s_worst", "latency_s_expected", "latency_limit_ms", "is_held")
+_QUANTILES = ("p50", "p90", "p99", "max")
+_FACTS = (
+    *(f"latency_s_{level}" for level in _QUANTILES),
+    *("latency_s_worst", "latency_s_expected", "latency_limit_ms", "latency_quantile", "is_held"),
+)
 
 TokenFile = Annotated[
     str,
@@ -51,18 +55,25 @@ def latency_words(found: dict[str, Any] | None) -> str:
     """One line of text."""
     if found is None:
         return "latency unknown: no controller answers"
-    worst_s, expected_s, is_held = (
-        found[name] for name in ("latency_s_worst", "latency_s_expected", "is_held")
-    )
-    parts = []
-    if worst_s is not None:
-        parts.append(f"{1_000 * worst_s:.1f} ms worst")
-    if expected_s is not None:
-        parts.append(f"{1_000 * expected_s:.1f} ms expected at its home")
+    measured = [
+        f"{level} {1_000 * value_s:.1f} ms"
+        for level in _QUANTILES
+        if (value_s := found.get(f"latency_s_{level}")) is not None
+    ]
+    estimates = [
+        f"{1_000 * value_s:.1f} ms {what}"
+        for name, what in (("latency_s_worst", "worst"), ("latency_s_expected", "at its home"))
+        if (value_s := found.get(name)) is not None
+    ]
+    parts = [f"measured {', '.join(measured)}"] if measured else []
+    if estimates:
+        parts.append(f"estimated by coordinates {', '.join(estimates)}")
     if not parts:
-        return "latency unknown: no client has reported a coordinate"
-    verdict = "" if is_held is None else ": limit met" if is_held else ": limit broken"
-    return f"latency {', '.join(parts)}{verdict}"
+        return "latency unknown: no round trip of a publisher and a subscriber has been measured"
+    is_held, quantile = found.get("is_held"), found.get("latency_quantile")
+    judged = "" if quantile is None else f" at quantile {quantile:g}"
+    verdict = "" if is_held is None else f": limit{judged} met" if is_held else f": limit{judged} broken"
+    return f"latency {'; '.join(parts)}{verdict}"
 
 
 def _ask(address: str, token: str) -> dict[str, Any] | None:

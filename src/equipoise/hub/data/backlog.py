@@ -40,17 +40,14 @@ class Backlog:
         "is_paused",
         "pieces",
         "session",
-        "since",
         "timer",
     )
 
     def __init__(self, keeper: Backlogs, session: Subscriber) -> None:
         self._keeper = keeper
         self.session = session
-        # When the client fell behind.
-        self.since = keeper.now()
-        # (bytes, topic or None for a reply, messages in it)
-        self.pieces: deque[tuple[bytes, Topic | None, int]] = deque()
+        # (bytes, topic or None for a reply, messages in it, since when it waits)
+        self.pieces: deque[tuple[bytes, Topic | None, int, float]] = deque()
         # Of the pieces.
         self.bytes = 0
         # What the transport held when it paused, or when a limit was last looked at; it only shrinks until it resumes.
@@ -65,19 +62,21 @@ class Backlog:
     def unsent_bytes(self) -> int:
         return self.bytes + self.in_transport_bytes
 
+    @property
+    def is_held(self) -> bool:
+        """Whether anything waits in it still: a client that has left is owed nothing."""
+        return bool(self.pieces)
+
     def hold(self, piece: bytes) -> None:
         """Stands in for the transport's `write` while it is paused."""
         keeper = self._keeper
         topic = keeper.topic
-        self.pieces.append((piece, topic, keeper.messages))
+        now = keeper.now()
+        self.pieces.append((piece, topic, keeper.messages, now))
         self.bytes += len(piece)
         keeper.bytes += len(piece)
-        if (
-            topic is not None
-            and (meter := topic.trunk.meter) is not None
-            and self.bytes > meter.backlog_bytes_max
-        ):
-            meter.backlog, meter.backlog_bytes_max, meter.is_noted = self, self.bytes, True
+        if topic is not None and (meter := topic.trunk.meter) is not None:
+            meter.note_queued(self, self.bytes, now)
         keeper.check(self)
 
 
@@ -133,11 +132,14 @@ class Backlogs:
             return
         backlog.is_paused = False
         self._measure(backlog)
-        pieces, write = backlog.pieces, session.wire.write
+        pieces, write, now = backlog.pieces, session.wire.write, self.now()
         while pieces and not backlog.is_paused:
-            piece, backlog.filled_by, _ = pieces.popleft()
+            piece, topic, _, since = pieces.popleft()
+            backlog.filled_by = topic
             backlog.bytes -= len(piece)
             self.bytes -= len(piece)
+            if topic is not None and (meter := topic.trunk.meter) is not None:
+                meter.note_waited(now - since)
             write(piece)
         if session not in self.lagging:
             return
@@ -165,7 +167,7 @@ class Backlogs:
         """The session leaves by itself: hand its transport all that it is owed."""
         backlog = self.lagging.get(session)
         if backlog is not None:
-            for piece, _, _ in backlog.pieces:
+            for piece, *_ in backlog.pieces:
                 session.wire.write(piece)
             backlog.pieces.clear()
             self._release(backlog)
@@ -186,11 +188,11 @@ class Backlogs:
         if backlog is None:
             return
         pieces = list(backlog.pieces)
-        refused = {topic for _, topic, _ in pieces if topic is not None and not is_allowed(topic)}
+        refused = {topic for _, topic, *_ in pieces if topic is not None and not is_allowed(topic)}
         backlog.pieces.clear()
-        for piece, topic, messages in pieces:
+        for piece, topic, messages, since in pieces:
             if topic is None or topic not in refused:
-                backlog.pieces.append((piece, topic, messages))
+                backlog.pieces.append((piece, topic, messages, since))
                 continue
             backlog.bytes -= len(piece)
             self.bytes -= len(piece)
@@ -204,7 +206,7 @@ class Backlogs:
         if backlog is None:
             return
         concerned: dict[Topic, int] = {} if backlog.filled_by is None else {backlog.filled_by: 0}
-        for _, topic, messages in backlog.pieces:
+        for _, topic, messages, _ in backlog.pieces:
             if topic is not None:
                 concerned[topic] = concerned.get(topic, 0) + messages
         self._release(backlog)

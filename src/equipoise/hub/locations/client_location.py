@@ -12,12 +12,13 @@ others would look nearer than they can be. How far the client is from this hub i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 
-__all__ = ["HOLDS_S", "Place", "RoundTripReading", "Side", "behind"]
+__all__ = ["HOLDS_S", "Delays", "Place", "RoundTripReading", "Side", "behind"]
 
 # A leg that has changed by less than a twentieth and 50 µs has not changed.
 _SAME_RATIO = 0.05
@@ -29,13 +30,38 @@ HOLDS_S = 30.0
 _REPORTS = 3
 
 
+class Delays(NamedTuple):
+    """One way between this hub and some clients, half of each measured round trip, at quantiles of the clients."""
+
+    measured: int = 0
+    delay_us_p50: int = 0
+    delay_us_p90: int = 0
+    delay_us_p99: int = 0
+    delay_us_max: int = 0
+
+    @classmethod
+    def of(cls, legs_s: Sequence[float]) -> Delays:
+        """Rounded up, in value and in rank."""
+        count = len(legs_s)
+        if not count:
+            return _NOT_MEASURED
+        ordered = sorted(legs_s)
+        ranks = [-(-count * percent // 100) - 1 for percent in _PERCENTS]
+        return cls(count, *(math.ceil(1e6 * ordered[rank]) for rank in ranks))
+
+
+_PERCENTS = (50, 90, 99, 100)
+_NOT_MEASURED = Delays()
+
+
 class Side(NamedTuple):
-    """The telemetry's four columns of one side of a topic."""
+    """The telemetry's columns of one side of a topic."""
 
     at: bytes
     located: int
     deviation_us: int
     leg_us_max: int
+    delays: Delays = _NOT_MEASURED
 
 
 class Place:
@@ -65,7 +91,8 @@ class Place:
         """The side of a topic that has this client only, as most have: made once for all of the client's topics."""
         if self._side is None or self._hub is not hub:
             leg_us = math.ceil(1e6 * self.leg_from_s(hub))
-            self._hub, self._side = hub, Side(self.coordinate.to_bytes(), 1, 0, leg_us)
+            delays = Delays.of(() if self.leg_s is None else (self.leg_s,))
+            self._hub, self._side = hub, Side(self.coordinate.to_bytes(), 1, 0, leg_us, delays)
         return self._side
 
     def is_plausible(self, hub: Coordinate, rtt_s: float, slack_s: float) -> bool:

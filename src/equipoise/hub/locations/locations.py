@@ -8,7 +8,9 @@ Always true: a place that is kept belongs to a session that is connected, so the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 from typing import TYPE_CHECKING
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
@@ -18,10 +20,13 @@ from equipoise.hub.locations.probes import Probing
 from equipoise.hub.locations.settings import TcpRttFor
 from equipoise.hub.locations.topic_locations import REFRESH_S
 from equipoise.model import Specs
+from equipoise.telemetry import Numbers
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.subscriber import Subscriber
+    from equipoise.hub.data.topic import Topic
+    from equipoise.telemetry import Values
 
 __all__ = ["Locations"]
 
@@ -59,6 +64,18 @@ class Locations:
     def own_bytes(self) -> bytes | None:
         own = self.own
         return None if own is None else own.to_bytes()
+
+    def home_delays(self, topics: Sequence[Topic]) -> dict[str, Values]:
+        """The column `home_delay_us` of records of these topics; nothing where all of them live here."""
+        if self._core.cluster.is_alone or not self.is_known_of_some:
+            return {}
+        home_of, measured = self._core.cluster.router.home, self.probing.round_trip_s
+        found: list[int | None] = []
+        for topic in topics:
+            home = None if topic.is_home else home_of(topic.name)
+            rtt_s = None if home is None else measured(home)
+            found.append(None if rtt_s is None else ceil(5e5 * rtt_s))
+        return {"home_delay_us": Numbers.of_optional(found)} if any(found) else {}
 
     # --- clients
 

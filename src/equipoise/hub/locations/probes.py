@@ -11,8 +11,10 @@ everybody else is told one that changes only when there is news (`coordinates.St
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from statistics import median_low
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
@@ -31,6 +33,8 @@ QUIET_BYTES_MAX = 1024 * 1024
 # As long as the own error is above this, rounds come so many times as often: whoever is new finds its place sooner.
 UNSURE_ERROR = 0.25
 HURRY_FACTOR = 4.0
+# Round trips of a peer that are remembered: the median of five leaves out two that waited for a busy loop.
+RECENT = 5
 # The near one is drawn among so many, so that not only the nearest is ever asked.
 NEAREST = 4
 
@@ -73,6 +77,8 @@ class Probing:
         self._last_token = 0
         # Where each peer said it was when it was last asked. Exactly those that are alive and have answered.
         self._peers: dict[str, Coordinate] = {}
+        # Of the same peers, the latest round trips.
+        self._rtts_s: dict[str, deque[float]] = {}
         # Whether there is anything to consider since the last round.
         self._has_moved = False
         # Probes sent; answers taken in; answers that were late, lies or no coordinates.
@@ -87,6 +93,11 @@ class Probing:
     def peers(self) -> int:
         """Hubs that have answered, and are alive."""
         return len(self._peers)
+
+    def round_trip_s(self, peer: str) -> float | None:
+        """The round trip to the peer as measured over the links in use; None if the peer has not answered yet."""
+        recent = self._rtts_s.get(peer)
+        return None if recent is None else median_low(recent)
 
     def start(self, draw: Callable[[], float]) -> None:
         """`draw` gives random numbers between 0 and 1."""
@@ -105,6 +116,7 @@ class Probing:
         """The peer is dead, or has begun another life."""
         self._under_way.pop(peer, None)
         self._peers.pop(peer, None)
+        self._rtts_s.pop(peer, None)
         self.estimator.forget(peer)
 
     def client_at(self, rtt_s: float) -> None:
@@ -207,6 +219,7 @@ class Probing:
             return
         self.answered += 1
         self._peers[peer] = coordinate
+        self._rtts_s.setdefault(peer, deque(maxlen=RECENT)).append(rtt_s)
         self._has_moved = True
         if self._stability.told is None:
             # The first is told at once: anything is better than nothing.

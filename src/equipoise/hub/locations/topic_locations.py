@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from equipoise.coordinates.centroid import deviation_s
 from equipoise.coordinates.coordinate import Coordinate
-from equipoise.hub.locations.client_location import Side
+from equipoise.hub.locations.client_location import Delays, Side
 from equipoise.hub.telemetry.meter import PUBLISHERS_MAX
 from equipoise.telemetry import NameColumn, Numbers, Values, narrow
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topic import Topic
-    from equipoise.hub.locations.client_location import Place, Side
+    from equipoise.hub.locations.client_location import Place
 
 __all__ = [
     "LATELY_S",
@@ -183,14 +183,17 @@ def side_of(places: Sequence[Place], hub: Coordinate) -> Generator[None, None, S
         return places[0].alone(hub) if places else None
     centroid = yield from _centroid(places)
     farthest_s = leg_s_max = 0.0
+    measured_s: list[float] = []
     for start in range(0, len(places), STEP):
         if start:
             yield
         some = places[start : start + STEP]
         farthest_s = max(farthest_s, *[deviation_s(place.coordinate, centroid) for place in some])
         leg_s_max = max(leg_s_max, *[place.leg_from_s(hub) for place in some])
+        measured_s += [place.leg_s for place in some if place.leg_s is not None]
     deviation_us = math.ceil(1e6 * farthest_s / 2)
-    return Side(centroid.to_bytes(), len(places), deviation_us, math.ceil(1e6 * leg_s_max))
+    leg_us_max = math.ceil(1e6 * leg_s_max)
+    return Side(centroid.to_bytes(), len(places), deviation_us, leg_us_max, Delays.of(measured_s))
 
 
 def _centroid(places: Sequence[Place]) -> Generator[None, None, Coordinate]:
@@ -207,7 +210,8 @@ def _centroid(places: Sequence[Place]) -> Generator[None, None, Coordinate]:
 
 
 _NUMBERS: dict[str, Callable[[Side], int]] = {
-    name: attrgetter(name) for name in ("located", "deviation_us", "leg_us_max")
+    **{name: attrgetter(name) for name in ("located", "deviation_us", "leg_us_max")},
+    **{name: attrgetter(f"delays.{name}") for name in Delays._fields},
 }
 _where = attrgetter("where")
 _SIDES = {name: attrgetter(name) for name in ("publishers", "subscribers")}

@@ -80,6 +80,8 @@ class Gauges:
         self._cpu_s = process.cpu_s()
         self._reply_bytes = reply_bytes(core.stats)
         self._lags_s: list[float] = []
+        # Those of the latest windows, as many as a view is of.
+        self._recent_lags_s: deque[float] = deque(maxlen=round(LOAD_WINDOWS / PROBE_S))
         self._homes = _Homes()
         limits = core.settings.telemetry
         self._out_bytes_per_s_max = limits.out_bytes_per_s_max or process.network_bytes_per_s() or None
@@ -116,11 +118,16 @@ class Gauges:
         out_bytes = sums["bytes_out"] + sums["ingress_bytes"] + sums["egress_bytes"]
         out_bytes += replied_bytes - self._reply_bytes
         lags_s = self._lags_s or [0.0]
+        self._recent_lags_s += lags_s
+        ordered = sorted(self._recent_lags_s)
         facts: dict[str, Values] = {
             **sums,
             "cpu_ratio": (cpu_s - self._cpu_s) / window_s,
             "loop_lag_us_mean": int(1e6 * sum(lags_s) / len(lags_s)),
             "loop_lag_us_max": int(1e6 * max(lags_s)),
+            **{
+                f"loop_lag_us_p{p}": int(1e6 * ordered[-(-len(ordered) * p // 100) - 1]) for p in (50, 90, 99)
+            },
             "memory_bytes": self._process.resident_bytes() or None,
             "out_bytes_per_s": out_bytes / window_s,
             "out_bytes_per_s_max": self._out_bytes_per_s_max,

@@ -38,18 +38,18 @@ __all__ = [
 PUBLISHERS_MAX = 1_000
 
 
-class LaggingSince(Protocol):
+class Queue(Protocol):
     """A backlog: output that waits for a client that has fallen behind."""
 
     @property
-    def since(self) -> float: ...
+    def is_held(self) -> bool:
+        """Whether anything still waits in it."""
 
 
 class TopicMeter:
     """Lives while its topic has something to record. Owned by Metering; whoever counts here sets `is_noted`."""
 
     __slots__ = (
-        "backlog",
         "backlog_bytes_max",
         "counted",
         "cuts",
@@ -59,8 +59,10 @@ class TopicMeter:
         "ingress_bytes",
         "ingress_messages",
         "is_noted",
+        "queued",
         "row",
         "seen",
+        "waited_s_max",
     )
 
     def __init__(self, topic: Topic) -> None:
@@ -80,9 +82,12 @@ class TopicMeter:
         self.ingress_messages = self.ingress_bytes = 0
         self.egress_messages = self.egress_bytes = 0
         self.cuts = self.drops = 0
-        # The largest that a message of this topic was added to, and how large it was then.
-        self.backlog: LaggingSince | None = None
+        # The backlogs that messages of this topic were added to, each with when the first was; and the size of the
+        # largest of them then.
+        self.queued: dict[Queue, float] | None = None
         self.backlog_bytes_max = 0
+        # The longest time that a message waited in a backlog until it was written.
+        self.waited_s_max = 0.0
 
     @property
     def published_before(self) -> int:
@@ -107,6 +112,26 @@ class TopicMeter:
         self.is_noted = True
         self.egress_messages += messages
         self.egress_bytes += size_bytes
+
+    def note_queued(self, backlog: Queue, size_bytes: int, now: float) -> None:
+        """A message waits in a backlog, which has become so large."""
+        self.is_noted = True
+        if self.queued is None:
+            self.queued = {}
+        self.queued.setdefault(backlog, now)
+        if size_bytes > self.backlog_bytes_max:
+            self.backlog_bytes_max = size_bytes
+
+    def note_waited(self, waited_s: float) -> None:
+        """A message that waited has been written."""
+        if waited_s > self.waited_s_max:
+            self.is_noted = True
+            self.waited_s_max = waited_s
+
+    def queue_s(self, now: float) -> float:
+        """The longest wait of a message in this window, over or not."""
+        waiting = [now - since for backlog, since in (self.queued or {}).items() if backlog.is_held]
+        return max(self.waited_s_max, *waiting) if waiting else self.waited_s_max
 
     def note_loss(self, *, cuts: int, drops: int) -> None:
         self.is_noted = True
@@ -190,16 +215,18 @@ def counted_notes(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int]
 
 def greatest(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int], now: float) -> dict[str, Values]:
     values: dict[str, Values] = dict.fromkeys(_GREATEST, 0)
-    lagging = [i for i in noted if meters[i].backlog is not None]
+    values["subscribers_queued"] = 0
+    lagging = [i for i in noted if meters[i].queued is not None or meters[i].waited_s_max]
     if lagging:
-        sizes, ages_us = [0] * len(meters), [0] * len(meters)
+        sizes, ages_us, clients = ([0] * len(meters) for _ in range(3))
         for i in lagging:
-            backlog = meters[i].backlog
-            assert backlog is not None, "see above"
-            sizes[i], ages_us[i] = meters[i].backlog_bytes_max, int((now - backlog.since) * 1e6)
+            meter = meters[i]
+            sizes[i], ages_us[i] = meter.backlog_bytes_max, int(meter.queue_s(now) * 1e6)
+            clients[i] = len(meter.queued or ())
         for name, column in zip(_GREATEST, (sizes, ages_us), strict=True):
             sums[name] = max(sums[name], *column)
             values[name] = narrow(column)
+        values["subscribers_queued"] = narrow(clients)
     return values
 
 

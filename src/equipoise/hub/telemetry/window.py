@@ -50,6 +50,7 @@ class _Locations(Protocol):
 class _Places(Protocol):
     @property
     def renewing(self) -> _Locations: ...
+    def home_delays(self, topics: Sequence[Topic]) -> dict[str, Values]: ...
 
 
 class _Hub(Protocol):
@@ -140,6 +141,7 @@ class Slice:
             **self._audience_columns(core),
             **greatest(sums, meters, noted, core.now()),
             **core.places.renewing.columns_of(topics),
+            **core.places.home_delays(topics),
         }
         for row in noted:
             meters[row].forget_notes()

@@ -29,7 +29,7 @@ from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, Specs
 from equipoise.plan.draft.changes import Changes, why
 from equipoise.plan.draft.eligibility import coordinate_doubt, eligible_hubs, pinned_sites
 from equipoise.plan.draft.prediction import home_of_each, moving_topics, on_ordinary_hub
-from equipoise.plan.latency import CentroidEstimate, LatencyLimits, limits_of
+from equipoise.plan.latency import CentroidEstimate, LatencyLimits, limits_of, present_latency_s
 from equipoise.plan.load import capacities, needs
 from equipoise.plan.memory import LONG_AGO_S, Hits, Memory
 from equipoise.plan.plan_placement import Replicas, by_entries, ring_homes, topic_positions
@@ -165,7 +165,13 @@ class Draft:
     def limits(self) -> LatencyLimits:
         """The topics whose spec has a latency limit."""
         doubt = coordinate_doubt(self.view, self.memory, self.settings, self.now)
-        return LatencyLimits(self.view, limits_of(self.view, self.specs), CentroidEstimate(self.view, doubt))
+        limit_s = limits_of(self.view, self.specs)
+        names = self.view.topics.names
+        quantiles = {
+            topic: spec.quantile for topic in limit_s if (spec := self.specs.of(names[topic])) is not None
+        }
+        present_s = present_latency_s(self.view.topics, quantiles)
+        return LatencyLimits(self.view, limit_s, CentroidEstimate(self.view, doubt), present_s)
 
     @cached_property
     def mean_ratio(self) -> NDArray[np.float64]:

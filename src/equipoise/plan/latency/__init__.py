@@ -8,7 +8,7 @@ what may be done to them for other reasons).
 from equipoise.plan.latency.assignment import Assignment, place_topics
 from equipoise.plan.latency.estimate import CentroidEstimate, LatencyEstimate, PairsEstimate
 from equipoise.plan.latency.headroom import Room
-from equipoise.plan.latency.limits import LatencyLimits, limits_of
+from equipoise.plan.latency.limits import LatencyLimits, limits_of, measured_at, present_latency_s
 from equipoise.plan.latency.ranking import Candidates, rank
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "PairsEstimate",
     "Room",
     "limits_of",
+    "measured_at",
     "place_topics",
+    "present_latency_s",
     "rank",
 ]

@@ -1,13 +1,17 @@
 """Which topics have a latency limit, whether it holds, and which hubs would keep it.
 
-Whoever wants to move a topic for another reason, load above all, asks here: a move never breaks a limit that held, and
-where a limit is broken already no move makes it worse. What is not known is not judged: a topic of whose clients nobody
-knows where they are may be anywhere.
+A step that moves a topic for another reason, load above all, asks here: a move never breaks a limit that held, and
+where a limit is broken already no move makes it worse. What is not known is not judged: a topic none of whose clients
+has a known place may be anywhere.
+
+What a topic takes now is judged as it was measured, where it was: at the quantile of its spec, or the next higher one
+that views have, so a topic is never better than it is told to be. What it would take elsewhere only coordinates can
+tell. What was measured beyond that, as messages that wait for a subscriber that lags, no move changes (`excess_s`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -15,9 +19,11 @@ from numpy.typing import NDArray
 
 from equipoise.model import Glob, Specs
 from equipoise.plan.latency.estimate import LatencyEstimate
+from equipoise.view.columns import TopicColumns
+from equipoise.view.schema import MEASURED_QUANTILES
 from equipoise.view.view import View
 
-__all__ = ["LatencyLimits", "limits_of"]
+__all__ = ["LatencyLimits", "limits_of", "measured_at", "present_latency_s"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -27,11 +33,17 @@ Flags = NDArray[np.bool_]
 class LatencyLimits:
     """Of one view. Holds nothing that a plan changes; what homes are is told with each question."""
 
-    def __init__(self, view: View, limit_s: dict[int, float], estimate: LatencyEstimate) -> None:
-        """`limit_s` by topic."""
+    def __init__(
+        self,
+        view: View,
+        limit_s: dict[int, float],
+        estimate: LatencyEstimate,
+        present_s: Floats | None = None,
+    ) -> None:
+        """`limit_s` by topic. `present_s`: what all topics take now, NaN where it is not known; E(t) if not given."""
         self.limit_s = limit_s
         self.estimate = estimate
-        self._measured_s = view.topics.latency_s_worst
+        self._measured_s = view.topics.latency_s_worst if present_s is None else present_s
         self._rows: dict[int, Floats] = {}
 
     def __bool__(self) -> bool:
@@ -59,12 +71,17 @@ class LatencyLimits:
         return max((float(row[hub]) for hub in homes), default=float("inf"))
 
     def present_s(self, topic: int, homes: Iterable[int]) -> float:
-        """E(t) as it was measured, or else W(t, b). NaN if neither is known."""
+        """What it takes now as measured, or else E(t), or else W(t, b). NaN if none is known."""
         measured_s = float(self._measured_s[topic])
         if measured_s == measured_s:
             return measured_s
         expected_s = self.at_homes_s(topic, homes)
         return expected_s if np.isfinite(expected_s) else float("nan")
+
+    def excess_s(self, topic: int, homes: Iterable[int]) -> float:
+        """By how much it takes longer now than the places of its clients explain: what no move changes."""
+        excess_s = self.present_s(topic, homes) - self.at_homes_s(topic, homes)
+        return excess_s if excess_s > 0 and np.isfinite(excess_s) else 0.0
 
     def is_within(self, topic: int, homes: Iterable[int]) -> bool | None:
         """Whether its homes keep its limit, by where its clients are. None: nobody knows, or there is no limit."""
@@ -109,3 +126,20 @@ def limits_of(view: View, specs: Specs) -> dict[int, float]:
             if spec is not None and spec.latency_ms is not None:
                 found[at] = spec.latency_ms / 1_000
     return found
+
+
+def measured_at(topics: TopicColumns, quantile: float) -> Floats:
+    """Of all topics, the measured latency at the quantile; NaN where nothing was measured."""
+    columns = (topics.latency_s_p50, topics.latency_s_p90, topics.latency_s_p99, topics.latency_s_max)
+    return columns[int(np.searchsorted(MEASURED_QUANTILES, quantile))]
+
+
+def present_latency_s(topics: TopicColumns, quantiles: Mapping[int, float]) -> Floats:
+    """Of all topics: E(t), but of those with a quantile what was measured, where it was."""
+    present_s = topics.latency_s_worst.copy()
+    for quantile in set(quantiles.values()):
+        rows = np.array([topic for topic, its in quantiles.items() if its == quantile], np.int64)
+        measured_s = measured_at(topics, quantile)[rows]
+        is_measured = ~np.isnan(measured_s)
+        present_s[rows[is_measured]] = measured_s[is_measured]
+    return present_s

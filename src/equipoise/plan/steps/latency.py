@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from equipoise.model import Reason, Specs
 from equipoise.plan.draft import PLANNER, Draft, why
-from equipoise.plan.latency import Candidates, place_topics, rank
+from equipoise.plan.latency import Candidates, measured_at, place_topics, rank
 from equipoise.plan.memory import Hits, Memory
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.hysteresis import may_go, note_move, remembered
@@ -62,19 +62,23 @@ def strays(view: View, specs: Specs, memory: Memory, settings: PlannerSettings) 
     topic that nobody can help wakes nobody for long.
     """
     least_s = min((spec.latency_ms for spec in specs if spec.latency_ms is not None), default=0.0) / 1_000
-    measured_s = view.topics.latency_s_worst
-    if not least_s or np.isnan(measured_s).all():
+    # No quantile is above the largest, so whatever is judged is above the least limit only if one of these is.
+    most_s = np.fmax(view.topics.latency_s_max, view.topics.latency_s_worst)
+    if not least_s or np.isnan(most_s).all():
         return False
     clearly = 1 + settings.latency_clear_ratio
-    for topic in np.flatnonzero(measured_s > least_s * clearly)[:_STRAYS_MAX].tolist():
+    for topic in np.flatnonzero(most_s > least_s * clearly)[:_STRAYS_MAX].tolist():
         name = view.topics.names[topic]
         hits = memory.far_hits.get(name)
         is_known = hits is not None and hits.count >= settings.latency_hits
         if is_known or not memory.arbiter.is_free(name, PLANNER):
             continue
         spec = specs.of(name)
-        limit_ms = None if spec is None else spec.latency_ms
-        if limit_ms is not None and measured_s[topic] > clearly * limit_ms / 1_000:
+        if spec is None or spec.latency_ms is None:
+            continue
+        measured_s = float(measured_at(view.topics, spec.quantile)[topic])
+        present_s = view.topics.latency_s_worst[topic] if np.isnan(measured_s) else measured_s
+        if present_s > clearly * spec.latency_ms / 1_000:
             return True
     return False
 
@@ -208,9 +212,11 @@ def _squeeze_in(draft: Draft, candidates: Candidates, row: int) -> bool:
 
 def _is_worth(draft: Draft, topic: int, to: int) -> bool:
     """The limit holds there, or the way is a good deal shorter; and it does not go back and forth."""
-    limits, settings = draft.limits, draft.settings
-    expected_s = float(limits.worst_s(topic)[to])
-    here_s = limits.at_homes_s(topic, draft.homes_of(topic))
+    limits, settings, homes = draft.limits, draft.settings, draft.homes_of(topic)
+    # What the way does not explain, such as messages that wait for a slow subscriber, is the same elsewhere.
+    excess_s = limits.excess_s(topic, homes)
+    expected_s = float(limits.worst_s(topic)[to]) + excess_s
+    here_s = limits.at_homes_s(topic, homes) + excess_s
     if expected_s > limits.limit_s[topic] and expected_s > (1 - settings.latency_gain_ratio) * here_s:
         return False
     if expected_s >= here_s:

@@ -75,7 +75,7 @@ function writer(spots) {
 function drawTopic(topic, spot, homes, write) {
   const colour = COLOURS[standing(topic)];
   const limit = topic.latency_limit_ms === null ? "no limit" : `limit ${number(topic.latency_limit_ms)} ms, ${standing(topic)}`;
-  const words = `${topic.topic} at ${topic.homes.join(", ")}: ${millis(topic.latency_s_worst)}, ${limit}`;
+  const words = `${topic.topic} at ${topic.homes.join(", ")}: p99 ${millis(topic.latency_s_p99)}, ≈ ${millis(topic.latency_s_worst)} by coordinates, ${limit}`;
   const lines = topic.homes.filter((home) => homes.has(home)).map((home) => el("line", { x1: spot.x, y1: spot.y, x2: homes.get(home).x, y2: homes.get(home).y, stroke: colour, "stroke-width": 1, opacity: 0.5 }));
   const size = 3 + Math.min(5, Math.log10(1 + (topic.publications_per_s || 0)));
   return el("g", { class: `topic ${standing(topic)}` }, lines, el("circle", { cx: spot.x, cy: spot.y, r: size, fill: colour, opacity: 0.85 }, el("title", {}, words)), write && write(topic.topic, spot.x + size + 4, spot.y - 8));

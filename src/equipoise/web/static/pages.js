@@ -65,7 +65,7 @@ function hubRow(hub) {
 }
 
 const COLUMNS = [["name", "topic"], ["publications_per_s", "published/s"], ["deliveries_per_s", "delivered/s"], ["out_bytes_per_s", "out B/s"],
-  ["publishers", "publishers"], ["subscribers", "subscribers"], ["latency_s_worst", "worst latency"]];
+  ["publishers", "publishers"], ["subscribers", "subscribers"], ["latency_s_p50", "p50"], ["latency_s_p99", "p99"], ["latency_s_worst", "estimate"]];
 
 export function topics(place) {
   let sort = "out_bytes_per_s";
@@ -97,11 +97,20 @@ export function topics(place) {
   return refresh;
 }
 
+// What coordinates say is an estimate, and is shown as one.
+const estimated = (value_s) => (value_s === null || value_s === undefined ? "–" : `≈ ${millis(value_s)}`);
+
+function limitWords(topic) {
+  if (topic.latency_limit_ms === null) return "none";
+  const verdict = topic.is_held === null ? "" : topic.is_held ? ", held" : ", broken";
+  return `${number(topic.latency_limit_ms)} ms at p${number(100 * topic.latency_quantile, 1)}${verdict}`;
+}
+
 function topicRow(topic) {
   const held = topic.is_held === null ? "dim" : topic.is_held ? "held" : "broken";
   const limit = topic.latency_limit_ms === null ? "–" : `${number(topic.latency_limit_ms)} ms ${topic.is_held === null ? "" : topic.is_held ? "held" : "broken"}`;
   return [el("a", { href: `#/topic/${topic.id}` }, topic.topic), number(topic.publications_per_s, 1), number(topic.deliveries_per_s, 1),
-    number(topic.out_bytes_per_s), number(topic.publishers), number(topic.subscribers), millis(topic.latency_s_worst),
+    number(topic.out_bytes_per_s), number(topic.publishers), number(topic.subscribers), millis(topic.latency_s_p50), millis(topic.latency_s_p99), estimated(topic.latency_s_worst),
     el("span", { class: held }, limit), topic.mode, topic.homes.join(", ") || "nowhere"];
 }
 
@@ -109,7 +118,7 @@ export function topic(place, id) {
   const title = el("h1", {}, id);
   const tiles = el("div", { class: "tiles" });
   const rate = chart("Published per second", ["published"]);
-  const latency = chart("Worst latency against its limit", ["worst", "limit"], (value) => (value === null ? "–" : `${number(value, 1)} ms`));
+  const latency = chart("Latency against its limit", ["p99 measured", "worst by coordinates", "limit"], (value) => (value === null ? "–" : `${number(value, 1)} ms`));
   const changes = el("div");
   const move = el("button", { onclick: () => moveTopic(id) }, "Move");
   const free = el("button", { class: "quiet", onclick: () => freeTopic(id) }, "Follow the ring");
@@ -124,10 +133,12 @@ export function topic(place, id) {
     fill(tiles,
       tile("lives at", now.homes.join(", ") || "nowhere"), tile("mode", now.mode), tile("published per second", number(now.publications_per_s, 1)),
       tile("delivered per second", number(now.deliveries_per_s, 1)), tile("publishers", number(now.publishers)), tile("subscribers", number(now.subscribers)),
-      tile("worst latency", millis(now.latency_s_worst)), tile("expected where it lives", millis(now.latency_s_expected)), tile("limit", now.latency_limit_ms === null ? "none" : `${number(now.latency_limit_ms)} ms${now.is_held === null ? "" : now.is_held ? ", held" : ", broken"}`), tile("pinned to", now.is_pinned ? now.homes.join(", ") : now.site || "–"));
+      tile("latency p50", millis(now.latency_s_p50)), tile("latency p99", millis(now.latency_s_p99)), tile("slowest pair", millis(now.latency_s_max)), tile("worst by coordinates", estimated(now.latency_s_worst)), tile("at its home by coordinates", estimated(now.latency_s_expected)),
+      tile("limit", limitWords(now)), tile("pinned to", now.is_pinned ? now.homes.join(", ") : now.site || "–"));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
-    latency.node.hidden = now.curve.latency_s_worst.every((value) => value === null);
-    latency.feed(now.curve.at_s, [now.curve.latency_s_worst.map((value) => (value === null ? null : 1000 * value)), now.curve.at_s.map(() => now.latency_limit_ms)]);
+    const curves = [now.curve.latency_s_p99, now.curve.latency_s_worst];
+    latency.node.hidden = curves.every((curve) => curve.every((value) => value === null));
+    latency.feed(now.curve.at_s, [...curves.map((curve) => curve.map((value) => (value === null ? null : 1000 * value))), now.curve.at_s.map(() => now.latency_limit_ms)]);
     fill(changes, plans.length ? lived(plans) : el("p", { class: "dim" }, "It follows the ring and was never moved by name."));
   };
 }
