@@ -49,6 +49,8 @@ MENDED = [
     ("cluster-replication-everything", 14),
     # A hub took the late answer to a subscription that it had left for a lane that it followed.
     ("cluster-routed-replication", 117),
+    # Messages that a link had given up were numbered, and not counted where plain subscribers by pattern miss them.
+    *[("cluster-narrow", seed) for seed in (19, 29, 53)],
 ]
 
 
@@ -57,10 +59,10 @@ def test_a_seed_that_once_failed_stays_green(name: str, seed: int) -> None:
     check_seeds(name, range(seed, seed + 1))
 
 
-@pytest.mark.parametrize(("name", "seed"), EXCUSED)
-def test_a_seed_that_is_listed_still_fails(name: str, seed: int) -> None:
-    """Otherwise it is mended, and has to go from the list."""
-    assert run(seed, case(name)).violations, f"take ({name!r}, {seed}) from the list"
+def test_seeds_that_are_listed_still_fail() -> None:
+    """Otherwise they are mended, and have to go from the list."""
+    for name, seed in EXCUSED:
+        assert run(seed, case(name)).violations, f"take ({name!r}, {seed}) from the list"
 
 
 def test_listed_seeds_have_cases_and_reasons() -> None:

@@ -309,13 +309,16 @@ class Merging:
 
     def count_loss(self, topic: Topic, epoch: int, n: int) -> None:
         """What comes next follows that position: count what lies between it and where the topic stands here."""
-        if not topic.epoch or not topic.trunk.members:
-            # It has not begun here, or there was no subscriber by name that could have missed anything.
+        if not topic.epoch:
+            # It has not begun here.
             return
+        has_members, name = bool(topic.trunk.members), topic.trunk.name
         if epoch != topic.epoch:
-            self._cluster.core.losses.count(topic.trunk.name, None)
-        elif n > topic.n:
-            self._cluster.core.losses.count(topic.trunk.name, n - topic.n)
+            # Whoever subscribes by pattern is told when a hub dies: the topic may only have been idle.
+            if has_members:
+                self._cluster.core.losses.count(name, None)
+        elif n > topic.n and (has_members or self._cluster.core.audience_of(topic).receivers):
+            self._cluster.core.losses.count(name, n - topic.n)
 
     def _attach(self, stream: Stream, hub: str) -> None:
         stream.ticket = self._cluster.new_ticket()

@@ -103,3 +103,6 @@ class Directory:
         if node.cluster is not None and number > self._applied.get(node.name, 0):
             self._applied[node.name] = number
             node.cluster.apply(routing)
+            if node.name not in self.alive and node.hub is not None:
+                # It was given up before it had heard that it was known. With a store its session would tell it.
+                node.hub.renew()
