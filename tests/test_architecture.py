@@ -31,7 +31,8 @@ LAYERS: list[frozenset[str]] = [
     frozenset({"hub", "client", "control", "bookie"}),
     # Ledgers over bookies: for hubs, which write them, and for bookies, which repair each other.
     frozenset({"replication"}),
-    frozenset({"store", "disk"}),
+    frozenset({"store"}),
+    frozenset({"disk"}),
     # What is below all planes and yet not pure: it meets the kernel and the loop.
     frozenset({"processes", "clock"}),
     frozenset(
@@ -70,6 +71,7 @@ PURE = frozenset(
         "hub/core",
         "hub/data",
         "hub/locations",
+        "hub/logs",
         "hub/settings",
         "hub/telemetry",
         "lab/scenarios",
@@ -109,7 +111,6 @@ FOUNDATIONS = frozenset(
     {
         "equipoise.ledger.memory",
         "equipoise.ledger.recovery",
-        "equipoise.log.commands",
     }
 )
 

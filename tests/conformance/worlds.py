@@ -1,23 +1,26 @@
 """The servers that dialogues are held with: one kind of each per world.
 
 `open`: no users, everybody may do everything. `secured`: a password for `default`, and alice, who may publish
-and subscribe to `game.*` alone.
+and subscribe to `game.*` alone. `logs`: open, and the hub keeps logs.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from equipoise.access import ScryptCost, hash_secret
-from support.processes import ServerProcess, hub, redis_server
+from support.processes import HUB_READY, ROOT, ServerProcess, hub, redis_server, running
 
 _ALICE = "alice on >wonderland resetchannels &game.* +@all"
 _REDIS_OPTIONS: dict[str, list[str]] = {
     "open": [],
+    "logs": [],
     "secured": ["--requirepass", "secret", "--user", *_ALICE.split()],
 }
+_LOGS_HUB = ROOT / "tests" / "support" / "memory_logs_hub.py"
 _CHEAP = ScryptCost(n=1024, r=1, p=1)
 WORLDS = tuple(_REDIS_OPTIONS)
 
@@ -30,6 +33,10 @@ def redis_in(world: str) -> Iterator[ServerProcess]:
 
 @contextmanager
 def hub_in(world: str, folder: Path) -> Iterator[ServerProcess]:
+    if world == "logs":
+        with running([sys.executable, str(_LOGS_HUB)], HUB_READY.match) as server:
+            yield server
+        return
     options: list[str] = []
     if world == "secured":
         users, settings = folder / "users.toml", folder / "hub.toml"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.session_host import Commands
     from equipoise.hub.data.subscriber import Subscriber
+    from equipoise.hub.logs.hub_logs import HubLogs
 
 log = logging.getLogger("equipoise.hub")
 
@@ -81,6 +82,8 @@ class HubCore:
         self.quotas = Quotas(self.limits)
         self.index = self._new_index()
         self.cluster: OtherHubs = Standalone(settings.name)
+        # None: the hub has no place for logs.
+        self.logs: HubLogs | None = None
         self.specs = TopicSpecs()
         self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs)
         self.places = Locations(self)
@@ -377,6 +380,8 @@ class HubCore:
 
     def close(self) -> None:
         """End all sessions, links and timers."""
+        if self.logs is not None:
+            self.logs.close()
         self.cluster.close()
         self.admission.stop()
         self.lease.stop()

@@ -5,8 +5,8 @@ A read of several logs is parsed once (`parse_read`) and served log by log (`ser
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from equipoise.log.call import LogCall, array_of, integer_of, no_group, nothing
 from equipoise.log.consumer_group import UNKNOWN_READ, Consumer, ConsumerGroup
@@ -16,7 +16,20 @@ from equipoise.log.records import ConsumerCreated, EntriesDelivered, EntriesPend
 from equipoise.log.topic_log import TopicLog
 from equipoise.resp.replies import bulk, integer
 
-__all__ = ["LogRead", "assemble", "parse_read", "resolve", "serve", "xlen", "xrange", "xrevrange"]
+__all__ = [
+    "REPLY_BYTES_MAX",
+    "LogRead",
+    "assemble",
+    "parse_read",
+    "resolve",
+    "serve",
+    "xlen",
+    "xrange",
+    "xrevrange",
+]
+
+# What one reply brings at most, once it has an entry: a client that wants more asks again from the last id on.
+REPLY_BYTES_MAX = 8 * 1024 * 1024
 
 _NEW = b">"
 _WITHIN = " in XREADGROUP with GROUP option"
@@ -47,7 +60,21 @@ def _range(log: TopicLog, call: LogCall, low: bytes, high: bytes, *, is_reverse:
     if count == 0:
         return nothing(call.proto)
     found = log.entries.range(start, end, is_reverse=is_reverse)
-    return array_of([piece for _, piece in islice(found, count)])
+    return array_of([piece for _, piece in _bounded(found, count or 0)])
+
+
+def _bounded(found: Iterator[tuple[EntryId, bytes]], count: int) -> list[tuple[EntryId, bytes]]:
+    """The first so many of them, all if 0; no more than fit into a reply, but at least one."""
+    taken: list[tuple[EntryId, bytes]] = []
+    size = 0
+    for item in found:
+        size += len(item[1])
+        if taken and size > REPLY_BYTES_MAX:
+            break
+        taken.append(item)
+        if len(taken) == count:
+            break
+    return taken
 
 
 # --- XREAD and XREADGROUP
@@ -100,7 +127,7 @@ def parse_read(words: list[bytes]) -> LogRead:
             read.is_acked = True
             i += 1
         elif option == b"streams" and left:
-            _take_streams(read, words[i + 1 :], name.decode())
+            _take_streams(read, words[i + 1 :])
             break
         else:
             raise LogCommandError(SYNTAX)
@@ -111,10 +138,10 @@ def parse_read(words: list[bytes]) -> LogRead:
     return read
 
 
-def _take_streams(read: LogRead, words: list[bytes], name: str) -> None:
+def _take_streams(read: LogRead, words: list[bytes]) -> None:
     if len(words) % 2:
         raise LogCommandError(
-            f"ERR Unbalanced '{name}' list of streams: for each stream key an ID or '$' must be specified."
+            "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
         )
     half = len(words) // 2
     read.keys, read.starts = words[:half], words[half:]
@@ -168,7 +195,7 @@ def serve(log: TopicLog, read: LogRead, key: bytes, now_ms: int, proto: int) -> 
             return None
         start = after(since)
         found = log.entries.range(start) if start is not None else iter(())
-        return [piece for _, piece in islice(found, read.count or None)] or None
+        return [piece for _, piece in _bounded(found, read.count)] or None
     group = log.groups.get(read.group)
     if group is None:
         raise no_group(key, read.group, _WITHIN)
@@ -189,7 +216,7 @@ def _consumer(log: TopicLog, group: ConsumerGroup, name: bytes, now_ms: int) -> 
 def _deliver(log: TopicLog, group: ConsumerGroup, read: LogRead, now_ms: int) -> list[bytes] | None:
     """Entries that no consumer of the group has got."""
     start = after(group.last)
-    found = list(islice(log.entries.range(start), read.count or None)) if start is not None else []
+    found = _bounded(log.entries.range(start), read.count) if start is not None else []
     if not found:
         return None
     _consumer(log, group, read.consumer, now_ms)
@@ -218,7 +245,11 @@ def _history(
     rows: list[tuple[EntryId, int, int]] = []
     start = after(since)
     pending = consumer.pending.range(start, ID_MAX) if start is not None else iter(())
-    for at, entry in islice(pending, read.count or None):
+    size = 0
+    for at, entry in pending:
+        size += len(pieces[-1]) if pieces else 0
+        if (read.count and len(pieces) >= read.count) or size > REPLY_BYTES_MAX:
+            break
         piece = log.entries.get(at)
         if piece is None:
             pieces.append(array_of([bulk(spell_id(at)), nothing(proto)]))

@@ -1,6 +1,6 @@
 """Where everything is kept: the paths of the store, in one place.
 
-The shape is Hedwig's: a region, its hubs with an ephemeral `alive` each, its topics with an ephemeral owner each; and
+The shape is Hedwig's: a region, its hubs with an ephemeral `alive` each, its durable topics with their owner each; and
 besides them what is ours, the specs, the users and the plan. `docs/reference/znodes.md` is made from `NODES`.
 
 Always true: every topic name, pattern and hub name has a path of its own, for any bytes.
@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from xxhash import xxh32_intdigest
 
 from equipoise.errors import SettingsError
 
@@ -72,10 +74,8 @@ class Tree:
         return f"{self.root}/topics"
 
     def topic(self, name: bytes) -> str:
-        return f"{self.topics}/{escape(name)}"
-
-    def owner(self, topic: bytes) -> str:
-        return f"{self.topic(topic)}/owner"
+        """In one of 256 folders, by hash: the names of 100,000 children of one node exceed a reply of ZooKeeper."""
+        return f"{self.topics}/{xxh32_intdigest(name) % 256:02x}/{escape(name)}"
 
     @property
     def specs(self) -> str:
@@ -176,12 +176,12 @@ NODES = (
         "the hub",
         "The same, while a hub whose session has ended takes its `alive` over into the next.",
     ),
-    NodeKind("/topics/TOPIC", _FOREVER, "a hub", "A topic that needs metadata: the durable ones."),
     NodeKind(
-        "/topics/TOPIC/owner",
-        _SESSION,
+        "/topics/XX/TOPIC",
+        _FOREVER,
         "the owner",
-        "The hub that owns the durable topic; its creation id is the epoch.",
+        "A topic with a log: the hub and incarnation that owns it, its epoch, its ledgers (msgpack). Every change is a "
+        "compare-and-set. XX is the hash of the name, in two hexadecimal digits.",
     ),
     NodeKind("/specs/PATTERN", _FOREVER, "an operator", "What topics that match the pattern need (msgpack)."),
     NodeKind(

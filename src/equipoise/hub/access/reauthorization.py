@@ -27,6 +27,8 @@ def judge_everybody(core: HubCore, users: Users) -> None:
     core.users = users
     for session in list(core.sessions.values()):
         _judge(core, session)
+    if core.logs is not None:
+        core.logs.judge_again()
 
 
 def _judge(core: HubCore, session: Session) -> None:

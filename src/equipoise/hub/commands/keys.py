@@ -6,7 +6,7 @@ from equipoise.resp import Command
 
 _NAMES = b"""
     append bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax
-    bzpopmin copy dbsize decr decrby del dump eval eval_ro evalsha evalsha_ro exists expire
+    bzpopmin copy dbsize decr decrby dump eval eval_ro evalsha evalsha_ro expire
     expireat expiretime fcall fcall_ro function geoadd geodist geohash geopos georadius
     georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore get getbit getdel getex
     getrange getset hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan
@@ -15,8 +15,7 @@ _NAMES = b"""
     pexpiretime pfadd pfcount pfmerge psetex pttl randomkey rename renamenx restore rpop rpoplpush rpush
     rpushx sadd scan scard script sdiff sdiffstore set setbit setex setnx setrange sinter sintercard
     sinterstore sismember smembers smismember smove sort sort_ro spop srandmember srem sscan strlen substr
-    sunion sunionstore swapdb touch ttl type unlink xack xadd xautoclaim xclaim xdel xgroup
-    xinfo xlen xpending xrange xread xreadgroup xrevrange xsetid xtrim zadd zcard zcount zdiff zdiffstore
+    sunion sunionstore swapdb touch ttl zadd zcard zcount zdiff zdiffstore
     zincrby zinter zintercard zinterstore zlexcount zmpop zmscore zpopmax zpopmin zrandmember zrange
     zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex zremrangebyrank zremrangebyscore
     zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan zscore zunion zunionstore
@@ -25,9 +24,21 @@ _NAMES = b"""
 KEY_COMMANDS = frozenset(_NAMES.split())
 
 
+# Of those that this hub could execute, had it a place for logs.
+_LOG_COMMANDS = frozenset(
+    b"""xack xadd xautoclaim xcfgset xclaim xdel xgroup xinfo xlen xpending xrange xread xreadgroup xrevrange xsetid
+    xtrim del exists type unlink""".split()
+)
+
+
 def unknown_command(command: Command) -> str:
     """Redis's words, with its preview of the arguments; its own commands for keys get an explanation."""
     name = command[0].decode("utf-8", "surrogateescape")
+    if command[0].lower() in _LOG_COMMANDS:
+        return (
+            f"ERR '{name}' works on logs, and this hub has no place for any: start it with --data FOLDER, or use "
+            "SUBSCRIBE, PUBLISH and their kin"
+        )
     if command[0].lower() in KEY_COMMANDS:
         return (
             f"ERR '{name}' works on keys and values, and this is a pub/sub hub that keeps none; "

@@ -48,6 +48,8 @@ class CommandSpec:
     runs_while_subscribed: bool = False
     # Whether it may run while earlier replies are owed, and later commands while its own is; see hub/data/reply.py.
     is_pipelined: bool = False
+    # Whether it works on the logs of topics, which a hub may have no place for; see hub/commands/log_commands.py.
+    concerns_logs: bool = False
     subcommands: Mapping[str, CommandSpec] = field(default_factory=dict)
 
 

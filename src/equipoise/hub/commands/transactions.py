@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.access.denials import denial
+from equipoise.hub.commands.log_commands import COMMAND_BYTES_MAX, log_denial
 from equipoise.hub.commands.spec import CommandSpec, subcommand_problem
 from equipoise.hub.data.client_state import Transaction
 from equipoise.hub.data.kinds import Kind
@@ -81,6 +82,10 @@ def _objection(core: HubCore, session: Session, spec: CommandSpec, command: list
         return f"ERR a transaction of more than {most} bytes (transaction_bytes_max)"
     if kind := _KINDS.get(spec.name):
         return subscription_objection(core, session, kind, command[1:])
+    if spec.concerns_logs:
+        if transaction.bytes > COMMAND_BYTES_MAX:
+            return f"ERR a transaction on logs of more than {COMMAND_BYTES_MAX} bytes"
+        return log_denial(core, session, command)
     if spec.is_pipelined and len(command[1]) <= core.limits.topic_bytes_max:
         return (
             None if session.may(Action.PUBLISH, command[1]) else denial(session, Action.PUBLISH, command[1])
@@ -145,6 +150,8 @@ class _Execution:
         # What was answered before comes first; what is published to the client itself comes before the answer.
         session.flush()
         session.is_gathering = True
+        if self._core.logs is not None:
+            self._core.logs.append_now()
         if self._run(session.last_at + TURN_S):
             return b"".join(self._finish())
         # The commands have their own limits of time.
@@ -163,13 +170,14 @@ class _Execution:
         self._is_running = True
         while self._next is not None and not session.is_closing:
             spec, command = self._next
-            if self._owed and not spec.is_pipelined:
+            if self._owed and not (spec.is_pipelined or spec.concerns_logs):
                 break
             self._next = next(self._left, None)
             self._take(spec.run(core, session, command))
-            if self._owed and not spec.is_pipelined:
+            if self._owed and not (spec.is_pipelined or spec.concerns_logs):
                 break
-            if core.now() > until:
+            if core.now() > until and not spec.concerns_logs:
+                # What a transaction changes in a log is one append: it does not give way.
                 core.shell.call_later(0, self._go_on)
                 break
         self._is_running = False

@@ -30,11 +30,17 @@ from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.ports import Timer
 from equipoise.hub.data.session import LINGER_S
+from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.settings import HubSettings, Tls
+from equipoise.hub.shell.log_opener import LogOpener
 from equipoise.hub.shell.tcp_info import has_hung_up, round_trip_s
 from equipoise.hub.telemetry.gauges import Process
+from equipoise.ledger.log import Ledgers
+from equipoise.ledger.quorum import Quorum
 from equipoise.processes.machine import memory_bytes_free, network_bytes_per_s
 from equipoise.resp.replies import error
+from equipoise.store.contract import Store
+from equipoise.store.tree import Tree
 
 log = logging.getLogger("equipoise.hub")
 
@@ -71,6 +77,7 @@ class Hub:
         self._servers: list[asyncio.AbstractServer] = []
         self._core: HubCore | None = None
         self._login: Login = None
+        self._opener: LogOpener | None = None
         # Called when the hub has begun another life, to be made known by whoever looks after membership.
         self.on_renewed: Callable[[], None] | None = None
 
@@ -125,6 +132,26 @@ class Hub:
         self._login = login
         return cluster
 
+    def use_logs(self, store: Store, tree: Tree, ledgers: Ledgers, quorum: Quorum) -> None:
+        """Keep logs of topics: their owners and ledgers in the store, what is in them in ledgers of this quorum."""
+        core = self.core
+        self._opener = LogOpener(
+            store,
+            tree,
+            ledgers,
+            hub=self.settings.name,
+            new_epoch=core.new_epoch,
+            incarnation=lambda: core.incarnation,
+            is_alive=lambda hub, incarnation: False,
+            quorum_of=lambda topic: quorum,
+        )
+        core.logs = HubLogs(
+            core.shell,
+            self._opener.open,
+            may_ack=lambda: core.lease.is_valid(core.now()),
+            committed=lambda log, records: None,
+        )
+
     def renew(self) -> None:
         """The others have buried this hub while it was out of reach: end this life and begin another."""
         log.warning(
@@ -176,6 +203,8 @@ class Hub:
             shell = core.shell
             assert isinstance(shell, LoopShell)
             shell.logins.close()
+            if self._opener is not None:
+                await self._opener.stop()
             await _end_connections(core)
         if self._owned_executor is not None:
             self._owned_executor.shutdown(wait=False, cancel_futures=True)

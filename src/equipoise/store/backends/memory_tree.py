@@ -11,7 +11,7 @@ Who calls `expire_due`, and how a session's owner is reached, is left to others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -167,6 +167,28 @@ class MemoryTree:
         """Tell the session's owner of the next change. The node need not be there."""
         self._live(session).watches[kind, path] = None
         self._watchers.setdefault((kind, path), {})[session] = None
+
+    # What outlives a process.
+
+    def persistent(self) -> Iterator[Node]:
+        """All nodes but the root and the ephemeral ones, parents first."""
+        for path, found in self._nodes.items():
+            if path != "/" and not found.owner:
+                yield Node(path, found.data, found.version, found.created_id)
+
+    def restore(self, node: Node) -> None:
+        """Make a persistent node as it was, or set it so; its parent is there."""
+        found = self._nodes.get(node.path)
+        if found is None:
+            self._nodes[node.path] = _Record(node.data, node.created_id, 0, node.version)
+            self._nodes[parent_of(node.path)].children[node.path.rpartition("/")[2]] = None
+        else:
+            found.data, found.version = node.data, node.version
+        self._last_id = max(self._last_id, node.created_id)
+
+    def forget(self, path: str) -> None:
+        """Delete a node that was restored."""
+        self._remove(path)
 
     # Inside.
 

@@ -1,0 +1,230 @@
+"""Redis's stream commands, and DEL, UNLINK, EXISTS and TYPE, on the logs of topics.
+
+What they do is decided by `equipoise.log`; here is which topics they concern, who may use them, and that they wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from equipoise.access import Action
+from equipoise.hub.access.denials import RESERVED, denial, too_long
+from equipoise.hub.commands.keys import unknown_command
+from equipoise.hub.commands.spec import CommandSpec, Handler, container
+from equipoise.hub.data.reply import Reply
+from equipoise.hub.data.topic import LANE_PREFIX
+from equipoise.hub.logs.hub_logs import combined
+from equipoise.log.call import LogCall
+from equipoise.log.commands import LOG_COMMANDS
+from equipoise.log.errors import LogCommandError
+from equipoise.log.read import parse_read
+from equipoise.log.topic_log import TopicLog
+from equipoise.resp.replies import integer
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.session import Session
+
+__all__ = ["COMMAND_BYTES_MAX", "GROUP", "log_denial", "specs"]
+
+# Redis's group of these commands.
+GROUP = "stream"
+# What one command, or one transaction on a log, may hold: it has to fit into one entry of a ledger.
+COMMAND_BYTES_MAX = 4 * 1024 * 1024
+_TOO_LARGE = f"ERR more than {COMMAND_BYTES_MAX} bytes in one append: add them in several commands"
+
+_READ, _WRITE = (Action.SUBSCRIBE,), (Action.PUBLISH,)
+_GROUPS = (Action.SUBSCRIBE, Action.DURABLE)
+_NEEDED: dict[str, tuple[Action, ...]] = {
+    **dict.fromkeys(("xlen", "xrange", "xrevrange", "xread", "xinfo", "xpending", "exists", "type"), _READ),
+    **dict.fromkeys(("xadd", "xdel", "xtrim", "xsetid", "xcfgset"), _WRITE),
+    **dict.fromkeys(("xreadgroup", "xack", "xclaim", "xautoclaim", "xgroup"), _GROUPS),
+    **dict.fromkeys(("del", "unlink"), (Action.OPERATE,)),
+}
+_SEVERAL = frozenset(("del", "unlink", "exists"))
+
+
+def _names(command: list[bytes]) -> list[bytes]:
+    """The topics that a command concerns."""
+    name = command[0].lower()
+    if name in (b"xread", b"xreadgroup"):
+        return parse_read(command).keys
+    if name in (b"xgroup", b"xinfo"):
+        return command[2:3]
+    return command[1:] if name.decode() in _SEVERAL else command[1:2]
+
+
+def log_denial(core: HubCore, session: Session, command: list[bytes]) -> str | None:
+    """Why the client may not run a command on logs; None if it may, or the command is wrong anyway."""
+    if core.logs is None:
+        return unknown_command(command)
+    if sum(map(len, command)) > COMMAND_BYTES_MAX:
+        return _TOO_LARGE
+    try:
+        names = _names(command)
+    except LogCommandError:
+        return None
+    for name in names:
+        if len(name) > core.limits.topic_bytes_max:
+            return too_long(core)
+        if name.startswith(LANE_PREFIX):
+            return RESERVED
+        for action in _NEEDED[command[0].lower().decode()]:
+            if not session.may(action, name):
+                return denial(session, action, name)
+    return None
+
+
+def _on_one(name: str) -> Handler:
+    """A command on one log."""
+    execute = LOG_COMMANDS[name]
+    key_at = 2 if "|" in name else 1
+    may_create = name in ("xadd", "xgroup|create")
+
+    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
+        problem = log_denial(core, session, command)
+        if problem is not None:
+            return problem
+        assert core.logs is not None, "otherwise it is denied"
+        call = LogCall(command, core.logs.now_ms(), session.proto)
+        log = core.logs.of(command[key_at])
+        if may_create and not session.may(Action.CREATE, command[key_at]):
+            refusal = denial(session, Action.CREATE, command[key_at])
+
+            def existing(state: TopicLog) -> bytes:
+                if not state.exists:
+                    raise LogCommandError(refusal)
+                return execute(state, call)
+
+            return log.submit(existing, sum(map(len, command)))
+        return log.submit(lambda state: execute(state, call), sum(map(len, command)))
+
+    return run
+
+
+def _on_several(name: str) -> Handler:
+    """A command that counts the logs that it concerns."""
+    execute = LOG_COMMANDS[name]
+
+    def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
+        problem = log_denial(core, session, command)
+        if problem is not None:
+            return problem
+        assert core.logs is not None, "otherwise it is denied"
+        call = LogCall(command, core.logs.now_ms(), session.proto)
+        parts = [core.logs.of(key).submit(lambda state: execute(state, call)) for key in command[1:]]
+        return combined(parts, core.now(), _sum)
+
+    return run
+
+
+def _sum(replies: list[bytes]) -> bytes:
+    failed = next((reply for reply in replies if reply[:1] != b":"), None)
+    return failed or integer(sum(int(reply[1:]) for reply in replies))
+
+
+def read(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
+    """XREAD and XREADGROUP."""
+    problem = log_denial(core, session, command)
+    if problem is not None:
+        return problem
+    assert core.logs is not None, "otherwise it is denied"
+    try:
+        wanted = parse_read(command)
+    except LogCommandError as refusal:
+        return refusal.text
+    # Inside a transaction nothing waits, as in Redis.
+    return core.logs.read(
+        wanted,
+        session.proto,
+        lambda: log_denial(core, session, command),
+        may_wait=not session.is_gathering,
+    )
+
+
+def specs() -> list[CommandSpec]:
+    write, fast_write = ("write", "denyoom"), ("write", "denyoom", "fast")
+    rows = [
+        _spec("xadd", -5, "5.0.0", "Appends an entry to the log of a topic.", fast_write),
+        _spec("xlen", 2, "5.0.0", "Counts the entries of a log.", ("readonly", "fast")),
+        _spec("xrange", -4, "5.0.0", "Returns entries between two ids.", ("readonly",)),
+        _spec("xrevrange", -4, "5.0.0", "Returns entries between two ids, the last first.", ("readonly",)),
+        _spec("xdel", -3, "5.0.0", "Deletes entries.", ("write", "fast")),
+        _spec("xtrim", -4, "5.0.0", "Deletes the oldest entries.", ("write",)),
+        _spec("xsetid", -3, "5.0.0", "Sets the last id of a log.", fast_write),
+        _spec("xcfgset", -2, "8.6.0", "Sets how long tokens of producers are remembered.", ("write", "fast")),
+        _spec("xack", -4, "5.0.0", "Acknowledges entries of a group.", ("write", "fast")),
+        _spec("xpending", -3, "5.0.0", "Lists entries that wait to be acknowledged.", ("readonly",)),
+        _spec("xclaim", -6, "5.0.0", "Gives pending entries to a consumer.", ("write", "fast")),
+        _spec("xautoclaim", -6, "6.2.0", "Gives old pending entries to a consumer.", ("write", "fast")),
+        _spec("type", 2, "1.0.0", "Says whether there is a log.", ("readonly", "fast"), group="generic"),
+        _spec("del", -2, "1.0.0", "Deletes logs.", ("write",), group="generic"),
+        _spec("unlink", -2, "4.0.0", "Deletes logs.", ("write", "fast"), group="generic"),
+        _spec("exists", -2, "1.0.0", "Counts the logs that exist.", ("readonly", "fast"), group="generic"),
+        _waiting(
+            "xread",
+            -4,
+            "Returns new entries of logs, and waits for them.",
+            ("readonly", "blocking", "movablekeys"),
+        ),
+        _waiting(
+            "xreadgroup",
+            -7,
+            "Returns entries to a consumer of a group, and waits for them.",
+            ("write", "blocking", "movablekeys"),
+        ),
+    ]
+    groups = {
+        "create": _spec("xgroup|create", -5, "5.0.0", "Creates a group.", write),
+        "setid": _spec("xgroup|setid", -5, "5.0.0", "Sets what a group has read.", ("write",)),
+        "destroy": _spec("xgroup|destroy", 4, "5.0.0", "Deletes a group.", ("write",)),
+        "createconsumer": _spec("xgroup|createconsumer", 5, "6.2.0", "Creates a consumer.", write),
+        "delconsumer": _spec("xgroup|delconsumer", 5, "5.0.0", "Deletes a consumer.", ("write",)),
+    }
+    facts = {
+        "stream": _spec("xinfo|stream", -3, "5.0.0", "Describes a log.", ("readonly",)),
+        "groups": _spec("xinfo|groups", 3, "5.0.0", "Describes the groups of a log.", ("readonly",)),
+        "consumers": _spec(
+            "xinfo|consumers", 4, "5.0.0", "Describes the consumers of a group.", ("readonly",)
+        ),
+    }
+    containers = (
+        container("xgroup", "5.0.0", GROUP, "Commands about groups of consumers.", groups),
+        container("xinfo", "5.0.0", GROUP, "Commands about logs.", facts),
+    )
+    return rows + [replace(each, is_pipelined=True, concerns_logs=True) for each in containers]
+
+
+def _spec(
+    name: str, arity: int, since: str, summary: str, flags: tuple[str, ...], *, group: str = GROUP
+) -> CommandSpec:
+    kind = "@write" if "write" in flags else "@read"
+    speed = "@fast" if "fast" in flags else "@slow"
+    run = _on_several(name) if name in _SEVERAL else _on_one(name)
+    return CommandSpec(
+        name=name,
+        arity=arity,
+        run=run,
+        summary=summary,
+        since=since,
+        group=group,
+        flags=flags,
+        categories=(kind, "@stream" if group == GROUP else "@keyspace", speed),
+        is_pipelined=True,
+        concerns_logs=True,
+    )
+
+
+def _waiting(name: str, arity: int, summary: str, flags: tuple[str, ...]) -> CommandSpec:
+    return CommandSpec(
+        name=name,
+        arity=arity,
+        run=read,
+        summary=summary,
+        since="5.0.0",
+        group=GROUP,
+        flags=flags,
+        categories=("@write" if "write" in flags else "@read", "@stream", "@slow", "@blocking"),
+        concerns_logs=True,
+    )

@@ -1,0 +1,224 @@
+"""The logs that this hub has open, and commands that concern several of them.
+
+A log is opened when it is first asked for, and stays open. A hub without a place for logs has none, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from equipoise.hub.data.reply import REPLY_S, Reply
+from equipoise.hub.logs.live_log import UNCERTAIN, LiveLog
+from equipoise.log.errors import LogCommandError
+from equipoise.log.read import LogRead, assemble, resolve, serve
+from equipoise.resp.replies import error
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.ports import Shell, Timer
+    from equipoise.log.records import LogRecord
+
+__all__ = ["HubLogs", "WaitingRead", "combined"]
+
+_NOT_OPEN = error(f"TRYAGAIN the logs could not be opened within {REPLY_S:.0f} s")
+
+
+class HubLogs:
+    """Owned by HubCore, where the hub has a place for logs."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        open_log: Callable[[LiveLog], None],
+        *,
+        may_ack: Callable[[], bool],
+        committed: Callable[[LiveLog, Sequence[LogRecord]], None],
+    ) -> None:
+        self._shell = shell
+        self._open_log = open_log
+        self._may_ack = may_ack
+        self._committed = committed
+        self.by_name: dict[bytes, LiveLog] = {}
+        # Reads that wait, in the order in which they came.
+        self.waiting: dict[WaitingRead, None] = {}
+
+    def of(self, name: bytes) -> LiveLog:
+        """The topic's log, opened if need be."""
+        found = self.by_name.get(name)
+        if found is None:
+            found = LiveLog(
+                name, self._shell, self._open_log, may_ack=self._may_ack, committed=self._committed
+            )
+            self.by_name[name] = found
+            found.begin()
+        return found
+
+    def read(
+        self, read: LogRead, proto: int, is_allowed: Callable[[], str | None], *, may_wait: bool
+    ) -> Reply:
+        """XREAD or XREADGROUP. `is_allowed`: asked again when access rules change; the refusal, if there is one."""
+        waiting = WaitingRead(self, read, proto, is_allowed, may_wait=may_wait)
+        waiting.begin()
+        return waiting.reply
+
+    def append_now(self) -> None:
+        """What follows is to be one append: what came before is another."""
+        for log in self.by_name.values():
+            if log.log.has_changes:
+                log.append_now()
+
+    def now_ms(self) -> int:
+        return int(self._shell.wall_time() * 1_000)
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
+        return self._shell.call_later(delay_s, callback)
+
+    def judge_again(self) -> None:
+        """Access rules have changed: end the reads that are no longer allowed."""
+        for waiting in list(self.waiting):
+            waiting.judge()
+
+    def close(self) -> None:
+        for log in self.by_name.values():
+            log.close()
+
+
+class WaitingRead:
+    """One XREAD or XREADGROUP, from when it came to when it is answered."""
+
+    def __init__(
+        self,
+        logs: HubLogs,
+        read: LogRead,
+        proto: int,
+        is_allowed: Callable[[], str | None],
+        *,
+        may_wait: bool,
+    ) -> None:
+        self._logs = logs
+        self._read = read
+        self._proto = proto
+        self._is_allowed = is_allowed
+        self._may_wait = may_wait and read.block_ms is not None
+        self._parts = [logs.of(key) for key in dict.fromkeys(read.keys)]
+        self._unopened = len(self._parts)
+        self._timer: Timer | None = None
+        # Set while it waits for an outcome: its own clock, or that of opening the logs, ends the wait.
+        self.reply = Reply(wait_s=None, abandoned=self._end)
+
+    def begin(self) -> None:
+        logs = self._logs
+        logs.waiting[self] = None
+        self._timer = logs.call_later(REPLY_S, partial(self._answer, _NOT_OPEN))
+        for part in self._parts:
+            part.when_open(self._opened)
+
+    def _opened(self) -> None:
+        self._unopened -= 1
+        if self._unopened == 0 and self.reply.is_wanted:
+            self._stop_timer()
+            self._start()
+
+    def _start(self) -> None:
+        read = self._read
+        try:
+            for key, start in zip(read.keys, read.starts, strict=True):
+                resolve(self._logs.of(key).log, read, key, start)
+        except LogCommandError as problem:
+            self._answer(error(problem.text))
+            return
+        if self._try() or not self.reply.is_wanted:
+            return
+        if not self._may_wait:
+            self._answer(assemble([], self._proto))
+            return
+        assert read.block_ms is not None, "it may wait"
+        if read.block_ms:
+            self._timer = self._logs.call_later(
+                read.block_ms / 1_000, partial(self._answer, assemble([], self._proto))
+            )
+        for part in self._parts:
+            part.readers[self] = self._try
+
+    def _try(self) -> bool:
+        """Answer if there is anything; the reply waits until what it shows is committed."""
+        read, now_ms = self._read, self._logs.now_ms()
+        found: list[tuple[bytes, list[bytes]]] = []
+        try:
+            for key in read.keys:
+                pieces = serve(self._logs.of(key).log, read, key, now_ms, self._proto)
+                if pieces is not None:
+                    found.append((key, pieces))
+        except LogCommandError as problem:
+            self._answer(error(problem.text))
+            return True
+        for part in self._parts:
+            part.changed()
+        if not found:
+            return False
+        self._leave()
+        answer = assemble(found, self._proto)
+        left = len(self._parts)
+        outcome = True
+
+        def committed(is_committed: bool) -> None:
+            nonlocal left, outcome
+            left -= 1
+            outcome = outcome and is_committed
+            if left == 0:
+                self._answer(answer if outcome else error(UNCERTAIN))
+
+        for part in self._parts:
+            part.when_committed(committed)
+        return True
+
+    def judge(self) -> None:
+        problem = self._is_allowed()
+        if problem is not None:
+            self._answer(error(problem))
+
+    def _answer(self, answer: bytes) -> None:
+        self._end()
+        if self.reply.is_wanted:
+            self.reply.complete(answer)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _leave(self) -> None:
+        """Wait for no more entries."""
+        self._stop_timer()
+        for part in self._parts:
+            part.readers.pop(self, None)
+
+    def _end(self) -> None:
+        self._leave()
+        self._logs.waiting.pop(self, None)
+
+
+def combined(
+    parts: Sequence[bytes | Reply], now: float, join: Callable[[list[bytes]], bytes]
+) -> bytes | Reply:
+    """One reply out of several, once all of them are complete."""
+    owed = [part for part in parts if isinstance(part, Reply) and part.pieces is None]
+
+    def joined() -> bytes:
+        return join([part if isinstance(part, bytes) else b"".join(part.pieces or ()) for part in parts])
+
+    if not owed:
+        return joined()
+    whole = Reply(expired=lambda: error(f"UNCERTAIN not all logs have confirmed within {REPLY_S:.0f} s"))
+    left = len(owed)
+
+    def completed() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0 and whole.is_wanted:
+            whole.complete(joined())
+
+    for part in owed:
+        part.owe(completed, now, is_muted=False)
+    return whole

@@ -1,0 +1,270 @@
+"""One topic's log at the hub that owns it: commands in, runs of records out, replies once they are committed.
+
+Commands run on a state that is ahead of what is committed. Every reply, of a read as of a write, is held until all that
+its command could see is committed. What the commands of one turn changed is one append, so that pipelined XADDs are
+one sync. Reads that wait are served at the end of a turn, before the append, in the order in which they came.
+
+Always true:
+    a reply that was given rests on committed records alone;
+    after a failed append nothing more is answered from that state: it is thrown away, and folded anew from the ledgers.
+
+Finding the ledgers, claiming the topic and fencing the former owner is up to `open_log`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.errors import LedgerError, LimitError
+from equipoise.hub.data.reply import REPLY_S, Reply
+from equipoise.log.errors import LogCommandError
+from equipoise.log.records import LogRecord, encode_run
+from equipoise.log.topic_log import TopicLog
+from equipoise.resp.replies import error
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.ports import Shell
+    from equipoise.ledger.log import OpenLedger
+
+__all__ = ["UNCERTAIN", "LiveLog", "LogStage", "OpenedLog", "Work"]
+
+UNCERTAIN = (
+    "UNCERTAIN the append was not confirmed; it may or may not be stored: look before you repeat it, or repeat it with "
+    "IDMP"
+)
+_LATE = f"UNCERTAIN the log has not confirmed within {REPLY_S:.0f} s; what the command changes may or may not be stored"
+_NOT_OPEN = f"TRYAGAIN the log of this topic could not be opened within {REPLY_S:.0f} s"
+# What is gathered for one append: a fifth of what fits into a ledger entry, so that one command more always does.
+RUN_BYTES = 1024 * 1024
+# How soon opening is tried again, in seconds.
+_RETRY_S = 0.2
+_RETRY_S_MAX = 2.0
+# How often a lapsed lease is looked at while acknowledgements wait for it, in seconds.
+_LEASE_S = 0.05
+
+# A command on the log: the reply that is due once its changes are committed. Raises LogCommandError.
+Work = Callable[[TopicLog], bytes]
+
+
+class LogStage(Enum):
+    # Claimed, fenced, recovered; commands wait.
+    OPENING = "opening"
+    OPEN = "open"
+    # Nothing is taken any more.
+    CLOSED = "closed"
+
+
+class OpenedLog(Protocol):
+    """What opening a log has found: its state, and the ledger that goes on."""
+
+    @property
+    def log(self) -> TopicLog: ...
+    @property
+    def ledger(self) -> OpenLedger: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+class LiveLog:
+    """Owned by HubLogs."""
+
+    def __init__(
+        self,
+        name: bytes,
+        shell: Shell,
+        open_log: Callable[[LiveLog], None],
+        *,
+        may_ack: Callable[[], bool],
+        committed: Callable[[LiveLog, Sequence[LogRecord]], None],
+    ) -> None:
+        """`open_log` finds the log and calls `opened` or `not_opened` later, never from within."""
+        self.name = name
+        self.stage = LogStage.OPENING
+        self.epoch = 0
+        # Why it could not be opened the last time.
+        self.problem = ""
+        self.log = TopicLog()
+        self._ledger: OpenLedger | None = None
+        self._shell = shell
+        self._open_log = open_log
+        self._may_ack = may_ack
+        self._on_committed = committed
+        # Calls that wait for the log to be opened.
+        self._waiting: deque[Callable[[], None]] = deque()
+        # Runs appended, and those committed, since it was opened.
+        self._appended = 0
+        self._committed = 0
+        # What waits for a run to be committed: its number, and whom to tell. True: it is.
+        self._held: deque[tuple[int, Callable[[bool], None]]] = deque()
+        self._unconfirmed: deque[Sequence[LogRecord]] = deque()
+        self._unappended_bytes = 0
+        self._is_scheduled = False
+        self._tries = 0
+        # Reads that wait for entries, in the order in which they came: each is tried when the log has grown.
+        self.readers: dict[object, Callable[[], object]] = {}
+
+    # --- opening
+
+    def begin(self) -> None:
+        self._open_log(self)
+
+    def opened(self, found: OpenedLog) -> None:
+        if self.stage is not LogStage.OPENING:
+            return
+        self.log, self._ledger, self.epoch = found.log, found.ledger, found.epoch
+        self._appended = self._committed = self._tries = 0
+        self.problem = ""
+        self.stage = LogStage.OPEN
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            call()
+        self._schedule()
+
+    def not_opened(self, problem: str) -> None:
+        """Try again in a moment; what waits goes on waiting, as long as its time lasts."""
+        self.problem = problem
+        if self.stage is LogStage.OPENING:
+            delay_s = min(_RETRY_S * 2**self._tries, _RETRY_S_MAX)
+            self._tries += 1
+            self._shell.call_later(delay_s, self._try_again)
+
+    def _try_again(self) -> None:
+        if self.stage is LogStage.OPENING:
+            self._open_log(self)
+
+    def when_open(self, call: Callable[[], None]) -> None:
+        if self.stage is LogStage.OPEN:
+            call()
+        else:
+            self._waiting.append(call)
+
+    # --- commands
+
+    def submit(self, work: Work, size: int = 0) -> bytes | Reply:
+        """Run a command of so many bytes, now or when the log is open; its reply once what it rests on is committed."""
+        if self.stage is LogStage.OPEN:
+            self._unappended_bytes += size
+            if self._unappended_bytes > RUN_BYTES:
+                self.append_now()
+                self._unappended_bytes = size
+            answer = self._run(work)
+            if not self.is_ahead:
+                return answer
+            reply = Reply(expired=lambda: error(_LATE))
+            self.when_committed(partial(_settle, reply, answer))
+            return reply
+        late = Reply(expired=self._late)
+        self._waiting.append(lambda: self._run_late(work, late))
+        return late
+
+    def _late(self) -> bytes:
+        return error(f"{_NOT_OPEN}: {self.problem}" if self.problem else _NOT_OPEN)
+
+    def _run_late(self, work: Work, reply: Reply) -> None:
+        if reply.is_wanted:
+            self.when_committed(partial(_settle, reply, self._run(work)))
+
+    def _run(self, work: Work) -> bytes:
+        try:
+            answer = work(self.log)
+        except LogCommandError as problem:
+            answer = error(problem.text)
+        if self.log.has_changes:
+            self._schedule()
+        return answer
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the state shows what is not committed yet."""
+        return self._committed < self._appended or self.log.has_changes
+
+    def when_committed(self, tell: Callable[[bool], None]) -> None:
+        """Tell when all that the state shows now is committed, or that it is uncertain."""
+        if self.is_ahead:
+            self._held.append((self._appended + self.log.has_changes, tell))
+        else:
+            tell(True)
+
+    def changed(self) -> None:
+        """A caller has changed `log`: append it at the end of this turn."""
+        if self.log.has_changes:
+            self._schedule()
+
+    # --- appending
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._shell.call_later(0, self._flush)
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        self.append_now()
+
+    def append_now(self) -> None:
+        """Append what has been changed so far, before the turn is over."""
+        if self.stage is not LogStage.OPEN or self._ledger is None:
+            return
+        for serve in list(self.readers.values()):
+            serve()
+        records = self.log.take_changes()
+        self._unappended_bytes = 0
+        if not records or self._ledger is None:
+            return
+        self._appended += 1
+        self._unconfirmed.append(records)
+        try:
+            self._ledger.append(encode_run(records), self._completed)
+        except (LedgerError, LimitError) as problem:
+            self._fail(str(problem))
+
+    def _completed(self, outcome: int | LedgerError) -> None:
+        if self.stage is not LogStage.OPEN:
+            return
+        if isinstance(outcome, LedgerError):
+            self._fail(str(outcome))
+            return
+        self._release()
+
+    def _release(self) -> None:
+        """Acknowledge the oldest run in flight, unless the lease has run out: then once it is held again."""
+        if self.stage is not LogStage.OPEN:
+            return
+        if not self._may_ack():
+            self._shell.call_later(_LEASE_S, self._release)
+            return
+        self._committed += 1
+        self._on_committed(self, self._unconfirmed.popleft())
+        while self._held and self._held[0][0] <= self._committed:
+            self._held.popleft()[1](True)
+
+    def _fail(self, problem: str) -> None:
+        """What is in flight is uncertain; begin again from what the ledgers have."""
+        self.problem = problem
+        self.stage = LogStage.OPENING
+        self._forget_state()
+        self._shell.call_later(0, self._try_again)
+
+    def close(self) -> None:
+        """Take nothing more. What is in flight is uncertain."""
+        self.stage = LogStage.CLOSED
+        self._waiting.clear()
+        self.readers.clear()
+        self._forget_state()
+
+    def _forget_state(self) -> None:
+        self._ledger = None
+        self.log = TopicLog()
+        self._unconfirmed.clear()
+        held, self._held = self._held, deque()
+        for _, tell in held:
+            tell(False)
+
+
+def _settle(reply: Reply, answer: bytes, is_committed: bool) -> None:
+    if reply.is_wanted:
+        reply.complete(answer if is_committed else error(UNCERTAIN))

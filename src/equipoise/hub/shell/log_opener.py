@@ -1,0 +1,151 @@
+"""Open a topic's log: claim the topic, fence the former owner, fold what is stored, and begin a ledger of one's own.
+
+In this order, each step after the one before has succeeded:
+
+    claim     set the topic's node, by compare-and-set, to this hub and a higher epoch
+    fence     recover the last ledger: from then on its writer is acknowledged nothing more
+    fold      read all ledgers of the log
+    begin     create a ledger, write a snapshot of the state first into it
+    list      put it into the topic's node, by compare-and-set
+
+A hub that loses a compare-and-set, or crashes between two steps, has changed nothing that a later owner could not take
+over. The epoch is in the node, above its last and above all that this hub has heard of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from equipoise.errors import LedgerError, StoreError, WorldError
+from equipoise.hub.logs.live_log import LiveLog
+from equipoise.ledger.log import FIRST_ENTRY, Ledgers, OpenLedger
+from equipoise.ledger.quorum import Quorum
+from equipoise.log.ids import EntryId
+from equipoise.log.records import decode_run, encode_run
+from equipoise.log.topic_log import TopicLog
+from equipoise.store.contract import Store
+from equipoise.store.records.topic_logs import LogLedger, StoredLog, TopicLogsStore
+from equipoise.store.tree import Tree
+
+__all__ = ["FoundLog", "LogOpener"]
+
+log = logging.getLogger("equipoise.hub")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLog:
+    """An open log: its state, and the ledger that goes on."""
+
+    log: TopicLog
+    ledger: OpenLedger
+    epoch: int
+
+
+class _OwnedElsewhereError(WorldError):
+    """Another hub that is alive owns the topic."""
+
+
+class LogOpener:
+    """Owned by the hub's shell. `open` is given to HubLogs."""
+
+    def __init__(
+        self,
+        store: Store,
+        tree: Tree,
+        ledgers: Ledgers,
+        *,
+        hub: str,
+        new_epoch: Callable[[], int],
+        incarnation: Callable[[], int],
+        is_alive: Callable[[str, int], bool],
+        quorum_of: Callable[[bytes], Quorum],
+    ) -> None:
+        """`is_alive`: whether that incarnation of a hub is. `new_epoch`: above all that this hub has heard of."""
+        self._records = TopicLogsStore(store, tree)
+        self._ledgers = ledgers
+        self._hub = hub
+        self._new_epoch = new_epoch
+        self._incarnation = incarnation
+        self._is_alive = is_alive
+        self._quorum_of = quorum_of
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self, live: LiveLog) -> None:
+        task = asyncio.get_running_loop().create_task(self._open(live))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _open(self, live: LiveLog) -> None:
+        try:
+            found = await self.find(live.name)
+        except (StoreError, LedgerError, _OwnedElsewhereError) as problem:
+            log.warning("log of topic %r not opened: %s", live.name, problem)
+            live.not_opened(str(problem))
+        else:
+            live.opened(found)
+
+    async def find(self, topic: bytes) -> FoundLog:
+        """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
+        claimed = await self._claim(topic)
+        node = claimed.node
+        state = TopicLog()
+        ledgers: list[LogLedger] = []
+        for number, part in enumerate(node.ledgers):
+            is_last = number == len(node.ledgers) - 1
+            last = await self._ledgers.recover(part.ledger) if part.last < 0 or is_last else part.last
+            await self._fold(state, topic, part.ledger, last)
+            ledgers.append(_closed(part, last, state.last))
+        ledger = await self._begin(topic, node.epoch, state)
+        listed = msgspec.structs.replace(node, ledgers=(*ledgers, LogLedger(ledger.ledger, node.epoch)))
+        if await self._records.save(topic, listed, claimed.version) is None:
+            await self._ledgers.delete(ledger.ledger)
+            raise LedgerError(ledger.ledger, "another hub has claimed the topic meanwhile")
+        return FoundLog(state, ledger, node.epoch)
+
+    async def _claim(self, topic: bytes) -> StoredLog:
+        while True:
+            known = await self._records.load(topic)
+            node = known.node
+            is_own = node.owner == self._hub and node.incarnation == self._incarnation()
+            if node.owner and not is_own and self._is_alive(node.owner, node.incarnation):
+                raise _OwnedElsewhereError(f"hub {node.owner} owns the topic")
+            claim = msgspec.structs.replace(
+                node,
+                owner=self._hub,
+                incarnation=self._incarnation(),
+                epoch=max(node.epoch + 1, self._new_epoch()),
+            )
+            saved = await self._records.save(topic, claim, known.version)
+            if saved is not None:
+                return saved
+
+    async def _fold(self, state: TopicLog, topic: bytes, ledger: int, last: int) -> None:
+        entry = FIRST_ENTRY
+        while entry <= last:
+            for payload in await self._ledgers.read(ledger, entry, last):
+                state.apply_all(decode_run(payload, f"ledger {ledger}, entry {entry}, of topic {topic!r}"))
+                entry += 1
+
+    async def _begin(self, topic: bytes, epoch: int, state: TopicLog) -> OpenLedger:
+        """A new ledger, with a snapshot in its first entry that is committed."""
+        ledger = await self._ledgers.create(topic, epoch, self._quorum_of(topic))
+        written: asyncio.Future[int | LedgerError] = asyncio.get_running_loop().create_future()
+        ledger.append(encode_run([state.snapshot()]), written.set_result)
+        outcome = await written
+        if isinstance(outcome, LedgerError):
+            raise outcome
+        return ledger
+
+
+def _closed(part: LogLedger, last: int, last_id: EntryId) -> LogLedger:
+    return LogLedger(part.ledger, part.epoch, last, *last_id)

@@ -1,0 +1,128 @@
+"""A memory tree whose persistent nodes survive the process: every change is in a file before it is answered.
+
+For a lone hub, which is a region of one: no ZooKeeper, no Java. A change is one frame: length, checksum, MessagePack. A
+frame that is cut short or damaged at the end of the file was never answered, and is cut. At every start the file is
+written anew without what has been overtaken, so it grows with the changes of one life only.
+
+The changes of such a hub are few (a topic's log is opened, a spec is set), so each is synced on its own, in the loop.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from equipoise.disk import Disk, File
+from equipoise.errors import DamagedError, DiskFailedError
+from equipoise.store.backends.memory_tree import MemoryTree
+from equipoise.store.contract import Node
+
+__all__ = ["JournalledTree"]
+
+_NAME = "store.journal"
+_NEXT = "store.journal.next"
+_FRAME = struct.Struct("<II")
+_encoder = msgspec.msgpack.Encoder()
+
+
+class _Change(msgspec.Struct, frozen=True, array_like=True):
+    """A node as it is now; `is_deleted`: it is no more."""
+
+    node: Node
+    is_deleted: bool = False
+
+
+_decoder = msgspec.msgpack.Decoder(_Change)
+
+
+class JournalledTree(MemoryTree):
+    """Owns its file. A failed write or sync ends it: every later change is refused."""
+
+    def __init__(self, clock: Callable[[], float], disk: Disk) -> None:
+        """Raises DamagedError for a file that is damaged before its end."""
+        super().__init__(clock)
+        self._failure: DiskFailedError | None = None
+        if _NAME in disk.names():
+            self._replay(disk.read(_NAME))
+        self._file = self._rewrite(disk)
+
+    def create(self, session: int, path: str, data: bytes, ephemeral: bool) -> Node:
+        self._check()
+        node = super().create(session, path, data, ephemeral)
+        if not ephemeral:
+            self._write(_Change(node))
+        return node
+
+    def set(self, session: int, path: str, data: bytes, version: int | None) -> Node:
+        self._check()
+        node = super().set(session, path, data, version)
+        if not node.owner:
+            self._write(_Change(node))
+        return node
+
+    def delete(self, session: int, path: str, version: int | None) -> None:
+        self._check()
+        node = self.get(path)
+        super().delete(session, path, version)
+        if not node.owner:
+            self._write(_Change(Node(path, b"", node.version, node.created_id), is_deleted=True))
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _write(self, change: _Change) -> None:
+        try:
+            self._file.append(_framed(change))
+            self._file.sync()
+        except DiskFailedError as problem:
+            self._failure = problem
+            raise
+
+    def _replay(self, data: bytes) -> None:
+        for body in _bodies(data):
+            try:
+                change = _decoder.decode(body)
+            except msgspec.MsgspecError as problem:
+                raise DamagedError(_NAME, f"a change cannot be read: {problem}") from problem
+            if change.is_deleted:
+                self.forget(change.node.path)
+            else:
+                self.restore(change.node)
+
+    def _rewrite(self, disk: Disk) -> File:
+        """The file with what there is now, in the place of the former one at once."""
+        if _NEXT in disk.names():
+            disk.remove(_NEXT)
+        file = disk.open(_NEXT)
+        for node in self.persistent():
+            file.append(_framed(_Change(node)))
+        file.sync()
+        file.close()
+        disk.rename(_NEXT, _NAME)
+        disk.sync_directory()
+        return disk.open(_NAME)
+
+
+def _framed(change: _Change) -> bytes:
+    body = _encoder.encode(change)
+    return _FRAME.pack(len(body), zlib.crc32(body)) + body
+
+
+def _bodies(data: bytes) -> Iterator[bytes]:
+    """The whole frames, up to the first that is cut short or torn. Raises DamagedError if valid frames follow it."""
+    at = 0
+    while at + _FRAME.size <= len(data):
+        size, checksum = _FRAME.unpack_from(data, at)
+        body = data[at + _FRAME.size : at + _FRAME.size + size]
+        if len(body) < size:
+            return
+        if zlib.crc32(body) != checksum:
+            if at + _FRAME.size + size < len(data):
+                raise DamagedError(_NAME, f"the change at byte {at} does not match its checksum")
+            return
+        yield body
+        at += _FRAME.size + size

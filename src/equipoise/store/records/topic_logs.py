@@ -1,0 +1,77 @@
+"""Logs of topics in the store: who owns each, in which epoch, and the ledgers that it is made of.
+
+Hedwig's test-and-set: a hub owns a topic if it could set the topic's node, by compare-and-set, to its own name and
+incarnation and a higher epoch. It is the owner for as long as that incarnation is alive; there is no ephemeral node per
+topic. Every change of the list of ledgers is a compare-and-set on the same node, so a former owner can make none.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from equipoise.errors import BadVersionError, DamagedError, NodeExistsError, NoNodeError
+from equipoise.store.contract import Store
+from equipoise.store.tree import Tree
+
+__all__ = ["LogLedger", "LogNode", "StoredLog", "TopicLogsStore"]
+
+
+class LogLedger(msgspec.Struct, frozen=True, array_like=True):
+    """A ledger of a log. `last` is the last entry, once a later owner or the writer itself has closed it; else -1."""
+
+    ledger: int
+    epoch: int
+    last: int = -1
+    # The last id that its entries go up to, once it is closed: below the first kept id the ledger can be deleted.
+    last_ms: int = 0
+    last_seq: int = 0
+
+
+class LogNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a topic's node says. A newer program's fields are passed over."""
+
+    owner: str = ""
+    incarnation: int = 0
+    epoch: int = 0
+    ledgers: tuple[LogLedger, ...] = ()
+
+
+class StoredLog(msgspec.Struct, frozen=True):
+    """A node as it was read. `version` None: there is none."""
+
+    node: LogNode
+    version: int | None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(LogNode)
+
+
+class TopicLogsStore:
+    def __init__(self, store: Store, tree: Tree) -> None:
+        self._store = store
+        self._tree = tree
+
+    async def load(self, topic: bytes) -> StoredLog:
+        """Raises DamagedError for a node that cannot be read: nothing is deleted then, and the topic is refused."""
+        path = self._tree.topic(topic)
+        found = await self._store.find(path)
+        if found is None:
+            return StoredLog(LogNode(), None)
+        try:
+            return StoredLog(_decoder.decode(found.data), found.version)
+        except msgspec.MsgspecError as problem:
+            raise DamagedError(path, str(problem)) from problem
+
+    async def save(self, topic: bytes, node: LogNode, version: int | None) -> StoredLog | None:
+        """Set the node if it still has this version; None if another hub was first."""
+        path, data = self._tree.topic(topic), _encoder.encode(node)
+        try:
+            if version is None:
+                await self._store.ensure(path.rpartition("/")[0])
+                saved = await self._store.create(path, data)
+            else:
+                saved = await self._store.set(path, data, version=version)
+        except (BadVersionError, NodeExistsError, NoNodeError):
+            return None
+        return StoredLog(node, saved.version)

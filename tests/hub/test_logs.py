@@ -1,0 +1,328 @@
+"""Logs inside one hub: what is one append, what is held until it is committed, and what ends a read that waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from equipoise.hub.data.reply import REPLY_S
+from equipoise.hub.logs.hub_logs import HubLogs
+from equipoise.hub.logs.live_log import LiveLog
+from equipoise.hub.shell.log_opener import FoundLog
+from equipoise.ledger.log import FIRST_ENTRY, OpenLedger
+from equipoise.ledger.memory import MemoryLedgers
+from equipoise.ledger.quorum import Quorum
+from equipoise.log.records import LogRecord, decode_run
+from equipoise.log.topic_log import TopicLog
+from hub.world import Error, FakeClient, World, pipeline, users
+
+ALL = 'create = ["*"]\npublish = ["*"]\nsubscribe = ["*"]\ndurable = ["*"]\noperate = ["*"]'
+
+
+class LogWorld(World):
+    """A hub whose appends are confirmed when the test says so."""
+
+    def __init__(self, **grants: str) -> None:
+        super().__init__(users(**grants) if grants else None)
+        self._confirmations: deque[Callable[[], None]] = deque()
+        self.ledgers = MemoryLedgers(self._confirmations.append)
+        self.opened: dict[bytes, list[OpenLedger]] = {}
+        self.is_leased = True
+        # Whether logs are opened as soon as they are asked for.
+        self.opens = True
+        self.to_open: list[LiveLog] = []
+        self.core.logs = HubLogs(
+            self.shell, self._open, may_ack=lambda: self.is_leased, committed=lambda log, records: None
+        )
+
+    def _open(self, live: LiveLog) -> None:
+        self.to_open.append(live)
+        if self.opens:
+            self.open_logs()
+
+    def open_logs(self) -> None:
+        """As the opener does: recover the last ledger, fold all, go on in a new one."""
+        waiting, self.to_open = self.to_open, []
+        for live in waiting:
+            asyncio.run(self._open_one(live))
+
+    async def _open_one(self, live: LiveLog) -> None:
+        before = self.opened.setdefault(live.name, [])
+        state = TopicLog()
+        for ledger in before:
+            last = await self.ledgers.recover(ledger.ledger)
+            if last >= FIRST_ENTRY:
+                for data in await self.ledgers.read(ledger.ledger, FIRST_ENTRY, last):
+                    state.apply_all(decode_run(data, "test"))
+        before.append(await self.ledgers.create(live.name, len(before), Quorum(1, 1, 1)))
+        self.shell.call_later(0, live.opened, FoundLog(state, before[-1], len(before)))
+        self.advance()
+
+    def confirm(self) -> None:
+        """All appends so far."""
+        self.advance()
+        while self._confirmations:
+            self._confirmations.popleft()()
+        self.advance()
+
+    def runs(self, topic: bytes) -> list[list[LogRecord]]:
+        """What was appended to the last ledger of a topic."""
+        self.confirm()
+        ledger = self.opened[topic][-1]
+        if ledger.confirmed < FIRST_ENTRY:
+            return []
+        found = asyncio.run(self.ledgers.read(ledger.ledger, FIRST_ENTRY, ledger.confirmed))
+        return [decode_run(data, "test") for data in found]
+
+    def do(self, client: FakeClient, *words: str) -> object:
+        client.send(*words)
+        self.confirm()
+        (reply,) = client.read()
+        return reply
+
+
+def test_an_append_is_answered_when_it_is_committed() -> None:
+    world = LogWorld()
+    client = world.client()
+    client.send("XADD", "t", "1-1", "f", "v")
+    world.advance()
+    assert client.read() == []
+    world.confirm()
+    assert client.read() == [b"1-1"]
+
+
+def test_a_read_shows_nothing_that_is_not_committed() -> None:
+    world = LogWorld()
+    writer, reader = world.client(), world.client()
+    writer.send("XADD", "t", "1-1", "f", "v")
+    reader.send("XLEN", "t")
+    world.advance()
+    assert reader.read() == []
+    world.confirm()
+    assert reader.read() == [1]
+    assert reader.do("XLEN", "t") == 1
+
+
+def test_pipelined_appends_of_one_turn_are_one_append() -> None:
+    world = LogWorld()
+    client, other = world.client(), world.client()
+    client.send_raw(pipeline(["XADD", "t", f"1-{n}", "f", "v"] for n in range(1, 101)))
+    other.send("XADD", "t", "*", "f", "v")
+    assert [len(run) for run in world.runs(b"t")] == [101]
+    assert client.read() == [b"1-%d" % n for n in range(1, 101)]
+
+
+def test_a_transaction_is_one_append_and_is_not_mixed_with_what_came_before() -> None:
+    world = LogWorld()
+    client = world.client()
+    client.send_raw(
+        pipeline(
+            [
+                ["XADD", "t", "1-1", "f", "v"],
+                ["MULTI"],
+                ["XADD", "t", "1-2", "f", "v"],
+                ["XGROUP", "CREATE", "t", "g", "0"],
+                ["XREAD", "BLOCK", "0", "STREAMS", "t", "1-1"],
+                ["XADD", "t", "1-2", "f", "again"],
+                ["EXEC"],
+            ]
+        )
+    )
+    world.confirm()
+    world.confirm()
+    assert [len(run) for run in world.runs(b"t")] == [1, 2]
+    *_, last = client.read()
+    assert last[:2] == [b"1-2", b"OK"]
+    assert last[2] == [[b"t", [[b"1-2", [b"f", b"v"]]]]]
+    assert "equal or smaller" in last[3]
+
+
+def test_a_transaction_on_a_log_does_not_give_way() -> None:
+    world = LogWorld()
+    client = world.client()
+    world.do(client, "XADD", "t", "1-1", "f", "v")
+    client.do("MULTI")
+    for number in range(100):
+        client.send("XADD", "t", f"2-{number}", "f", "v")
+    client.read()
+    world.shell.tick_s = 0.001
+    client.send("EXEC")
+    world.shell.tick_s = 0.0
+    assert [len(run) for run in world.runs(b"t")] == [1, 100]
+
+
+def test_a_failed_append_is_uncertain_and_the_log_goes_on_from_what_is_stored() -> None:
+    """1. A client's append is in flight when another hub fences the ledger; it was stored.
+    2. The client is told that it is uncertain.
+    3. The log is opened again, and shows the entry.
+    """
+    world = LogWorld()
+    client = world.client()
+    world.do(client, "XADD", "t", "1-1", "f", "v")
+    client.send("XADD", "t", "1-2", "f", "v")
+    world.advance()
+    asyncio.run(world.ledgers.recover(world.opened[b"t"][-1].ledger))
+    world.confirm()
+    (reply,) = client.read()
+    assert isinstance(reply, Error)
+    assert reply.startswith("UNCERTAIN")
+    assert world.do(client, "XLEN", "t") == 2
+    assert len(world.opened[b"t"]) == 2
+
+
+def test_commands_wait_while_a_log_is_opened_and_keep_their_order() -> None:
+    world = LogWorld()
+    world.opens = False
+    client = world.client()
+    client.send_raw(pipeline([["XADD", "t", "1-1", "f", "v"], ["XADD", "t", "1-2", "f", "v"], ["XLEN", "t"]]))
+    world.confirm()
+    assert client.read() == []
+    world.open_logs()
+    world.confirm()
+    assert client.read() == [b"1-1", b"1-2", 2]
+
+
+def test_a_log_that_cannot_be_opened_refuses_after_a_while_and_stores_nothing() -> None:
+    world = LogWorld()
+    world.opens = False
+    client = world.client()
+    client.send("XADD", "t", "1-1", "f", "v")
+    world.to_open[0].not_opened("no bookies")
+    world.advance(REPLY_S + 1)
+    (reply,) = client.read()
+    assert reply.startswith("TRYAGAIN")
+    assert "no bookies" in reply
+    world.open_logs()
+    assert world.do(client, "XLEN", "t") == 0
+
+
+def test_nothing_is_acknowledged_while_the_lease_has_run_out() -> None:
+    world = LogWorld()
+    client = world.client()
+    world.do(client, "XADD", "t", "1-1", "f", "v")
+    world.is_leased = False
+    client.send("XADD", "t", "1-2", "f", "v")
+    world.confirm()
+    world.advance(1)
+    assert client.read() == []
+    world.is_leased = True
+    world.advance(1)
+    assert client.read() == [b"1-2"]
+
+
+def test_a_read_that_waits_gets_what_is_committed_in_the_order_of_waiting() -> None:
+    world = LogWorld()
+    first, second, writer = world.client(), world.client(), world.client()
+    world.do(writer, "XGROUP", "CREATE", "t", "g", "$", "MKSTREAM")
+    for client, name in ((first, "c"), (second, "d")):
+        client.send("XREADGROUP", "GROUP", "g", name, "COUNT", "1", "BLOCK", "0", "STREAMS", "t", ">")
+    world.advance()
+    writer.send("XADD", "t", "1-1", "f", "v")
+    world.advance()
+    assert first.read() == []
+    world.confirm()
+    assert first.read() == [[[b"t", [[b"1-1", [b"f", b"v"]]]]]]
+    assert second.read() == []
+    assert writer.read() == [b"1-1"]
+    world.do(writer, "XADD", "t", "1-2", "f", "v")
+    assert second.read() == [[[b"t", [[b"1-2", [b"f", b"v"]]]]]]
+    assert world.core.logs is not None
+    assert not world.core.logs.waiting
+
+
+def test_what_a_client_sends_behind_a_read_that_waits_waits_too() -> None:
+    world = LogWorld()
+    client, writer = world.client(), world.client()
+    client.send("XREAD", "BLOCK", "0", "STREAMS", "t", "$")
+    client.send("PING")
+    world.advance(60)
+    assert client.read() == []
+    world.do(writer, "XADD", "t", "1-1", "f", "v")
+    world.advance()
+    assert client.read() == [[[b"t", [[b"1-1", [b"f", b"v"]]]]], b"PONG"]
+
+
+def test_a_read_whose_time_is_up_is_answered_with_null_and_forgotten() -> None:
+    world = LogWorld()
+    client = world.client()
+    client.send("XREAD", "BLOCK", "5000", "STREAMS", "t", "$")
+    world.advance(4.9)
+    assert client.read() == []
+    world.advance(0.2)
+    assert client.read() == [None]
+    assert world.core.logs is not None
+    assert not world.core.logs.of(b"t").readers
+
+
+def test_a_client_that_hangs_up_waits_for_nothing_more() -> None:
+    world = LogWorld()
+    client, writer = world.client(), world.client()
+    world.do(writer, "XGROUP", "CREATE", "t", "g", "$", "MKSTREAM")
+    client.send("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "t", ">")
+    world.advance()
+    world.core.leave(client.session)
+    world.do(writer, "XADD", "t", "1-1", "f", "v")
+    assert world.do(writer, "XPENDING", "t", "g") == [0, None, None, None]
+
+
+def test_a_waiting_consumer_is_told_that_its_group_is_gone() -> None:
+    world = LogWorld()
+    client, writer = world.client(), world.client()
+    world.do(writer, "XGROUP", "CREATE", "t", "g", "$", "MKSTREAM")
+    client.send("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "t", ">")
+    world.do(writer, "XGROUP", "DESTROY", "t", "g")
+    (reply,) = client.read()
+    assert reply.startswith("NOGROUP")
+
+
+def test_each_command_needs_its_grant() -> None:
+    lists = {
+        "writer": 'create = ["t"]\npublish = ["t", "u"]',
+        "reader": 'subscribe = ["t"]',
+        "consumer": 'subscribe = ["t"]\ndurable = ["t"]\ncreate = ["t"]',
+    }
+    world = LogWorld(root=ALL, **lists)
+    writer, reader, consumer = (world.client(user=name) for name in lists)
+    root = world.client(user="root")
+    assert world.do(writer, "XADD", "t", "1-1", "f", "v") == b"1-1"
+    assert world.do(writer, "XADD", "u", "1-1", "f", "v") == "NOPERM user 'writer' may not create 'u'"
+    assert world.do(writer, "XLEN", "t") == "NOPERM user 'writer' may not subscribe 't'"
+    assert world.do(reader, "XLEN", "t") == 1
+    assert world.do(reader, "XADD", "t", "*", "f", "v") == "NOPERM user 'reader' may not publish 't'"
+    assert world.do(reader, "XGROUP", "CREATE", "t", "g", "0") == "NOPERM user 'reader' may not durable 't'"
+    assert world.do(consumer, "XGROUP", "CREATE", "t", "g", "0") == b"OK"
+    assert world.do(consumer, "DEL", "t") == "NOPERM user 'consumer' may not operate 't'"
+    assert (
+        world.do(reader, "XREAD", "STREAMS", "t", "u", "0", "0")
+        == "NOPERM user 'reader' may not subscribe 'u'"
+    )
+    assert world.do(root, "DEL", "t", "u") == 1
+
+
+def test_a_revocation_ends_a_read_that_waits() -> None:
+    world = LogWorld(reader='subscribe = ["t"]')
+    client = world.client(user="reader")
+    client.send("XREAD", "BLOCK", "0", "STREAMS", "t", "$")
+    world.advance()
+    world.core.reload_users(users(reader='subscribe = ["u"]'))
+    world.advance()
+    assert client.read() == ["NOPERM user 'reader' may not subscribe 't'"]
+
+
+def test_a_reply_ends_where_it_is_full() -> None:
+    world = LogWorld()
+    client = world.client()
+    payload = "x" * 900_000
+    for number in range(1, 13):
+        world.do(client, "XADD", "t", f"1-{number}", "f", payload)
+    found = client.do("XRANGE", "t", "-", "+")
+    assert 8 <= len(found) < 12
+    rest = client.do("XRANGE", "t", f"({found[-1][0].decode()}", "+")
+    assert len(found) + len(rest) == 12
+
+
+def test_a_hub_without_a_place_for_logs_says_so() -> None:
+    client = World().client()
+    for words in (("XADD", "t", "*", "f", "v"), ("XREAD", "STREAMS", "t", "0"), ("DEL", "t")):
+        assert "--data" in client.do(*words)

@@ -1,0 +1,79 @@
+"""The tree of a lone hub survives its process: what was answered is there, what was torn is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from equipoise.disk import DirectoryDisk
+from equipoise.errors import BadVersionError, DamagedError, NoNodeError
+from equipoise.store.backends.journal import JournalledTree
+
+JOURNAL = "store.journal"
+
+
+def opened(folder: Path) -> JournalledTree:
+    return JournalledTree(lambda: 0.0, DirectoryDisk(folder))
+
+
+def filled(folder: Path) -> JournalledTree:
+    tree = opened(folder)
+    session = tree.open_session(10.0, None)
+    tree.create(session, "/a", b"1", False)
+    tree.create(session, "/a/b", b"2", False)
+    tree.create(session, "/a/gone", b"", False)
+    tree.create(session, "/a/mine", b"", True)
+    tree.set(session, "/a/b", b"3", 0)
+    tree.delete(session, "/a/gone", None)
+    return tree
+
+
+def test_persistent_nodes_are_as_they_were_and_ephemeral_ones_are_gone(tmp_path: Path) -> None:
+    before = filled(tmp_path)
+    after = opened(tmp_path)
+    assert after.get("/a/b") == before.get("/a/b")
+    assert after.children("/a") == ("b",)
+    with pytest.raises(NoNodeError):
+        after.get("/a/mine")
+
+
+def test_versions_go_on_where_they_were(tmp_path: Path) -> None:
+    filled(tmp_path)
+    tree = opened(tmp_path)
+    session = tree.open_session(10.0, None)
+    with pytest.raises(BadVersionError):
+        tree.set(session, "/a/b", b"", 0)
+    created = tree.create(session, "/new", b"", False)
+    assert created.created_id > tree.get("/a/b").created_id
+
+
+def test_a_tail_that_was_cut_at_any_byte_is_a_change_that_was_never_answered(tmp_path: Path) -> None:
+    filled(tmp_path)
+    data = (tmp_path / JOURNAL).read_bytes()
+    for size in range(len(data)):
+        folder = tmp_path / f"cut-{size}"
+        folder.mkdir()
+        (folder / JOURNAL).write_bytes(data[:size])
+        names = [node.path for node in opened(folder).persistent()]
+        assert names == ["/a", "/a/b", "/a/gone"][: len(names)]
+
+
+def test_damage_before_the_end_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path)
+    data = bytearray((tmp_path / JOURNAL).read_bytes())
+    data[10] ^= 0xFF
+    (tmp_path / JOURNAL).write_bytes(data)
+    with pytest.raises(DamagedError, match="checksum"):
+        opened(tmp_path)
+
+
+def test_the_file_holds_only_what_is_left_at_the_next_start(tmp_path: Path) -> None:
+    tree = opened(tmp_path)
+    session = tree.open_session(10.0, None)
+    tree.create(session, "/a", b"", False)
+    for number in range(100):
+        tree.set(session, "/a", b"%d" % number, None)
+    long = (tmp_path / JOURNAL).stat().st_size
+    assert opened(tmp_path).get("/a").data == b"99"
+    assert (tmp_path / JOURNAL).stat().st_size < long / 20
