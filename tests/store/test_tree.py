@@ -85,6 +85,12 @@ def test_the_page_names_every_kind_of_node_there_is() -> None:
         tree.change(0),
         tree.snapshot(0),
         f"{tree.plan_blobs}/BLOB/PART",
+        f"{tree.ledgers}/LAYOUT, /ledgers/INSTANCEID",
+        f"{tree.ledgers}/available/BOOKIE",
+        f"{tree.ledgers}/cookies/BOOKIE",
+        f"{tree.ledgers}/000/…/LNNNN",
+        tree.ledger_ids,
+        tree.draining_bookie("BOOKIE"),
     }
     listed = {
         tree.root + kind.path.replace("VERSION", version_name(0)).replace("/XX/", "/f2/") for kind in NODES
