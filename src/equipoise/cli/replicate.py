@@ -14,6 +14,7 @@ from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, 
 from equipoise.cli.support.tables import show_result
 from equipoise.control import operations
 from equipoise.errors import SettingsError
+from equipoise.limits import PARTS
 from equipoise.model import Mode
 
 
@@ -34,6 +35,13 @@ def command(
             "home, subscribe at all. single: one home."
         ),
     ],
+    shares: Annotated[
+        str,
+        typer.Option(
+            help="How a rate limit is split among the homes of all-subscribers, in percent, such as 50,30,20; "
+            "default: equal parts."
+        ),
+    ] = "",
     store: StoreUrl = "",
     region: Region = "default",
     pin: Pin = True,
@@ -56,7 +64,15 @@ def command(
         if not homes:
             raise SettingsError("name at least one hub: --hubs a,b,c")
         plan = await operations.place(
-            metadata.plans, name, homes, mode, alive=await metadata.living(), is_pinned=pin, note=why
+            metadata.plans,
+            name,
+            homes,
+            mode,
+            alive=await metadata.living(),
+            is_pinned=pin,
+            shares=_parts(shares),
+            specs=await metadata.specs.load(),
+            note=why,
         )
         if wait:
             with working(f"moving {topic} to {' '.join(homes)}", is_quiet=as_json):
@@ -69,3 +85,17 @@ def command(
         )
 
     run(store, region, main, is_quiet=as_json)
+
+
+def _parts(text: str) -> tuple[int, ...]:
+    """Percentages as the plan has them. Raises SettingsError."""
+    if not text:
+        return ()
+    try:
+        percents = [float(part) for part in text.split(",")]
+    except ValueError as problem:
+        raise SettingsError(f"--shares {text}: give one number per home, such as 50,30,20") from problem
+    if abs(sum(percents) - 100.0) > 1e-6 or min(percents) <= 0:
+        raise SettingsError(f"--shares {text}: each is above 0, and together they are 100")
+    parts = [max(1, int(percent * PARTS / 100)) for percent in percents[1:]]
+    return (PARTS - sum(parts), *parts)

@@ -147,9 +147,19 @@ def set_spec(
         ),
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="Rate limit, such as 500/s. Not yet supported.", metavar="RATE")
+        str | None,
+        typer.Option(help="Rate limit of each topic over the whole cluster, such as 500/s.", metavar="RATE"),
     ] = None,
-    burst: Annotated[int | None, typer.Option(min=1, help="Burst limit. Not yet supported.")] = None,
+    burst: Annotated[
+        int | None,
+        typer.Option(help="Messages that may come at once; default: 0.1 s of the rate, at least 1."),
+    ] = None,
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            help="How long a message may wait for its turn before it is refused; default 1s.", metavar="TIME"
+        ),
+    ] = None,
     durable: Annotated[
         str | None, typer.Option(help="Ensemble/write/ack quorum. Not yet supported.", metavar="E/W/A")
     ] = None,
@@ -169,12 +179,19 @@ def set_spec(
         for field, text, read in (
             ("latency_ms", latency, parse_milliseconds),
             ("rate_per_s", rate, parse_rate),
+            ("wait_ms", wait, parse_milliseconds),
             ("durability", durable, _durability),
             ("site", pin, str),
         ):
             if text is not None:
                 given[field] = read(text) if text else None
-        spec = await operations.change_spec(metadata.specs, pattern.encode(), given)
+        spec = await operations.change_spec(
+            metadata.specs,
+            pattern.encode(),
+            given,
+            plan=await metadata.plans.load(),
+            hubs=await metadata.hubs.load(),
+        )
         await _wait_for_hubs(metadata, pattern, timeout)
         if spec is None:
             show_result({"pattern": pattern}, f"removed spec {pattern}", as_json=as_json)
@@ -231,7 +248,7 @@ async def _wait_for_hubs(metadata: ClusterRecords, pattern: str, timeout_s: floa
 
 def spec_facts(spec: TopicSpec) -> dict[str, Any]:
     facts = {"pattern": name_of(spec.pattern)}
-    for field in ("latency_ms", "quantile", "rate_per_s", "burst_messages", "site"):
+    for field in ("latency_ms", "quantile", "rate_per_s", "burst_messages", "wait_ms", "site"):
         facts[field] = getattr(spec, field)
     durability = spec.durability
     return {**facts, "durability": None if durability is None else msgspec.structs.asdict(durability)}
@@ -241,9 +258,8 @@ def spec_words(spec: TopicSpec) -> str:
     parts = []
     if spec.latency_ms is not None:
         parts.append(f"latency {spec.latency_ms:g} ms at quantile {spec.quantile:g}")
-    if spec.rate_per_s is not None:
-        burst = "" if spec.burst_messages is None else f", bursts of {spec.burst_messages}"
-        parts.append(f"rate {spec.rate_per_s:g}/s{burst}")
+    if spec.envelope is not None:
+        parts.append(f"rate {spec.rate_per_s:g}/s, bursts of {spec.envelope.burst}, wait {spec.wait_s:g} s")
     if spec.durability is not None:
         quorums = spec.durability
         parts.append(f"durable {quorums.ensemble}/{quorums.write_quorum}/{quorums.ack_quorum}")

@@ -14,8 +14,20 @@ from typing import Any
 import msgspec
 
 from equipoise.errors import NotEmptyError, PlanError, PlanRaceError, SettingsError
-from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, TopicSpec, Why, ring_over
-from equipoise.store.records.hubs import HubsStore
+from equipoise.model import (
+    Entry,
+    Glob,
+    Member,
+    Mode,
+    Plan,
+    PlanChange,
+    Reason,
+    Specs,
+    TopicSpec,
+    Why,
+    ring_over,
+)
+from equipoise.store.records.hubs import HubSeen, HubsStore
 from equipoise.store.records.plans import PlanStore
 from equipoise.store.records.specs import SpecsStore
 
@@ -24,6 +36,7 @@ __all__ = [
     "change_spec",
     "drain",
     "forget",
+    "hubs_without_limits",
     "hubs_without_specs",
     "place",
     "publish_specs",
@@ -33,8 +46,6 @@ __all__ = [
 
 # Parts of a spec that no hub enforces yet: refused, so that a spec never promises what is not kept.
 _NOT_YET = {
-    "rate_per_s": "a rate limit (--rate)",
-    "burst_messages": "a burst limit (--burst)",
     "durability": "durability (--durable)",
 }
 # Plans are committed every few seconds at most; losing this often has another cause.
@@ -66,13 +77,20 @@ async def place(
     *,
     alive: Collection[str],
     is_pinned: bool = True,
+    shares: Iterable[int] = (),
+    specs: Specs | None = None,
     note: str = "",
 ) -> Plan:
     """Have a topic live at these hubs; if it is pinned, until somebody says otherwise or one of them is taken out.
 
-    Raises PlanError if one is no member, dead, or drained.
+    `shares`: of its rate envelope, in millionths, one per home; none: equal ones. `specs`: those in force; an envelope
+    that is less deep than there are homes cannot be split. Raises PlanError for that, and if a home is no member, dead,
+    or drained.
     """
-    entry = Entry(topic, tuple(homes), mode, is_pinned)
+    entry = Entry(topic, tuple(homes), mode, is_pinned, tuple(shares))
+    spec = None if specs is None else specs.of(topic)
+    if spec is not None and (problem := _undividable(spec, entry)):
+        raise PlanError(problem)
 
     def make(plan: Plan) -> PlanChange | None:
         for hub in entry.homes:
@@ -89,6 +107,21 @@ async def place(
         return PlanChange.on(plan, Why(Reason.OPERATOR, note=note), set_entries=[entry])
 
     return await change_plan(plans, make)
+
+
+def _undividable(spec: TopicSpec, entry: Entry) -> str | None:
+    """Why the envelope of a topic cannot be split as its entry needs it."""
+    envelope, homes = spec.envelope, len(entry.homes)
+    if envelope is None or entry.mode is not Mode.ALL_SUBSCRIBERS or envelope.burst >= homes:
+        return None
+    return (
+        f"{_shown(entry.topic)} has {homes} homes and a burst of {envelope.burst}: each home needs one message at "
+        f"least, so give a burst of {homes} or more"
+    )
+
+
+def _shown(topic: bytes) -> str:
+    return topic.decode("utf-8", "backslashreplace")
 
 
 async def unplace(plans: PlanStore, topic: bytes, *, note: str = "") -> Plan:
@@ -167,14 +200,25 @@ async def forget(plans: PlanStore, hubs: HubsStore, hub: str, *, note: str = "")
     return plan
 
 
-async def change_spec(specs: SpecsStore, pattern: bytes, given: Mapping[str, Any]) -> TopicSpec | None:
+async def change_spec(
+    specs: SpecsStore,
+    pattern: bytes,
+    given: Mapping[str, Any],
+    *,
+    plan: Plan | None = None,
+    hubs: Mapping[str, HubSeen] | None = None,
+) -> TopicSpec | None:
     """Change these fields of a pattern's spec and no others; None takes one back, and a rate takes its burst along.
 
-    Returns the spec as it is then; None if nothing is left of it and it was removed. Raises SettingsError, also for
-    what no hub enforces yet.
+    `plan` and `hubs`: as they are, for what a rate limit needs of them. Returns the spec as it is then; None if nothing
+    is left of it and it was removed. Raises SettingsError, also for what no hub enforces yet.
     """
     if not given:
-        raise SettingsError("nothing to change: give a latency or a site")
+        raise SettingsError("nothing to change: give a latency, a rate or a site")
+    if given.get("rate_per_s") is not None and (unable := hubs_without_limits(hubs or {})):
+        raise SettingsError(
+            f"these hubs run a release that keeps no rate limit: {', '.join(unable)}. Upgrade them first"
+        )
     for field, words in _NOT_YET.items():
         if given.get(field) is not None:
             raise SettingsError(f"{words} is not yet supported: no hub would enforce it")
@@ -182,16 +226,24 @@ async def change_spec(specs: SpecsStore, pattern: bytes, given: Mapping[str, Any
     def make(old: TopicSpec | None) -> TopicSpec | None:
         changes = dict(given)
         if "rate_per_s" in changes and changes["rate_per_s"] is None:
-            changes.setdefault("burst_messages", None)
+            changes = {"burst_messages": None, "wait_ms": None} | changes
         if "quantile" in changes and changes["quantile"] is None:
             changes["quantile"] = TopicSpec(pattern=pattern).quantile
         made = msgspec.structs.replace(old or TopicSpec(pattern=pattern), **changes)
         if changes.get("quantile") and made.latency_ms is None:
             raise SettingsError("a quantile is of a latency limit: give --latency too")
+        for entry in (Plan() if plan is None else plan).replicated:
+            if Glob(pattern).matches(entry.topic) and (problem := _undividable(made, entry)):
+                raise SettingsError(problem)
         # A quantile says nothing without a latency.
         return None if made == TopicSpec(pattern=pattern, quantile=made.quantile) else made
 
     return await specs.change(pattern, make)
+
+
+def hubs_without_limits(hubs: Mapping[str, HubSeen]) -> list[str]:
+    """Live hubs of a release that keeps no rate envelopes."""
+    return [hub for hub, seen in hubs.items() if seen.alive is not None and not seen.facts.keeps_limits]
 
 
 async def publish_specs(specs: SpecsStore, plans: PlanStore) -> int:
@@ -245,11 +297,8 @@ def _without(plan: Plan, hub: str, alive: Collection[str] | None = None) -> list
     ring = ring_over(tuple((member.hub, member.weight) for member in near))
     changed: list[Entry] = []
     for entry in named:
-        left = tuple(home for home in entry.homes if home != hub)
-        homes = left or (ring.owner(entry.topic) or "",)
-        # Its new home was not chosen by an operator.
-        is_pinned = entry.is_pinned and bool(left)
-        changed.append(Entry(entry.topic, homes, entry.mode if len(homes) > 1 else Mode.SINGLE, is_pinned))
+        # A new home was not chosen by an operator.
+        changed.append(entry.without(hub) or Entry(entry.topic, (ring.owner(entry.topic) or "",)))
     return changed
 
 

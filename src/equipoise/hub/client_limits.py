@@ -88,6 +88,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "pipelines of Redis clients send by default.",
         ),
     ] = 8 * MIB
+    waiting_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Memory of all messages that wait for their turn in rate limits; beyond it clients are "
+            "refused. Apart from what waits while topics move (cluster.pending_bytes_max).",
+        ),
+    ] = 64 * MIB
     unauthenticated_args_max: Annotated[
         int, Meta(ge=2, le=64, description="Arguments before AUTH: HELLO with AUTH and SETNAME has seven.")
     ] = 10

@@ -311,8 +311,11 @@ class HubCore:
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
         """Publish for a client, wherever the topic lives: the reply to each message, or one to all that comes later."""
-        if topic.is_watched:
-            self.metering.arrivals.note(topic, payloads)
+        if topic.is_gated:
+            if topic.is_watched:
+                self.metering.arrivals.note(topic, payloads)
+            if topic.limit is not None:
+                return self.cluster.limits.submit(topic, payloads)
         if topic.stream is None:
             receivers = self.publish(topic, payloads)
             audience = topic.audience

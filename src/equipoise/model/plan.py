@@ -22,6 +22,7 @@ from types import MappingProxyType
 import msgspec
 
 from equipoise.errors import PlanError
+from equipoise.limits.shares import PARTS
 from equipoise.model.ring import MEMBERS_MAX, WEIGHT_NORMAL, Ring, ring_over
 
 __all__ = [
@@ -76,6 +77,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mode: Mode = Mode.SINGLE
     # An operator wants it there: policies leave it alone as long as all its homes are members that nobody drains.
     is_pinned: bool = False
+    # How a rate envelope is split among the homes, in millionths; empty: in equal parts.
+    shares: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         homes = self.homes
@@ -86,6 +89,29 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
                 raise PlanError(f"the entry of {self.topic!r} is single but has {len(homes)} homes")
             if len(set(homes)) != len(homes):
                 raise PlanError(f"the entry of {self.topic!r} names a home twice: {', '.join(homes)}")
+        if self.shares:
+            self._check_shares()
+
+    def _check_shares(self) -> None:
+        shares = self.shares
+        if len(shares) != len(self.homes) or self.mode is not Mode.ALL_SUBSCRIBERS:
+            raise PlanError(
+                f"the entry of {self.topic!r} has {len(shares)} shares: one per home, under all-subscribers"
+            )
+        if min(shares) < 1 or sum(shares) != PARTS:
+            raise PlanError(f"the shares of {self.topic!r} are {shares}: each at least 1, {PARTS} together")
+
+    def without(self, hub: str) -> Entry | None:
+        """The same without a home, whose share goes to the first one left; None if it was the only one."""
+        homes = tuple(home for home in self.homes if home != hub)
+        if not homes:
+            return None
+        mode = self.mode if len(homes) > 1 else Mode.SINGLE
+        shares: tuple[int, ...] = ()
+        if self.shares and len(homes) > 1:
+            left = [share for home, share in zip(self.homes, self.shares, strict=True) if home != hub]
+            shares = (PARTS - sum(left[1:]), *left[1:])
+        return Entry(self.topic, homes, mode, self.is_pinned, shares)
 
 
 @dataclass(frozen=True, slots=True)

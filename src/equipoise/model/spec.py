@@ -16,10 +16,14 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from equipoise.errors import SettingsError
+from equipoise.limits.shares import BURST_MAX, RATE_MAX, RATE_MIN, Envelope, default_burst
 from equipoise.model.glob import Glob
 
 __all__ = ["Durability", "Specs", "TopicSpec", "decode_spec", "encode_spec"]
 
+# How long a message waits for its turn unless the spec says otherwise: below the time-outs of common Redis clients,
+# after which some publish again. And at most: no client waits for longer.
+WAIT_MS, WAIT_MS_MAX = 1_000.0, 60_000.0
 PATTERN_BYTES_MAX = 256
 PATTERN_WILDCARDS_MAX = 8
 
@@ -49,6 +53,8 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     # The envelope: at most rate·t + burst messages in any t seconds, over the whole cluster.
     rate_per_s: float | None = None
     burst_messages: int | None = None
+    # How long a message may wait for its turn before it is refused.
+    wait_ms: float | None = None
     durability: Durability | None = None
     # The site the topic must live at.
     site: str | None = None
@@ -62,12 +68,37 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
             raise SettingsError(f"latency {self.latency_ms} ms: it has to be above 0")
         if not 0 < self.quantile < 1:
             raise SettingsError(f"quantile {self.quantile}: it lies between 0 and 1, such as 0.99")
-        if self.rate_per_s is not None and not 0 < self.rate_per_s < math.inf:
-            raise SettingsError(f"rate {self.rate_per_s}/s: it has to be above 0")
-        if self.burst_messages is not None and (self.rate_per_s is None or self.burst_messages < 1):
-            raise SettingsError(f"burst {self.burst_messages}: it is at least 1 and goes with a rate")
+        self._check_envelope()
         if self.site == "":
             raise SettingsError("site is empty: name one, or leave it out")
+
+    def _check_envelope(self) -> None:
+        rate, burst, wait = self.rate_per_s, self.burst_messages, self.wait_ms
+        # Written so that it holds for what is not a number, too.
+        if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
+            raise SettingsError(
+                f"rate {rate:g}/s: it lies between {RATE_MIN:g} and {RATE_MAX:.0f} messages per second"
+            )
+        if burst is not None and not 1 <= burst <= BURST_MAX:
+            raise SettingsError(f"burst {burst}: it lies between 1 and {BURST_MAX} messages")
+        if wait is not None and not 0 <= wait <= WAIT_MS_MAX:
+            raise SettingsError(f"wait {wait:g} ms: it lies between 0 and {WAIT_MS_MAX:.0f} ms")
+        if rate is None and burst is not None:
+            raise SettingsError(f"burst {burst}: it goes with a rate, such as --rate 100/s")
+        if rate is None and wait is not None:
+            raise SettingsError(f"wait {wait:g} ms: it goes with a rate, such as --rate 100/s")
+
+    @property
+    def envelope(self) -> Envelope | None:
+        """At most rate·t + burst messages in any t seconds; None: no limit."""
+        if self.rate_per_s is None:
+            return None
+        return Envelope(self.rate_per_s, self.burst_messages or default_burst(self.rate_per_s))
+
+    @property
+    def wait_s(self) -> float:
+        """How long a message may wait for its turn."""
+        return (WAIT_MS if self.wait_ms is None else self.wait_ms) / 1e3
 
 
 class Specs:

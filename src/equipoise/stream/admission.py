@@ -3,7 +3,7 @@
     route         the hub that numbers it, or the next one towards it, is known and can be reached
     dependencies  what it comes after has passed: positions of other streams, and messages of the same path that went
                   to another hub and are not acknowledged
-    tokens        the topic's rate envelope has room for it        (a gate; no topic has one yet)
+    tokens        the topic's rate envelope has room for it        (a gate of limited topics)
     append        a quorum has stored it                           (a gate; no topic has one yet)
     number        here it gets its position; elsewhere it is in flight until the next hub acknowledges it
     acknowledge   the hub or the client that it came from learns its position
@@ -55,6 +55,7 @@ class Admission:
         "loss",
         "numbered_at",
         "routing",
+        "tokens",
         "unresolved",
         "vouched",
         "waiting",
@@ -80,6 +81,8 @@ class Admission:
         # Lost messages that are numbered with the next message: else the stream would end at a position that no
         # subscriber gets to see, and might wait for.
         self.loss = 0
+        # Of a limited topic: whether its envelope has room. It holds messages, but not the stream itself.
+        self.tokens: Gate | None = None
         self.gates: tuple[Gate, ...] = ()
 
     @property
@@ -105,7 +108,7 @@ class Admission:
             return WaitReason.PLAN
         if self._is_ahead(item.path, route.way):
             return WaitReason.ACKS
-        for gate in self.gates:
+        for gate in self.gates if self.tokens is None else (self.tokens, *self.gates):
             reason = gate(item, route)
             if reason is not None:
                 return reason
@@ -119,6 +122,15 @@ class Admission:
             other != way and any(came_by == path for came_by, _ in sent)
             for other, sent in self.in_flight.items()
         )
+
+    def change_budget(self, budget: Budget) -> None:
+        """Let all that waits, and will wait, count elsewhere."""
+        items = [*self.routing, *(item for waiting in self.waiting.values() for item in waiting)]
+        for item in items:
+            self._charge(item, -1)
+        self._budget = budget
+        for item in items:
+            self._charge(item, 1)
 
     def cost(self, item: Submission) -> int:
         """Bytes that it takes while it waits, with the name of its topic."""

@@ -46,6 +46,9 @@ class SpecChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     pattern: str
     latency_ms: float | Literal[""] | UnsetType = UNSET
+    rate_per_s: float | Literal[""] | UnsetType = UNSET
+    burst_messages: int | Literal[""] | UnsetType = UNSET
+    wait_ms: float | Literal[""] | UnsetType = UNSET
     site: str | UnsetType = UNSET
 
 
@@ -74,6 +77,7 @@ class Actions:
                 wanted.mode,
                 alive=await self._living(),
                 is_pinned=wanted.is_pinned,
+                specs=await self._specs.load(),
                 note=self._note,
             )
         else:
@@ -97,10 +101,16 @@ class Actions:
         """Raises SettingsError."""
         given = {
             field: value or None if isinstance(value, str) else value
-            for field in ("latency_ms", "site")
+            for field in ("latency_ms", "rate_per_s", "burst_messages", "wait_ms", "site")
             if (value := getattr(wanted, field)) is not UNSET
         }
-        spec = await operations.change_spec(self._specs, wanted.pattern.encode(), given)
+        spec = await operations.change_spec(
+            self._specs,
+            wanted.pattern.encode(),
+            given,
+            plan=await self._plans.load(),
+            hubs=await self._hubs.load(),
+        )
         version = await operations.publish_specs(self._specs, self._plans)
         behind = await operations.hubs_without_specs(self._hubs, version, timeout_s=_SPECS_S)
         return {

@@ -331,7 +331,8 @@ def spec_row(spec: TopicSpec) -> dict[str, Any]:
         "latency_ms": spec.latency_ms,
         "quantile": spec.quantile,
         "rate_per_s": spec.rate_per_s,
-        "burst_messages": spec.burst_messages,
+        "burst_messages": None if spec.envelope is None else spec.envelope.burst,
+        "wait_ms": None if spec.envelope is None else 1e3 * spec.wait_s,
         "durability": None if durability is None else msgspec.structs.asdict(durability),
         "site": spec.site,
     }

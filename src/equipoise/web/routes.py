@@ -88,6 +88,7 @@ _SPEC = _object(
     latency_ms=_maybe("number"),
     rate_per_s=_maybe("number"),
     burst_messages=_maybe("integer"),
+    wait_ms=_maybe("number"),
     durability=_maybe("object"),
     site=_maybe("string"),
 )

@@ -115,12 +115,16 @@ class Hubs:
         self.held.discard((link[0], link[1]))
         self.settle()
 
-    def settle(self) -> None:
+    def settle_now(self) -> None:
+        """Let everything happen that can without time passing."""
+        self.settle(0.0)
+
+    def settle(self, step_s: float = 0.001) -> None:
         is_moving = True
         while is_moving:
             is_moving = self._connect()
             for name in sorted(self.alive):
-                self.nodes[name].shell.advance(0.001)
+                self.nodes[name].shell.advance(step_s)
             for link, (end, under_way) in list(self.connections.items()):
                 if under_way and link not in self.held and set(link) <= self.alive:
                     data = b"".join(under_way)

@@ -9,7 +9,10 @@ from equipoise.errors import SettingsError
 __all__ = ["parse_milliseconds", "parse_rate", "parse_seeds"]
 
 _TIME = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s)")
-_RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*/\s*(?P<unit>s|min|h)")
+# A number that no rate may be is read, too: what bounds it is said where rates are checked.
+_RATE = re.compile(
+    r"(?P<number>[-+]?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf(?:inity)?))\s*/\s*(?P<unit>s|min|h)"
+)
 _MS = {"us": 0.001, "ms": 1.0, "s": 1_000.0}
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0}
 

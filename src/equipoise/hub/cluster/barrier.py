@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.frames import DoneFrame
-from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.data.turns import LongWork
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class _Cluster(ClusterPort, Protocol):
     def handover(self) -> _Handover: ...
     @property
     def lanes(self) -> _Lanes: ...
+    @property
+    def limits(self) -> LimitsPort: ...
     def progressed(self) -> None: ...
 
 
@@ -106,6 +108,8 @@ class Barrier:
                 cluster.news.tell(topic)
                 cluster.handover.evaluate(topic)
                 cluster.lanes.evaluate(topic)
+                if topic.limit is not None:
+                    cluster.limits.evaluate(topic)
             if not i % EVALUATE_SLICE:
                 yield
 

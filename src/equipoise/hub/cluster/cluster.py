@@ -41,6 +41,7 @@ from equipoise.hub.cluster.peer_events import News
 from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.publish_acks import ClientAcks
 from equipoise.hub.cluster.publish_route import PublishRouting
+from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.cluster.redirects import Telling
 from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.router import LiveHub, Router, Routing
@@ -95,6 +96,7 @@ class Cluster:
         self.news = News()
         self.patterns = PatternSync(self)
         self.barrier = Barrier(self)
+        self.limits = RateLimits(self)
         self.lanes = Lanes(self)
         self.tags = Dependencies(self)
         self.asking = PositionQueries(self)
@@ -145,6 +147,7 @@ class Cluster:
     def _follow(self, ended: list[Life]) -> None:
         """The routing has changed: end links to dead hubs, open those to new ones, ask the plan about all topics."""
         peers = self.router.peers
+        self.limits.shares.applied(has_deaths=bool(ended))
         for life in ended:
             self.feeders.ended(life)
             for name in peers:
@@ -174,6 +177,8 @@ class Cluster:
     def progressed(self) -> None:
         """Other hubs have told us more: what that lets go on."""
         if self.barrier.is_introduced:
+            if self.barrier.is_passed:
+                self.limits.shares.tenure.passed(self.limits.now())
             if self.is_seen:
                 self.listening.introduced()
             if self.barrier.has_progressed:
@@ -348,6 +353,8 @@ class Cluster:
         self.handover.adopt(topic)
         self.lanes.adopt(topic)
         self.ways.retarget(topic)
+        if (spec := self.core.specs.of(topic)) is not None:
+            self.limits.adopt(topic, spec)
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
         return self.ways.publish(topic, payloads)
@@ -384,6 +391,7 @@ class Cluster:
     def close(self) -> None:
         self._is_over = True
         self._tidying.close()
+        self.limits.close()
         self.moves.close()
         self.telling.close()
         self.counts.close()

@@ -43,6 +43,8 @@ from equipoise.hub.cluster.link.frames import (
     SeveredFrame,
     SeverFrame,
     Tag,
+    TokensFrame,
+    WaitingFrame,
 )
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.region_counts import parse_count
@@ -116,6 +118,8 @@ class FrameDispatch:
         self._on(PreparedFrame, self._prepared)
         self._on(CancelFrame, self._cancel)
         self._on(CloseFrame, self._close)
+        self._on(TokensFrame, self._tokens)
+        self._on(WaitingFrame, self._waiting)
 
     def _handle_questions(self) -> None:
         cluster, probing = self._cluster, self._cluster.core.places.probing
@@ -275,6 +279,16 @@ class FrameDispatch:
         stream = self._stream(frame.topic)
         if stream is not None:
             self._cluster.handover.handle(stream, CloseReceived(peer, frame.epoch, frame.n))
+
+    def _tokens(self, peer: str, frame: TokensFrame) -> None:
+        topic = self._find(frame.topic)
+        if topic is not None:
+            self._cluster.limits.heard_tokens(topic, peer, frame)
+
+    def _waiting(self, peer: str, frame: WaitingFrame) -> None:
+        topic = self._find(frame.key)
+        if topic is not None:
+            self._cluster.limits.heard_waiting(topic, peer, frame.count)
 
     def _at(self, peer: str, frame: AtFrame) -> None:
         at = (frame.epoch, frame.n)

@@ -19,7 +19,7 @@ from equipoise.hub.cluster.link.frames import (
     PreparedFrame,
     PrepareFrame,
 )
-from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.turns import LongWork
 from equipoise.stream.effects import (
@@ -118,6 +118,8 @@ class _Cluster(ClusterPort, Protocol):
     def feeders(self) -> _Feeders: ...
     @property
     def ingress(self) -> _Ingress: ...
+    @property
+    def limits(self) -> LimitsPort: ...
     @property
     def listening(self) -> _Subscriptions: ...
     @property
@@ -233,6 +235,8 @@ class HandoverEngine:
         """There is more to know about a topic, or a lane, than that it is open here."""
         stream = topic.stream = Stream(topic, state, peer, self._cluster.ingress.budget)
         stream.is_kept = self._cluster.listening.is_kept(topic)
+        if topic.limit is not None:
+            self._cluster.limits.guard(stream)
         return stream
 
     def evaluate(self, topic: Topic) -> None:
@@ -247,7 +251,10 @@ class HandoverEngine:
             # A topic that is simply open where the plan has it needs no stream to stay so.
             self.handle(
                 self.new_stream(topic),
-                PlanApplied(home, is_unused=not cluster.core.audience_of(topic).is_heard),
+                # A limited one does not go without a word: its next home has to know the level of its bucket.
+                PlanApplied(
+                    home, is_unused=topic.limit is None and not cluster.core.audience_of(topic).is_heard
+                ),
             )
         if topic.stream is not None:
             self.review(topic.stream)
@@ -326,6 +333,8 @@ class HandoverEngine:
         link = cluster.out.get(effect.hub)
         if link is not None:
             cluster.tags.greet(topic, link)
+        if topic.limit is not None:
+            cluster.limits.closing(topic, effect.hub)
         cluster.tell(effect.hub, CloseFrame(topic.name, topic.epoch, topic.n))
 
     def _open(self, stream: Stream, effect: OpenEpoch) -> None:
@@ -339,6 +348,8 @@ class HandoverEngine:
         topic.epoch, topic.n, topic.audience = opened, 0, None
         if topic.beside is not None:
             topic.beside.opened = (opened, epoch, n)
+        if topic.limit is not None:
+            cluster.limits.opened(topic, hub)
         frame = encode(OpenedFrame(topic.name, opened, hub, epoch, n))
         receivers = {**dict.fromkeys(topic.relays or ()), **stream.relays_waiting}
         receivers.update(dict.fromkeys(cluster.patterns.links(topic)))
@@ -361,6 +372,8 @@ class HandoverEngine:
             cluster.answer_waiting(stream)
         cluster.ingress.drain(stream)
         cluster.ways.progressed(stream.topic.trunk)
+        if stream.topic.trunk.limit is not None:
+            cluster.limits.progressed(stream.topic.trunk)
 
     def _forget(self, stream: Stream, effect: Forget) -> None:
         if stream.topic.stream is stream and stream.state is State.OPEN and stream.is_quiet:

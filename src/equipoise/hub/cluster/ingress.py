@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.codec import decode, encode, runs
 from equipoise.hub.cluster.link.frames import IngressFrame, LossFrame, NumberedFrame, RecountFrame
-from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.resp import RequestReader
 from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Path, Submission, WaitReason
@@ -78,6 +78,8 @@ class _Cluster(ClusterPort, Protocol):
     def tags(self) -> _Dependencies: ...
     @property
     def ways(self) -> _Routes: ...
+    @property
+    def limits(self) -> LimitsPort: ...
 
 
 class Ingress:
@@ -95,7 +97,9 @@ class Ingress:
         """Take messages for one stream of a topic, whether or not it is simply open here; False without room."""
         stream = topic.stream
         if stream is None:
-            if not item.after:
+            limit = topic.limit
+            has_room = limit is None or item.lost or self._cluster.limits.room(topic) >= len(item.payloads)
+            if not item.after and has_room:
                 self._number(topic, item)
                 return True
             # What it comes after may have to come here first.
@@ -118,6 +122,7 @@ class Ingress:
             # Its publisher has been answered: the loss goes on in its place.
             self.dropped += item.messages
             admission.put_loss(item.path, item.version, item.messages, item.after)
+        self._line_up(stream, item.path)
         return True
 
     def drain(self, stream: Stream) -> None:
@@ -128,6 +133,24 @@ class Ingress:
         for path in list(admission.waiting):
             while (items := admission.waiting.get(path)) and self.waiting_for(stream, items[0]) is None:
                 self._pass(stream, admission.take(path))
+            self._line_up(stream, path)
+
+    def release(self, stream: Stream, path: Path) -> bool:
+        """It is the turn of a path whose messages wait for tokens; False if they cannot go for another reason."""
+        items = stream.admission.waiting.get(path)
+        if not items or not stream.state.is_home or self.waiting_for(stream, items[0]) is not None:
+            return False
+        self._pass(stream, stream.admission.take(path))
+        self._line_up(stream, path)
+        return True
+
+    def _line_up(self, stream: Stream, path: Path) -> None:
+        """If what is left of a path waits for tokens, have it take turns."""
+        if stream.admission.tokens is not None and (items := stream.admission.waiting.get(path)):
+            limit = stream.topic.limit
+            is_known = limit is not None and path in limit.ring
+            if not is_known and self.waiting_for(stream, items[0]) is WaitReason.TOKENS:
+                self._cluster.limits.line_up(stream.topic, path)
 
     def waiting_for(self, stream: Stream, item: Submission) -> WaitReason | None:
         """Why a submission has to wait, if it is the oldest of its path."""
@@ -164,6 +187,8 @@ class Ingress:
         """The peer acknowledges `count` more messages of this path; the last has position `at`."""
         self._carry_out(stream.topic, stream.admission.acked(peer, path, count, at))
         self.drain(stream)
+        if (trunk := stream.topic.trunk).limit is not None:
+            self._cluster.limits.progressed(trunk)
 
     def outstanding(self, stream: Stream, path: Path) -> int:
         """Messages of a path that this hub has not acknowledged."""
@@ -219,7 +244,7 @@ class Ingress:
 
     def _pass(self, stream: Stream, item: Submission) -> None:
         if stream.state.is_home:
-            self._number(stream.topic, item)
+            self._number(stream.topic, self._within_room(stream, item))
         elif self._is_void(item):
             self._drop(stream.topic, item)
         elif len(item.path) >= HOPS_MAX:
@@ -227,6 +252,16 @@ class Ingress:
             self._carry_out(stream.topic, (Ack(item.path, item.messages, *NOWHERE),))
         else:
             self._send(stream, item)
+
+    def _within_room(self, stream: Stream, item: Submission) -> Submission:
+        """As much of it as a limited topic has room for; the rest waits."""
+        if stream.topic.limit is None or item.lost:
+            return item
+        room = self._cluster.limits.room(stream.topic)
+        if room >= len(item.payloads):
+            return item
+        stream.admission.put_first(item._replace(payloads=item.payloads[room:], after=()))
+        return item._replace(payloads=item.payloads[:room])
 
     def _is_void(self, item: Submission) -> bool:
         """Whether a hub that the messages have passed is dead: what was sent after them may be here already."""
@@ -261,6 +296,8 @@ class Ingress:
             self._cluster.core.losses.count(topic.trunk.name, stream.admission.loss)
             topic.n += stream.admission.loss
             stream.admission.loss = 0
+        if topic.limit is not None:
+            self._cluster.limits.spend(topic.limit, len(item.payloads))
         self._cluster.core.publish(topic, item.payloads)
         self._carry_out(topic, (Ack(item.path, len(item.payloads), topic.epoch, topic.n),))
         if stream is not None and has_loss:

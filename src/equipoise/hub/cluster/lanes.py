@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.hub.cluster.lane_state import Beside, Facts, Lane, lane_key, parse_lane_key
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import FollowFrame, LaneFrame, OverFrame, SettledFrame
-from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.telemetry.meter import gather_lanes
 from equipoise.resp.replies import bulk, integer, push
@@ -68,6 +68,8 @@ class _Routes(Protocol):
 class _Cluster(ClusterPort, Protocol):
     @property
     def ingress(self) -> _Ingress: ...
+    @property
+    def limits(self) -> LimitsPort: ...
     @property
     def listening(self) -> _Subscriptions: ...
     @property
@@ -143,6 +145,7 @@ class Lanes:
                 lane.stream = Stream(lane, State.REMOTE, hub, self._cluster.ingress.budget)
             beside.lanes[hub] = self._cluster.core.index.lanes[lane.key] = lane
             topic.renew()
+            self._cluster.limits.adopt(lane, self._cluster.core.specs.of(lane))
             if is_own:
                 self._tell_begun(lane)
 

@@ -84,6 +84,11 @@ class LeaseTimes:
         since = now - self.term_s
         return self._store_at > since or all(self._peer_at.get(peer, _NEVER) > since for peer in peers)
 
+    def held_until(self, peers: Iterable[Life]) -> float:
+        """Until when it is held if nobody answers again."""
+        by_peers = min([self._peer_at.get(peer, _NEVER) for peer in peers], default=float("inf"))
+        return max(self._store_at, by_peers) + self.term_s
+
     def is_store_silent(self, now: float) -> bool:
         """Whether a question to the store was missed, so that the other hubs have to be asked."""
         return now - self._store_at > 1.5 * self.term_s / ASKED_PER_TERM
@@ -111,6 +116,13 @@ class Lease:
         if cluster is None:
             return True
         return cluster.is_seen and self._times.is_valid(now, self._peers(cluster))
+
+    def held_until(self) -> float:
+        """Until when it is held, as far as is known now; a moment that has passed: it is not held."""
+        cluster = self._cluster
+        if cluster is None:
+            return float("inf")
+        return self._times.held_until(self._peers(cluster)) if cluster.is_seen else _NEVER
 
     def has_lapsed_elsewhere(self, since: float, now: float) -> bool:
         """Whether no other hub can hold a lease that it held at `since`, when this hub's barrier passed."""

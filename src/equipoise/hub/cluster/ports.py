@@ -13,9 +13,14 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.peer_events import News
     from equipoise.hub.cluster.router import Router
+    from equipoise.hub.cluster.streams import Stream
+    from equipoise.hub.cluster.topic_limit import TopicLimit
     from equipoise.hub.core import HubCore
+    from equipoise.hub.data.topic import Topic
+    from equipoise.model import TopicSpec
+    from equipoise.stream.submission import Path
 
-__all__ = ["ClusterPort"]
+__all__ = ["ClusterPort", "LimitsPort"]
 
 
 class ClusterPort(Protocol):
@@ -38,3 +43,17 @@ class ClusterPort(Protocol):
 
     def new_ticket(self) -> int:
         """The number of a question to another hub."""
+
+
+class LimitsPort(Protocol):
+    """What the parts tell, and ask, the rate limits."""
+
+    def adopt(self, topic: Topic, spec: TopicSpec | None) -> None: ...
+    def evaluate(self, topic: Topic) -> None: ...
+    def guard(self, stream: Stream) -> None: ...
+    def closing(self, topic: Topic, hub: str) -> None: ...
+    def opened(self, topic: Topic, hub: str) -> None: ...
+    def room(self, topic: Topic) -> int: ...
+    def spend(self, limit: TopicLimit, count: int) -> None: ...
+    def line_up(self, topic: Topic, path: Path) -> None: ...
+    def progressed(self, trunk: Topic) -> None: ...

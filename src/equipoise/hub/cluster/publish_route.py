@@ -187,6 +187,11 @@ class PublishRouting:
             return stream == TRUNK
         return way.now == way.target == stream and not trunk.stream.admission.routing
 
+    def stream_now(self, trunk: Topic) -> Topic:
+        """The stream that messages of our clients go to; the trunk if there is no other."""
+        way = None if trunk.stream is None else trunk.stream.way
+        return trunk if way is None else self._find(trunk, way.now) or trunk
+
     def position(self, trunk: Topic) -> Tag:
         """How far the messages of our clients have come, in the stream that they go to."""
         way = None if trunk.stream is None else trunk.stream.way

@@ -73,6 +73,11 @@ class Router:
     def version(self) -> int:
         return self.routing.plan.version
 
+    @property
+    def serving(self) -> frozenset[str]:
+        """The hubs that may be homes."""
+        return self._serving
+
     def apply(self, routing: Routing) -> list[Life]:
         """Take it; the lives that end by it. An older plan than the present one is left aside, its hubs are not."""
         ended: list[Life] = []

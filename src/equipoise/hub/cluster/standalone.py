@@ -84,6 +84,28 @@ class _OneRoute:
         answer(trunk.epoch, trunk.n)
 
 
+class _NoLimits:
+    """Specs come from a store, which only hubs among others have."""
+
+    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
+        raise AssertionError("no topic is limited")
+
+    def submit_positioned(
+        self,
+        topic: Topic,
+        payloads: Sequence[bytes],
+        after: Sequence[Tag],
+        receipt: Callable[[Tag, bool], bytes],
+    ) -> bytes | Reply:
+        raise AssertionError("no topic is limited")
+
+    def ready(self, topic: Topic) -> int:
+        raise AssertionError("no topic is limited")
+
+    def specs_changed(self, done: Callable[[], object]) -> None:
+        done()
+
+
 class _OnlyHub:
     version: Final = None
     is_only_hub: Final = True
@@ -111,6 +133,7 @@ class Standalone:
         self.listening = _OwnStreams()
         self.receipts = _AtOnce()
         self.ways = self.asking = _OneRoute()
+        self.limits = _NoLimits()
 
     def can_probe(self, peer: str) -> bool:
         return False

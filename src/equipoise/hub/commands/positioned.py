@@ -37,16 +37,25 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
     if isinstance(topic, str):
         return topic
     payloads = command[2:]
+    if topic.is_watched:
+        core.metering.arrivals.note(topic, payloads)
     if session.subscriptions is not None:
         # The client may be its own audience: what it was answered before comes first.
         session.flush()
     cluster = core.cluster
     if tags is not None and session.tags is not None:
         del session.tags[topic.name]
+    after = [Tag(stream, *at) for stream, at in (tags or {}).items()]
+    if topic.limit is not None:
+
+        def receipt(at: Tag, is_lost: bool) -> bytes:
+            return error(_LOST) if is_lost else _receipt(at, core.audience_of(topic).receivers)
+
+        return cluster.limits.submit_positioned(topic, payloads, after, receipt)
     if topic.stream is None and not tags:
         receivers = core.publish(topic, payloads)
         return _receipt(Tag(TRUNK, topic.epoch, topic.n), receivers)
-    if not cluster.admit(topic, payloads, [Tag(stream, *at) for stream, at in (tags or {}).items()]):
+    if not cluster.admit(topic, payloads, after):
         return NO_ROOM
     receivers = core.audience_of(topic).receivers
     reply = Reply(expired=lambda: error(LATE))

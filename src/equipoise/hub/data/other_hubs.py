@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LeftOut",
+    "LimitedTopics",
     "OtherHubs",
     "PublishAcks",
     "PublishRoutes",
@@ -125,6 +126,28 @@ class TopicRoutes(Protocol):
         """The hub that the topic lives at; None while no member of the plan is alive."""
 
 
+class LimitedTopics(Protocol):
+    """Publish to topics that have a rate envelope."""
+
+    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
+        """For a client: the reply to each message, or one to all, later."""
+
+    def submit_positioned(
+        self,
+        topic: Topic,
+        payloads: Sequence[bytes],
+        after: Sequence[Tag],
+        receipt: Callable[[Tag, bool], bytes],
+    ) -> bytes | Reply:
+        """The same with one reply; `receipt` makes it of the last message's position."""
+
+    def ready(self, topic: Topic) -> int:
+        """Messages that a pipelined client may publish in one run."""
+
+    def specs_changed(self, done: Callable[[], object]) -> None:
+        """Other specs hold; `done` once every topic goes by them."""
+
+
 class OtherHubs(Protocol):
     """The face. `HubCore.cluster` is one, always."""
 
@@ -148,6 +171,8 @@ class OtherHubs(Protocol):
     def ways(self) -> PublishRoutes: ...
     @property
     def asking(self) -> StreamPositions: ...
+    @property
+    def limits(self) -> LimitedTopics: ...
     def can_probe(self, peer: str) -> bool:
         """Whether the peer can answer a probe."""
 

@@ -47,6 +47,8 @@ def publish_batch(
         if grouped is not None:
             return (grouped,), None
         return _publish_in_order(core, session, batch, until)
+    if _is_limited(core, session, name):
+        return _publish_limited(core, session, batch, until)
     topic = core.index.topics.get(name)
     receivers = 0 if topic is None else core.audience_of(topic).receivers
     if receivers > FEW_RECEIVERS and receivers * sum(map(len, payloads)) > AT_ONCE_BYTES:
@@ -96,7 +98,7 @@ def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> b
     found = {name: core.topic_to_publish(session, name) for name in runs}
     known = [topic for topic in found.values() if not isinstance(topic, str)]
     is_shared = [not core.audience_of(topic).is_exclusive for topic in known]
-    if sum(is_shared) > 1 or any(topic.stream is not None for topic in known):
+    if sum(is_shared) > 1 or any(topic.stream is not None or topic.limit is not None for topic in known):
         return None
     replies: dict[bytes, bytes] = {}
     for name, topic in found.items():
@@ -107,6 +109,33 @@ def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> b
             assert isinstance(reply, bytes), "a topic that is simply open answers at once"
             replies[name] = reply
     return b"".join([replies[name] for name in topics])
+
+
+def _is_limited(core: SessionHost, session: Session, name: bytes) -> bool:
+    """Whether the topic has a rate envelope; it is made if need be, to know."""
+    topic = core.index.topics.get(name) or core.topic_to_publish(session, name)
+    return not isinstance(topic, str) and topic.limit is not None
+
+
+def _publish_limited(
+    core: SessionHost, session: Session, batch: Publishes, until: float
+) -> tuple[Sequence[bytes | Reply], Publishes | None]:
+    """Publish as many at once as the topic's envelope has room for; the others one by one, each with its own reply.
+
+    Behind the first that has to wait, the session goes on as with any reply that it owes.
+    """
+    topics, payloads = batch
+    replies: list[bytes | Reply] = []
+    start, count, name = 0, len(topics), topics[0]
+    while start < count:
+        topic = core.index.topics.get(name)
+        room = 0 if topic is None else core.cluster.limits.ready(topic)
+        end = min(count, start + max(1, room))
+        replies.append(publish_run(core, session, name, payloads[start:end]))
+        start = end
+        if start < count and (isinstance(replies[-1], Reply) or core.now() > until):
+            return replies, Publishes(topics[start:], payloads[start:])
+    return replies, None
 
 
 def _publish_in_order(
@@ -120,8 +149,9 @@ def _publish_in_order(
     while start < count:
         name = topics[start]
         end = start + 1
-        while end < count and topics[end] == name:
-            end += 1
+        if end < count and topics[end] == name and not _is_limited(core, session, name):
+            while end < count and topics[end] == name:
+                end += 1
         replies.append(publish_run(core, session, name, payloads[start:end]))
         start = end
         # A topic that is new has to be matched with all patterns, so each run may take long.

@@ -117,6 +117,10 @@ class Reply:
         if self._ready is not None:
             self._ready()
 
+    def when_abandoned(self, call: Callable[[], object]) -> None:
+        """Call this when nobody waits for the outcome any more."""
+        self._abandoned = call
+
     def owe(self, ready: Callable[[], object], now: float, *, is_muted: bool) -> None:
         """A session owes it from now on, and is called when it is complete. A muted one is not written."""
         self._ready = ready

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_state import Beside
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
+    from equipoise.hub.cluster.topic_limit import TopicLimit
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.subscriber import Subscriber
@@ -36,9 +37,11 @@ class Topic:
         "delivered",
         "drops",
         "epoch",
+        "is_gated",
         "is_queued",
         "is_shard",
         "is_watched",
+        "limit",
         "members",
         "meter",
         "n",
@@ -101,12 +104,18 @@ class Topic:
         self.meter: TopicMeter | None = None
         self.publisher: int | None = None
         self.is_watched = False
+        # Its rate envelope here; None for most. And whether what clients publish has to be looked at: it is watched, or
+        # limited.
+        self.limit: TopicLimit | None = None
+        self.is_gated = False
         # Where its clients are; None as long as nobody has asked.
         self.where: Whereabouts | None = None
 
     @property
     def is_engaged(self) -> bool:
-        """Whether other hubs listen, or something is under way with them."""
+        """Whether other hubs listen, something is under way with them, or a rate limit counts on what has been."""
+        if self.limit is not None and self.limit.is_engaged:
+            return True
         has_lanes = self.beside is not None and bool(self.beside.lanes)
         return has_lanes or bool(self.relays) or (self.stream is not None and not self.stream.is_idle)
 

@@ -322,6 +322,8 @@ class TopicSpecs:
         self._specs = Specs()
         # The version that plans count by.
         self.version = 0
+        # The version that every topic here goes by.
+        self.enforced_version = 0
         # Whether one of them asks for what only one hub at a time may do: limit a rate, append.
         self.need_single_writer = False
         self._changes = 0

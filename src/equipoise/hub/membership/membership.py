@@ -223,7 +223,12 @@ class Membership:
     def _apply_specs(self, stored: StoredSpecs) -> None:
         self._hub.core.specs.follow(stored.specs, stored.version)
         self._hub.core.places.follow(stored.specs)
-        self._presence.specs_changed()
+
+        def done() -> None:
+            self._hub.core.specs.enforced_version = stored.version
+            self._presence.specs_changed()
+
+        self._hub.core.cluster.limits.specs_changed(done)
 
     def _apply_users(self, users: Users) -> None:
         self._hub.reload_users(users)

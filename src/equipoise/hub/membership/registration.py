@@ -128,7 +128,7 @@ class Presence:
         while True:
             await self._must_tell_specs.wait()
             self._must_tell_specs.clear()
-            if self.is_held() and self._told_specs != self._hub.core.specs.version:
+            if self.is_held() and self._told_specs != self._hub.core.specs.enforced_version:
                 try:
                     await self._report(self._told_load)
                 except StoreError:
@@ -142,17 +142,16 @@ class Presence:
             await asyncio.sleep(lease.interval_s)
             if not lease.is_needed or not self.is_held():
                 continue
-            present, asked_at = self._present, self._hub.core.now()
             try:
                 await self._report(self._told_load)
             except StoreError:
                 # The lease runs out by itself; others look after the session.
                 continue
-            if self._held == present == self._present:
-                lease.store_answered(asked_at)
 
     async def _report(self, load_ratio: float) -> None:
-        specs_version = self._hub.core.specs.version
+        """Write to `alive`. That renews the lease, too."""
+        specs_version = self._hub.core.specs.enforced_version
+        present, asked_at = self._present, self._hub.core.now()
         try:
             await self._hubs.report(
                 self._facts,
@@ -165,6 +164,8 @@ class Presence:
             self.give_up()
         else:
             self._told_load, self._told_specs = load_ratio, specs_version
+            if self._held == present == self._present:
+                self._hub.core.lease.store_answered(asked_at)
 
     async def _announce(self) -> None:
         """Hold `alive` in the present session and life."""
@@ -182,7 +183,7 @@ class Presence:
             self._registered_version = 0
         else:
             self._registered_version = self._served_version()
-        self._told_specs = self._hub.core.specs.version
+        self._told_specs = self._hub.core.specs.enforced_version
         node = await self._hubs.announce(
             self._facts,
             load_ratio=self._told_load,
@@ -219,4 +220,5 @@ class Presence:
             login=settings.cluster_user,
             tls_address=self._tls_address,
             process=self._process,
+            keeps_limits=True,
         )

@@ -6,12 +6,13 @@ from equipoise.errors import SettingsError
 from equipoise.lab.scenarios.cluster import CLUSTER_SCENARIOS
 from equipoise.lab.scenarios.demo import DEMO
 from equipoise.lab.scenarios.hub import HUB_SCENARIOS
+from equipoise.lab.scenarios.limits import LIMITS_SCENARIOS
 from equipoise.lab.scenarios.scenario import Scenario
 
 __all__ = ["SCENARIOS", "scenario_by_name"]
 
 SCENARIOS: dict[str, Scenario] = {
-    scenario.name: scenario for scenario in (*HUB_SCENARIOS, *CLUSTER_SCENARIOS, DEMO)
+    scenario.name: scenario for scenario in (*HUB_SCENARIOS, *CLUSTER_SCENARIOS, *LIMITS_SCENARIOS, DEMO)
 }
 
 

@@ -96,6 +96,8 @@ class ClusterScenario(Scenario):
     is_routing: bool = False
     # The wall clock of a hub is wrong by up to this, another way after each restart.
     clock_error_s: float = 0.0
+    # The wall clock of a hub is set forward or back, by up to a minute.
+    clock_steps: Times = NEVER
     # Fields of the hub's cluster settings, by name.
     cluster_settings: Mapping[str, int | float | str] = field(default_factory=dict)
     # Changes of the plan: a topic gets another home; members get other weights, so that many topics move; a topic gets
@@ -104,6 +106,10 @@ class ClusterScenario(Scenario):
     ring_changes: Times = NEVER
     replications: Times = NEVER
     modes: tuple[Mode, ...] = (Mode.ALL_PUBLISHERS,)
+    # By pattern, the rate envelope of topics: messages per second, and burst.
+    limited: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    # A limited topic is split among several homes in other parts, or not at all.
+    share_changes: Times = NEVER
     # New hubs.
     joins: Times = NEVER
     # Connections between two hubs are reset; nothing passes between them, one way or both, for less than two seconds.

@@ -10,11 +10,14 @@ from __future__ import annotations
 from equipoise.errors import SettingsError
 from equipoise.lab.simulation.ablation import Ablation
 from equipoise.lab.simulation.cluster.ablations import CLUSTER_ABLATIONS
+from equipoise.lab.simulation.cluster.limit_ablations import LIMIT_ABLATIONS
 from equipoise.lab.simulation.hub_ablations import HUB_ABLATIONS
 
 __all__ = ["ABLATIONS", "ablation_by_name"]
 
-ABLATIONS: dict[str, Ablation] = {one.name: one for one in (*HUB_ABLATIONS, *CLUSTER_ABLATIONS)}
+ABLATIONS: dict[str, Ablation] = {
+    one.name: one for one in (*HUB_ABLATIONS, *CLUSTER_ABLATIONS, *LIMIT_ABLATIONS)
+}
 
 
 def ablation_by_name(name: str) -> Ablation:

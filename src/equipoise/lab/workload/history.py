@@ -18,6 +18,7 @@ from equipoise.lab.workload.payload import decode_payload
 from equipoise.model import Glob
 
 __all__ = [
+    "Admitted",
     "Away",
     "Event",
     "History",
@@ -47,11 +48,13 @@ class PublishOutcome(Enum):
 class Sent:
     """One message. Its publisher, topic and number say where it stands in the history."""
 
-    __slots__ = ("began_at", "outcome")
+    __slots__ = ("answered_at", "began_at", "outcome")
 
     def __init__(self, began_at: float, outcome: PublishOutcome = PublishOutcome.UNCERTAIN) -> None:
         self.began_at = began_at
         self.outcome = outcome
+        # When its receipt came, where each message waits for one; None before.
+        self.answered_at: float | None = None
 
 
 class Live(NamedTuple):
@@ -185,6 +188,14 @@ class Track:
         return receive
 
 
+class Admitted(NamedTuple):
+    """Messages of a limited topic got their positions at a hub."""
+
+    at: float
+    messages: int
+    hub: str
+
+
 class Marker(NamedTuple):
     """The first message of a stream that was acknowledged after healing; None if none was."""
 
@@ -212,6 +223,9 @@ class History:
     rules: dict[str, list[tuple[float, Rules]]] = field(default_factory=dict)
     # By hub, the losses that it counted: when, of which topic, how many. For subscribers that cannot be told.
     losses: dict[str, list[Missed]] = field(default_factory=dict)
+    # By limited topic, its messages per second and burst; and when messages of it got their positions, how many, where.
+    envelopes: dict[str, tuple[float, int]] = field(default_factory=dict)
+    admissions: dict[str, list[Admitted]] = field(default_factory=dict)
     # By who holds and what.
     held: dict[tuple[str, str], MemoryPeak] = field(default_factory=dict)
     markers: list[Marker] = field(default_factory=list)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
-from equipoise.model import Entry, EntryChange, Member, MemberChange, Mode, Plan, PlanChange, Reason, Why
+from equipoise.model import Entry, EntryChange, Member, MemberChange, Plan, PlanChange, Reason, Why
 from equipoise.plan.plan_placement import changed
 
 __all__ = ["Changes", "why"]
@@ -56,10 +56,7 @@ class Changes:
         else:
             self._members.pop(hub, None)
         for entry in [entry for entry in self.entries.values() if hub in entry.homes]:
-            left = tuple(home for home in entry.homes if home != hub)
-            mode = entry.mode if len(left) > 1 else Mode.SINGLE
-            made = Entry(entry.topic, left, mode, entry.is_pinned) if left else None
-            self._entries[entry.topic] = EntryChange(entry.topic, made, why)
+            self._entries[entry.topic] = EntryChange(entry.topic, entry.without(hub), why)
 
     def plan_change(self) -> PlanChange:
         """What makes the next plan out of this one."""

@@ -42,6 +42,8 @@ class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
     tls_address: str = ""
     # Identity of the process, so that its successor on the same machine can prove that it has ended; empty: unknown.
     process: str = ""
+    # Whether it keeps rate envelopes.
+    keeps_limits: bool = False
 
 
 class HubAlive(msgspec.Struct, frozen=True, kw_only=True):

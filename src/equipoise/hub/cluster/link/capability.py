@@ -5,7 +5,7 @@ A hub announces them when it greets, and ignores the names that it does not know
 
 from __future__ import annotations
 
-__all__ = ["CAPABILITIES", "COUNTS", "LEASE", "LOSS", "PROBE"]
+__all__ = ["CAPABILITIES", "COUNTS", "LEASE", "LIMITS", "LOSS", "PROBE"]
 
 # Answer probes of the distance between hubs.
 PROBE = "probe"
@@ -15,5 +15,7 @@ LEASE = "lease"
 LOSS = "loss"
 # Hear how many subscribers other hubs have.
 COUNTS = "counts"
+# Keep rate envelopes, and take over the level of a bucket.
+LIMITS = "limits"
 
-CAPABILITIES = frozenset({PROBE, LEASE, LOSS, COUNTS})
+CAPABILITIES = frozenset({PROBE, LEASE, LOSS, COUNTS, LIMITS})

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import msgspec
 
-from equipoise.hub.cluster.link.capability import COUNTS, LEASE, LOSS, PROBE
+from equipoise.hub.cluster.link.capability import COUNTS, LEASE, LIMITS, LOSS, PROBE
 from equipoise.stream.parts import Dependency as Tag
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "EndedFrame", "FlushFrame", "FollowFrame", "Frame", "IngressFrame", "LaneFrame", "LeaseFrame", "Life",
     "LossFrame", "NoPatternFrame", "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame",
     "PatternedFrame", "Payloads", "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecountFrame",
-    "RecountedFrame", "SettledFrame", "SeverFrame", "SeveredFrame", "Tag",
+    "RecountedFrame", "SettledFrame", "SeverFrame", "SeveredFrame", "Tag", "TokensFrame", "WaitingFrame",
 ]  # fmt: skip
 
 # A hub's name and its incarnation.
@@ -266,6 +266,26 @@ class CloseFrame(Frame, frozen=True):
     topic: bytes
     epoch: int
     n: int
+
+
+class TokensFrame(Frame, frozen=True):
+    """Said ahead of CLOSE: what a limited topic's bucket has, in millionths of a message (per second) each."""
+
+    verb = b"EQ.L.TOKENS"
+    capability = LIMITS
+    topic: bytes
+    rate: int
+    depth: int
+    level: int
+
+
+class WaitingFrame(Frame, frozen=True):
+    """So many connections of mine wait to publish to this limited stream: I count as many in its turns."""
+
+    verb = b"EQ.L.WAITING"
+    capability = LIMITS
+    key: bytes
+    count: int
 
 
 # Lanes.

@@ -2,12 +2,22 @@
 
 from collections.abc import Callable
 
-from equipoise.lab.simulation.checkers import authorised, memory, needless_gap, once, order, progress
+from equipoise.lab.simulation.checkers import (
+    authorised,
+    envelope,
+    fair_turns,
+    memory,
+    needless_gap,
+    once,
+    order,
+    progress,
+)
 from equipoise.lab.simulation.checkers.violation import Violation
 from equipoise.lab.workload.history import History
 
 __all__ = ["CHECKERS", "Violation"]
 
 CHECKERS: dict[str, Callable[[History], list[Violation]]] = {
-    checker.NAME: checker.check for checker in (once, order, memory, authorised, progress, needless_gap)
+    checker.NAME: checker.check
+    for checker in (once, order, memory, authorised, progress, needless_gap, envelope, fair_turns)
 }

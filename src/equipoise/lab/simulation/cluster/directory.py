@@ -16,7 +16,7 @@ from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.rules import HUBS_USER
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
 from equipoise.lab.simulation.world import Simulation
-from equipoise.model import Plan
+from equipoise.model import Plan, Specs
 
 __all__ = ["Directory"]
 
@@ -36,6 +36,7 @@ class Directory:
         member that comes back gets its share at once, by a new plan."""
         self.sim = sim
         self.plan = Plan()
+        self.specs = Specs()
         self.hubs: dict[str, SimulatedHub] = {}
         self.alive: dict[str, LiveHub] = {}
         # By hub, when it hears of what it was told last.
@@ -58,6 +59,8 @@ class Directory:
         hub = await node.listen()
         hub.on_renewed = lambda: self._register(node)
         hub.join_cluster(None if node.rules is None else (HUBS_USER, HUBS_USER))
+        hub.core.specs.follow(self.specs, 1)
+        hub.core.cluster.limits.specs_changed(lambda: None)
         self._applied.pop(node.name, None)
         self._register(node)
 

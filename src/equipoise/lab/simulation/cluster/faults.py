@@ -13,6 +13,7 @@ from equipoise.lab.scenarios import ClusterScenario
 from equipoise.lab.simulation.cluster.region import STORE
 from equipoise.lab.simulation.cluster.world import SESSION_S, ClusterWorld
 from equipoise.lab.simulation.simulated_hub import SimulatedHub
+from equipoise.limits import PARTS
 from equipoise.model import Member, Mode
 
 __all__ = ["ClusterFaults", "play"]
@@ -42,6 +43,7 @@ class ClusterFaults:
             ("move", self._move, scenario.moves),
             ("ring change", self._change_ring, scenario.ring_changes),
             ("replication", self._replicate, scenario.replications),
+            *self._limit_acts(),
             ("link reset", self._reset_link, scenario.link_resets),
             ("link cut", self._cut_link, scenario.link_cuts),
             ("client reset", self._reset_client, scenario.client_resets),
@@ -61,6 +63,15 @@ class ClusterFaults:
                 self._world.keep(self._later(draw() * scenario.duration_s, name, act))
         if scenario.store_outage_s:
             self._world.keep(self._later(0.2 + draw() * 0.5, "store outage", self._go_without_store))
+
+    def _limit_acts(self) -> list[tuple[str, Act, tuple[int, int]]]:
+        """Apart from the others, so that worlds without limits draw what they always drew."""
+        if not self._scenario.limited:
+            return []
+        return [
+            ("share change", self._change_shares, self._scenario.share_changes),
+            ("clock step", self._step_clock, self._scenario.clock_steps),
+        ]
 
     async def _later(self, at_s: float, name: str, act: Act) -> None:
         await asyncio.sleep(at_s)
@@ -84,6 +95,22 @@ class ClusterFaults:
         modes = self._scenario.modes
         mode = modes[int(self._random.random() * len(modes))] if len(homes) > 1 else Mode.SINGLE
         world.replicate(topic, tuple(homes), mode)
+
+    def _change_shares(self) -> None:
+        """Split a topic in random parts among some hubs, or have it whole at one."""
+        world, draw = self._world, self._random.random
+        topic, members = world.draw(self._topics), world.members
+        homes = []
+        for _ in range(1 + int(draw() * len(members))):
+            homes.append(world.draw(members))
+            members.remove(homes[-1])
+        if len(homes) == 1:
+            world.move(topic, homes[0])
+            return
+        weights = [1 + int(draw() * 9) for _ in homes[1:]]
+        parts = [PARTS * weight // (sum(weights) + 1 + int(draw() * 9)) for weight in weights]
+        shares = (PARTS - sum(parts), *parts) if draw() < 0.8 else ()
+        world.replicate(topic, tuple(homes), Mode.ALL_SUBSCRIBERS, shares)
 
     def _change_ring(self) -> None:
         plan = self._world.directory.plan
@@ -210,6 +237,9 @@ class ClusterFaults:
             await asyncio.sleep(draw() * 0.5)
             node.start()
 
+    def _step_clock(self) -> None:
+        self._world.hubs[self._hub()].host.clock.step((2 * self._random.random() - 1) * 60.0)
+
     # The store.
 
     async def _cut_store(self) -> None:
@@ -251,7 +281,7 @@ class ClusterFaults:
 
 async def play(world: ClusterWorld) -> None:
     """One run: changes and faults first, then everything is healed and progress is demanded."""
-    with world.watched_losses():
+    with world.watched_losses(), world.watched_admissions():
         await world.start()
         measuring = world.measure()
         ClusterFaults(world).begin()

@@ -9,7 +9,7 @@ Always true: what is looked at from outside (`plan`, `alive`) is only looked at.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 
 import msgspec
@@ -25,7 +25,7 @@ from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.rules import HUBS_USER, users_of
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
 from equipoise.lab.simulation.world import Simulation
-from equipoise.model import Plan, PlanChange, diff
+from equipoise.model import Plan, PlanChange, TopicSpec, diff
 from equipoise.model.change import ASKED_FOR
 from equipoise.store import (
     HubsStore,
@@ -34,6 +34,7 @@ from equipoise.store import (
     MemoryTree,
     PlanStore,
     RemoteMemoryStore,
+    SpecsStore,
     StoreSettings,
     Tree,
     UsersStore,
@@ -169,6 +170,12 @@ class Region:
     async def begin(self) -> None:
         self.serve()
         await self._look_on()
+
+    async def put_specs(self, specs: Iterable[TopicSpec]) -> None:
+        """Have topics limited."""
+        store = SpecsStore(self._store, TREE)
+        for spec in specs:
+            await store.put(spec)
 
     async def _look_on(self) -> None:
         self._store = await self.beside()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -16,7 +16,9 @@ from random import Random
 from equipoise.hub import HubSettings, Limits
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.hub.core import HubCore
 from equipoise.hub.data.losses import Losses
+from equipoise.hub.data.topic import Topic
 from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Rules
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.region import STORE, Region, membership_settings
@@ -26,8 +28,8 @@ from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
 from equipoise.lab.simulation.staging import Staging
 from equipoise.lab.simulation.world import Simulation
 from equipoise.lab.workload import History, HubEndpoint, hurried
-from equipoise.lab.workload.history import Missed
-from equipoise.model import Entry, Member, Mode, Plan
+from equipoise.lab.workload.history import Admitted, Missed
+from equipoise.model import Entry, Member, Mode, Plan, Specs, TopicSpec
 from equipoise.store import StoreSettings
 
 __all__ = ["SESSION_S", "ClusterWorld"]
@@ -43,6 +45,8 @@ QUICK: dict[str, int | float | str] = {
 }
 START_S, OPENING_S = 5.0, 10.0
 SETTLING_S = 20.0
+# How long a message of a limited topic may wait: so short that some are refused.
+WAIT_MS = 400.0
 
 
 class ClusterWorld:
@@ -96,9 +100,13 @@ class ClusterWorld:
 
     async def start(self) -> None:
         """Start all hubs under a plan that has them as members, and wait for every subscription."""
+        specs = self._specs()
         if isinstance(self.directory, Region):
             await self.directory.begin()
+            await self.directory.put_specs(specs)
             self._attend()
+        else:
+            self.directory.specs = Specs(specs)
         for node in self.hubs.values():
             node.start()
         await self.until(lambda: len(self.directory.alive) == len(self.hubs), START_S)
@@ -106,6 +114,12 @@ class ClusterWorld:
         for client in self.scenario.workload.each():
             self._seat(client)
         await self.until(self.staging.is_everybody_live, OPENING_S)
+
+    def _specs(self) -> list[TopicSpec]:
+        return [
+            TopicSpec(pattern=pattern.encode(), rate_per_s=rate, burst_messages=burst, wait_ms=WAIT_MS)
+            for pattern, (rate, burst) in self.scenario.limited.items()
+        ]
 
     def _seat(self, client: Client) -> None:
         host = self.sim.host(client.name)
@@ -192,6 +206,27 @@ class ClusterWorld:
         with replaced(Losses, "count", watched_count), replaced(Losses, "count_hub", watched_count_hub):
             yield
 
+    @contextmanager
+    def watched_admissions(self) -> Iterator[None]:
+        """Keep in the history when messages of limited topics get their positions, at any hub."""
+        if not self.scenario.limited:
+            yield
+            return
+        publish, history = HubCore.publish, self.history
+        specs = Specs(self._specs())
+
+        def watched_publish(core: HubCore, topic: Topic, payloads: Sequence[bytes], first: int = 0) -> int:
+            spec = None if first or topic.is_shard else specs.of(topic.name)
+            if spec is not None and spec.envelope is not None:
+                name = topic.name.decode()
+                history.envelopes[name] = spec.envelope
+                admitted = Admitted(self.sim.now, len(payloads), core.settings.name)
+                history.admissions.setdefault(name, []).append(admitted)
+            return publish(core, topic, payloads, first)
+
+        with replaced(HubCore, "publish", watched_publish):
+            yield
+
     def _note_loss(self, losses: Losses, topic: bytes | None, missed: int | None) -> None:
         for name, node in self.hubs.items():
             if node.hub is not None and node.hub.core.losses is losses:
@@ -213,9 +248,9 @@ class ClusterWorld:
     def move(self, topic: str, hub: str) -> None:
         self.replicate(topic, (hub,), Mode.SINGLE)
 
-    def replicate(self, topic: str, homes: tuple[str, ...], mode: Mode) -> None:
+    def replicate(self, topic: str, homes: tuple[str, ...], mode: Mode, shares: tuple[int, ...] = ()) -> None:
         plan = self.directory.plan
-        entries = {**plan.entries, topic.encode(): Entry(topic.encode(), homes, mode)}
+        entries = {**plan.entries, topic.encode(): Entry(topic.encode(), homes, mode, shares=shares)}
         self.directory.commit(replace(plan, entries=entries))
 
     def weigh(self, weights: dict[str, int]) -> None:

@@ -1,0 +1,121 @@
+"""Commands of this hub's clients that wait for tokens of one topic, by connection.
+
+They have not been answered, so they can still be refused, and are forgotten if their client goes. Connections take
+turns, one message each: one that pipelines a thousand messages gets no more of the envelope than one that sends singly.
+
+Always true: a connection is in `turns` exactly while one of its commands waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from equipoise.hub.cluster.link.frames import Tag
+from equipoise.hub.data.reply import LATE, Reply
+from equipoise.limits import TurnRing
+from equipoise.resp.replies import error
+from equipoise.stream.submission import PAYLOAD_BYTES, SUBMISSION_BYTES
+
+__all__ = ["ClientQueue", "PendingPublish", "PositionedReply"]
+
+
+class PositionedReply(Reply):
+    """The reply to EQ.PUBLISH: complete when all of its messages have their positions."""
+
+    __slots__ = ("_is_lost", "_receipt", "left")
+
+    def __init__(self, messages: int, receipt: Callable[[Tag, bool], bytes]) -> None:
+        super().__init__(wait_s=None, expired=lambda: error(LATE))
+        self.left = messages
+        self._receipt = receipt
+        self._is_lost = False
+
+    def acked(self, at: Tag, is_lost: bool) -> None:
+        self.left -= 1
+        self._is_lost = self._is_lost or is_lost
+        if not self.left and self.pieces is None:
+            self.complete(self._receipt(at, self._is_lost))
+
+
+class PendingPublish:
+    """One command that waits for tokens, or for its next message's."""
+
+    __slots__ = ("after", "came_at", "head_at", "payloads", "reply", "sent", "session")
+
+    def __init__(
+        self, session: int, payloads: Sequence[bytes], after: Sequence[Tag], reply: Reply, now: int
+    ) -> None:
+        self.session = session
+        self.payloads = payloads
+        self.after = after
+        self.reply = reply
+        self.came_at = now
+        # When it became the first of its connection; None before.
+        self.head_at: int | None = None
+        # Messages that have gone.
+        self.sent = 0
+
+    @property
+    def left(self) -> int:
+        return len(self.payloads) - self.sent
+
+    def complete(self, reply: bytes) -> None:
+        """Of several PUBLISH in a row each has a reply, of EQ.PUBLISH all messages have one."""
+        is_one = isinstance(self.reply, PositionedReply)
+        self.reply.complete(reply if is_one else reply * len(self.payloads))
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        return SUBMISSION_BYTES + PAYLOAD_BYTES * len(self.payloads) + sum(map(len, self.payloads))
+
+
+class ClientQueue:
+    """Commands of this hub's clients to one topic. Owned by its trunk's TopicLimit."""
+
+    __slots__ = ("_commands", "told", "told_to", "turns")
+
+    def __init__(self) -> None:
+        self._commands: dict[int, deque[PendingPublish]] = {}
+        self.turns: TurnRing[int] = TurnRing()
+        # How many connections the home was told wait here, and the hub that was told.
+        self.told = 0
+        self.told_to = ""
+
+    def __len__(self) -> int:
+        """Connections that wait."""
+        return len(self.turns)
+
+    @property
+    def messages(self) -> int:
+        return sum(one.left for commands in self._commands.values() for one in commands)
+
+    def add(self, one: PendingPublish) -> bool:
+        """Let it wait; whether it is the first of its connection."""
+        commands = self._commands.setdefault(one.session, deque())
+        commands.append(one)
+        self.turns.join(one.session)
+        return len(commands) == 1
+
+    def remove(self, one: PendingPublish) -> PendingPublish | None:
+        """It waits no longer; the one that is first of its connection by that, if there is one."""
+        commands = self._commands.get(one.session)
+        if commands is None or one not in commands:
+            return None
+        was_first = commands[0] is one
+        commands.remove(one)
+        if not commands:
+            del self._commands[one.session]
+            self.turns.leave(one.session)
+            return None
+        return commands[0] if was_first else None
+
+    def first(self) -> PendingPublish | None:
+        """The command of the connection whose turn it is."""
+        session = self.turns.first
+        return None if session is None else self._commands[session][0]
+
+    def heads(self) -> list[PendingPublish]:
+        """The first command of each connection."""
+        return [commands[0] for commands in self._commands.values()]

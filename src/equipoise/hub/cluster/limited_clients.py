@@ -1,0 +1,308 @@
+"""Publish to limited topics for this hub's own clients: at once, later, or not at all.
+
+A command that cannot go at once waits in the topic's `ClientQueue`. Where the topic is numbered here its turn comes
+with a token; elsewhere it is sent ahead to the home as far as the envelope would let it pass there at once
+(`TopicLimit.window`), so publishers slow down wherever they are connected.
+
+A command is refused when it is the first of its connection and cannot have its turn within the time that the spec lets
+it wait: a pipelined client cannot expect an earlier judgement, and is slowed down. A command of several messages is
+refused whole, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.cluster.client_queue import ClientQueue, PendingPublish, PositionedReply
+from equipoise.hub.cluster.link.frames import Tag, WaitingFrame
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.topic_limit import CLIENTS, TopicLimit
+from equipoise.hub.data.reply import NO_ROOM, REPLY_S, Reply
+from equipoise.limits import TOKEN
+from equipoise.resp.replies import error
+from equipoise.stream.submission import Budget, Path
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.publish_acks import Acked
+    from equipoise.hub.cluster.streams import Stream
+    from equipoise.hub.data.topic import Topic
+
+__all__ = ["LimitedClients"]
+
+
+class _Ingress(Protocol):
+    def outstanding(self, stream: Stream, path: Path) -> int: ...
+
+
+class _Acks(Protocol):
+    def when_acked(self, topic: Topic, count: int | None, call: Acked) -> None: ...
+
+
+class _Routes(Protocol):
+    def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool: ...
+    def stream_now(self, trunk: Topic) -> Topic: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def ingress(self) -> _Ingress: ...
+    @property
+    def receipts(self) -> _Acks: ...
+    @property
+    def ways(self) -> _Routes: ...
+
+
+class Tokens(Protocol):
+    """What clients need of the limits: which tokens there are, and turns for those that wait."""
+
+    def now(self) -> int: ...
+    def room(self, topic: Topic) -> int: ...
+    def spend(self, limit: TopicLimit, count: int) -> None: ...
+    def serve(self, topic: Topic) -> None: ...
+    def look_at(self, topic: Topic, limit: TopicLimit) -> None: ...
+
+
+class LimitedClients:
+    """Owned by RateLimits."""
+
+    def __init__(self, cluster: _Cluster, tokens: Tokens) -> None:
+        self._cluster = cluster
+        self._core = cluster.core
+        self._tokens = tokens
+        self.budget = Budget(cluster.core.limits.waiting_bytes_max)
+        # Messages, of all topics.
+        self.refused = 0
+
+    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
+        """Publish for a client: the reply to each message, or one to all that comes when the last may go."""
+        limit = topic.limit
+        assert limit is not None, "asked of limited topics"
+        count, after = len(payloads), self._owed_after(topic, limit)
+        if limit.queue is None:
+            if topic.stream is None and not after and self._tokens.room(topic) >= count:
+                self._tokens.spend(limit, count)
+                self._core.publish(topic, payloads)
+                return self._core.audience_of(topic).reply
+            if self._passes(topic, limit, count):
+                if not self._cluster.ways.admit(topic, payloads, after):
+                    return error(NO_ROOM)
+                return self._core.audience_of(topic).reply
+        reply = Reply(wait_s=None)
+        return self._wait(topic, limit, reply, payloads, after)
+
+    def submit_positioned(
+        self,
+        topic: Topic,
+        payloads: Sequence[bytes],
+        after: Sequence[Tag],
+        receipt: Callable[[Tag, bool], bytes],
+    ) -> bytes | Reply:
+        """The same with a reply that has the position of the last message."""
+        limit = topic.limit
+        assert limit is not None, "asked of limited topics"
+        after = (*after, *self._owed_after(topic, limit))
+        reply = PositionedReply(len(payloads), receipt)
+        if limit.queue is None and self._passes(topic, limit, len(payloads)):
+            if not self._cluster.ways.admit(topic, payloads, after):
+                return error(NO_ROOM)
+            reply.left = 1
+            self._cluster.receipts.when_acked(topic, len(payloads), reply.acked)
+            self._core.shell.call_later(REPLY_S, reply.expire)
+            return reply
+        return self._wait(topic, limit, reply, payloads, after)
+
+    def ready(self, topic: Topic) -> int:
+        """Messages of a pipelined client that may go at once, in one run."""
+        limit = topic.limit
+        is_simple = topic.stream is None and limit is not None and limit.queue is None
+        return self._tokens.room(topic) if is_simple else 0
+
+    def _passes(self, topic: Topic, limit: TopicLimit, count: int) -> bool:
+        """Whether so many messages may go at once: numbered here, or towards the home."""
+        target = self._cluster.ways.stream_now(topic)
+        if target.is_home and target.limit is not None:
+            waits = target.stream is not None and () in target.stream.admission.waiting
+            return not waits and self._tokens.room(target) >= count
+        return self._ahead(topic, target) + count <= limit.window and limit.mirror.take(
+            count, self._tokens.now()
+        )
+
+    def _ahead(self, topic: Topic, target: Topic) -> int:
+        """Messages of this hub's clients that are not acknowledged."""
+        streams = {id(one.stream): one.stream for one in (topic, target) if one.stream is not None}
+        routing = 0 if topic.stream is None else sum(one.messages for one in topic.stream.admission.routing)
+        return routing + sum(self._cluster.ingress.outstanding(stream, ()) for stream in streams.values())
+
+    def _wait(
+        self,
+        topic: Topic,
+        limit: TopicLimit,
+        reply: Reply,
+        payloads: Sequence[bytes],
+        after: Sequence[Tag],
+    ) -> bytes | Reply:
+        one = PendingPublish(topic.publisher or 0, payloads, after, reply, self._tokens.now())
+        if not self.budget.has_room(one.size):
+            self._keep_order(limit, one, None)
+            return self._refusal(topic, limit, None, len(payloads))
+        queue = limit.queue = limit.queue or ClientQueue()
+        self.budget.used += one.size
+        self.budget.messages += len(payloads)
+        reply.when_abandoned(lambda: self._gone(topic, limit, one))
+        if queue.add(one) and (refusal := self._judge(topic, limit, one)) is not None:
+            self._keep_order(limit, one, self._dequeue(queue, one))
+            self._tokens.look_at(topic, limit)
+            return refusal
+        self._tokens.serve(topic)
+        return reply
+
+    def _gone(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> None:
+        """The client has gone: what it was not answered is not published."""
+        if limit.queue is not None:
+            self._promote(topic, limit, self._dequeue(limit.queue, one))
+            self._tokens.look_at(topic, limit)
+
+    def free(self, topic: Topic, limit: TopicLimit) -> None:
+        """The limit is taken away: all that waits goes on."""
+        queue, limit.queue = limit.queue, None
+        while queue is not None and (one := queue.first()) is not None:
+            self._dequeue(queue, one)
+            while one.left and self._send(topic, one):
+                pass
+
+    def _dequeue(self, queue: ClientQueue, one: PendingPublish) -> PendingPublish | None:
+        self.budget.used -= one.size
+        self.budget.messages -= len(one.payloads)
+        return queue.remove(one)
+
+    def _promote(self, topic: Topic, limit: TopicLimit, one: PendingPublish | None) -> None:
+        """A command is the first of its connection; it, and those behind it, may have to be refused."""
+        while one is not None and (refusal := self._judge(topic, limit, one)) is not None:
+            assert limit.queue is not None, "it waits there"
+            following = self._dequeue(limit.queue, one)
+            self._keep_order(limit, one, following)
+            one.complete(refusal)
+            one = following
+
+    def _owed_after(self, topic: Topic, limit: TopicLimit) -> Sequence[Tag]:
+        """What this connection's next message comes after, though the one that said so was refused."""
+        return limit.owed_after.pop(topic.publisher or 0, ()) if limit.owed_after else ()
+
+    def _keep_order(self, limit: TopicLimit, one: PendingPublish, following: PendingPublish | None) -> None:
+        """A command is refused: the next one of its connection comes after the same positions."""
+        if one.after and following is not None:
+            following.after = (*one.after, *following.after)
+        elif one.after:
+            sessions = self._core.sessions
+            limit.owed_after = {key: after for key, after in limit.owed_after.items() if key in sessions}
+            limit.owed_after[one.session] = one.after
+
+    # When it is whose turn.
+
+    def _judge(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> bytes | None:
+        """Refuse a command, as the first of its connection, that cannot have its turn within the time it may wait."""
+        one.head_at = now = self._tokens.now()
+        wait_ns = self._predict(topic, limit, one.left, now)
+        if wait_ns is not None and wait_ns > limit.wait_ns:
+            return self._refusal(topic, limit, wait_ns, one.left)
+        return None
+
+    def _predict(self, topic: Topic, limit: TopicLimit, count: int, now: int) -> int | None:
+        """Nanoseconds until the last of so many messages of one connection has its turn; None: nobody can say."""
+        queue = limit.queue
+        waiting = 1 if queue is None else max(1, len(queue))
+        target = self._cluster.ways.stream_now(topic)
+        if target.is_home and target.limit is not None:
+            ring = target.limit.ring
+            others = ring.total - (len(queue or ()) if CLIENTS in ring else 0)
+            return target.limit.bucket.wait(count * (waiting + max(0, others)), now)
+        by_tokens = limit.mirror.wait(count * waiting, now)
+        over = self._ahead(topic, target) + count * waiting - limit.window
+        by_window = max(0, over * TOKEN // limit.envelope.whole.rate)
+        return max(by_tokens or 0, by_window)
+
+    def _refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes:
+        limit.refused += count
+        self.refused += count
+        name = topic.name.decode("utf-8", "backslashreplace")
+        text = f"LIMITED {name} admits {limit.envelope.text}: try again in {limit.retry_ms(wait_ns)} ms"
+        return self._core.refuse(text)
+
+    def serve(self, trunk: Topic, limit: TopicLimit, queue: ClientQueue) -> None:
+        """Refuse what has waited for too long; let clients take part in the turns here, or send ahead to the home."""
+        now = self._tokens.now()
+        for one in queue.heads():
+            if one.head_at is not None and now - one.head_at > limit.wait_ns and not one.sent:
+                following = self._dequeue(queue, one)
+                self._keep_order(limit, one, following)
+                one.complete(self._refusal(trunk, limit, None, one.left))
+                self._promote(trunk, limit, following)
+        target = self._cluster.ways.stream_now(trunk)
+        for stream in self._streams(trunk):
+            if stream is not target and stream.limit is not None:
+                stream.limit.ring.leave(CLIENTS)
+        if target.is_home and target.limit is not None:
+            if len(queue):
+                target.limit.ring.join(CLIENTS, len(queue))
+                if target is not trunk:
+                    self._tokens.serve(target)
+        else:
+            while len(queue) and self._passes(trunk, limit, 1) and self.release(trunk, queue):
+                pass
+        self._tell_waiting(target, queue)
+        if not len(queue) and limit.queue is queue:
+            limit.queue = None
+
+    def tidy(self, trunk: Topic, target: TopicLimit) -> None:
+        """A client has had its turn: as many as wait now have the next ones."""
+        limit = trunk.limit
+        queue = None if limit is None else limit.queue
+        if limit is not None and queue is not None and not len(queue):
+            limit.queue = queue = None
+        if queue is None:
+            target.ring.leave(CLIENTS)
+        elif CLIENTS in target.ring:
+            target.ring.join(CLIENTS, len(queue))
+
+    def _streams(self, trunk: Topic) -> list[Topic]:
+        return [trunk, *(() if trunk.beside is None else trunk.beside.lanes.values())]
+
+    def release(self, trunk: Topic, queue: ClientQueue) -> bool:
+        """One message of the connection whose turn it is."""
+        one = queue.first()
+        target = self._cluster.ways.stream_now(trunk)
+        has_older = target.stream is not None and () in target.stream.admission.waiting
+        if one is None or (target.is_home and has_older):
+            return False
+        queue.turns.turn_over()
+        is_sent = self._send(trunk, one)
+        if not one.left or not is_sent:
+            following = self._dequeue(queue, one)
+            if trunk.limit is not None:
+                trunk.limit.note_delay(self._tokens.now() - one.came_at)
+                self._promote(trunk, trunk.limit, following)
+        return is_sent
+
+    def _send(self, trunk: Topic, one: PendingPublish) -> bool:
+        """Its next message goes; False if there is no room for it."""
+        payload, after = one.payloads[one.sent], () if one.sent else one.after
+        if not self._cluster.ways.admit(trunk, (payload,), after):
+            one.complete(error(NO_ROOM))
+            return False
+        one.sent += 1
+        if isinstance(one.reply, PositionedReply):
+            self._cluster.receipts.when_acked(trunk, 1, one.reply.acked)
+            if not one.left:
+                self._core.shell.call_later(REPLY_S, one.reply.expire)
+        elif not one.left:
+            one.complete(self._core.audience_of(trunk).reply)
+        return True
+
+    def _tell_waiting(self, target: Topic, queue: ClientQueue) -> None:
+        """Tell the home how many connections wait here, when that has changed by much."""
+        home = "" if target.is_home or target.stream is None else target.stream.peer or ""
+        count, told = len(queue), queue.told if queue.told_to == home else 0
+        if home and (count >= 2 * told or 2 * count <= told) and count != told:
+            queue.told, queue.told_to = count, home
+            self._cluster.tell(home, WaitingFrame(target.key, count))

@@ -1,0 +1,337 @@
+"""Carry out rate envelopes: who gets the next token, who waits, who is refused.
+
+A message is charged once, by the hub that gives it its position. A hub that passes messages on sends the home only as
+many ahead of its acknowledgements as the envelope would let pass at once (`TopicLimit.window`), and keeps the rest with
+its connections, so publishers slow down wherever they are connected.
+
+Always true:
+    nothing of a limited topic gets a position here without a token, nor without the lease;
+    what waits in the queue of clients was not answered: it is admitted, or refused, or its client has gone;
+    one timer serves all that waits, and never in less than a millisecond: the loop's clock counts no finer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.cluster.limited_clients import LimitedClients
+from equipoise.hub.cluster.link.frames import Tag, TokensFrame
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.share_keeper import ShareKeeper
+from equipoise.hub.cluster.topic_limit import CLIENTS, TopicLimit
+from equipoise.hub.data.turns import LongWork
+from equipoise.limits import nanoseconds
+from equipoise.stream.submission import Budget, Gate, NextHop, Path, Submission, WaitReason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from equipoise.hub.cluster.lane_state import Facts
+    from equipoise.hub.cluster.publish_acks import Acked
+    from equipoise.hub.cluster.streams import Stream
+    from equipoise.hub.data.ports import Timer
+    from equipoise.hub.data.topic import Topic
+    from equipoise.model import TopicSpec
+
+__all__ = ["RateLimits"]
+
+# Shorter timers fire at once under uvloop, and a hub that waits for the next token by them would spin.
+TIMER_S_MIN = 0.001
+# How often what waits for another hub, for the lease or for a share is looked at, in nanoseconds.
+LOOK_NS = 50_000_000
+# Topics looked at in one go when specs have changed: some 5 ms.
+ADOPT_SLICE = 1_000
+
+
+class _Ingress(Protocol):
+    @property
+    def budget(self) -> Budget: ...
+    def drain(self, stream: Stream) -> None: ...
+    def outstanding(self, stream: Stream, path: Path) -> int: ...
+    def release(self, stream: Stream, path: Path) -> bool: ...
+
+
+class _Acks(Protocol):
+    def when_acked(self, topic: Topic, count: int | None, call: Acked) -> None: ...
+
+
+class _Routes(Protocol):
+    def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool: ...
+    def stream_now(self, trunk: Topic) -> Topic: ...
+
+
+class _Handover(Protocol):
+    def review(self, stream: Stream) -> None: ...
+
+
+class _Lanes(Protocol):
+    @property
+    def known(self) -> Mapping[bytes, Mapping[str, Facts]]: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def handover(self) -> _Handover: ...
+    @property
+    def ingress(self) -> _Ingress: ...
+    @property
+    def lanes(self) -> _Lanes: ...
+    @property
+    def receipts(self) -> _Acks: ...
+    @property
+    def ways(self) -> _Routes: ...
+    @property
+    def is_barrier_passed(self) -> bool: ...
+
+
+class RateLimits:
+    """Owned by one cluster."""
+
+    def __init__(self, cluster: _Cluster) -> None:
+        self._cluster = cluster
+        self._core = cluster.core
+        self.shares = ShareKeeper(cluster)
+        self.clients = LimitedClients(cluster, self)
+        self.submit, self.ready = self.clients.submit, self.clients.ready
+        self.submit_positioned = self.clients.submit_positioned
+        self._work = LongWork(cluster.core.turns)
+        self._held_until = -1
+        self._heap: list[tuple[int, int, Topic]] = []
+        self._pushed = 0
+        self._timer: Timer | None = None
+        self._timer_at = 0
+        # Of this hub, in all topics.
+        self.admitted = 0
+
+    def now(self) -> int:
+        return nanoseconds(self._core.shell.fine_now())
+
+    def close(self) -> None:
+        self._work.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._heap.clear()
+
+    # Which topics have a limit.
+
+    def adopt(self, topic: Topic, spec: TopicSpec | None) -> None:
+        """This is the topic's, or the lane's, spec from now on."""
+        envelope = None if spec is None or topic.name.startswith(b"$") else spec.envelope
+        limit = topic.limit
+        if envelope is None or spec is None:
+            if limit is not None:
+                self._free(topic, limit)
+            return
+        if limit is None:
+            limit = topic.limit = TopicLimit(envelope, nanoseconds(spec.wait_s), self.now)
+            topic.is_gated = True
+            if topic.stream is not None:
+                self.guard(topic.stream)
+        elif limit.envelope != envelope or limit.wait_ns != nanoseconds(spec.wait_s):
+            limit.envelope, limit.wait_ns = envelope, nanoseconds(spec.wait_s)
+            limit.mirror.resize(*envelope.whole, self.now())
+        self.follow(topic)
+
+    def specs_changed(self, done: Callable[[], object]) -> None:
+        """Other specs hold: go through all topics, and call `done` when each has its limit, or none."""
+        self._work.run(self._adopt_all(), done)
+
+    def _adopt_all(self) -> Iterator[None]:
+        index, specs = self._core.index, self._core.specs
+        for i, topic in enumerate([*index.topics.values(), *index.lanes.values()], 1):
+            self.adopt(topic, specs.of(topic))
+            if not i % ADOPT_SLICE:
+                yield
+
+    def follow(self, topic: Topic) -> None:
+        """Plan, specs or the state of the stream may have changed."""
+        if topic.limit is not None:
+            self.shares.follow(topic, topic.limit)
+            self.look_at(topic, topic.limit)
+
+    def evaluate(self, topic: Topic) -> None:
+        """After a change of plan, or of who is alive, and before DONE is said about it."""
+        if topic.limit is not None:
+            for stream in (topic, *(() if topic.beside is None else topic.beside.lanes.values())):
+                self.follow(stream)
+
+    def guard(self, stream: Stream) -> None:
+        """Have all that is numbered in the stream pass the gate, and wait on an account of its own."""
+        if stream.topic.limit is not None and stream.admission.tokens is None:
+            stream.admission.tokens = self._gate(stream.topic)
+            stream.admission.change_budget(self.clients.budget)
+
+    def _gate(self, topic: Topic) -> Gate:
+        def gate(item: Submission, route: NextHop) -> WaitReason | None:
+            if not route.is_here or item.lost or self.room(topic):
+                return None
+            return WaitReason.TOKENS
+
+        return gate
+
+    def _free(self, topic: Topic, limit: TopicLimit) -> None:
+        """The limit is taken away: all that waits goes on."""
+        topic.limit = None
+        topic.is_gated = topic.is_watched
+        stream = topic.stream
+        if stream is not None:
+            stream.admission.tokens = None
+            stream.admission.change_budget(self._cluster.ingress.budget)
+            self._cluster.ingress.drain(stream)
+            self._cluster.handover.review(stream)
+        self.clients.free(topic, limit)
+
+    # What may get its position now.
+
+    def room(self, topic: Topic) -> int:
+        """Tokens for messages that nobody waits before: of the turn that is being taken, or of an idle bucket."""
+        limit = topic.limit
+        assert limit is not None, "asked of limited topics"
+        if limit.granted:
+            return limit.granted
+        now = self.now()
+        return 0 if limit.ring or not self._holds_lease(now) else limit.bucket.tokens(now)
+
+    def spend(self, limit: TopicLimit, count: int) -> None:
+        """Messages get their positions."""
+        is_paid = limit.bucket.take(count, self.now())
+        assert is_paid, "the gate has counted the tokens"
+        limit.admitted += count
+        self.admitted += count
+
+    def _holds_lease(self, now: int) -> bool:
+        if now >= self._held_until:
+            seconds = self._core.now()
+            until = min(self._core.lease.held_until(), seconds + LOOK_NS / 1e9)
+            self._held_until = now + nanoseconds(until - seconds) if until > seconds else -1
+        return now < self._held_until
+
+    # Serving what waits.
+
+    def line_up(self, topic: Topic, path: Path) -> None:
+        """Messages that came by a path wait for tokens."""
+        limit = topic.limit
+        assert limit is not None, "the gate has held them"
+        limit.ring.join(path, limit.waiting_at.get(path[-1][0], 1) if path else 1)
+        self.look_at(topic, limit)
+
+    def progressed(self, trunk: Topic) -> None:
+        """Acknowledgements have come, or the stream stands here: perhaps clients may go on."""
+        limit = trunk.limit
+        if limit is not None and limit.queue is not None:
+            self.serve(trunk)
+
+    def heard_waiting(self, topic: Topic, hub: str, count: int) -> None:
+        """So many connections wait at another hub: it has as many turns."""
+        limit = topic.limit
+        if limit is None:
+            return
+        limit.waiting_at[hub] = count
+        for path in [path for path in limit.ring if path and path[-1][0] == hub]:
+            limit.ring.join(path, count)
+
+    def closing(self, topic: Topic, hub: str) -> None:
+        """The topic is about to be closed here: tell the next home what it takes over."""
+        if topic.limit is not None:
+            self.shares.closing(topic, topic.limit, hub)
+
+    def opened(self, topic: Topic, hub: str) -> None:
+        """The topic is opened here; it was at that hub before, or nobody knows where."""
+        if topic.limit is not None:
+            self.shares.opened(topic, topic.limit, hub)
+            self.look_at(topic, topic.limit)
+
+    def heard_tokens(self, topic: Topic, hub: str, frame: TokensFrame) -> None:
+        if topic.limit is not None:
+            self.shares.told(topic.limit, hub, frame)
+
+    def serve(self, topic: Topic) -> None:
+        """Let go what may go now, and look again when there is more to expect."""
+        limit = topic.limit
+        if limit is None or limit.is_served:
+            return
+        limit.is_served = True
+        try:
+            self._let_go(topic, limit)
+        finally:
+            limit.is_served = False
+        if topic.limit is limit:
+            self.look_at(topic, limit)
+
+    def _let_go(self, topic: Topic, limit: TopicLimit) -> None:
+        if limit.wanted != limit.share:
+            self.shares.grow(topic, limit)
+        if limit.queue is not None:
+            self.clients.serve(topic, limit, limit.queue)
+        has_waited = bool(limit.ring)
+        while limit.ring and topic.is_home and topic.limit is limit:
+            now = self.now()
+            if not self._holds_lease(now) or not limit.bucket.tokens(now):
+                break
+            self._take_turn(topic, limit)
+        stream = topic.stream
+        if has_waited and stream is not None and not limit.ring and not stream.admission.waiting:
+            # Perhaps that was all there was to know about the stream.
+            self._cluster.handover.review(stream)
+
+    def _take_turn(self, topic: Topic, limit: TopicLimit) -> None:
+        """The first in the ring may have one message numbered."""
+        party = limit.ring.first
+        assert party is not None, "somebody waits"
+        limit.granted = 1
+        trunk = topic.trunk
+        try:
+            if party == CLIENTS:
+                queue = None if trunk.limit is None else trunk.limit.queue
+                has_gone = queue is not None and self.clients.release(trunk, queue)
+            else:
+                has_gone = topic.stream is not None and self._cluster.ingress.release(topic.stream, party)
+        finally:
+            limit.granted = 0
+        if not has_gone:
+            limit.ring.leave(party)
+        elif party == limit.ring.first:
+            limit.ring.turn_over()
+        if party == CLIENTS:
+            self.clients.tidy(trunk, limit)
+
+    # One timer for all.
+
+    def look_at(self, topic: Topic, limit: TopicLimit) -> None:
+        """Serve the topic again when there is reason to."""
+        now = self.now()
+        at: int | None = None
+        if limit.ring and self._holds_lease(now):
+            wait_ns = limit.bucket.wait(1, now)
+            at = None if wait_ns is None else now + wait_ns
+        if limit.queue is not None or limit.ring or limit.wanted != limit.share:
+            at = now + LOOK_NS if at is None else min(at, now + LOOK_NS)
+        if at is None or (limit.due_at is not None and limit.due_at <= at):
+            return
+        limit.due_at = at
+        self._pushed += 1
+        heappush(self._heap, (at, self._pushed, topic))
+        self._set_timer(now)
+
+    def _set_timer(self, now: int) -> None:
+        if not self._heap:
+            return
+        at = self._heap[0][0]
+        if self._timer is not None and self._timer_at <= at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._core.shell.call_later(max(TIMER_S_MIN, (at - now) / 1e9), self._ring_out)
+
+    def _ring_out(self) -> None:
+        self._timer = None
+        now = self.now()
+        while self._heap and self._heap[0][0] <= now:
+            at, _, topic = heappop(self._heap)
+            if topic.limit is not None and topic.limit.due_at == at:
+                topic.limit.due_at = None
+                self.serve(topic)
+        self._set_timer(self.now())

@@ -1,0 +1,134 @@
+"""Keep what this hub may use of each envelope below what the others leave: take before give.
+
+The whole comes from the spec, the parts from the plan. A hub that applies a plan shrinks its shares before it says
+DONE; it grows them once the barrier has passed, so at every instant the shares of all hubs sum up to the whole at most.
+A lane that the plan no longer names keeps its share until it has ended, and nobody grows before that. Growing by what a
+dead hub had waits until its lease is over, too.
+
+A bucket whose past is not known counts as empty at the moment since which this hub alone may number the topic
+(`tenure`). The trunk's level travels with the topic: the former home tells it ahead of CLOSE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.cluster.link.frames import TokensFrame
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.tenure import Tenure
+from equipoise.hub.cluster.topic_limit import CarriedLevel, TopicLimit
+from equipoise.limits import Share, equal_parts, nanoseconds, split
+from equipoise.limits.shares import NOTHING
+from equipoise.model import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from equipoise.hub.cluster.lane_state import Facts
+    from equipoise.hub.data.topic import Topic
+
+__all__ = ["ShareKeeper"]
+
+# Levels and depths are told in millionths of a token.
+_TOLD = 10**9
+
+
+class _Lanes(Protocol):
+    @property
+    def known(self) -> Mapping[bytes, Mapping[str, Facts]]: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def lanes(self) -> _Lanes: ...
+    @property
+    def is_barrier_passed(self) -> bool: ...
+
+
+class ShareKeeper:
+    """Owned by RateLimits."""
+
+    def __init__(self, cluster: _Cluster) -> None:
+        self._cluster = cluster
+        self.tenure = Tenure(cluster.name, nanoseconds(cluster.core.lease.term_s))
+
+    def applied(self, *, has_deaths: bool) -> None:
+        """Plan or live hubs have changed; shares follow topic by topic, before DONE."""
+        router = self._cluster.router
+        self.tenure.applied(router.routing.plan, router.serving, has_deaths=has_deaths)
+
+    def follow(self, topic: Topic, limit: TopicLimit) -> None:
+        """Plan, specs or the state of the stream may have changed: shrink at once, and grow if that is possible."""
+        if not topic.is_home:
+            limit.give_up()
+            return
+        limit.wanted = self._wanted(topic, limit)
+        common = limit.share.least(limit.wanted)
+        if common != limit.share:
+            limit.resize(common)
+        self.grow(topic, limit)
+
+    def grow(self, topic: Topic, limit: TopicLimit) -> int | None:
+        """Take what the plan gives, if nobody else can use it; else when to look again, if that is known."""
+        if limit.wanted == limit.share or not topic.is_home or not self._may_grow(topic):
+            return None
+        now, over_at = limit.now(), self.tenure.deaths_over_at
+        if not limit.is_fresh:
+            if over_at is None or now < over_at:
+                return over_at
+            limit.resize(limit.wanted)
+            return None
+        sole = None if topic.lane else self.tenure.of(topic.name)
+        since = now if sole is None else max(sole.since, sole.hold_until)
+        if sole is None:
+            # A lane begins; or the topic came here in a way that the plan does not explain.
+            if over_at is None or now < over_at:
+                return over_at
+        elif now < since:
+            return since
+        limit.is_fresh = False
+        limit.resize(limit.wanted)
+        limit.bucket.fill((now - since) * limit.wanted.rate)
+        return None
+
+    def _may_grow(self, topic: Topic) -> bool:
+        """Whether every hub has shrunk by the present plan, and all lanes that it does not name have ended."""
+        known = self._cluster.lanes.known.get(topic.name, {})
+        return self._cluster.is_barrier_passed and not any(facts.dropped for facts in known.values())
+
+    def _wanted(self, topic: Topic, limit: TopicLimit) -> Share:
+        """What the plan gives the stream; what it has, if the plan does not name it any more."""
+        whole = limit.envelope.whole
+        entry = self._cluster.router.routing.plan.entries.get(topic.name)
+        is_split = entry is not None and entry.mode is Mode.ALL_SUBSCRIBERS and len(entry.homes) > 1
+        lane = topic.lane.decode()
+        if entry is None or not is_split:
+            return limit.share if lane else whole
+        if lane and lane not in entry.homes[1:]:
+            return limit.share
+        shares = split(whole, entry.shares or equal_parts(len(entry.homes)))
+        return shares[entry.homes.index(lane) if lane else 0]
+
+    # The level of a topic that moves.
+
+    def closing(self, topic: Topic, limit: TopicLimit, hub: str) -> None:
+        """Tell the next home what it takes over; nothing is numbered here from now on."""
+        rate, depth = limit.share
+        level = limit.bucket.level(limit.now())
+        self._cluster.tell(hub, TokensFrame(topic.name, rate, depth // _TOLD, level // _TOLD))
+        limit.give_up()
+
+    def told(self, limit: TopicLimit, hub: str, frame: TokensFrame) -> None:
+        """The home that is about to close says what its bucket has."""
+        share = Share(frame.rate, frame.depth * _TOLD)
+        limit.carried = CarriedLevel(hub, share, frame.level * _TOLD, limit.now())
+
+    def opened(self, topic: Topic, limit: TopicLimit, hub: str) -> None:
+        """The stream is numbered here from now on; it was at `hub` before, or nobody knows where."""
+        carried = limit.carried
+        limit.give_up()
+        if carried is not None and carried.hub == hub and carried.share != NOTHING:
+            limit.is_fresh = False
+            limit.resize(carried.share)
+            limit.bucket.fill(carried.level + (limit.now() - carried.at) * carried.share.rate)
+        self.follow(topic, limit)

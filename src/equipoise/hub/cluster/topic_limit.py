@@ -1,0 +1,126 @@
+"""One limited stream of a topic at one hub: its bucket, who waits for tokens, and what became of them.
+
+Two kinds of parties wait. Messages of other hubs are in the stream's admission, by path. Commands of this hub's own
+clients wait in a `ClientQueue` at the trunk; in the ring of turns they are one party that counts as many as they are.
+
+Always true: what the bucket has belongs to this hub alone; where another hub numbers the stream, its share is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.limits import TOKEN, Bucket, Envelope, Share, TurnRing
+from equipoise.limits.shares import NOTHING
+from equipoise.stream.submission import Path
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.client_queue import ClientQueue
+    from equipoise.stream.parts import Dependency
+
+__all__ = ["CLIENTS", "CarriedLevel", "TopicLimit"]
+
+# The party that all clients of this hub are together.
+CLIENTS: Path = (("\0clients", 0),)
+
+
+class CarriedLevel(NamedTuple):
+    """What the former home has said of its bucket, ahead of CLOSE."""
+
+    hub: str
+    share: Share
+    level: int
+    at: int
+
+
+class TopicLimit:
+    """Owned by one topic, or one lane, that has an envelope. Changes through `RateLimits`."""
+
+    __slots__ = (
+        "admitted",
+        "bucket",
+        "carried",
+        "delay_ns",
+        "delay_ns_max",
+        "due_at",
+        "envelope",
+        "granted",
+        "is_fresh",
+        "is_served",
+        "mirror",
+        "now",
+        "owed_after",
+        "queue",
+        "refused",
+        "ring",
+        "share",
+        "wait_ns",
+        "waiting_at",
+        "wanted",
+    )
+
+    def __init__(self, envelope: Envelope, wait_ns: int, now: Callable[[], int]) -> None:
+        self.envelope = envelope
+        self.wait_ns = wait_ns
+        self.now = now
+        at = now()
+        # What this hub may use, and what the plan gives it: the first is smaller until nobody else can use it.
+        self.share = NOTHING
+        self.wanted = NOTHING
+        self.bucket = Bucket(0, 0, at)
+        # Whether its past is not known: see Tenure.
+        self.is_fresh = True
+        self.carried: CarriedLevel | None = None
+        # Where another hub numbers the stream: what would pass there if all came from here.
+        self.mirror = Bucket(*envelope.whole, at, level=envelope.whole.depth)
+        # Who waits for tokens here: paths of messages, and CLIENTS.
+        self.ring: TurnRing[Path] = TurnRing()
+        self.queue: ClientQueue | None = None
+        # By connection, what its next message comes after: the one that said so was refused.
+        self.owed_after: dict[int, Sequence[Dependency]] = {}
+        # By hub, how many connections wait there.
+        self.waiting_at: dict[str, int] = {}
+        # Tokens that a turn may take just now; 0: no turn is being taken.
+        self.granted = 0
+        # Whether what waits is being served.
+        self.is_served = False
+        # When it is looked at next; None: there is no need.
+        self.due_at: int | None = None
+        self.admitted = 0
+        self.refused = 0
+        # What admitted messages of this hub's clients have waited, in sum and at most.
+        self.delay_ns = 0
+        self.delay_ns_max = 0
+
+    @property
+    def is_engaged(self) -> bool:
+        """Whether it would be missed: a bucket that is not full, somebody who waits."""
+        if self.ring or self.queue is not None or self.wanted != self.share:
+            return True
+        return bool(self.share.rate) and not self.bucket.is_full(self.now())
+
+    @property
+    def window(self) -> int:
+        """Messages that a relay may send ahead of acknowledgements: the depth and 0.1 s of the rate."""
+        whole = self.envelope.whole
+        return max(1, -(-(whole.depth + whole.rate * 10**8) // TOKEN))
+
+    def resize(self, share: Share) -> None:
+        self.share = share
+        self.bucket.resize(*share, self.now())
+
+    def give_up(self) -> None:
+        """Another hub numbers the stream from now on."""
+        self.resize(NOTHING)
+        self.wanted, self.is_fresh, self.carried = NOTHING, True, None
+        self.ring = TurnRing()
+        self.waiting_at.clear()
+
+    def note_delay(self, waited_ns: int) -> None:
+        self.delay_ns += waited_ns
+        self.delay_ns_max = max(self.delay_ns_max, waited_ns)
+
+    def retry_ms(self, wait_ns: int | None) -> int:
+        """When to try again, as an error says it."""
+        return max(1, -(-(self.wait_ns if wait_ns is None else wait_ns) // 1_000_000))

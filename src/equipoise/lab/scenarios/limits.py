@@ -1,0 +1,152 @@
+"""Worlds in which topics have rate envelopes: nothing that happens to hubs, links or plans may break one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from equipoise.lab.scenarios.cluster_base import LOUD, QUIET, case
+from equipoise.lab.scenarios.cluster_clients import CROWD
+from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation
+from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
+
+__all__ = ["LIMITS_SCENARIOS", "limited"]
+
+# Below what the crowd would publish, and less deep than its bursts: messages wait, and some are refused.
+ENVELOPES = {"a": (12.0, 5), "b": (6.0, 4), "[cd]": (9.0, 4)}
+_QUIET = Expectation(properties=(*QUIET.properties, "envelope"))
+_LOUD = Expectation(properties=(*LOUD.properties, "envelope"))
+# The same crowd with twice as much to say.
+EAGER_CROWD = Workload(
+    clients=tuple(
+        replace(client, publishes=tuple(replace(p, count=160, interval_s=0.12) for p in client.publishes))
+        for client in CROWD.clients
+    )
+)
+
+
+def limited(made: ClusterScenario, name: str, summary: str, **fields: object) -> ClusterScenario:
+    """The same with limited topics."""
+    expectation = replace(
+        made.expectation, properties=tuple(dict.fromkeys((*made.expectation.properties, "envelope")))
+    )
+    return replace(made, name=name, summary=summary, limited=ENVELOPES, expectation=expectation, **fields)  # type: ignore[arg-type]  # fields by name
+
+
+def _limits(name: str, summary: str, **fields: object) -> ClusterScenario:
+    given = {"workload": EAGER_CROWD, "limited": ENVELOPES, "expectation": _QUIET} | fields
+    return replace(case(name, summary), **given, name=f"limits-{name}")  # type: ignore[arg-type]  # fields by name
+
+
+# One that sends singly, now and then, beside one that never stops.
+_FAIR_CROWD = Workload(
+    clients=(
+        Client(
+            name="hog",
+            place="h1",
+            copies=2,
+            publishes=(Publishing(topics=("a",), count=None, burst=(20, 40), interval_s=0.01),),
+        ),
+        *(
+            Client(
+                name=name,
+                place=hub,
+                publishes=(Publishing(topics=("a",), count=40, interval_s=0.35, receipts=1.0),),
+            )
+            for name, hub in (("pat", "h1"), ("pip", "h2"))
+        ),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a",)),)),
+    )
+)
+# Topics that nobody subscribes to are forgotten soon, and their buckets take long to fill.
+_IDLE_CROWD = Workload(
+    clients=(
+        *(
+            Client(
+                name=name,
+                publishes=(Publishing(topics=("d", "e"), count=60, burst=(1, 3), interval_s=0.6),),
+            )
+            for name in ("ann", "bob")
+        ),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=(Subscribing(names=("x",)),)),
+    )
+)
+
+LIMITS_SCENARIOS = (
+    _limits("moves", "limited topics move from hub to hub", moves=(1, 8), ring_changes=(0, 2), lag_s=0.2),
+    _limits(
+        "shares",
+        "limited topics are split among hubs, in other parts every time",
+        share_changes=(1, 6),
+        moves=(0, 3),
+        link_resets=(0, 4),
+        lag_s=0.2,
+    ),
+    _limits(
+        "crashes",
+        "hubs that number limited topics crash and come back",
+        has_store=True,
+        crashes=(1, 2),
+        moves=(0, 3),
+        share_changes=(0, 2),
+        duration_s=5.0,
+        expectation=_LOUD,
+    ),
+    _limits(
+        "zombie",
+        "hubs stand still past their session, or are cut off from it, and go on",
+        has_store=True,
+        zombies=(0, 2),
+        store_losses=(0, 2),
+        cuts=(0, 2),
+        moves=(0, 2),
+        share_changes=(0, 2),
+        duration_s=6.0,
+        expectation=_LOUD,
+    ),
+    _limits(
+        "store-gone",
+        "the store is gone for several sessions, and limited topics go on",
+        has_store=True,
+        moves=(0, 2),
+        store_outage_s=4.0,
+        duration_s=9.0,
+        link_resets=(0, 2),
+        expectation=_LOUD,
+    ),
+    _limits(
+        "clocks",
+        "the wall clocks of hubs are wrong and are set anew, and hubs pause",
+        moves=(0, 4),
+        pauses=(0, 4),
+        crashes=(0, 1),
+        clock_error_s=3_600.0,
+        clock_steps=(1, 6),
+        lag_s=0.2,
+        expectation=_LOUD,
+    ),
+    _limits(
+        "relays",
+        "messages of limited topics come through other hubs, over links that break",
+        moves=(0, 2),
+        link_resets=(1, 6),
+        link_cuts=(0, 3),
+        expectation=_QUIET,
+    ),
+    _limits(
+        "fair",
+        "publishers that never stop beside some that send now and then",
+        workload=_FAIR_CROWD,
+        limited={"a": (20.0, 4)},
+        expectation=Expectation(properties=(*QUIET.properties, "envelope", "fair turns")),
+        duration_s=15.0,
+    ),
+    _limits(
+        "idle",
+        "limited topics are used seldom, and forgotten in between",
+        workload=_IDLE_CROWD,
+        limited={"[de]": (0.4, 6)},
+        hub_limits={"topic_idle_s": 0.3},
+        duration_s=15.0,
+        expectation=Expectation(properties=("order", "bounded memory", "envelope")),
+    ),
+)

@@ -1,0 +1,166 @@
+"""The safeguards of rate envelopes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from equipoise.hub.cluster.ingress import Ingress
+from equipoise.hub.cluster.limited_clients import LimitedClients
+from equipoise.hub.cluster.rate_limits import RateLimits
+from equipoise.hub.cluster.share_keeper import ShareKeeper
+from equipoise.hub.cluster.tenure import Sole, Tenure
+from equipoise.hub.cluster.topic_limit import TopicLimit
+from equipoise.hub.data.topic import Topic
+from equipoise.hub.membership.spec_sync import SpecSync
+from equipoise.lab.simulation.ablation import Ablation
+from equipoise.lab.simulation.checkers import envelope, fair_turns
+from equipoise.lab.simulation.patching import replaced
+from equipoise.limits import Bucket, TurnRing, nanoseconds
+from equipoise.stream.submission import Submission
+
+__all__ = ["LIMIT_ABLATIONS"]
+
+
+def _with(owner: type, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
+    return lambda: replaced(owner, attribute, replacement)
+
+
+def _open_full(keeper: ShareKeeper, topic: Topic, limit: TopicLimit, hub: str) -> None:
+    limit.give_up()
+    limit.is_fresh = False
+    limit.wanted = keeper._wanted(topic, limit)
+    limit.resize(limit.wanted)
+    limit.bucket.fill(limit.wanted.depth)
+
+
+def _gain_full_depth(bucket: Bucket, rate: int, depth: int, now: int) -> None:
+    level = bucket.level(now)
+    bucket._level = min(level + max(0, depth - bucket.depth), depth)
+    bucket.rate, bucket.depth = rate, depth
+
+
+def _since_the_barrier(tenure: Tenure, topic: bytes) -> Sole | None:
+    found = _OF(tenure, topic)
+    return None if found is None else Sole(found.since, found.since)
+
+
+def _go_past_the_gate(ingress: Ingress, topic: Topic, item: Submission) -> bool:
+    limit = topic.limit
+    if not item.path or topic.stream is not None:
+        return _SUBMIT(ingress, topic, item)
+    topic.limit = None
+    try:
+        return _SUBMIT(ingress, topic, item)
+    finally:
+        topic.limit = limit
+
+
+def _send_all_ahead(clients: LimitedClients, topic: Topic, limit: TopicLimit, count: int) -> bool:
+    is_home = clients._cluster.ways.stream_now(topic).is_home
+    return _PASSES(clients, topic, limit, count) if is_home else True
+
+
+def _by_the_wall(limits: RateLimits) -> int:
+    return nanoseconds(limits._core.shell.wall_time())
+
+
+@contextmanager
+def _serve_before_specs() -> Iterator[None]:
+    async def reach(sync: SpecSync, version: int) -> None:
+        """Serve without having read any."""
+
+    async def follow(sync: SpecSync) -> None:
+        await asyncio.sleep(0.5)
+        await _FOLLOW(sync)
+
+    with replaced(SpecSync, "reach", reach), replaced(SpecSync, "follow", follow):
+        yield
+
+
+def _stay_first(ring: TurnRing[object]) -> None:
+    """Whoever has a turn has the next one, too."""
+
+
+_OF, _SUBMIT, _FOLLOW, _PASSES = Tenure.of, Ingress.submit, SpecSync.follow, LimitedClients._passes
+
+LIMIT_ABLATIONS = (
+    Ablation(
+        "take-before-give",
+        "a share grows only once every hub has shrunk its own",
+        envelope.NAME,
+        "limits-shares",
+        _with(ShareKeeper, "_may_grow", lambda keeper, topic: True),
+    ),
+    Ablation(
+        "empty-depth",
+        "depth that a share gains is empty",
+        envelope.NAME,
+        "limits-shares",
+        _with(Bucket, "resize", _gain_full_depth),
+    ),
+    Ablation(
+        "level",
+        "the level of a bucket travels with its topic",
+        envelope.NAME,
+        "limits-moves",
+        _with(ShareKeeper, "opened", _open_full),
+    ),
+    Ablation(
+        "limits-lease",
+        "a hub numbers limited topics under its lease only",
+        envelope.NAME,
+        "limits-zombie",
+        _with(RateLimits, "_holds_lease", lambda limits, now: True),
+    ),
+    Ablation(
+        "wait-after-death",
+        "who takes a topic over from a dead hub waits until its lease is over",
+        envelope.NAME,
+        "limits-zombie",
+        _with(Tenure, "of", _since_the_barrier),
+    ),
+    Ablation(
+        "kept-buckets",
+        "a topic is not forgotten before its bucket is full",
+        envelope.NAME,
+        "limits-idle",
+        _with(TopicLimit, "is_engaged", property(lambda limit: False)),
+    ),
+    Ablation(
+        "monotonic-clock",
+        "tokens come by a clock that nobody sets",
+        envelope.NAME,
+        "limits-clocks",
+        _with(RateLimits, "now", _by_the_wall),
+    ),
+    Ablation(
+        "specs-first",
+        "a hub serves once it has read the specs",
+        envelope.NAME,
+        "limits-crashes",
+        _serve_before_specs,
+    ),
+    Ablation(
+        "one-gate",
+        "messages that other hubs pass on need tokens, too",
+        envelope.NAME,
+        "limits-moves",
+        _with(Ingress, "submit", _go_past_the_gate),
+    ),
+    Ablation(
+        "turns",
+        "connections take turns, one message each",
+        fair_turns.NAME,
+        "limits-fair",
+        _with(TurnRing, "turn_over", _stay_first),
+    ),
+    Ablation(
+        "relay-window",
+        "a hub sends the home no more ahead than the envelope lets pass",
+        fair_turns.NAME,
+        "limits-fair",
+        _with(LimitedClients, "_passes", _send_all_ahead),
+    ),
+)

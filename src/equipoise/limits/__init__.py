@@ -1,0 +1,17 @@
+"""Rate envelopes: at most rate·t + burst messages in any t seconds. Pure: integers, and time as an argument."""
+
+from equipoise.limits.bucket import TOKEN, Bucket, nanoseconds
+from equipoise.limits.shares import PARTS, Envelope, Share, equal_parts, split
+from equipoise.limits.turn_ring import TurnRing
+
+__all__ = [
+    "PARTS",
+    "TOKEN",
+    "Bucket",
+    "Envelope",
+    "Share",
+    "TurnRing",
+    "equal_parts",
+    "nanoseconds",
+    "split",
+]

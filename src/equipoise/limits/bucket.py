@@ -1,0 +1,75 @@
+"""A token bucket in integers: what it admits is exact, whatever the arrivals.
+
+The rate is in millionths of a message per second and time in nanoseconds, so that a nanosecond adds exactly `rate`
+units and a token is 10^15 of them. Nothing is ever rounded.
+
+Always true:
+    0 ≤ level ≤ depth;
+    in any interval of t nanoseconds it gives at most (rate·t + depth) / 10^15 tokens, as long as neither grows;
+    time does not run backwards: a moment before the last one counts as the last one.
+"""
+
+from __future__ import annotations
+
+__all__ = ["TOKEN", "Bucket", "nanoseconds"]
+
+# Units of a token: a millionth of a message per second, for a nanosecond, is one.
+TOKEN = 10**15
+
+
+def nanoseconds(seconds: float) -> int:
+    """A clock's seconds as a bucket counts them."""
+    return int(seconds * 1e9)
+
+
+class Bucket:
+    """One hub's part of one topic's envelope. `rate` in millionths of a message per second, `depth` in units."""
+
+    __slots__ = ("_at", "_level", "depth", "rate")
+
+    def __init__(self, rate: int, depth: int, now: int, *, level: int = 0) -> None:
+        self.rate = rate
+        self.depth = depth
+        self._level = min(level, depth)
+        self._at = now
+
+    def level(self, now: int) -> int:
+        """Units that there are at this moment."""
+        passed = now - self._at
+        if passed > 0:
+            self._at = now
+            self._level = min(self.depth, self._level + passed * self.rate)
+        return self._level
+
+    def take(self, count: int, now: int) -> bool:
+        """Take so many tokens, or none if there are not as many."""
+        cost = count * TOKEN
+        if self.level(now) < cost:
+            return False
+        self._level -= cost
+        return True
+
+    def tokens(self, now: int) -> int:
+        """Whole tokens that there are at this moment."""
+        return self.level(now) // TOKEN
+
+    def is_full(self, now: int) -> bool:
+        return self.level(now) >= self.depth
+
+    def wait(self, count: int, now: int) -> int | None:
+        """Nanoseconds until the last of the next `count` tokens is there, if all are taken in turn; None: never."""
+        missing = count * TOKEN - self.level(now)
+        if missing <= 0:
+            return 0
+        if self.depth < TOKEN or not self.rate:
+            return None
+        return -(-missing // self.rate)
+
+    def resize(self, rate: int, depth: int, now: int) -> None:
+        """Go on with another rate and depth: depth that is gained is empty, a level above the new depth is cut."""
+        self._level = min(self.level(now), depth)
+        self.rate, self.depth = rate, depth
+
+    def fill(self, level: int) -> None:
+        """Set the level, as of the last moment: what is known of it has come from elsewhere."""
+        self._level = max(0, min(level, self.depth))

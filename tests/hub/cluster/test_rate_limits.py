@@ -1,0 +1,374 @@
+"""Rate envelopes among hubs without sockets: who waits, who is refused, and what travels with a topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from equipoise.hub.settings import Limits
+from equipoise.limits import TOKEN
+from equipoise.model import Mode, Specs, TopicSpec
+from hub.cluster.hubs import Hubs, Node
+from hub.world import Error, FakeClient, pipeline
+
+# Longer than a lease: from then on no hub of a former life can number anything.
+START_S = 6.0
+
+
+def limited(
+    *names: str, rate: float = 10.0, burst: int = 2, wait_ms: float = 1_000.0, **options: Any
+) -> Hubs:
+    """Hubs where x, and whatever begins so, is limited, with full buckets."""
+    hubs = Hubs(*names, **options)
+    set_specs(hubs, TopicSpec(pattern=b"x*", rate_per_s=rate, burst_messages=burst, wait_ms=wait_ms))
+    pass_time(hubs, START_S)
+    return hubs
+
+
+def set_specs(hubs: Hubs, *specs: TopicSpec) -> None:
+    for node in hubs.nodes.values():
+        node.core.specs.follow(Specs(specs), 1)
+        node.cluster.limits.specs_changed(lambda: None)
+    hubs.settle()
+
+
+def pass_time(hubs: Hubs, seconds: float) -> None:
+    left = seconds
+    while left > 1e-9:
+        step = min(left, 0.01)
+        for name in sorted(hubs.alive):
+            hubs[name].shell.advance(step)
+        hubs.settle_now()
+        left -= step
+
+
+def level(node: Node, name: bytes = b"x") -> float:
+    limit = node.core.index.topics[name].limit
+    assert limit is not None
+    return limit.bucket.level(limit.now()) / TOKEN
+
+
+def home(*, rate: float = 10.0, burst: int = 2, wait_ms: float = 1_000.0) -> tuple[Hubs, Node]:
+    hubs = limited("h1", rate=rate, burst=burst, wait_ms=wait_ms)
+    return hubs, hubs["h1"]
+
+
+def fill(node: Node, name: bytes = b"x") -> None:
+    """As if the topic had not been used for long."""
+    topic = node.core.make_topic(name)
+    assert topic is not None
+    assert topic.limit is not None
+    topic.limit.bucket.fill(topic.limit.share.depth)
+
+
+def published(hubs: Hubs, hub: str, name: bytes = b"x") -> int:
+    topic = hubs[hub].core.index.topics.get(name)
+    return 0 if topic is None else topic.published
+
+
+def test_a_burst_passes_at_once_and_the_next_is_answered_when_it_is_admitted() -> None:
+    hubs, node = home()
+    client = node.client()
+    assert client.do("PUBLISH", "x", "1") == 0
+    assert client.do("PUBLISH", "x", "2") == 0
+    client.send("PUBLISH", "x", "3")
+    assert client.read() == []
+    pass_time(hubs, 0.09)
+    assert client.read() == []
+    pass_time(hubs, 0.03)
+    assert client.read() == [0]
+    assert published(hubs, "h1") == 3
+
+
+def test_a_message_that_cannot_have_its_turn_in_time_is_refused_with_the_time_to_retry() -> None:
+    hubs, node = home(rate=1.0, burst=1, wait_ms=1_500.0)
+    assert node.client().do("PUBLISH", "x", "1") == 0
+    first, second = node.client(), node.client()
+    first.send("PUBLISH", "x", "2")
+    refusal = second.do("PUBLISH", "x", "3")
+    assert isinstance(refusal, Error)
+    assert str(refusal) == "LIMITED x admits 1/s in bursts of 1: try again in 2000 ms"
+    pass_time(hubs, 1.1)
+    assert first.read() == [0]
+    assert published(hubs, "h1") == 2
+
+
+def test_a_pipeline_is_slowed_down_and_answered_message_by_message() -> None:
+    hubs, node = home(rate=100.0, burst=3)
+    subscriber = node.client()
+    subscriber.do("SUBSCRIBE", "x")
+    client = node.client()
+    client.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(20)))
+    assert client.read() == [1, 1, 1]
+    answered = 3
+    for _ in range(17):
+        pass_time(hubs, 0.01)
+        answered += len(client.read())
+        assert answered <= published(hubs, "h1")
+    pass_time(hubs, 0.05)
+    assert answered + len(client.read()) == 20
+    assert [message[2] for message in subscriber.read()] == [b"%d" % n for n in range(20)]
+
+
+def test_connections_take_turns_one_message_each() -> None:
+    hubs, node = home(rate=100.0, burst=1, wait_ms=10_000.0)
+    subscriber = node.client()
+    subscriber.do("SUBSCRIBE", "x")
+    hog, polite = node.client(), node.client()
+    hog.send_raw(pipeline(["PUBLISH", "x", f"hog {n}"] for n in range(50)))
+    polite.send("PUBLISH", "x", "polite")
+    pass_time(hubs, 0.05)
+    assert polite.read() == [1]
+    heard = [message[2] for message in subscriber.read()]
+    assert heard.index(b"polite") <= 2
+    assert heard[0] == b"hog 0"
+
+
+def test_other_commands_of_the_connection_wait_behind_and_others_topics_do_not() -> None:
+    hubs, node = home()
+    client, other = node.client(), node.client()
+    client.send_raw(pipeline([["PUBLISH", "x", "1"], ["PUBLISH", "x", "2"], ["PUBLISH", "x", "3"], ["PING"]]))
+    assert client.read() == [0, 0]
+    assert other.do("PUBLISH", "free", "1") == 0
+    pass_time(hubs, 0.12)
+    assert client.read() == [0, b"PONG"]
+
+
+def test_a_transaction_is_answered_when_its_last_message_is_admitted() -> None:
+    hubs, node = home()
+    client = node.client()
+    for words in (["MULTI"], *(["PUBLISH", "x", str(n)] for n in range(4))):
+        client.do(*words)
+    client.send("EXEC")
+    assert client.read() == []
+    pass_time(hubs, 0.25)
+    assert client.read() == [[0, 0, 0, 0]]
+
+
+def test_without_replies_messages_are_admitted_all_the_same() -> None:
+    hubs, node = home()
+    client = node.client()
+    client.send("CLIENT", "REPLY", "OFF")
+    for n in range(4):
+        client.send("PUBLISH", "x", str(n))
+    pass_time(hubs, 0.25)
+    assert client.read() == []
+    assert published(hubs, "h1") == 4
+
+
+def test_what_a_client_that_has_gone_was_not_answered_is_not_published() -> None:
+    hubs, node = home()
+    client, other = node.client(), node.client()
+    client.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(6)))
+    assert client.read() == [0, 0]
+    node.core.lost(client.session)
+    assert node.cluster.limits.clients.budget.used == 0
+    pass_time(hubs, 0.5)
+    assert published(hubs, "h1") == 2
+    assert other.do("PUBLISH", "x", "next") == 0
+
+
+def test_taking_the_limit_away_frees_what_waits() -> None:
+    hubs, node = home(wait_ms=60_000.0)
+    client = node.client()
+    client.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(9)))
+    client.read()
+    set_specs(hubs)
+    assert client.read() == [0] * 7
+    assert published(hubs, "h1") == 9
+    assert node.cluster.limits.clients.budget.used == 0
+
+
+def test_a_command_of_several_messages_is_refused_whole_or_not_at_all() -> None:
+    hubs, node = home()
+    client = node.client(3)
+    stream, _, n, receivers = client.do("EQ.PUBLISH", "x", "1", "2")
+    assert (stream, n, receivers) == (b"", 2, 0)
+    refusal = client.do("EQ.PUBLISH", "x", *map(str, range(50)))
+    assert str(refusal).startswith("LIMITED x admits 10/s in bursts of 2: try again in ")
+    assert published(hubs, "h1") == 2
+    client.send("EQ.PUBLISH", "x", "3", "4", "5")
+    pass_time(hubs, 0.35)
+    assert client.read()[0][2] == 5
+    assert published(hubs, "h1") == 5
+
+
+def test_system_topics_and_shard_channels_have_no_limit() -> None:
+    hubs = Hubs("h1")
+    set_specs(hubs, TopicSpec(pattern=b"*", rate_per_s=1.0), TopicSpec(pattern=b"$*", rate_per_s=1.0))
+    pass_time(hubs, START_S)
+    client, subscriber = hubs["h1"].client(), hubs["h1"].client()
+    subscriber.do("SSUBSCRIBE", "shard")
+    for _ in range(5):
+        assert client.do("PUBLISH", "$topic", "1") == 0
+        assert client.do("SPUBLISH", "shard", "1") == 1
+
+
+def test_more_than_may_wait_is_refused() -> None:
+    hubs = limited("h1", wait_ms=60_000.0, limits={"h1": Limits(waiting_bytes_max=2_000)})
+    client = hubs["h1"].client()
+    client.send_raw(pipeline(["PUBLISH", "x", "y" * 500] for _ in range(10)))
+    pass_time(hubs, 0.01)
+    assert hubs["h1"].cluster.limits.clients.budget.used <= 2_000
+    pass_time(hubs, 2.0)
+    replies = client.read()
+    refused = [reply for reply in replies if isinstance(reply, Error)]
+    assert len(replies) == 10
+    assert refused
+    assert str(refused[0]).startswith("LIMITED")
+    assert published(hubs, "h1") == 10 - len(refused)
+
+
+# Among hubs.
+
+
+def placed(*names: str, mode: Mode = Mode.SINGLE, homes: tuple[str, ...] = ("h1",), **options: Any) -> Hubs:
+    hubs = limited(*names, **options)
+    hubs.replicate("x", mode, *homes)
+    pass_time(hubs, START_S)
+    return hubs
+
+
+def test_messages_through_another_hub_are_charged_at_the_home() -> None:
+    hubs = placed("h1", "h2", rate=10.0, burst=4)
+    client = hubs["h2"].client()
+    for _ in range(4):
+        assert client.do("PUBLISH", "x", "1") == 0
+    hubs.settle()
+    assert published(hubs, "h1") == 4
+    own = hubs["h1"].client()
+    own.send("PUBLISH", "x", "1")
+    assert own.read() == []
+    pass_time(hubs, 0.12)
+    assert own.read() == [0]
+
+
+def test_a_relay_sends_no_more_ahead_than_the_envelope_lets_pass() -> None:
+    hubs = placed("h1", "h2", rate=10.0, burst=4, wait_ms=60_000.0)
+    hubs.held.add(("h1", "h2"))
+    client = hubs["h2"].client()
+    client.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(40)))
+    pass_time(hubs, 1.0)
+    # The depth and 0.1 s of the rate.
+    assert len(client.read()) == 5
+    hubs.release("h1", "h2")
+    pass_time(hubs, 4.0)
+    assert len(client.read()) == 35
+    assert published(hubs, "h1") == 40
+
+
+def test_the_level_of_a_bucket_travels_with_its_topic_though_nobody_listens() -> None:
+    hubs = placed("h1", "h2", rate=0.1, burst=10)
+    fill(hubs["h1"])
+    client = hubs["h1"].client()
+    for _ in range(10):
+        assert client.do("PUBLISH", "x", "1") == 0
+    hubs.replicate("x", Mode.SINGLE, "h2")
+    pass_time(hubs, 1.0)
+    assert level(hubs["h2"]) < 0.3
+    assert level(hubs["h1"]) == 0.0
+    assert isinstance(hubs["h2"].client().do("PUBLISH", "x", "1"), Error)
+
+
+def test_after_a_death_the_next_home_waits_for_the_lease_and_begins_empty() -> None:
+    hubs = placed("h1", "h2", "h3", rate=1.0, burst=10)
+    hubs["h2"].client().do("PUBLISH", "x", "1")
+    hubs.kill("h1")
+    hubs.replicate("x", Mode.SINGLE, "h2")
+    term_s = hubs["h2"].core.lease.term_s
+    pass_time(hubs, term_s - 0.5)
+    assert level(hubs["h2"]) == 0.0
+    pass_time(hubs, 1.5)
+    assert 0.5 < level(hubs["h2"]) < 1.5
+
+
+def test_shares_of_the_homes_sum_up_to_the_envelope_all_the_while() -> None:
+    hubs = placed("h1", "h2", "h3", rate=12.0, burst=6)
+    hubs["h1"].client().do("PUBLISH", "x", "1")
+
+    def total() -> tuple[int, int]:
+        shares = [
+            stream.limit.share
+            for node in hubs.nodes.values()
+            for stream in [*node.core.index.topics.values(), *node.core.index.lanes.values()]
+            if stream.limit is not None and stream.is_home
+        ]
+        return sum(share.rate for share in shares), sum(share.depth for share in shares)
+
+    assert total() == (12_000_000, 6 * TOKEN)
+    # h3 does not say DONE, so nobody grows; h1 has shrunk.
+    hubs.held.add(("h3", "h2"))
+    hubs.held.add(("h3", "h1"))
+    hubs.replicate("x", Mode.ALL_SUBSCRIBERS, "h1", "h2")
+    pass_time(hubs, 1.0)
+    assert total() == (6_000_000, 3 * TOKEN)
+    hubs.release("h3", "h2")
+    hubs.release("h3", "h1")
+    pass_time(hubs, 1.0)
+    assert total() == (12_000_000, 6 * TOKEN)
+    hubs.replicate("x", Mode.SINGLE, "h3")
+    pass_time(hubs, 2.0)
+    assert total() == (12_000_000, 6 * TOKEN)
+
+
+def test_a_relay_counts_as_many_as_wait_there() -> None:
+    hubs = placed("h1", "h2", rate=10.0, burst=1, wait_ms=60_000.0)
+    hog = hubs["h1"].client()
+    hog.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(200)))
+    clients = [hubs["h2"].client() for _ in range(9)]
+    for client in clients:
+        client.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(50)))
+    pass_time(hubs, 4.0)
+    hog.read()
+    for client in clients:
+        client.read()
+    pass_time(hubs, 10.0)
+    # Of a hundred, a tenth each; what is on its way tips it a little.
+    counts = [len(hog.read()), *(len(client.read()) for client in clients)]
+    assert counts[0] <= 25, counts
+    assert min(counts) >= 6, counts
+
+
+def test_a_topic_is_not_forgotten_before_its_bucket_is_full() -> None:
+    hubs = limited("h1", rate=0.01, burst=3)
+    core = hubs["h1"].core
+    fill(hubs["h1"])
+    hubs["h1"].client().do("PUBLISH", "x", "1")
+    for _ in range(3):
+        core.index.sweep(1_000)
+    assert b"x" in core.index.topics
+    pass_time(hubs, 100.5)
+    for _ in range(3):
+        core.index.sweep(1_000)
+    assert b"x" not in core.index.topics
+
+
+def test_without_the_lease_nothing_is_numbered() -> None:
+    hubs, node = home()
+    client = node.client()
+    assert client.do("PUBLISH", "x", "1") == 0
+    node.core.lease.start(node.cluster)
+    node.cluster.is_seen = False
+    pass_time(hubs, 0.2)
+    client.send("PUBLISH", "x", "2")
+    pass_time(hubs, 0.5)
+    assert client.read() == []
+    pass_time(hubs, 1.0)
+    (refusal,) = client.read()
+    assert str(refusal).startswith("LIMITED")
+    assert published(hubs, "h1") == 1
+
+
+@pytest.mark.parametrize("mode", [Mode.SINGLE, Mode.ALL_PUBLISHERS])
+def test_one_home_orders_and_has_the_only_bucket(mode: Mode) -> None:
+    homes = ("h1",) if mode is Mode.SINGLE else ("h1", "h2")
+    hubs = placed("h1", "h2", mode=mode, homes=homes, rate=10.0, burst=3)
+    clients: list[FakeClient] = [hubs[hub].client() for hub in ("h1", "h2")]
+    for _ in range(3):
+        for client in clients:
+            client.send("PUBLISH", "x", "1")
+    hubs.settle()
+    assert published(hubs, "h1") == 3
+    pass_time(hubs, 0.35)
+    assert published(hubs, "h1") == 6
