@@ -105,8 +105,7 @@ class Cluster:
         self.receipts = ClientAcks(self)
         self.telling = Telling(self, core.settings.cluster)
         self.counts = SubscriberCounts(core, self.out)
-        self._settings = settings
-        self._dials = dials
+        self._settings, self._dials = settings, dials
         # Whether this life of the hub is known to the others, and whether it is over.
         self.is_seen = False
         self._is_over = False
@@ -177,8 +176,7 @@ class Cluster:
     def progressed(self) -> None:
         """Other hubs have told us more: what that lets go on."""
         if self.barrier.is_introduced:
-            if self.barrier.is_passed:
-                self.limits.shares.tenure.passed(self.limits.now())
+            self.limits.shares.progressed()
             if self.is_seen:
                 self.listening.introduced()
             if self.barrier.has_progressed:
@@ -298,9 +296,7 @@ class Cluster:
             return f"DEAD life {link.incarnation} of {link.hub} is over: begin another"
         out = self.out.get(link.hub)
         if out is None or out.incarnation != link.incarnation:
-            return (
-                f"UNKNOWN {self.name} has not heard of life {link.incarnation} of {link.hub} yet: try again"
-            )
+            return f"UNKNOWN {self.name} has not heard of life {link.incarnation} of {link.hub}: try again"
         known = self.incoming.get(link.hub)
         if known is not None and known.id == link:
             return known
@@ -308,18 +304,17 @@ class Cluster:
             return f"STALE {link.hub} has opened a later link than {link.incarnation}.{link.generation}"
         if link.generation > 1:
             self._renewed(link.hub, out)
-        incoming = self.incoming[link.hub] = InLink(link)
-        return incoming
+        self.incoming[link.hub] = InLink(link)
+        return self.incoming[link.hub]
 
     def announced(self, life: Life, announcement: Announcement) -> None:
         """A hub that greets, or is greeted, says what it understands, and the limits that should be the same here."""
         link = self.out.get(life[0])
         if link is None or link.incarnation != life[1]:
             return
-        link.capabilities = announcement.capabilities
+        link.capabilities, before = announcement.capabilities, link.differences
         self.counts.meet(link)
-        own, before = Announcement.of(self.core.limits), link.differences
-        link.differences = own.differences(announcement, self.name, link.hub)
+        link.differences = Announcement.of(self.core.limits).differences(announcement, self.name, link.hub)
         if link.differences and link.differences != before:
             log.warning("hubs of one system need the same limits: %s", link.differences)
 
@@ -353,8 +348,7 @@ class Cluster:
         self.handover.adopt(topic)
         self.lanes.adopt(topic)
         self.ways.retarget(topic)
-        if (spec := self.core.specs.of(topic)) is not None:
-            self.limits.adopt(topic, spec)
+        self.limits.adopt(topic, self.core.specs.of(topic))
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
         return self.ways.publish(topic, payloads)

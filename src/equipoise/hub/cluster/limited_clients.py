@@ -41,6 +41,7 @@ class _Acks(Protocol):
 
 class _Routes(Protocol):
     def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool: ...
+    def answer(self, topic: Topic, count: int) -> bytes | Reply: ...
     def stream_now(self, trunk: Topic) -> Topic: ...
 
 
@@ -87,7 +88,7 @@ class LimitedClients:
             if self._passes(topic, limit, count):
                 if not self._cluster.ways.admit(topic, payloads, after):
                     return error(NO_ROOM)
-                return self._core.audience_of(topic).reply
+                return self._cluster.ways.answer(topic, count)
         reply = Reply(wait_s=None)
         return self._wait(topic, limit, reply, payloads, after)
 
@@ -296,8 +297,22 @@ class LimitedClients:
             if not one.left:
                 self._core.shell.call_later(REPLY_S, one.reply.expire)
         elif not one.left:
-            one.complete(self._core.audience_of(trunk).reply)
+            self._answer(one, self._cluster.ways.answer(trunk, 1))
         return True
+
+    def _answer(self, one: PendingPublish, answer: bytes | Reply) -> None:
+        """Its last message has gone: it is answered now, or when the message has its position."""
+        if isinstance(answer, bytes):
+            one.complete(answer)
+            return
+
+        def ready() -> None:
+            one.complete(b"".join(answer.pieces or ()))
+
+        answer.owe(ready, self._core.now(), is_muted=False)
+        if answer.pieces is not None:
+            ready()
+        self._core.shell.call_later(REPLY_S, answer.expire)
 
     def _tell_waiting(self, target: Topic, queue: ClientQueue) -> None:
         """Tell the home how many connections wait here, when that has changed by much."""

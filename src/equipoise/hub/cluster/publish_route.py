@@ -90,10 +90,14 @@ class PublishRouting:
         """
         if not self.admit(topic, payloads):
             return error(NO_ROOM)
+        return self.answer(topic, len(payloads))
+
+    def answer(self, topic: Topic, count: int) -> bytes | Reply:
+        """The reply to each of the messages that were just admitted, or one to all that comes later."""
         receivers = self._cluster.core.audience_of(topic).reply
         if self._may_answer(topic):
             return receivers
-        count, reply = len(payloads), Reply(expired=lambda: error(LATE) * len(payloads))
+        reply = Reply(expired=lambda: error(LATE) * count)
         self._cluster.receipts.when_acked(
             topic, count, lambda at, is_lost: reply.complete((error(LOST) if is_lost else receivers) * count)
         )

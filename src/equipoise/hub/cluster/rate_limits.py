@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.publish_acks import Acked
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.ports import Timer
+    from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.topic import Topic
     from equipoise.model import TopicSpec
 
@@ -59,6 +60,7 @@ class _Acks(Protocol):
 
 class _Routes(Protocol):
     def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool: ...
+    def answer(self, topic: Topic, count: int) -> bytes | Reply: ...
     def stream_now(self, trunk: Topic) -> Topic: ...
 
 

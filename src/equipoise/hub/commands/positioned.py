@@ -49,7 +49,7 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
     if topic.limit is not None:
 
         def receipt(at: Tag, is_lost: bool) -> bytes:
-            return error(_LOST) if is_lost else _receipt(at, core.audience_of(topic).receivers)
+            return error(LOST) if is_lost else _receipt(at, core.audience_of(topic).receivers)
 
         return cluster.limits.submit_positioned(topic, payloads, after, receipt)
     if topic.stream is None and not tags:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from equipoise.lab.scenarios.cluster_base import LOUD, QUIET, case
 from equipoise.lab.scenarios.cluster_clients import CROWD
 from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation
-from equipoise.lab.scenarios.workload import Client, Dialect, Publishing, Subscribing, Workload
+from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, Subscribing, Workload
 
 __all__ = ["LIMITS_SCENARIOS", "limited"]
 
@@ -44,13 +44,13 @@ _FAIR_CROWD = Workload(
             name="hog",
             place="h1",
             copies=2,
-            publishes=(Publishing(topics=("a",), count=None, burst=(20, 40), interval_s=0.01),),
+            publishes=(PublishedStream(topics=("a",), count=None, burst=(20, 40), interval_s=0.01),),
         ),
         *(
             Client(
                 name=name,
                 place=hub,
-                publishes=(Publishing(topics=("a",), count=40, interval_s=0.35, receipts=1.0),),
+                publishes=(PublishedStream(topics=("a",), count=40, interval_s=0.35, receipts=1.0),),
             )
             for name, hub in (("pat", "h1"), ("pip", "h2"))
         ),
@@ -63,7 +63,7 @@ _IDLE_CROWD = Workload(
         *(
             Client(
                 name=name,
-                publishes=(Publishing(topics=("d", "e"), count=60, burst=(1, 3), interval_s=0.6),),
+                publishes=(PublishedStream(topics=("d", "e"), count=60, burst=(1, 3), interval_s=0.6),),
             )
             for name in ("ann", "bob")
         ),
