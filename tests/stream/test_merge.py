@@ -369,6 +369,17 @@ def test_a_lane_that_began_while_nothing_could_come_is_a_counted_gap() -> None:
     assert topic.taken == "a <47> x"
 
 
+def test_a_lane_that_began_while_the_only_seat_was_away_is_a_gap_of_unknown_size() -> None:
+    """A hub that does not say that it has named all streams: then it is not known when the lane began."""
+    topic = Topic()
+    topic.send(topic.old, 1, "a")
+    topic.merge.paused(topic.old)
+    topic.merge.begin(topic.old, TRUNK, 1, 1)
+    topic.merge.begin(topic.old, LANE, 5, 8)
+    topic.send(topic.old, 9, "b", epoch=5, stream=LANE)
+    assert topic.sink.taken == [b"a", None, b"b"]
+
+
 def test_a_lane_whose_hub_is_dead_ends_once_nobody_brings_it() -> None:
     topic = Topic()
     home = Source("home", is_own=True, left_out=(TRUNK,))

@@ -61,6 +61,7 @@ class TopicMerge:
         "_streams",
         "_trunk",
         "_waiting",
+        "_was_away",
         "sources",
         "wanted",
     )
@@ -76,6 +77,8 @@ class TopicMerge:
         self._is_advancing = False
         # Whether all streams have been named once: streams named later had their first message after that.
         self._is_complete = False
+        # Whether a source of all streams was lost once: lanes may have begun meanwhile.
+        self._was_away = False
         # Every source that is used or asked for, and whether its hub has named all streams.
         self.sources: dict[Source, bool] = {}
         # Those that are to remain; and whether there are others to be left.
@@ -136,6 +139,8 @@ class TopicMerge:
         stream.intakes[source] = Intake(stream, source, (epoch, n))
         stream.is_orphan = False
         self._note_beginning(stream)
+        if name and n and stream.cursor.epoch < 0 and self._was_away:
+            self._sink.on_messages(epoch, n + 1, [], None)
         self._serve(stream, may_lag=may_lag)
         self._advance()
 
@@ -151,10 +156,9 @@ class TopicMerge:
             for source in sources
         )
 
-    def brought_by(self, sources: Iterable[Source]) -> set[bytes]:
+    def brought_by(self, sources: set[Source]) -> set[bytes]:
         """The streams that some of these bring."""
-        among = set(sources)
-        return {stream.name for stream in self._streams.values() if not among.isdisjoint(stream.intakes)}
+        return {stream.name for stream in self._streams.values() if not sources.isdisjoint(stream.intakes)}
 
     def begin_plain(self, source: Source) -> None:
         """The source's server knows no positions: what comes is taken as it comes."""
@@ -232,8 +236,7 @@ class TopicMerge:
     def _advance(self) -> None:
         """Do what has become possible: take what waits, and leave the sources that are not needed any more."""
         if self._is_advancing:
-            # Called from within: the outer call goes on until nothing is possible any more.
-            return
+            return  # Called from within: the outer call goes on until nothing is possible any more.
         self._is_advancing = True
         for stream in self._streams.values():
             self._serve(stream, may_lag=True)
@@ -332,6 +335,7 @@ class TopicMerge:
 
     def _drop_source(self, source: Source) -> None:
         """Nothing comes from the source any more: streams for which it alone had caught up go on from another."""
+        self._was_away |= not source.is_own and self._trunk.cursor.epoch >= 0
         for stream in list(self._streams.values()):
             intake = stream.intakes.pop(source, None)
             if intake is None:

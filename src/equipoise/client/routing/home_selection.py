@@ -56,7 +56,7 @@ def next_targets(channel: TopicChannel, fallback: Link, homes: list[Link]) -> li
         return [SubscribeTarget(link), *spread]
     if not others or not merge.is_caught_up(own):
         return None
-    elsewhere = frozenset(merge.brought_by(own))
+    elsewhere = frozenset(merge.brought_by(set(own)))
     return [*spread, SubscribeTarget(link, is_own=True, elsewhere=elsewhere)]
 
 

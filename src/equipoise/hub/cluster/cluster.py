@@ -177,6 +177,7 @@ class Cluster:
         """Other hubs have told us more: what that lets go on."""
         if self.barrier.is_introduced:
             self.limits.shares.progressed()
+            self.lanes.introduced()
             if self.is_seen:
                 self.listening.introduced()
             if self.barrier.has_progressed:

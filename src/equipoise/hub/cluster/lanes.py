@@ -8,9 +8,8 @@ alone says which, so that the barrier that goes with each plan serves lanes, too
     a hub that applies a plan without the lane sends nothing more to it, then says DONE;
     the lane's hub, when all have said DONE, ends the lane (OVER), then says SETTLED.
 
-So every hub knows of a lane from before its first message until after its last, and there is no moment at which
-somebody listens to too little. A hub that joins is told of the lanes when it is introduced, and lets nobody subscribe
-before.
+So every hub knows of a lane from before its first message until after its last, and no subscriber gets too little at
+any moment. A hub that joins is told of the lanes when it is introduced, and answers no subscriber before.
 
 Always true: a topic that is known here has a lane for each one in `known` that is not over.
 """
@@ -93,8 +92,9 @@ class Lanes:
         # By hub, this one included, the latest version about which it has said SETTLED.
         self.settled: dict[str, int] = {}
         self._version = 0
-        # Hubs that want to follow a lane of ours under a plan that has not come here yet: by key, the version and the
-        # number of the question.
+        # Whether every live hub has introduced itself once: from then on epochs here are later than all before.
+        self._is_introduced = False
+        # Hubs that want to follow a lane of ours too early: by key, the plan's version and the number of the question.
         self._waiting: dict[bytes, dict[OutLink, tuple[int, int]]] = {}
 
     # What the plan says.
@@ -113,10 +113,9 @@ class Lanes:
                     facts.dropped = router.version
         self._version = router.version
         for name, known in self.known.items():
-            if self._cluster.name in known or self._cluster.listening.hears(name):
-                topic = self._cluster.core.make_topic(name)
-                if topic is not None:
-                    self.adopt(topic)
+            is_wanted = self._cluster.name in known or self._cluster.listening.hears(name)
+            if is_wanted and (topic := self._cluster.core.make_topic(name)) is not None:
+                self.adopt(topic)
         self._answer_waiting()
 
     def _name(self, known: dict[str, Facts], hub: str, version: int) -> None:
@@ -331,12 +330,24 @@ class Lanes:
     def heard_follow(self, link: OutLink, key: bytes, version: int, ticket: int) -> None:
         """A hub wants to follow a lane of ours that the plan of this version names, or named."""
         lane = self._cluster.core.index.lanes.get(key)
-        if version > self._cluster.router.version:
+        if version > self._cluster.router.version or not self._is_introduced:
             self._waiting.setdefault(key, {})[link] = (version, ticket)
         elif lane is not None and lane.hub == self._cluster.name:
             self._cluster.take_in(lane, link, ticket)
         else:
             link.send(OverFrame(key, 0, 0))
+
+    def introduced(self) -> None:
+        """All hubs have introduced themselves: lanes of this life begin in later epochs than those of former ones."""
+        if self._is_introduced:
+            return
+        self._is_introduced = True
+        for lane in filter(
+            lambda lane: lane.hub == self._cluster.name, self._cluster.core.index.lanes.values()
+        ):
+            lane.epoch, lane.audience = self._cluster.core.new_epoch(), None
+            self._tell_begun(lane)
+        self._answer_waiting()
 
     def heard_detach(self, link: OutLink, key: bytes) -> None:
         """The hub does not want to follow the lane any more."""

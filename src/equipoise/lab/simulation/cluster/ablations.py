@@ -22,7 +22,7 @@ from equipoise.hub.core import HubCore
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.membership.liveness import Sight
 from equipoise.lab.simulation.ablation import Ablation
-from equipoise.lab.simulation.checkers import authorised, needless_gap, once, order
+from equipoise.lab.simulation.checkers import authorised, needless_gap, once, order, progress
 from equipoise.lab.simulation.patching import replaced
 from equipoise.lab.workload.lanes import LaneSubscriber
 from equipoise.lab.workload.roving import RovingPublisher
@@ -101,6 +101,11 @@ def _follow_what_was_numbered(
 
 
 _TARGET_DIED = Admission.target_died
+
+
+def _keep_epochs(lanes: Lanes) -> None:
+    lanes._is_introduced = True
+    lanes._answer_waiting()
 
 
 class _SameForEver:
@@ -287,6 +292,14 @@ CLUSTER_ABLATIONS = (
         once.NAME,
         "cluster-lanes-plain",
         _with(Lanes, "is_barrier_passed", property(lambda lanes: True)),
+    ),
+    Ablation(
+        "lane-epochs",
+        "lanes of a hub that has come back are numbered above those of its former lives",
+        progress.NAME,
+        "cluster-everything",
+        _with(Lanes, "introduced", _keep_epochs),
+        seed=614,
     ),
     Ablation(
         "doubt",
