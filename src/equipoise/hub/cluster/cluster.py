@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.barrier import Barrier
@@ -38,13 +38,14 @@ from equipoise.hub.cluster.link.frames import (
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import News
+from equipoise.hub.cluster.ports import Dials
 from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.publish_acks import ClientAcks
 from equipoise.hub.cluster.publish_route import PublishRouting
 from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.cluster.redirects import Telling
 from equipoise.hub.cluster.relay_merge import Merging
-from equipoise.hub.cluster.router import LiveHub, Router, Routing
+from equipoise.hub.cluster.router import Router, Routing
 from equipoise.hub.cluster.stream_gc import Tidying
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.cluster.subscriber_counts import SubscriberCounts
@@ -57,25 +58,9 @@ if TYPE_CHECKING:
     from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Cluster", "Dials"]
+__all__ = ["Cluster"]
 
 log = logging.getLogger("equipoise.hub")
-
-
-class Dials(Protocol):
-    """What a cluster needs of the world."""
-
-    def dial(self, link: OutLink, facts: LiveHub) -> None:
-        """Keep a connection for the link until it is over."""
-
-    def redial(self, link: OutLink) -> None:
-        """The link began anew: drop its connection, if there is one, and make another."""
-
-    def hang_up(self, link: OutLink) -> None:
-        """The link is over."""
-
-    def buried(self) -> None:
-        """The others take this hub for dead: end this life of it, and begin another."""
 
 
 class Cluster:

@@ -13,11 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.data.topic import LANE_PREFIX, Topic
+from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.data.subscriber import Subscriber
 
-__all__ = ["Beside", "Facts", "Lane", "lane_key", "parse_lane_key"]
+__all__ = ["Beside", "Facts", "Lane", "ended_push", "lane_key", "lane_push", "parse_lane_key"]
 
 
 def lane_key(hub: str, topic: bytes) -> bytes:
@@ -94,3 +95,14 @@ class Lane(Topic):
     @property
     def lane(self) -> bytes:
         return self.hub.encode()
+
+
+def lane_push(lane: Lane) -> bytes:
+    """Whoever is told gets the lane from the position after the one it stands at."""
+    words = (bulk(b"eq.lane"), bulk(lane.name), bulk(lane.lane))
+    return push((*words, integer(lane.epoch), integer(lane.n)), 3)
+
+
+def ended_push(lane: Lane, epoch: int, n: int) -> bytes:
+    words = (bulk(b"eq.ended"), bulk(lane.name), bulk(lane.lane))
+    return push((*words, integer(epoch), integer(n)), 3)

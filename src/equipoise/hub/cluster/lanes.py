@@ -19,13 +19,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.hub.cluster.lane_state import Beside, Facts, Lane, lane_key, parse_lane_key
+from equipoise.hub.cluster.lane_state import (
+    Beside,
+    Facts,
+    Lane,
+    ended_push,
+    lane_key,
+    lane_push,
+    parse_lane_key,
+)
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import FollowFrame, LaneFrame, OverFrame, SettledFrame
 from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.telemetry.meter import gather_lanes
-from equipoise.resp.replies import bulk, integer, push
 from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic
     from equipoise.stream.submission import Budget
 
-__all__ = ["Lanes", "ended_push", "lane_push"]
+__all__ = ["Lanes"]
 
 
 class _Ingress(Protocol):
@@ -390,14 +397,3 @@ class Lanes:
                 self.heard_follow(link, key, *links.pop(link))
             if not links:
                 del self._waiting[key]
-
-
-def lane_push(lane: Lane) -> bytes:
-    """Whoever is told gets the lane from the position after the one it stands at."""
-    words = (bulk(b"eq.lane"), bulk(lane.name), bulk(lane.lane))
-    return push((*words, integer(lane.epoch), integer(lane.n)), 3)
-
-
-def ended_push(lane: Lane, epoch: int, n: int) -> bytes:
-    words = (bulk(b"eq.ended"), bulk(lane.name), bulk(lane.lane))
-    return push((*words, integer(epoch), integer(n)), 3)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frames import Frame
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.peer_events import News
-    from equipoise.hub.cluster.router import Router
+    from equipoise.hub.cluster.router import LiveHub, Router
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.cluster.topic_limit import TopicLimit
     from equipoise.hub.core import HubCore
@@ -20,7 +20,23 @@ if TYPE_CHECKING:
     from equipoise.model import TopicSpec
     from equipoise.stream.submission import Path
 
-__all__ = ["ClusterPort", "LimitsPort"]
+__all__ = ["ClusterPort", "Dials", "LimitsPort"]
+
+
+class Dials(Protocol):
+    """What a cluster needs of the world."""
+
+    def dial(self, link: OutLink, facts: LiveHub) -> None:
+        """Keep a connection for the link until it is over."""
+
+    def redial(self, link: OutLink) -> None:
+        """The link began anew: drop its connection, if there is one, and make another."""
+
+    def hang_up(self, link: OutLink) -> None:
+        """The link is over."""
+
+    def buried(self) -> None:
+        """The others take this hub for dead: end this life of it, and begin another."""
 
 
 class ClusterPort(Protocol):

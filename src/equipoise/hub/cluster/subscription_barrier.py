@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from equipoise.hub.cluster.lane_state import Beside, Lane
-from equipoise.hub.cluster.lanes import lane_push
+from equipoise.hub.cluster.lane_state import Beside, Lane, lane_push
 from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
