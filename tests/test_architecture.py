@@ -111,6 +111,7 @@ FOUNDATIONS = frozenset(
     {
         "equipoise.ledger.memory",
         "equipoise.ledger.recovery",
+        "equipoise.log.commands",
         "equipoise.store.backends.journal",
     }
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -14,27 +15,34 @@ from equipoise.ledger.log import EPOCH_KEY, FIRST_ENTRY, TOPIC_KEY, Ledgers, Ope
 from equipoise.ledger.memory import MemoryLedgers
 from equipoise.ledger.metadata import LedgerState
 from equipoise.ledger.quorum import Quorum
+from support.bookies import bookie_cluster
 
 QUORUM = Quorum(1, 1, 1)
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 # A test gets the ledgers of the writer, and those of another process.
 Test = Callable[[Ledgers, Ledgers], Awaitable[None]]
 
 
 @asynccontextmanager
-async def in_memory() -> AsyncIterator[tuple[Ledgers, Ledgers]]:
+async def in_memory(folder: Path) -> AsyncIterator[tuple[Ledgers, Ledgers]]:
     ledgers = MemoryLedgers(asyncio.get_running_loop().call_soon)
     yield ledgers, ledgers
 
 
-KINDS = {"memory": in_memory}
+@asynccontextmanager
+async def over_bookies(folder: Path) -> AsyncIterator[tuple[Ledgers, Ledgers]]:
+    async with bookie_cluster(folder, 1) as cluster:
+        yield await cluster.ledgers(1), await cluster.ledgers(2)
+
+
+KINDS = {"memory": in_memory, "bookies": over_bookies}
 
 
 @pytest.fixture(params=list(KINDS))
-def check(request: pytest.FixtureRequest) -> Callable[[Test], None]:
+def check(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Test], None]:
     async def run(test: Test) -> None:
-        async with asyncio.timeout(TIMEOUT_S), KINDS[request.param]() as (mine, other):
+        async with asyncio.timeout(TIMEOUT_S), KINDS[request.param](tmp_path) as (mine, other):
             await test(mine, other)
 
     return lambda test: asyncio.run(run(test))

@@ -126,7 +126,7 @@ def running(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=_environment() | dict(environment or {}),
+        env=process_environment() | dict(environment or {}),
     )
     server = ServerProcess(process)
     told = threading.Event()
@@ -163,6 +163,6 @@ def _follow(
     told.set()
 
 
-def _environment() -> dict[str, str]:
+def process_environment() -> dict[str, str]:
     paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}

@@ -87,9 +87,10 @@ class Bookie:
         engine = open_directory(self._disk, manifest, self.settings)
         self._server = BookieServer(self._disk, engine)
         self._look_at_room()
-        port = await self.server.listen(listen_host, self.facts.port if listen_port is None else listen_port)
+        port = await self.server.bind(listen_host, self.facts.port if listen_port is None else listen_port)
         self._update(port=self.facts.port or port, directory=manifest.salt)
         await self._register()
+        await self.server.accept()
         log.info(
             "bookie %s at %s:%d holds %d ledgers in %d segments",
             self.facts.name,

@@ -89,12 +89,19 @@ class BookieServer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._server: asyncio.AbstractServer | None = None
 
-    async def listen(self, host: str, port: int) -> int:
-        """Accept connections; the port, which is chosen if it is 0."""
+    async def bind(self, host: str, port: int) -> int:
+        """Take the port, which is chosen if it is 0. Connections are accepted after `accept`."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: BookieConnection(self), host, port)
+        self._server = await loop.create_server(
+            lambda: BookieConnection(self), host, port, start_serving=False
+        )
         found: int = self._server.sockets[0].getsockname()[1]
         return found
+
+    async def accept(self) -> None:
+        """Call once the store says what this bookie is: a client that connects looks there."""
+        if self._server is not None:
+            await self._server.start_serving()
 
     def wake(self) -> None:
         if self.engine.has_work:

@@ -42,6 +42,7 @@ COMMANDS = {
     "replicate": "Replicate a topic over several hubs: all-publishers for many subscribers, "
     "all-subscribers for many messages.",
     "hubs": "List hubs, drain them, change their weight, and remove them.",
+    "bookies": "List bookies, show one, drain them, and forget those that are lost.",
     "topics": "List topics, show one topic, and set specs: limits for the topics that match a pattern.",
     "plan": "Show the plan, its history and the reasons of its changes.",
     "bench": "Benchmark the hub against Redis and NATS.",

@@ -1,0 +1,174 @@
+"""`equipoise bookies`: list bookies, show one, drain them, and forget those that are lost."""
+
+from __future__ import annotations
+
+from random import SystemRandom
+from typing import Annotated
+
+import typer
+
+from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
+from equipoise.cli.support.tables import show_json, show_result, show_table
+from equipoise.errors import MisuseError, WorldError
+from equipoise.ledger.registration import BookieFacts
+from equipoise.replication.ledgers import BookieLedgers
+from equipoise.replication.repair import Repair, RepairOutcome, ledgers_on
+from equipoise.store.records.bookies import BookiesStore
+from equipoise.store.tree import Tree
+
+app = typer.Typer(
+    help="List bookies, show one, drain them, and forget those that are lost.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(metavar="BOOKIE", help="Name of the bookie.")]
+
+
+@app.command("ls")
+def list_bookies(*, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
+    """List bookies with state, address, site, rack and room."""
+
+    async def main(metadata: ClusterRecords) -> None:
+        rows = await bookie_rows(BookiesStore(metadata.store, Tree(region)))
+        if as_json:
+            show_json(rows)
+            return
+        headers = ("BOOKIE", "STATE", "ADDRESS", "SITE", "RACK", "USED", "FREE")
+        show_table(headers, [[row[header.lower()] for header in headers] for row in rows])
+
+    run(store, region, main, is_quiet=as_json)
+
+
+@app.command()
+def show(name: Name, *, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
+    """Show a bookie and the ledgers that it holds entries of."""
+
+    async def main(metadata: ClusterRecords) -> None:
+        tree = Tree(region)
+        rows = {str(row["bookie"]): row for row in await bookie_rows(BookiesStore(metadata.store, tree))}
+        if name not in rows:
+            raise MisuseError(f"there is no bookie {name!r}: see `equipoise bookies ls`")
+        ledgers = BookieLedgers(metadata.store, tree, SystemRandom()).records
+        held = [
+            {
+                "ledger": each.ledger,
+                "state": each.state.name.lower(),
+                "quorum": str(each.quorum),
+                "topic": dict(each.custom).get("topic", b"").decode(errors="replace"),
+                "last": each.last,
+            }
+            async for each in ledgers_on(ledgers, name)
+        ]
+        if as_json:
+            show_json({**rows[name], "ledgers": held})
+            return
+        for key, value in rows[name].items():
+            print(f"{key:<10}{value}")
+        headers = ("LEDGER", "STATE", "QUORUM", "TOPIC", "LAST")
+        show_table(headers, [[row[header.lower()] for header in headers] for row in held])
+
+    run(store, region, main, is_quiet=as_json)
+
+
+@app.command()
+def drain(
+    name: Name,
+    *,
+    store: StoreUrl = "",
+    region: Region = "default",
+    undo: Annotated[bool, typer.Option("--undo", help="Let the bookie take entries again.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take no new entries at a bookie and copy its ledgers to others; also for a bookie that is lost.
+
+    Run it again until nothing is left: open ledgers go with their next entries. Then stop the bookie and
+    `equipoise bookies forget` it.
+    """
+
+    async def main(metadata: ClusterRecords) -> None:
+        tree = Tree(region)
+        bookies = BookiesStore(metadata.store, tree)
+        if name not in await bookies.cookies() and name not in await bookies.load():
+            raise MisuseError(f"there is no bookie {name!r}: see `equipoise bookies ls`")
+        await bookies.set_draining(name, is_draining=not undo)
+        if undo:
+            show_result({"bookie": name}, f"bookie {name} takes entries again", as_json=as_json)
+            return
+        outcomes = await _move_all(metadata, tree, name)
+        left = {each.ledger: each.left for each in outcomes if each.left}
+        copied = sum(each.entries_copied for each in outcomes)
+        words = f"bookie {name}: {len(outcomes) - len(left)} ledgers moved, {copied} entries copied"
+        for ledger, reason in left.items():
+            words += f"\nledger {ledger} is left: {reason}"
+        facts = {"bookie": name, "moved": len(outcomes) - len(left), "copied": copied, "left": left}
+        show_result(facts, words, as_json=as_json)
+        if left:
+            raise typer.Exit(1)
+
+    run(store, region, main, is_quiet=as_json)
+
+
+async def _move_all(metadata: ClusterRecords, tree: Tree, name: str) -> list[RepairOutcome]:
+    ledgers = BookieLedgers(metadata.store, tree, SystemRandom())
+    await ledgers.start()
+    try:
+        repair = Repair(ledgers.pool, ledgers.records, SystemRandom())
+        found = [each.ledger async for each in ledgers_on(ledgers.records, name)]
+        return [await repair.move(ledger, name) for ledger in found]
+    finally:
+        await ledgers.close()
+
+
+@app.command()
+def forget(
+    name: Name,
+    *,
+    store: StoreUrl = "",
+    region: Region = "default",
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if ledgers count on it: what only it had is lost.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a bookie that has stopped from the cluster. Its name is free for a new, empty directory then."""
+
+    async def main(metadata: ClusterRecords) -> None:
+        tree = Tree(region)
+        bookies = BookiesStore(metadata.store, tree)
+        if name in await bookies.load():
+            raise WorldError(f"bookie {name} runs: stop it first")
+        if name not in await bookies.cookies():
+            raise MisuseError(f"there is no bookie {name!r}: see `equipoise bookies ls`")
+        ledgers = BookieLedgers(metadata.store, tree, SystemRandom()).records
+        held = [each.ledger async for each in ledgers_on(ledgers, name)]
+        if held and not force:
+            raise WorldError(
+                f"{len(held)} ledgers count on bookie {name}: `equipoise bookies drain {name}` copies them to others"
+            )
+        await bookies.forget(name)
+        show_result({"bookie": name, "ledgers": len(held)}, f"bookie {name} is forgotten", as_json=as_json)
+
+    run(store, region, main, is_quiet=as_json)
+
+
+async def bookie_rows(bookies: BookiesStore) -> list[dict[str, object]]:
+    """One row for each bookie that is registered or was part of the cluster."""
+    known = await bookies.load()
+    names = sorted({*known, *await bookies.cookies()})
+    return [_row(name, known.get(name), is_draining=await bookies.is_draining(name)) for name in names]
+
+
+def _row(name: str, facts: BookieFacts | None, *, is_draining: bool) -> dict[str, object]:
+    if facts is None:
+        state = "lost, draining" if is_draining else "lost"
+        return {"bookie": name, "state": state, "address": "", "site": "", "rack": "", "used": "", "free": ""}
+    state = "draining" if is_draining else "read-only" if facts.is_read_only else "writable"
+    used = f"{100 * (1 - facts.free_bytes / facts.total_bytes):.0f} %" if facts.total_bytes else ""
+    return {
+        "bookie": name,
+        "state": state,
+        "address": f"{facts.host}:{facts.port}",
+        "site": facts.site,
+        "rack": facts.rack,
+        "used": used,
+        "free": f"{facts.free_bytes / 2**30:.1f} GiB" if facts.total_bytes else "",
+    }

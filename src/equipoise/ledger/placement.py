@@ -1,0 +1,87 @@
+"""Choose bookies for a ledger: at the owner's site, on distinct racks, the roomiest first.
+
+What could not be had is told: a placement that had to take a second bookie of a rack, or one of another site, says so.
+A bookie of Java's that names no site counts as being at every site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from equipoise.ledger.registration import BookieFacts
+
+__all__ = ["Placement", "place_ensemble", "replacement_for"]
+
+# Bookies whose free shares lie in the same step count as equally roomy: chance spreads ledgers over them.
+_ROOM_STEPS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    members: tuple[str, ...]
+    # What could not be had, in words for the log.
+    compromises: tuple[str, ...] = ()
+
+
+def place_ensemble(
+    bookies: Mapping[str, BookieFacts], count: int, *, site: str, random: Random
+) -> Placement | None:
+    """So many bookies that take entries; None if there are fewer."""
+    chosen: list[BookieFacts] = []
+    while len(chosen) < count:
+        found = _best(bookies, chosen, site=site, excluded=(), random=random)
+        if found is None:
+            return None
+        chosen.append(found)
+    return Placement(tuple(each.name for each in chosen), tuple(_compromises(chosen, site)))
+
+
+def replacement_for(
+    bookies: Mapping[str, BookieFacts], excluded: Collection[str], *, site: str, random: Random
+) -> str | None:
+    """One more bookie, none of those given, apart from their racks if possible; None if there is none."""
+    others = [bookies[name] for name in sorted(excluded) if name in bookies]
+    found = _best(bookies, others, site=site, excluded=excluded, random=random)
+    return None if found is None else found.name
+
+
+def _best(
+    bookies: Mapping[str, BookieFacts],
+    chosen: Collection[BookieFacts],
+    *,
+    site: str,
+    excluded: Collection[str],
+    random: Random,
+) -> BookieFacts | None:
+    racks = {(each.site, each.rack) for each in chosen}
+    names = {each.name for each in chosen} | set(excluded)
+    ranked = [
+        ((_is_elsewhere(each, site), (each.site, each.rack) in racks, -_room(each), random.random()), each)
+        for _, each in sorted(bookies.items())
+        if each.name not in names and not each.is_read_only
+    ]
+    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+
+def _is_elsewhere(facts: BookieFacts, site: str) -> bool:
+    return bool(site and facts.site and facts.site != site)
+
+
+def _room(facts: BookieFacts) -> int:
+    return _ROOM_STEPS * facts.free_bytes // facts.total_bytes if facts.total_bytes else 0
+
+
+def _compromises(chosen: list[BookieFacts], site: str) -> list[str]:
+    told = [
+        f"bookie {each.name} is at site {each.site}, not at {site}"
+        for each in chosen
+        if _is_elsewhere(each, site)
+    ]
+    racks: dict[tuple[str, str], str] = {}
+    for each in chosen:
+        first = racks.setdefault((each.site, each.rack), each.name)
+        if first != each.name:
+            told.append(f"bookies {first} and {each.name} share the rack {each.rack}")
+    return told

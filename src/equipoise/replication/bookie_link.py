@@ -1,0 +1,150 @@
+"""One connection to one bookie: adds and reads out, answers matched by operation, ledger and entry.
+
+Always true: each request is answered exactly once, by the bookie or, if the connection breaks or the bookie is silent
+for too long, with "unknown"; never from within the call that sent it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from equipoise.errors import ProtocolError
+from equipoise.ledger.wire import (
+    AddAnswer,
+    Code,
+    Flag,
+    FrameReader,
+    ReadAnswer,
+    decode_answer,
+    encode_add,
+    encode_read,
+)
+
+__all__ = ["BookieLink"]
+
+_NO_FLAGS = Flag(0)
+
+
+class BookieLink(asyncio.Protocol):
+    """Made by the pool for each connection; `is_open` until it breaks, and never again after."""
+
+    def __init__(self, on_lost: Callable[[BookieLink], None], *, timeout_s: float) -> None:
+        self.is_open = False
+        self._on_lost = on_lost
+        self._timeout_s = timeout_s
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader()
+        self._adds: dict[tuple[int, int], deque[Callable[[Code], None]]] = {}
+        self._reads: dict[tuple[int, int], deque[asyncio.Future[ReadAnswer]]] = {}
+        # Frames of this turn of the loop, sent together at its end.
+        self._out: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+        self._heard_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- requests
+
+    def add(
+        self,
+        ledger: int,
+        entry: int,
+        key: bytes,
+        body: bytes,
+        on_answer: Callable[[Code], None],
+        flags: Flag = _NO_FLAGS,
+    ) -> None:
+        if not self.is_open:
+            self._loop.call_soon(on_answer, Code.UNKNOWN)
+            return
+        self._adds.setdefault((ledger, entry), deque()).append(on_answer)
+        self._send(encode_add(key, body, flags))
+
+    async def read(
+        self, ledger: int, entry: int, *, key: bytes | None = None, flags: Flag = _NO_FLAGS
+    ) -> ReadAnswer:
+        if not self.is_open:
+            return ReadAnswer(Code.UNKNOWN, ledger, entry, b"")
+        future: asyncio.Future[ReadAnswer] = self._loop.create_future()
+        self._reads.setdefault((ledger, entry), deque()).append(future)
+        self._send(encode_read(ledger, entry, key=key, flags=flags))
+        return await future
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
+        try:
+            for frame in self._reader.feed(data):
+                self._answered(decode_answer(frame))
+        except ProtocolError:
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_lost(self)
+        adds, self._adds = self._adds, {}
+        reads, self._reads = self._reads, {}
+        for callbacks in adds.values():
+            for callback in callbacks:
+                callback(Code.UNKNOWN)
+        for (ledger, entry), futures in reads.items():
+            for future in futures:
+                if not future.done():
+                    future.set_result(ReadAnswer(Code.UNKNOWN, ledger, entry, b""))
+
+    # --- inside
+
+    def _answered(self, answer: AddAnswer | ReadAnswer) -> None:
+        key = (answer.ledger, answer.entry)
+        if isinstance(answer, AddAnswer):
+            callbacks = self._adds.get(key)
+            if callbacks:
+                callback = callbacks.popleft()
+                if not callbacks:
+                    del self._adds[key]
+                callback(answer.code)
+            return
+        futures = self._reads.get(key)
+        if futures:
+            future = futures.popleft()
+            if not futures:
+                del self._reads[key]
+            if not future.done():
+                future.set_result(answer)
+
+    def _send(self, frame: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+        if self._timer is None:
+            self._heard_at = self._loop.time()
+            self._timer = self._loop.call_later(self._timeout_s, self._check_silence)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and self.is_open:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _check_silence(self) -> None:
+        """A bookie that owes answers and has said nothing for so long counts as lost."""
+        self._timer = None
+        if not self._adds and not self._reads:
+            return
+        left_s = self._heard_at + self._timeout_s - self._loop.time()
+        if left_s <= 0:
+            self.abort()
+        else:
+            self._timer = self._loop.call_later(left_s, self._check_silence)

@@ -1,0 +1,140 @@
+"""The bookies of a region as a client sees them: who is registered, and a connection to each that is needed.
+
+A connection counts only if, once it stands, the store still says of the bookie what was known: a stranger at an old
+address, or an emptied disk under an old name, is not the bookie that acknowledged (apache/bookkeeper#4812).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+from equipoise.errors import DisconnectedError, StoreError
+from equipoise.ledger.registration import BookieFacts
+from equipoise.replication.bookie_link import BookieLink
+from equipoise.store.contract import Watch
+from equipoise.store.records.bookies import BookiesStore
+
+__all__ = ["BookiePool", "ReplicationSettings"]
+
+log = logging.getLogger("equipoise.replication")
+
+
+class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How patient a client of bookies is. Seconds."""
+
+    # An answer that takes longer counts as lost: slow disks sync in tenths of a second, sick ones in seconds.
+    answer_timeout_s: float = 2.0
+    connect_timeout_s: float = 2.0
+    # Between two attempts to reach a bookie, or to write a node, that failed.
+    retry_s: float = 0.2
+    # Appends without any progress for so long fail: what became of them is decided by recovery.
+    append_timeout_s: float = 10.0
+
+
+class BookiePool:
+    """One for each process. `start` before use, `close` at the end."""
+
+    def __init__(self, bookies: BookiesStore, settings: ReplicationSettings | None = None) -> None:
+        self.settings = settings or ReplicationSettings()
+        self._bookies = bookies
+        self._known: dict[str, BookieFacts] = {}
+        self._links: dict[str, BookieLink] = {}
+        self._connecting: dict[str, asyncio.Task[BookieLink | None]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def known(self) -> Mapping[str, BookieFacts]:
+        """The registered bookies by name, as the store said last."""
+        return self._known
+
+    async def start(self) -> None:
+        await self.refresh()
+        for watch in (self._bookies.watch_available(), self._bookies.watch_read_only()):
+            self._tasks.append(asyncio.create_task(self._follow(watch)))
+
+    async def close(self) -> None:
+        tasks = [*self._tasks, *self._connecting.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for link in list(self._links.values()):
+            link.abort()
+
+    async def refresh(self) -> None:
+        self._known = await self._bookies.load()
+
+    async def _follow(self, watch: Watch) -> None:
+        async with watch:
+            while True:
+                try:
+                    await self.refresh()
+                except StoreError as error:
+                    log.warning("bookies: %s", error)
+                await watch.changed()
+
+    # --- connections
+
+    def open_link(self, name: str) -> BookieLink | None:
+        """The connection if it stands now."""
+        link = self._links.get(name)
+        return link if link is not None and link.is_open else None
+
+    async def link(self, name: str) -> BookieLink:
+        """A connection. Raises DisconnectedError where none is to be had."""
+        link = self.open_link(name)
+        if link is not None:
+            return link
+        task = self._connecting.get(name)
+        if task is None:
+            task = self._connecting[name] = asyncio.create_task(self._connect(name))
+            task.add_done_callback(partial(self._connected, name))
+        found = await asyncio.shield(task)
+        if found is None or not found.is_open:
+            raise DisconnectedError(f"bookie {name} cannot be reached")
+        return found
+
+    def _connected(self, name: str, task: asyncio.Task[BookieLink | None]) -> None:
+        self._connecting.pop(name, None)
+
+    async def _connect(self, name: str) -> BookieLink | None:
+        before = self._known.get(name)
+        if before is None:
+            with suppress(StoreError):
+                await self.refresh()
+            before = self._known.get(name)
+        if before is None:
+            return None
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout_s):
+                _, link = await asyncio.get_running_loop().create_connection(
+                    lambda: BookieLink(partial(self._lost, name), timeout_s=self.settings.answer_timeout_s),
+                    before.host,
+                    before.port,
+                )
+        except (OSError, TimeoutError):
+            return None
+        try:
+            await self.refresh()
+        except StoreError:
+            link.abort()
+            return None
+        after = self._known.get(name)
+        if after is None or (after.directory, after.host, after.port) != (
+            before.directory,
+            before.host,
+            before.port,
+        ):
+            link.abort()
+            return None
+        self._links[name] = link
+        return link
+
+    def _lost(self, name: str, link: BookieLink) -> None:
+        if self._links.get(name) is link:
+            del self._links[name]

@@ -1,0 +1,148 @@
+"""All ledgers of a region, over bookies and the store: what a durable topic stands on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Collection
+from contextlib import suppress
+from random import Random
+
+from equipoise.errors import LedgerError, StoreError
+from equipoise.ledger.effects import FailureReason
+from equipoise.ledger.log import EPOCH_KEY, READ_BYTES_MAX, TOPIC_KEY, OpenLedger
+from equipoise.ledger.metadata import LedgerMetadata, LedgerState, Segment
+from equipoise.ledger.placement import place_ensemble, replacement_for
+from equipoise.ledger.quorum import Quorum
+from equipoise.replication.bookie_pool import BookiePool, ReplicationSettings
+from equipoise.replication.reading import read_entries
+from equipoise.replication.recovering import recover_ledger
+from equipoise.replication.writing import BookieLedger
+from equipoise.store.contract import Store
+from equipoise.store.records.bookies import BookiesStore
+from equipoise.store.records.ledgers import LedgersStore
+from equipoise.store.tree import Tree
+
+__all__ = ["BookieLedgers"]
+
+log = logging.getLogger("equipoise.replication")
+
+# Metadata of closed ledgers never changes but for re-replication: so many are remembered.
+_REMEMBERED = 1_000
+_PASSWORD_BYTES = 16
+
+
+class BookieLedgers:
+    """Implements `Ledgers`. One for each process; `start` before use, `close` at the end."""
+
+    def __init__(
+        self,
+        store: Store,
+        tree: Tree,
+        random: Random,
+        *,
+        site: str = "",
+        settings: ReplicationSettings | None = None,
+    ) -> None:
+        self.pool = BookiePool(BookiesStore(store, tree), settings)
+        self.records = LedgersStore(store, tree)
+        self._random = random
+        self._site = site
+        self._closed: OrderedDict[int, LedgerMetadata] = OrderedDict()
+        self._open: dict[int, BookieLedger] = {}
+
+    async def start(self) -> None:
+        await self.pool.start()
+
+    async def close(self) -> None:
+        """Let go of all connections. Open ledgers stay open: their next owner recovers them."""
+        await self.pool.close()
+
+    # --- the contract
+
+    async def create(self, topic: bytes, epoch: int, quorum: Quorum) -> OpenLedger:
+        placement = place_ensemble(self.pool.known, quorum.ensemble, site=self._site, random=self._random)
+        if placement is None:
+            writable = sum(not facts.is_read_only for facts in self.pool.known.values())
+            raise LedgerError(
+                0,
+                f"{FailureReason.TOO_FEW}: {quorum} needs {quorum.ensemble} bookies that take entries, "
+                f"there are {writable}: start more with `equipoise bookie`",
+            )
+        for compromise in placement.compromises:
+            log.warning("topic %s: %s", topic.decode(errors="replace"), compromise)
+        metadata = LedgerMetadata(
+            await self.records.new_id(),
+            quorum,
+            (Segment(0, placement.members),),
+            self._random.randbytes(_PASSWORD_BYTES),
+            token=self._random.getrandbits(62),
+            custom=((TOPIC_KEY, topic), (EPOCH_KEY, str(epoch).encode())),
+        )
+        version = await self.records.create(metadata)
+        ledger = BookieLedger(self.pool, self.records, metadata, version, self._replacement)
+        await self._write_header(ledger, topic, epoch)
+        self._open = {number: each for number, each in self._open.items() if each.failed is None}
+        self._open[ledger.ledger] = ledger
+        return ledger
+
+    async def recover(self, ledger: int) -> int:
+        metadata = await recover_ledger(self.pool, self.records, ledger, self._replacement)
+        self._remember(metadata)
+        return metadata.last
+
+    async def read(
+        self, ledger: int, first: int, last: int, *, bytes_max: int = READ_BYTES_MAX
+    ) -> list[bytes]:
+        metadata = await self.metadata(ledger)
+        try:
+            return await read_entries(self.pool, metadata, first, last, bytes_max=bytes_max)
+        except LedgerError:
+            # Re-replication, or the writer, may have moved the entries since.
+            self._closed.pop(ledger, None)
+            again = await self.metadata(ledger)
+            if again.segments == metadata.segments:
+                raise
+            return await read_entries(self.pool, again, first, last, bytes_max=bytes_max)
+
+    async def metadata(self, ledger: int) -> LedgerMetadata:
+        known = self._closed.get(ledger)
+        if known is not None:
+            self._closed.move_to_end(ledger)
+            return known
+        mine = self._open.get(ledger)
+        if mine is not None and mine.failed is None:
+            return mine.current_metadata
+        metadata, _ = await self.records.load(ledger)
+        self._remember(metadata)
+        return metadata
+
+    async def delete(self, ledger: int) -> None:
+        self._closed.pop(ledger, None)
+        await self.records.delete(ledger)
+
+    # --- inside
+
+    async def _write_header(self, ledger: BookieLedger, topic: bytes, epoch: int) -> None:
+        written: asyncio.Future[int | LedgerError] = asyncio.get_running_loop().create_future()
+
+        def complete(outcome: int | LedgerError) -> None:
+            if not written.done():
+                written.set_result(outcome)
+
+        ledger.append(b"%d\n%s" % (epoch, topic), complete)
+        outcome = await written
+        if isinstance(outcome, LedgerError):
+            with suppress(StoreError):
+                await self.records.delete(ledger.ledger)
+            raise outcome
+
+    def _replacement(self, excluded: Collection[str]) -> str | None:
+        return replacement_for(self.pool.known, excluded, site=self._site, random=self._random)
+
+    def _remember(self, metadata: LedgerMetadata) -> None:
+        if metadata.state is LedgerState.CLOSED:
+            self._closed[metadata.ledger] = metadata
+            while len(self._closed) > _REMEMBERED:
+                self._closed.popitem(last=False)

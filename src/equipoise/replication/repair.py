@@ -1,0 +1,118 @@
+"""Copy ledgers off bookies that are lost or drained, and give damaged bookies back what they lost.
+
+A segment of a ledger gets another member only after every entry of it that the old member had is stored there; then
+one compare-and-set names it. The last segment of an open ledger is its writer's to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from random import Random
+
+from equipoise.errors import BadVersionError, LedgerError
+from equipoise.ledger.metadata import LedgerMetadata, LedgerState
+from equipoise.ledger.placement import replacement_for
+from equipoise.ledger.wire import Code
+from equipoise.replication.bookie_pool import BookiePool
+from equipoise.replication.reading import read_copy, write_copy
+from equipoise.store.records.ledgers import LedgersStore
+
+__all__ = ["Repair", "RepairOutcome", "ledgers_on"]
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RepairOutcome:
+    """What became of one ledger."""
+
+    ledger: int
+    entries_copied: int
+    # Empty: the bookie is no longer asked for any entry of the ledger.
+    left: str = ""
+
+
+async def ledgers_on(ledgers: LedgersStore, bookie: str) -> AsyncIterator[LedgerMetadata]:
+    """Every ledger that has this bookie as a member of any segment."""
+    async for ledger in ledgers.ids():
+        try:
+            metadata, _ = await ledgers.load(ledger)
+        except LedgerError:
+            continue
+        if any(bookie in segment.members for segment in metadata.segments):
+            yield metadata
+
+
+class Repair:
+    """Moves what one bookie has, or had, to others."""
+
+    def __init__(self, pool: BookiePool, ledgers: LedgersStore, random: Random, *, site: str = "") -> None:
+        self._pool = pool
+        self._ledgers = ledgers
+        self._random = random
+        self._site = site
+
+    async def move(self, ledger: int, bookie: str) -> RepairOutcome:
+        """Replace the bookie in every segment of the ledger that is its own past."""
+        copied = 0
+        for _ in range(_ATTEMPTS):
+            try:
+                metadata, version = await self._ledgers.load(ledger)
+            except LedgerError:
+                return RepairOutcome(ledger, copied)
+            at = self._first_segment(metadata, bookie)
+            if at is None:
+                left = "its writer has not replaced the bookie yet" if _has(metadata, bookie) else ""
+                return RepairOutcome(ledger, copied, left)
+            segment = metadata.segments[at]
+            other = replacement_for(self._pool.known, segment.members, site=self._site, random=self._random)
+            if other is None:
+                return RepairOutcome(ledger, copied, "there is no other bookie that takes entries")
+            try:
+                copied += await self._copy(metadata, at, segment.members.index(bookie), other)
+            except LedgerError as error:
+                return RepairOutcome(ledger, copied, str(error))
+            members = tuple(other if member == bookie else member for member in segment.members)
+            segments = list(metadata.segments)
+            segments[at] = replace(segment, members=members)
+            try:
+                await self._ledgers.set(replace(metadata, segments=tuple(segments)), version)
+            except BadVersionError:
+                continue
+            return await self._and_the_rest(ledger, bookie, copied)
+        return RepairOutcome(ledger, copied, "its node keeps changing")
+
+    async def _and_the_rest(self, ledger: int, bookie: str, copied: int) -> RepairOutcome:
+        rest = await self.move(ledger, bookie)
+        return replace(rest, entries_copied=rest.entries_copied + copied)
+
+    def _first_segment(self, metadata: LedgerMetadata, bookie: str) -> int | None:
+        is_closed = metadata.state is LedgerState.CLOSED
+        past = metadata.segments if is_closed else metadata.segments[:-1]
+        return next((at for at, segment in enumerate(past) if bookie in segment.members), None)
+
+    async def _copy(self, metadata: LedgerMetadata, at: int, index: int, other: str) -> int:
+        """Store at `other` what the member with this index keeps of the segment."""
+        copied = 0
+        for entry in _entries_of(metadata, at):
+            if index in metadata.quorum.write_set(entry):
+                body, _ = await read_copy(self._pool, metadata, entry)
+                code = await write_copy(self._pool, metadata, other, entry, body)
+                if code is not Code.OK:
+                    raise LedgerError(
+                        metadata.ledger, f"bookie {other} did not take a copy: {code.name.lower()}"
+                    )
+                copied += 1
+        return copied
+
+
+def _has(metadata: LedgerMetadata, bookie: str) -> bool:
+    return any(bookie in segment.members for segment in metadata.segments)
+
+
+def _entries_of(metadata: LedgerMetadata, at: int) -> range:
+    """The entries of a segment: to the next one, or to the end of a closed ledger."""
+    is_last = at + 1 == len(metadata.segments)
+    end = metadata.last + 1 if is_last else metadata.segments[at + 1].first
+    return range(metadata.segments[at].first, end)

@@ -1,0 +1,122 @@
+"""Bookies in processes of their own, and a store that they share, for tests of ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from equipoise.replication.bookie_pool import ReplicationSettings
+from equipoise.replication.ledgers import BookieLedgers
+from equipoise.store import MemoryStoreServer, MemoryTree, Store, StoreSettings, Tree, open_store
+from support.processes import process_environment
+
+_READY = re.compile(r"^equipoise bookie (\S+) ready on (\S+):(\d+)")
+_START_TIMEOUT_S = 60.0
+
+
+@dataclass
+class BookieProcess:
+    """One bookie that can be killed and started again in its directory."""
+
+    name: str
+    directory: Path
+    store_url: str
+    options: tuple[str, ...] = ()
+    port: int = 0
+    process: asyncio.subprocess.Process | None = None
+    lines: list[str] = field(default_factory=list)
+    _reading: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Raises AssertionError, with what it printed, if it ends before it is ready."""
+        command = [sys.executable, "-m", "equipoise.cli.main", "bookie", "--dir", str(self.directory)]
+        command += ["--store", self.store_url, "--name", self.name, "--port", str(self.port)]
+        self.process = await asyncio.create_subprocess_exec(
+            *command,
+            *self.options,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=process_environment(),
+        )
+        ready = asyncio.get_running_loop().create_future()
+        self._reading = asyncio.create_task(self._read(ready))
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            port = await ready
+        assert port, f"bookie {self.name} did not start:\n{''.join(self.lines)}"
+        self.port = port
+
+    async def _read(self, ready: asyncio.Future[int]) -> None:
+        assert self.process is not None and self.process.stdout is not None
+        async for line in self.process.stdout:
+            self.lines.append(line.decode(errors="replace"))
+            found = _READY.match(self.lines[-1])
+            if found and not ready.done():
+                ready.set_result(int(found[3]))
+        if not ready.done():
+            ready.set_result(0)
+
+    async def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(how)
+        status = await self.process.wait()
+        if self._reading is not None:
+            await self._reading
+        return status
+
+    async def kill(self) -> int:
+        return await self.end(signal.SIGKILL)
+
+
+class BookieCluster:
+    """A store in this process, bookies in others, and as many clients as a test asks for."""
+
+    def __init__(self, folder: Path, server: MemoryStoreServer, stack: AsyncExitStack) -> None:
+        self.folder = folder
+        self.url = f"eqs://127.0.0.1:{server.port}"
+        self.bookies: dict[str, BookieProcess] = {}
+        self._stack = stack
+
+    async def add(self, name: str, *options: str) -> BookieProcess:
+        bookie = BookieProcess(name, self.folder / name, self.url, options)
+        self.bookies[name] = bookie
+        await bookie.start()
+        return bookie
+
+    async def store(self) -> Store:
+        store = await open_store(self.url, StoreSettings(session_timeout_s=10.0))
+        self._stack.push_async_callback(store.close)
+        return store
+
+    async def ledgers(self, seed: int = 1) -> BookieLedgers:
+        settings = ReplicationSettings(append_timeout_s=30.0)
+        ledgers = BookieLedgers(await self.store(), Tree(), Random(seed), settings=settings)
+        await ledgers.start()
+        self._stack.push_async_callback(ledgers.close)
+        return ledgers
+
+    async def close(self) -> None:
+        for bookie in self.bookies.values():
+            await bookie.kill()
+
+
+@asynccontextmanager
+async def bookie_cluster(folder: Path, count: int, *options: str) -> AsyncIterator[BookieCluster]:
+    server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time))
+    await server.start()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(server.stop)
+        cluster = BookieCluster(folder, server, stack)
+        stack.push_async_callback(cluster.close)
+        await asyncio.gather(
+            *(cluster.add(f"b{number}", "--rack", f"r{number}", *options) for number in range(1, count + 1))
+        )
+        yield cluster
