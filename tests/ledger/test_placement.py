@@ -40,10 +40,10 @@ def known(*bookies: BookieFacts) -> dict[str, BookieFacts]:
 
 def test_the_owners_site_comes_first_and_another_site_is_told() -> None:
     bookies = known(bookie("a"), bookie("b"), bookie("far", site="x", free=99))
-    found = place_ensemble(bookies, 2, site="s", random=Random(1))
+    found = place_ensemble(bookies, 2, site="s", draw=Random(1).random)
     assert found is not None
     assert (set(found.members), found.compromises) == ({"a", "b"}, ())
-    found = place_ensemble(bookies, 3, site="s", random=Random(1))
+    found = place_ensemble(bookies, 3, site="s", draw=Random(1).random)
     assert found is not None
     assert found.members[2] == "far"
     assert found.compromises == ("bookie far is at site x, not at s",)
@@ -53,9 +53,9 @@ def test_racks_are_distinct_as_far_as_there_are_racks() -> None:
     bookies = known(
         bookie("a", rack="1", free=90), bookie("b", rack="1", free=80), bookie("c", rack="2", free=5)
     )
-    found = place_ensemble(bookies, 2, site="s", random=Random(1))
+    found = place_ensemble(bookies, 2, site="s", draw=Random(1).random)
     assert found is not None and found.members == ("a", "c")
-    found = place_ensemble(bookies, 3, site="s", random=Random(1))
+    found = place_ensemble(bookies, 3, site="s", draw=Random(1).random)
     assert found is not None and found.compromises == ("bookies a and b share the rack 1",)
 
 
@@ -63,7 +63,7 @@ def test_roomy_bookies_come_first_and_chance_spreads_over_equals() -> None:
     bookies = known(bookie("a", free=95), bookie("b", free=92), bookie("c", free=91), bookie("full", free=10))
     chosen: Counter[str] = Counter()
     for seed in range(60):
-        found = place_ensemble(bookies, 1, site="s", random=Random(seed))
+        found = place_ensemble(bookies, 1, site="s", draw=Random(seed).random)
         assert found is not None
         chosen[found.members[0]] += 1
     assert set(chosen) == {"a", "b", "c"}
@@ -71,9 +71,9 @@ def test_roomy_bookies_come_first_and_chance_spreads_over_equals() -> None:
 
 def test_read_only_bookies_and_members_are_no_replacement() -> None:
     bookies = known(bookie("a"), bookie("b", is_read_only=True), bookie("c"))
-    assert place_ensemble(bookies, 3, site="s", random=Random(1)) is None
-    assert replacement_for(bookies, ["a"], site="s", random=Random(1)) == "c"
-    assert replacement_for(bookies, ["a", "c"], site="s", random=Random(1)) is None
+    assert place_ensemble(bookies, 3, site="s", draw=Random(1).random) is None
+    assert replacement_for(bookies, ["a"], site="s", draw=Random(1).random) == "c"
+    assert replacement_for(bookies, ["a", "c"], site="s", draw=Random(1).random) is None
 
 
 def test_a_registration_is_read_as_it_was_written_and_one_of_javas_too() -> None:

@@ -1,14 +1,14 @@
 """Choose bookies for a ledger: at the owner's site, on distinct racks, the roomiest first.
 
 What could not be had is told: a placement that had to take a second bookie of a rack, or one of another site, says so.
-A bookie of Java's that names no site counts as being at every site.
+Chance, `draw` between 0 and 1, spreads ledgers over bookies that are alike. A bookie of Java's that names no site
+counts as being at every site.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from random import Random
 
 from equipoise.ledger.registration import BookieFacts
 
@@ -26,12 +26,12 @@ class Placement:
 
 
 def place_ensemble(
-    bookies: Mapping[str, BookieFacts], count: int, *, site: str, random: Random
+    bookies: Mapping[str, BookieFacts], count: int, *, site: str, draw: Callable[[], float]
 ) -> Placement | None:
     """So many bookies that take entries; None if there are fewer."""
     chosen: list[BookieFacts] = []
     while len(chosen) < count:
-        found = _best(bookies, chosen, site=site, excluded=(), random=random)
+        found = _best(bookies, chosen, site=site, excluded=(), draw=draw)
         if found is None:
             return None
         chosen.append(found)
@@ -39,11 +39,11 @@ def place_ensemble(
 
 
 def replacement_for(
-    bookies: Mapping[str, BookieFacts], excluded: Collection[str], *, site: str, random: Random
+    bookies: Mapping[str, BookieFacts], excluded: Collection[str], *, site: str, draw: Callable[[], float]
 ) -> str | None:
     """One more bookie, none of those given, apart from their racks if possible; None if there is none."""
     others = [bookies[name] for name in sorted(excluded) if name in bookies]
-    found = _best(bookies, others, site=site, excluded=excluded, random=random)
+    found = _best(bookies, others, site=site, excluded=excluded, draw=draw)
     return None if found is None else found.name
 
 
@@ -53,12 +53,12 @@ def _best(
     *,
     site: str,
     excluded: Collection[str],
-    random: Random,
+    draw: Callable[[], float],
 ) -> BookieFacts | None:
     racks = {(each.site, each.rack) for each in chosen}
     names = {each.name for each in chosen} | set(excluded)
     ranked = [
-        ((_is_elsewhere(each, site), (each.site, each.rack) in racks, -_room(each), random.random()), each)
+        ((_is_elsewhere(each, site), (each.site, each.rack) in racks, -_room(each), draw()), each)
         for _, each in sorted(bookies.items())
         if each.name not in names and not each.is_read_only
     ]

@@ -62,7 +62,9 @@ class BookieLedgers:
     # --- the contract
 
     async def create(self, topic: bytes, epoch: int, quorum: Quorum) -> OpenLedger:
-        placement = place_ensemble(self.pool.known, quorum.ensemble, site=self._site, random=self._random)
+        placement = place_ensemble(
+            self.pool.known, quorum.ensemble, site=self._site, draw=self._random.random
+        )
         if placement is None:
             writable = sum(not facts.is_read_only for facts in self.pool.known.values())
             raise LedgerError(
@@ -139,7 +141,7 @@ class BookieLedgers:
             raise outcome
 
     def _replacement(self, excluded: Collection[str]) -> str | None:
-        return replacement_for(self.pool.known, excluded, site=self._site, random=self._random)
+        return replacement_for(self.pool.known, excluded, site=self._site, draw=self._random.random)
 
     def _remember(self, metadata: LedgerMetadata) -> None:
         if metadata.state is LedgerState.CLOSED:

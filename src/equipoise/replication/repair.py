@@ -66,7 +66,9 @@ class Repair:
                 left = "its writer has not replaced the bookie yet" if _has(metadata, bookie) else ""
                 return RepairOutcome(ledger, copied, left)
             segment = metadata.segments[at]
-            other = replacement_for(self._pool.known, segment.members, site=self._site, random=self._random)
+            other = replacement_for(
+                self._pool.known, segment.members, site=self._site, draw=self._random.random
+            )
             if other is None:
                 return RepairOutcome(ledger, copied, "there is no other bookie that takes entries")
             try:
