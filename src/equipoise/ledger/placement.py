@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from equipoise.ledger.registration import BookieFacts
 
-__all__ = ["Placement", "place_ensemble", "replacement_for"]
+__all__ = ["EnsemblePlacement", "place_ensemble", "replacement_for"]
 
 # Bookies whose free shares lie in the same step count as equally roomy: chance spreads ledgers over them.
 _ROOM_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class EnsemblePlacement:
     members: tuple[str, ...]
     # What could not be had, in words for the log.
     compromises: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Placement:
 
 def place_ensemble(
     bookies: Mapping[str, BookieFacts], count: int, *, site: str, draw: Callable[[], float]
-) -> Placement | None:
+) -> EnsemblePlacement | None:
     """So many bookies that take entries; None if there are fewer."""
     chosen: list[BookieFacts] = []
     while len(chosen) < count:
@@ -35,7 +35,7 @@ def place_ensemble(
         if found is None:
             return None
         chosen.append(found)
-    return Placement(tuple(each.name for each in chosen), tuple(_compromises(chosen, site)))
+    return EnsemblePlacement(tuple(each.name for each in chosen), tuple(_compromises(chosen, site)))
 
 
 def replacement_for(
