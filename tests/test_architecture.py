@@ -110,8 +110,6 @@ ENTRY_POINTS = frozenset({"equipoise.cli.main", *(f"equipoise.cli.{name}" for na
 FOUNDATIONS = frozenset(
     {
         "equipoise.ledger.memory",
-        "equipoise.ledger.recovery",
-        "equipoise.log.commands",
         "equipoise.store.backends.journal",
     }
 )
