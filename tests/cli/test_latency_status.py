@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from equipoise.access.signed_requests import signed
 from equipoise.cli.support.latency_status import latency_words, topic_latency
 from equipoise.errors import SettingsError
 from equipoise.store import LeaderFacts, LeaderStore, MemoryStore, Tree
@@ -33,6 +38,56 @@ def test_the_leader_is_asked_with_the_token(tmp_path: Path) -> None:
             await topic_latency(store, REGION, b"swarm/2", str(tmp_path / "none"))
 
     play(scenario, token=TOKEN)
+
+
+def test_an_address_that_poses_as_the_controller_learns_nothing_of_use(tmp_path: Path) -> None:
+    """1. The store names another address. 2. It keeps what it is sent. 3. It shows that to the controller."""
+    (tmp_path / "token").write_text(TOKEN)
+    heard: list[str] = []
+
+    async def pose(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.close()
+
+    async def scenario(site: Site) -> None:
+        store = await MemoryStore(site.stores).open()
+        server = await asyncio.start_server(pose, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        await LeaderStore(store, Tree(REGION)).claim(LeaderFacts(name="one", http=f"http://127.0.0.1:{port}"))
+        assert await topic_latency(store, REGION, b"swarm/2", str(tmp_path / "token")) is None
+        server.close()
+        assert len(heard) == 1 and TOKEN not in heard[0]
+        (shown,) = [
+            line.partition(": ")[2] for line in heard[0].split("\r\n") if line.startswith("Authorization")
+        ]
+        for path, header, status in (
+            ("/api/topics/swarm~2F2", shown, 401),
+            (
+                "/api/topics/swarm~2F2",
+                signed(TOKEN, site.address[7:], "/api/topics/swarm~2F2", time.time()),
+                200,
+            ),
+            # What is signed reads one thing, and changes nothing.
+            ("/api/hubs", signed(TOKEN, site.address[7:], "/api/topics/swarm~2F2", time.time()), 401),
+        ):
+            request = urllib.request.Request(site.address + path, headers={"Authorization": header})
+            assert await asyncio.to_thread(status_of, request) == status
+        header = signed(TOKEN, site.address[7:], "/api/limits", time.time())
+        change = urllib.request.Request(
+            f"{site.address}/api/limits", data=b"{}", headers={"Authorization": header}, method="POST"
+        )
+        assert await asyncio.to_thread(status_of, change) == 401
+
+    play(scenario, token=TOKEN)
+
+
+def status_of(request: urllib.request.Request) -> int:
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as problem:
+        problem.close()
+        return problem.code
 
 
 def test_a_controller_that_does_not_answer_is_passed_over() -> None:

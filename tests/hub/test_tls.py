@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import gc
+import socket
 import ssl
 from pathlib import Path
 
 import pytest
 import trustme
 
+import equipoise
+from equipoise import ClientSettings
 from equipoise.access import Users, parse_users
-from equipoise.errors import SettingsError
+from equipoise.errors import DisconnectedError, SettingsError
 from equipoise.hub import Limits, Tls
 from hub.live import LOOPS, Peer, assert_quiet, eventually, live_hub, run_on
 from hub.world import Error, pipeline
@@ -152,6 +157,92 @@ def test_whoever_does_not_shake_hands_is_gone_in_time(
 
     run_on(loop_name, main)
     assert_quiet(caplog)
+
+
+class Moments:
+    """The authority's certificates for a name, with the wrong time or name."""
+
+    def __init__(self, pki: Pki, folder: Path, *names: str, expired: bool = False) -> None:
+        long_ago = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+        issued = pki.authority.issue_cert(*names, not_after=long_ago if expired else None)
+        self.certificate, self.key = folder / "odd.pem", folder / "odd.key"
+        issued.private_key_pem.write_to_path(str(self.key))
+        self.certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+
+    def settings(self) -> Tls:
+        return Tls(port=0, certificate=str(self.certificate), key=str(self.key))
+
+
+@pytest.mark.parametrize("loop_name", LOOPS)
+@pytest.mark.parametrize("case", ["wrong name", "expired", "stranger", "plain on TLS", "TLS on plain"])
+def test_a_handshake_that_fails_is_explained_on_both_sides(
+    case: str, loop_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pki = Pki(tmp_path)
+    name = "elsewhere.example" if case == "wrong name" else "127.0.0.1"
+    odd = Moments(pki, tmp_path, name, expired=case == "expired")
+    trust = ClientSettings(tls_ca_file=str(pki.client_ca), first_connect_timeout_s=1.0)
+
+    async def main() -> tuple[str, int]:
+        async with live_hub(tls=odd.settings()) as hub:
+            scheme = "equipoise" if case == "plain on TLS" else "equipoises"
+            port = hub.port if case == "TLS on plain" else hub.tls_port
+            settings = ClientSettings(first_connect_timeout_s=1.0) if case == "stranger" else trust
+            if scheme == "equipoise":
+                settings = ClientSettings(first_connect_timeout_s=1.0)
+            with pytest.raises(DisconnectedError) as told:
+                async with equipoise.connect(f"{scheme}://127.0.0.1:{port}", settings=settings) as bus:
+                    await bus.publish("t", b"x")
+            if case != "TLS on plain":
+                await eventually(lambda: bool(gc.collect() >= 0 and hub.failed_handshakes.count))
+            return str(told.value), hub.core.stats.protocol_errors
+
+    found: list[tuple[str, int]] = []
+
+    async def keep() -> None:
+        found.append(await main())
+
+    run_on(loop_name, keep)
+    ((said, protocol_errors),) = found
+    assert {
+        "wrong name": "for another name",
+        "expired": "does not hold now",
+        "stranger": "not trusted",
+        "plain on TLS": "use equipoises://",
+        "TLS on plain": "equipoise:// for plain",
+    }[case] in said
+    if case == "TLS on plain":
+        assert protocol_errors > 0
+    else:
+        # Python's loops hang up on a certificate that they do not accept, without an alert.
+        assert ("plain text" if case == "plain on TLS" else "name, end or authority") in caplog.text
+        assert caplog.text.count("TLS handshake failed") == 1, "told once, however often it is tried"
+
+
+@pytest.mark.parametrize(
+    ("trusted", "word"), [(False, "does not trust the authority"), (True, "has expired")]
+)
+def test_the_alert_of_a_client_that_sends_one_is_told_by_the_hub(
+    trusted: bool, word: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pki = Pki(tmp_path)
+    odd = Moments(pki, tmp_path, "127.0.0.1", expired=trusted)
+
+    def knock(port: int | None) -> None:
+        context = pki.context() if trusted else ssl.create_default_context()
+        with (
+            socket.create_connection(("127.0.0.1", port or 0), timeout=30) as plain,
+            pytest.raises(ssl.SSLCertVerificationError),
+        ):
+            context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+    async def main() -> None:
+        async with live_hub(tls=odd.settings()) as hub:
+            await asyncio.to_thread(knock, hub.tls_port)
+            await eventually(lambda: hub.failed_handshakes.count > 0)
+
+    run_on("uvloop", main)
+    assert word in caplog.text
 
 
 def test_old_protocol_versions_are_refused(pki: Pki) -> None:

@@ -132,6 +132,7 @@ def play(scenario: Callable[[Site], Coroutine[Any, Any, None]], *, token: str = 
             facts_shown.refresh()
             settings = WebSettings(port=0, token=token, refresh_interval_s=0.5)
             address = await stack.enter_async_context(serve(facts_shown, Actions(store, TREE), settings))
+            controller.leadership.facts = LeaderFacts(name="one", http=address)
             await scenario(Site(address, tree, controller, views, hubs))
 
     asyncio.run(main())

@@ -21,7 +21,7 @@ from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings, load_settings
 from equipoise.hub.client_limits import MIB
 from equipoise.hub.locations.settings import TcpRttFor
-from equipoise.hub.membership.process import member
+from equipoise.hub.membership.process import member, read_login
 from equipoise.hub.membership.settings import Join
 from equipoise.hub.shell.descriptors import ensure_descriptors
 from equipoise.hub.telemetry.prometheus_endpoint import serve_metrics
@@ -50,6 +50,19 @@ Advertise = Annotated[
     ),
 ]
 MetricsToken = Annotated[str | None, typer.Option(help="File with the bearer token that Prometheus sends.")]
+UsersFile = Annotated[
+    str | None, typer.Option(help="Users file; see `equipoise users`. Read again on SIGHUP.")
+]
+TlsClientCa = Annotated[str | None, typer.Option(help="CA of accepted client certificates (PEM).")]
+TlsClientRequired = Annotated[
+    bool | None,
+    typer.Option(
+        "--tls-client-required", help="Refuse TLS clients without a certificate of --tls-client-ca."
+    ),
+]
+LinkTlsCa = Annotated[
+    str | None, typer.Option(help="CA of the other hubs' certificates (PEM): links to them then use TLS.")
+]
 TcpRtt = Annotated[
     TcpRttFor | None,
     typer.Option(help="Topics for which the latency of plain clients is measured by the kernel. [limited]"),
@@ -74,9 +87,7 @@ def command(
     config: Annotated[
         Path | None, typer.Option(help="Settings file (TOML); options have priority over it.")
     ] = None,
-    users: Annotated[
-        str | None, typer.Option(help="Users file; see `equipoise users`. Read again on SIGHUP.")
-    ] = None,
+    users: UsersFile = None,
     insecure: Annotated[
         bool | None,
         typer.Option("--insecure", help="Allow to listen on other addresses than loopback without users."),
@@ -84,9 +95,9 @@ def command(
     tls_port: Annotated[int | None, typer.Option(help="Port for TLS; needs certificate and key.")] = None,
     tls_certificate: Annotated[str | None, typer.Option(help="The hub's certificate (PEM).")] = None,
     tls_key: Annotated[str | None, typer.Option(help="Private key of the certificate (PEM).")] = None,
-    tls_client_ca: Annotated[
-        str | None, typer.Option(help="CA of accepted client certificates (PEM).")
-    ] = None,
+    tls_client_ca: TlsClientCa = None,
+    tls_client_required: TlsClientRequired = None,
+    link_tls_ca: LinkTlsCa = None,
     store: Store = None,
     region: Region = None,
     advertise: Advertise = None,
@@ -110,6 +121,7 @@ def command(
     """
     set_up_logs(log_format, verbose=verbose)
     tls = {"port": tls_port, "certificate": tls_certificate, "key": tls_key, "client_ca": tls_client_ca}
+    tls["client_certificate_is_required"] = tls_client_required
     membership = {
         "store": store,
         "region": region,
@@ -134,6 +146,7 @@ def command(
             membership=_given(membership),
             metrics=_given(metrics),
             coordinates=_given({"tcp_rtt_for": tcp_rtt_for}),
+            cluster=_given({"link_tls_ca": link_tls_ca}),
         )
         uvloop.run(serve(settings))
 
@@ -178,7 +191,7 @@ async def serve_alone(settings: HubSettings) -> None:
 async def serve_among_others(settings: HubSettings) -> None:
     """Run one hub of a cluster, until cancelled."""
     async with member(settings, read_users(settings)) as running, serve_metrics(running.hub) as metrics:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_certificate, running.hub)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_member, running.hub)
         await running.wait_ready()
         say_ready(running.hub, metrics)
         await running.wait_over()
@@ -235,6 +248,15 @@ def read_users(settings: HubSettings) -> Users:
 def reload_files(hub: Hub) -> None:
     reload_users(hub)
     reload_certificate(hub)
+
+
+def reload_member(hub: Hub) -> None:
+    """Read certificate, key and the password at other hubs again."""
+    reload_certificate(hub)
+    try:
+        hub.reload_login(read_login(hub.settings.membership))
+    except SettingsError as problem:
+        log.error("password of --cluster-user not reloaded: %s", problem)
 
 
 def reload_certificate(hub: Hub) -> None:

@@ -44,6 +44,9 @@ def command(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) for the controller."),
     ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Also serve TLS, with an authority of its own in DIR/tls.")
+    ] = False,
     pipeline: Annotated[bool, typer.Option(help="Run the pipeline; without it load is not balanced.")] = True,
     master: Master = "local[*]",
     log_format: LogFormat = LogForm.TEXT,
@@ -65,6 +68,7 @@ def command(
             sites=tuple(part.strip() for part in sites.split(",") if part.strip()),
             store_url=store,
             has_login=not _has_login(hub_config),
+            has_tls=tls,
             has_pipeline=pipeline,
             extra={
                 "pipeline": ("--master", master),
@@ -124,6 +128,10 @@ def _welcome(system: LocalSystem, took_s: float) -> None:
         console.print(f"[yellow]port {taken} is taken[/]: {name} listens on {system.layout.known_port(name)}")
     console.print(f"  redis-cli -p {port} subscribe news       and in another terminal")
     console.print(f"  redis-cli -p {port} publish news hello")
+    if system.tls_url:
+        console.print(
+            f"  with TLS: equipoise sub news --url {system.tls_url} --tls-ca {system.layout.tls / 'ca.pem'}"
+        )
     console.print(f"  equipoise hubs ls --store {system.store_url}")
     if system.dashboard_url:
         console.print(f"  dashboard: {system.dashboard_url}  (token for actions: {system.layout.token()})")

@@ -7,12 +7,16 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from equipoise.local.checks import controller_answers, hub_answers, pipeline_works
 from equipoise.local.layout import HOST, Layout
 from equipoise.processes import Check, ChildSpec
 
-__all__ = ["DASHBOARD", "DASHBOARD_PORT", "Addresses", "controller", "hub", "pipeline"]
+if TYPE_CHECKING:
+    from equipoise.local.authority import HubCertificate
+
+__all__ = ["DASHBOARD", "DASHBOARD_PORT", "Addresses", "controller", "hub", "pipeline", "tls_port_name"]
 
 # The pages have a port of their own, beside the controller's for views.
 DASHBOARD = "dashboard"
@@ -73,8 +77,10 @@ def hub(
     *,
     site: str = "",
     preferred: int = 0,
+    certificate: HubCertificate | None = None,
     extra: Sequence[str] = (),
 ) -> ChildSpec:
+    """`certificate`: the hub serves TLS as well, and links to other hubs use it."""
     port = layout.port(name, preferred)
     where = [
         "--host",
@@ -90,8 +96,22 @@ def hub(
     login = _login(addresses, "--cluster-user", "--cluster-password-file")
     # A system on one machine is looked at rather than loaded: the dashboard shows measured latency of all topics.
     measured = ["--tcp-rtt-for", "all"]
-    words = ["hub", "--name", name, *where, *place, *login, *measured, *extra]
+    tls = [] if certificate is None else _tls(certificate, layout.port(tls_port_name(name)))
+    words = ["hub", "--name", name, *where, *place, *login, *measured, *tls, *extra]
     return _spec(layout, name, words, _HUB_READY, hub_answers(HOST, port), ready_timeout_s=_READY_S_MAX)
+
+
+def tls_port_name(hub: str) -> str:
+    """What the port of a hub for TLS is called in the layout."""
+    return f"{hub}-tls"
+
+
+def _tls(certificate: HubCertificate, port: int) -> list[str]:
+    return [
+        *("--tls-port", str(port), "--tls-certificate", str(certificate.certificate)),
+        *("--tls-key", str(certificate.key), "--tls-client-ca", str(certificate.ca)),
+        *("--link-tls-ca", str(certificate.ca)),
+    ]
 
 
 def controller(

@@ -4,6 +4,7 @@
     DIR/logs/       one file for each process
     DIR/pipeline/   checkpoints and the lake
     DIR/token       what an operator shows the dashboard, made at the first start
+    DIR/tls/        the authority and certificates of `--tls` (`authority`)
     DIR/hubs.password  what hubs and the pipeline log in with once there are users, made likewise
     DIR/ports.json  the ports in use, kept so that clients find their hubs again
     DIR/lock        held by the one supervisor that uses the directory
@@ -45,6 +46,10 @@ class Layout:
     @property
     def pipeline(self) -> Path:
         return self.root / "pipeline"
+
+    @property
+    def tls(self) -> Path:
+        return self.root / "tls"
 
     def log(self, name: str) -> Path:
         return self.root / "logs" / f"{name}.log"

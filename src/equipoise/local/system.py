@@ -16,6 +16,8 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from equipoise.errors import ClosedError, SettingsError, StoreError
 from equipoise.local import children
@@ -26,6 +28,9 @@ from equipoise.processes import ChildSpec, HealthSettings, Phase, PhaseChange, S
 from equipoise.store import ServersStore, Store, Tree, WantedServer, open_store
 from equipoise.store.embedded.java import find_jars, find_java
 from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
+
+if TYPE_CHECKING:
+    from equipoise.local.authority import HubCertificate
 
 __all__ = ["LocalSystem", "SystemSettings"]
 
@@ -54,6 +59,8 @@ class SystemSettings:
     store_url: str = ""
     # Whether hubs are given a login at each other; False if their settings file has one.
     has_login: bool = True
+    # Whether hubs serve TLS as well, and use it among themselves, with certificates of an authority made here.
+    has_tls: bool = False
     has_pipeline: bool = True
     has_controller: bool = True
     # Further words for each command, by its name: hub, controller, pipeline; for one hub, by the hub's own.
@@ -79,6 +86,7 @@ class LocalSystem:
         # Where the pages are once the controller is up; known from the start on, empty without a controller.
         self.dashboard_url = ""
         self._zookeeper: EmbeddedZooKeeper | None = None
+        self._certificate: HubCertificate | None = None
         self._store: Store | None = None
         self._tasks: list[asyncio.Task[None]] = []
         # The hubs that were asked for, as far as they are running.
@@ -102,6 +110,12 @@ class LocalSystem:
         phases = self.supervisor.phases
         return self._has_begun and all(phase is Phase.READY for phase in phases.values())
 
+    @property
+    def tls_url(self) -> str:
+        """The TLS address of the first hub, for clients; empty if there is none."""
+        name = children.tls_port_name(_name(1))
+        return f"equipoises://{HOST}:{self.layout.known_port(name)}" if self.settings.has_tls else ""
+
     def hub_url(self, number: int = 1) -> str:
         """The address of one of the first hubs, for clients."""
         return f"equipoise://{HOST}:{self.layout.known_port(_name(number))}"
@@ -111,6 +125,12 @@ class LocalSystem:
         self._refusal = asyncio.get_running_loop().create_future()
         self.layout.lock()
         try:
+            if self.settings.has_tls:
+                # Here, so that only a system with TLS loads what makes certificates.
+                from equipoise.local.authority import hub_certificate
+
+                now = datetime.now(UTC)
+                self._certificate = hub_certificate(self.layout.tls, (HOST, "localhost", "::1"), now)
             if self.settings.has_controller:
                 port = self.layout.port(children.DASHBOARD, children.DASHBOARD_PORT)
                 self.dashboard_url = f"http://{HOST}:{port}"
@@ -233,6 +253,7 @@ class LocalSystem:
             name,
             site=site or (sites[turn % len(sites)] if sites else ""),
             preferred=PORT + turn,
+            certificate=self._certificate,
             extra=(*self.settings.extra.get("hub", ()), *self.settings.extra.get(name, ())),
         )
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 # Redis names POST and Host: as signs of a browser being used against it; the rest is what browsers also send.
 _HTTP_VERBS = frozenset((b"POST", b"PUT", b"HEAD", b"OPTIONS", b"CONNECT", b"PATCH", b"HOST:"))
+# How a TLS handshake begins: a record of that type, version 3.
+_TLS_HELLO = b"\x16\x03"
 _ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 _SPACES = b" \t\n\r\v\f\0"
 
@@ -145,6 +147,8 @@ def _read_header(data: bytes, at: int, limits: RequestLimits) -> _Header | _TooL
 
 
 def _parse_inline(data: bytes, start: int, limits: RequestLimits) -> Outcome:
+    if data.startswith(_TLS_HELLO, start):
+        return "Protocol error: TLS was spoken to a port without it"
     end = data.find(b"\n", start, start + limits.inline_bytes_max)
     if end < 0:
         if len(data) - start >= limits.inline_bytes_max:

@@ -10,6 +10,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,6 +20,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from equipoise.access.signed_requests import is_signed
 from equipoise.errors import MisuseError, PlanError, StoreError
 from equipoise.model.names import from_id
 from equipoise.web import metrics
@@ -95,7 +97,7 @@ class _Pages:
                 is_change=is_change,
                 is_loopback_free=self._settings.loopback_reads_allowed,
             )
-            if verdict is not AuthVerdict.ALLOWED:
+            if verdict is not AuthVerdict.ALLOWED and (is_change or not self._is_signed(request)):
                 return _json({"error": verdict.value}, 401)
             try:
                 return await handler(request)
@@ -107,6 +109,15 @@ class _Pages:
                 return _json({"error": f"the store does not answer: {problem}"}, 503)
 
         return guard
+
+    def _is_signed(self, request: Request) -> bool:
+        return is_signed(
+            request.headers.get("authorization", ""),
+            token=self._settings.token,
+            address=urlsplit(self._facts.address).netloc,
+            path=request.url.path,
+            time_s=self._facts.clock(),
+        )
 
     async def index(self, request: Request) -> Response:
         return FileResponse(STATIC / "index.html", headers=_HEADERS)

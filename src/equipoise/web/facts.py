@@ -109,6 +109,11 @@ class ClusterFacts:
             "rounds": controller.status.rounds,
         }
 
+    @property
+    def address(self) -> str:
+        """Where the store says that these pages are; empty until it does."""
+        return self.controller.leadership.facts.http
+
     def curves(self, since_s: float = 0.0) -> Json:
         """Columns for charts, of what is later than `since_s`; a hub's load is null where it was not there."""
         samples = self.series.since(since_s)

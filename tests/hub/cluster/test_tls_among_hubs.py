@@ -6,21 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 
 import equipoise
 from equipoise import ClientSettings
-from equipoise.access import Users
+from equipoise.access import Users, hash_secret, parse_users
 from equipoise.hub import HubSettings, Tls
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.data.session import Session
-from equipoise.hub.membership.process import RunningMember, member
+from equipoise.hub.membership.process import RunningMember, member, read_login
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.store import MemoryStoreServer, MemoryTree
 
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 
 
 class Pki:
@@ -36,7 +37,12 @@ class Pki:
 
 
 @asynccontextmanager
-async def two_hubs(pki: Pki, *, is_ready: bool = True) -> AsyncIterator[dict[str, RunningMember]]:
+async def two_hubs(
+    pki: Pki, users: Users | None = None, password: Path | None = None, *, is_ready: bool = True
+) -> AsyncIterator[dict[str, RunningMember]]:
+    login: dict[str, Any] = {}
+    if password is not None:
+        login = {"cluster_user": "hubs", "cluster_password_file": str(password)}
     server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time), host="127.0.0.1", port=0)
     await server.start()
     members: dict[str, RunningMember] = {}
@@ -47,9 +53,9 @@ async def two_hubs(pki: Pki, *, is_ready: bool = True) -> AsyncIterator[dict[str
                 port=0,
                 tls=Tls(port=0, certificate=str(pki.certificate), key=str(pki.key), client_ca=str(pki.ca)),
                 cluster=ClusterSettings(link_tls_ca=str(pki.ca)),
-                membership=MembershipSettings(store=f"eqs://127.0.0.1:{server.port}"),
+                membership=MembershipSettings(store=f"eqs://127.0.0.1:{server.port}", **login),
             )
-            members[name] = await stack.enter_async_context(member(settings, Users.open()))
+            members[name] = await stack.enter_async_context(member(settings, users or Users.open()))
             if is_ready:
                 await members[name].wait_ready()
         yield members
@@ -93,6 +99,34 @@ def test_a_client_is_sent_to_the_kind_of_address_it_uses(tmp_path: Path, is_tls:
                 session = next(iter(hubs["h2"].core.index.topics[topic].members))
                 assert isinstance(session, Session)
                 assert session.is_tls is is_tls
+
+    asyncio.run(main())
+
+
+def users_with(password: str) -> Users:
+    secret = hash_secret(password.encode(), salt=b"0123456789abcdef")
+    return parse_users(f'[users.hubs]\nsecret = "{secret}"\nlink = ["*"]\n')
+
+
+def test_a_hub_logs_in_with_the_password_that_its_file_holds_now(tmp_path: Path) -> None:
+    """1. Two hubs log in at each other. 2. The password changes. 3. Links are dialled anew."""
+    pki, password = Pki(tmp_path), tmp_path / "hubs.password"
+    password.write_text("first\n")
+
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE_S), two_hubs(pki, users_with("first"), password) as members:
+            links = [member.hub.cluster.out for member in members.values() if member.hub.cluster is not None]
+            await until(lambda: all(link.is_connected for out in links for link in out.values()))
+            counts = {link: link.connections for out in links for link in out.values()}
+            assert len(counts) == 2
+            password.write_text("second\n")
+            for member in members.values():
+                member.hub.reload_login(read_login(member.hub.settings.membership))
+                member.hub.reload_users(users_with("second"))
+                for session in list(member.hub.core.sessions.values()):
+                    member.hub.core.cut(session, "the test breaks all links")
+            await until(lambda: all(link.connections > before for link, before in counts.items()))
+            await until(lambda: all(link.is_connected for link in counts))
 
     asyncio.run(main())
 

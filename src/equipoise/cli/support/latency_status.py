@@ -1,19 +1,22 @@
 """Ask the leading controller whether a topic meets its latency limit: only the controller has the view.
 
-Uses the controller's HTTP API, with the token if one is given. If no controller answers, the latency is unknown and the
-command goes on.
+Uses the controller's HTTP API. Its address comes from the store, so the token is not sent there: the request is signed
+with it. If no controller answers, the latency is unknown and the command goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 import urllib.request
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
+from equipoise.access.signed_requests import signed
 from equipoise.errors import DamagedError, SettingsError
 from equipoise.model.names import to_id
 from equipoise.store.contract import Store
@@ -48,7 +51,7 @@ async def topic_latency(store: Store, region: str, topic: bytes, token_file: str
         return None
     if leader is None or not leader.http:
         return None
-    return await asyncio.to_thread(_ask, f"{leader.http}/api/topics/{to_id(topic)}", token)
+    return await asyncio.to_thread(_ask, leader.http, f"/api/topics/{to_id(topic)}", token)
 
 
 def latency_words(found: dict[str, Any] | None) -> str:
@@ -76,8 +79,9 @@ def latency_words(found: dict[str, Any] | None) -> str:
     return f"latency {'; '.join(parts)}{verdict}"
 
 
-def _ask(address: str, token: str) -> dict[str, Any] | None:
-    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})
+def _ask(page: str, path: str, token: str) -> dict[str, Any] | None:
+    shown = {"Authorization": signed(token, urlsplit(page).netloc, path, time.time())} if token else {}
+    request = urllib.request.Request(page + path, headers=shown)
     try:
         with urllib.request.urlopen(request, timeout=_PATIENCE_S) as response:
             found = json.loads(response.read(_ANSWER_BYTES_MAX))

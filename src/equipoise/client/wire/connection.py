@@ -119,6 +119,11 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(out))
 
+    @property
+    def was_answered(self) -> bool:
+        """Whether anything has come from the server."""
+        return self._read_bytes > 0
+
     def abort(self, error: EquipoiseError) -> None:
         """Give the connection up at once, unsent bytes included."""
         if self._transport is not None:

@@ -81,7 +81,9 @@ class ClientDialer:
             raise explain_greeting(error) from None
         except UncertainError:
             lost = connection.lost.result()
-            raise type(lost)(f"{endpoint}: {lost}") from None
+            is_silent = self.tls is None and not connection.was_answered
+            hint = "; if that is a TLS port, use equipoises://" if is_silent else ""
+            raise type(lost)(f"{endpoint}: {lost}{hint}") from None
 
 
 def make_tls(url: BusUrl, settings: ClientSettings) -> ssl.SSLContext | None:
@@ -99,15 +101,26 @@ def make_tls(url: BusUrl, settings: ClientSettings) -> ssl.SSLContext | None:
 
 def _explain(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"its certificate is not trusted ({error.verify_message}); "
-            "give the authority as tls_ca_file, or --tls-ca"
-        )
+        return _explain_certificate(error)
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason}); equipoises:// is for TLS ports, equipoise:// for plain ones"
     if isinstance(error, ConnectionRefusedError):
         return "no server listens there; start a hub with `equipoise hub`, or check the address"
     return error.strerror or str(error)
+
+
+# What OpenSSL calls them (x509_vfy.h).
+_EXPIRED, _NOT_YET_VALID = 10, 9
+_OTHER_NAMES = (62, 64)
+
+
+def _explain_certificate(error: ssl.SSLCertVerificationError) -> str:
+    said = error.verify_message.rstrip(".")
+    if error.verify_code in _OTHER_NAMES:
+        return f"its certificate is for another name ({said}); use a name of the certificate as the address"
+    if error.verify_code in (_EXPIRED, _NOT_YET_VALID):
+        return f"its certificate does not hold now ({said}); it has to be replaced at the hub, or a clock is wrong"
+    return f"its certificate is not trusted ({said}); give the authority as tls_ca_file, or --tls-ca"
 
 
 async def watch(connection: Connection, interval_s: float, unanswered_max: int) -> None:

@@ -31,9 +31,10 @@ from equipoise.hub.core import HubCore
 from equipoise.hub.data.ports import Timer
 from equipoise.hub.data.session import LINGER_S
 from equipoise.hub.logs.hub_logs import HubLogs
-from equipoise.hub.settings import HubSettings, Tls
+from equipoise.hub.settings import HubSettings
 from equipoise.hub.shell.log_opener import LogOpener
 from equipoise.hub.shell.tcp_info import has_hung_up, round_trip_s
+from equipoise.hub.shell.tls import FailedHandshakes, tls_context
 from equipoise.hub.telemetry.gauges import Process
 from equipoise.ledger.log import Ledgers
 from equipoise.ledger.quorum import Quorum
@@ -68,6 +69,7 @@ class Hub:
         self.port = 0
         self.tls_port: int | None = None
         self._tls_context: ssl.SSLContext | None = None
+        self.failed_handshakes = FailedHandshakes(time.monotonic)
         self._users = Users.open() if users is None else users
         self._wall_clock = wall_clock
         self._rng = rng or random.SystemRandom()
@@ -78,6 +80,7 @@ class Hub:
         self._core: HubCore | None = None
         self._login: Login = None
         self._opener: LogOpener | None = None
+        self._dialer: Dialer | None = None
         # Called when the hub has begun another life, to be made known by whoever looks after membership.
         self.on_renewed: Callable[[], None] | None = None
 
@@ -96,7 +99,8 @@ class Hub:
         """Listen. Raises SettingsError if the settings would expose an unprotected hub, or a port is taken."""
         settings = self.settings
         check_exposure(settings, self._users)
-        context = self._tls_context = tls_context(settings.tls) if settings.tls.port is not None else None
+        has_tls = settings.tls.port is not None
+        context = self._tls_context = tls_context(settings.tls, self.failed_handshakes) if has_tls else None
         loop = asyncio.get_running_loop()
         at_once = settings.limits.authentications_max
         if self._executor is None and not self._users.is_open:
@@ -126,7 +130,8 @@ class Hub:
         `login`: who this hub is at the others, where they have users.
         """
         core = self.core
-        cluster = core.cluster = Cluster(core, Dialer(core, login, self._rng, self.renew))
+        self._dialer = Dialer(core, login, self._rng, self.renew)
+        cluster = core.cluster = Cluster(core, self._dialer)
         core.places.probing.start(self._rng.random)
         core.lease.start(cluster)
         self._login = login
@@ -184,6 +189,12 @@ class Hub:
             # Tried apart first: a context with half a pair would refuse everything.
             tls_context(self.settings.tls)
             self._tls_context.load_cert_chain(self.settings.tls.certificate, self.settings.tls.key)
+
+    def reload_login(self, login: Login) -> None:
+        """Log in at other hubs as this from now on; links that are connected stay."""
+        self._login = login
+        if self._dialer is not None:
+            self._dialer.login = login
 
     def reload_users(self, users: Users) -> None:
         """Apply new access rules to everybody, connected or not."""
@@ -322,25 +333,6 @@ def check_exposure(settings: HubSettings, users: Users) -> None:
             "everything. Give --users FILE (see `equipoise users add --help`), listen on 127.0.0.1, or accept "
             "the risk with --insecure"
         )
-
-
-def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Raises SettingsError that names the file at fault."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(tls.certificate, tls.key)
-    except (OSError, ssl.SSLError) as problem:
-        raise SettingsError(
-            f"tls.certificate {tls.certificate} and tls.key {tls.key} do not work: {problem}"
-        ) from problem
-    if tls.client_ca:
-        try:
-            context.load_verify_locations(tls.client_ca)
-        except (OSError, ssl.SSLError) as problem:
-            raise SettingsError(f"tls.client_ca {tls.client_ca} does not work: {problem}") from problem
-        context.verify_mode = ssl.CERT_REQUIRED if tls.client_certificate_is_required else ssl.CERT_OPTIONAL
-    return context
 
 
 def _common_names(transport: asyncio.Transport) -> list[str]:

@@ -42,7 +42,8 @@ class Dialer:
 
     def __init__(self, core: HubCore, login: Login, rng: random.Random, on_dead: Callable[[], None]) -> None:
         self._core = core
-        self._login = login
+        # Who this hub is at the others; read with each dial.
+        self.login = login
         self._rng = rng
         self._on_dead = on_dead
         self._tasks: dict[OutLink, asyncio.Task[None]] = {}
@@ -137,7 +138,7 @@ class Dialer:
 
     def _login_words(self) -> bytes:
         # Without users there is nothing to log in as. The login is kept for when there are some.
-        words = None if self._core.users.is_open else self._login
+        words = None if self._core.users.is_open else self.login
         return b"" if words is None else spell((b"AUTH", *(part.encode() for part in words)))
 
     def _greeting(self, link: OutLink) -> bytes:

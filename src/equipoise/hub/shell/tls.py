@@ -1,0 +1,104 @@
+"""What TLS needs of the hub: a context made from its settings, and a word about handshakes that fail.
+
+An event loop closes a connection whose handshake fails without telling its server. So the context's own objects tell,
+once per reason and while: a client that speaks plain text to the TLS port, or does not trust the hub's certificate,
+would otherwise leave no trace here.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+
+from equipoise.errors import SettingsError
+from equipoise.hub.settings import Tls
+
+__all__ = ["FailedHandshakes", "tls_context"]
+
+log = logging.getLogger("equipoise.hub")
+
+# Between two lines about one reason: a client that tries again and again is told of once a minute.
+_QUIET_S = 60.0
+_LEFT = "LEFT"
+_REASONS = {
+    _LEFT: "a client hung up in the middle; it may not accept tls.certificate for its name, end or authority",
+    "HTTP_REQUEST": "a client sent plain text (HTTP) to the TLS port",
+    "WRONG_VERSION_NUMBER": "a client sent plain text to the TLS port",
+    "RECORD_LAYER_FAILURE": "a client sent plain text to the TLS port",
+    "UNKNOWN_PROTOCOL": "a client sent plain text to the TLS port",
+    "TLSV1_ALERT_UNKNOWN_CA": "a client does not trust the authority of tls.certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "a client does not accept tls.certificate, such as for its name",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "a client does not accept tls.certificate, such as for its name",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "tls.certificate has expired: replace the file and send SIGHUP",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "a client has no certificate, and one is required",
+    "CERTIFICATE_VERIFY_FAILED": "a client's certificate is not of tls.client_ca, or has expired",
+    "UNSUPPORTED_PROTOCOL": "a client speaks an older TLS than 1.2",
+}
+
+
+class FailedHandshakes:
+    """Owned by one Hub. Counts, and logs each reason now and then."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.count = 0
+        # By reason, when it was last logged, and how often it has come since.
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def note(self, reason: str) -> None:
+        self.count += 1
+        now = self._now()
+        told_at, since = self._told.get(reason, (-_QUIET_S, 0))
+        if now - told_at < _QUIET_S:
+            self._told[reason] = (told_at, since + 1)
+            return
+        more = f" (and {since} more since it was last told)" if since else ""
+        log.warning("TLS handshake failed: %s%s", _REASONS.get(reason, reason or "no reason given"), more)
+        self._told[reason] = (now, 0)
+
+
+def tls_context(tls: Tls, failed: FailedHandshakes | None = None) -> ssl.SSLContext:
+    """Raises SettingsError that names the file at fault. `failed`: hears of handshakes that fail."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ssl.SSLError) as problem:
+        raise SettingsError(
+            f"tls.certificate {tls.certificate} and tls.key {tls.key} do not work: {problem}"
+        ) from problem
+    if tls.client_ca:
+        try:
+            context.load_verify_locations(tls.client_ca)
+        except (OSError, ssl.SSLError) as problem:
+            raise SettingsError(f"tls.client_ca {tls.client_ca} does not work: {problem}") from problem
+        context.verify_mode = ssl.CERT_REQUIRED if tls.client_certificate_is_required else ssl.CERT_OPTIONAL
+    if failed is not None:
+        context.sslobject_class = _telling(failed)
+    return context
+
+
+def _telling(failed: FailedHandshakes) -> type[ssl.SSLObject]:
+    class TellingHandshake(ssl.SSLObject):
+        # Whether it has begun and neither succeeded nor failed.
+        _is_open = False
+
+        def do_handshake(self) -> None:
+            self._is_open = True
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as problem:
+                self._is_open = False
+                failed.note(problem.reason or "")
+                raise
+            self._is_open = False
+
+        def __del__(self) -> None:
+            # Many clients that do not accept a certificate just hang up, and the loop lets go of this object then.
+            if self._is_open:
+                failed.note(_LEFT)
+
+    return TellingHandshake
