@@ -123,7 +123,6 @@ SMALL_LINES = 60
 SMALL_MODULES = {
     "cli/support/metrics_page": "a page of the generated reference: one file per page",
     "cli/support/units": "how numbers are typed and shown: for every command that takes one",
-    "disk/atomic": "shown by its package",
     "hub/commands/where": "one file per group of commands",
     "hub/membership/join": "to be merged",
     "hub/commands/dispatch": "given to HubCore, which must not know it",
@@ -132,19 +131,13 @@ SMALL_MODULES = {
     "lab/scenarios/excused": "the list of seeds that are known to fail",
     "lab/scenarios/demo": "one scenario per file",
     "lab/scenarios/registry": "the list of scenarios, shown by its package",
-    "lab/simulation/clock": "a clock of a host that runs wrong: an idea of its own",
     "lab/simulation/outside_calls": "what the simulation refuses: an idea of its own",
     "lab/workload/cast": "shown by its package",
-    "plan/policies/members_only": "one policy per file",
-    "plan/policies/static": "one policy per file",
     "plan/steps/cleanup": "one step of the planner per file",
     "processes/identity": "shown by its package",
-    "processes/ports": "shown by its package",
     "profile/advice": "what the profile advises, apart from how it is taken",
-    "store/clock": "to be merged",
     "processes/machine": "what the machine allows, read from its files: for any process",
     "plan/draft/eligibility": "one of the three stories of a draft, as pure functions",
-    "plan/draft/prediction": "one of the three stories of a draft, as pure functions",
 }
 
 

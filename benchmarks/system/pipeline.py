@@ -183,7 +183,7 @@ def measure(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
         from equipoise.pipeline.spark.spark_home import cache_folder
 
         subprocess.run(
-            [sys.executable, "-m", "equipoise.pipeline.spark.appcds", str(cache_folder())], check=True
+            [sys.executable, "-m", "equipoise.pipeline.spark.spark_home", str(cache_folder())], check=True
         )
     hubs = [start_hub(number, stack) for number in range(options.hubs)]
     ports = [port_of(process) for process in hubs]

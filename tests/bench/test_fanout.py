@@ -14,8 +14,7 @@ from equipoise.cli.bench import app
 from equipoise.errors import SettingsError
 from equipoise.lab.bench import fanout
 from equipoise.lab.bench.cases import BenchPlan, FanoutCase, IdleCase, PacedCase
-from equipoise.lab.bench.goals import Metric
-from equipoise.lab.bench.result import decode
+from equipoise.lab.bench.result import Metric, decode
 from equipoise.profile.servers import KINDS
 
 needs_redis = [
@@ -59,8 +58,8 @@ def test_nats_is_measured_in_its_own_protocol() -> None:
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_idle_subscribers_are_weighed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.lab.bench.idle.FRESH_S", 0.0)
-    monkeypatch.setattr("equipoise.lab.bench.idle._STEADY_S", 0.0)
+    monkeypatch.setattr("equipoise.lab.bench.fanout.FRESH_S", 0.0)
+    monkeypatch.setattr("equipoise.lab.bench.fanout._STEADY_S", 0.0)
     result = fanout.run(BenchPlan([], [], [IdleCase(300, False)], 1), [name], {})
     assert result.failures == []
     assert [row.metric for row in result.rows] == [Metric.MEMORY_FRESH, Metric.MEMORY_SETTLED]

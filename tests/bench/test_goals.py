@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.lab.bench.cases import FanoutCase, IdleCase, PacedCase
-from equipoise.lab.bench.goals import Metric, goal_for
-from equipoise.lab.bench.result import Row
+from equipoise.lab.bench.result import Metric, Row, goal_for
 
 PAIRS = {"hub": [1.0, 1.0, 9.0], "redis": [2.0, 2.0, 2.0]}
 

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from equipoise.profile.cases import LoadPace, LoadShape, rates
-from equipoise.profile.driver import crew_of, measure
+from equipoise.profile.driver import LoadPace, LoadShape, crew_of, measure, rates
 from equipoise.profile.servers import KINDS, running
 
 PACE = LoadPace(warm_s=0.05, seconds=0.2, factor=2.0)

@@ -13,8 +13,7 @@ from equipoise.errors import UnmeasuredError
 from equipoise.hub.settings import HubSettings
 from equipoise.plan import PlannerSettings
 from equipoise.profile.advice import controller_toml, hub_toml
-from equipoise.profile.cases import LoadShape
-from equipoise.profile.driver import Measured
+from equipoise.profile.driver import LoadShape, Measured
 from equipoise.profile.knees import costs_of, knees_of, late_ms
 from equipoise.profile.sweep import told
 

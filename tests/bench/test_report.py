@@ -9,9 +9,8 @@ import pytest
 from rich.console import Console
 
 from equipoise.lab.bench.cases import FanoutCase, IdleCase, PacedCase
-from equipoise.lab.bench.goals import Metric
 from equipoise.lab.bench.report import MARKER, markdown, number, splice, summary, terminal
-from equipoise.lab.bench.result import BenchResult, Failure, Row, decode, encode
+from equipoise.lab.bench.result import BenchResult, Failure, Metric, Row, decode, encode
 from equipoise.profile.environment import MachineFacts
 
 HUNDRED = FanoutCase(100, 100, 50, 1, 1000)

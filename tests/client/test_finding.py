@@ -11,7 +11,7 @@ import pytest
 
 import equipoise
 from equipoise.client.wire.codec import encode_request
-from equipoise.client.wire.round_trip import LOST
+from equipoise.client.wire.requests import LOST
 from equipoise.coordinates import Coordinate, Finder
 from equipoise.coordinates.finder import FinderStep
 from equipoise.errors import AddressError, DisconnectedError, MisuseError

@@ -18,7 +18,7 @@ from equipoise.errors import (
     NotEmptyError,
 )
 from equipoise.store import Node, Read, SessionState, Store, WatchKind
-from equipoise.store.paths import NODE_BYTES_MAX
+from equipoise.store.contract import NODE_BYTES_MAX
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
 

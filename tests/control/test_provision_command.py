@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.control.provision_command import CommandProvisioner, run_command
+from equipoise.control.provision import CommandProvisioner, run_command
 from equipoise.errors import ProvisionError
 from equipoise.store import MemoryStore, MemoryTree, Tree, WantedServer
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from control.control_world import TREE, World, members_of, play, until
 from equipoise.control.controller import Controller
-from equipoise.control.provision_command import COMMANDS_MAX, CommandProvisioner
+from equipoise.control.provision import COMMANDS_MAX, CommandProvisioner
 from equipoise.errors import ProvisionError
 from equipoise.plan import PlannerSettings
 from equipoise.store import MemoryStore, ServersStore, WantedServer

@@ -16,7 +16,7 @@ from equipoise.cli.main import make_app
 from equipoise.lab.demo import Show, story
 from equipoise.lab.demo.acts import Act, Until
 from equipoise.lab.demo.scene import Scene
-from equipoise.lab.demo.swarm_tracker import Following
+from equipoise.lab.demo.swarm import Following
 from equipoise.lab.workload.game import GameTally
 
 GROWING = Act(

@@ -7,8 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from equipoise.lab.demo.charts import line_chart
-from equipoise.lab.demo.report import report_page, summary_lines
+from equipoise.lab.demo.report import line_chart, report_page, summary_lines
 from equipoise.lab.demo.scene import (
     HubLine,
     PlanEvent,

@@ -14,8 +14,7 @@ from equipoise.lab.demo.report import report_page, summary_lines
 from equipoise.lab.demo.scene import Scene, SwarmLine
 from equipoise.lab.demo.screen import LineShow, render, swarm_words
 from equipoise.lab.demo.sites import DemoSites, site_of
-from equipoise.lab.demo.swarm import DRONES, Swarm
-from equipoise.lab.demo.swarm_tracker import Following
+from equipoise.lab.demo.swarm import DRONES, Following, Swarm
 from equipoise.lab.demo.wan import HOST
 from equipoise.lab.workload.game import GameTally
 

@@ -7,7 +7,7 @@ import pytest
 from equipoise.doctor import checks
 from equipoise.doctor.checks import GIB, CheckResult, CheckStatus
 from equipoise.hub.shell.descriptors import RESERVED
-from equipoise.store.embedded.java import JAVA_VERSION_MIN
+from equipoise.store.embedded.zookeeper_process import JAVA_VERSION_MIN
 
 OK, WARNING, FAILURE = CheckStatus.OK, CheckStatus.WARNING, CheckStatus.FAILURE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.lab.experiments.channel import ChannelWorld, Point, capacity, measure
-from equipoise.lab.simulation.costs import MEASURED
+from equipoise.lab.simulation.cpu import MEASURED
 from equipoise.model import Mode
 
 SPEED = 0.01

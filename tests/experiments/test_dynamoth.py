@@ -24,8 +24,7 @@ from equipoise.lab.experiments.dynamoth_findings import scalability_claims, supp
 from equipoise.lab.experiments.meter import Meter, Second
 from equipoise.lab.experiments.run_game import Match, Outcome
 from equipoise.lab.experiments.views import LiveViews, ViewMaking
-from equipoise.lab.scenarios.game import Game
-from equipoise.lab.scenarios.schedule import Schedule
+from equipoise.lab.scenarios.game import Game, Schedule
 
 # Eight servers of this bandwidth are full at some fifty players on sixteen tiles.
 TINY = dynamoth_game.GameSize(

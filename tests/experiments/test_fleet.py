@@ -10,10 +10,9 @@ from equipoise.lab.experiments.control_loop import Controlling, Timing
 from equipoise.lab.experiments.run_game import Crowd, Match, Outcome
 from equipoise.lab.experiments.run_game import play as play_match
 from equipoise.lab.experiments.views import LiveViews, SimulatedTelemetryReader
-from equipoise.lab.scenarios.game import Game
-from equipoise.lab.scenarios.schedule import Schedule
+from equipoise.lab.scenarios.game import Game, Schedule
 from equipoise.lab.simulation.cluster.fleet import Machine
-from equipoise.lab.simulation.costs import measured_cpu
+from equipoise.lab.simulation.cpu import measured_cpu
 from equipoise.model import Member, Plan
 from equipoise.plan import PlannerSettings
 from equipoise.plan.planner import Planner

@@ -9,7 +9,7 @@ from math import exp
 import pytest
 
 from equipoise.lab.simulation import LinkSpec, Simulation
-from equipoise.lab.simulation.costs import MEASURED, measured_cpu
+from equipoise.lab.simulation.cpu import MEASURED, measured_cpu
 from equipoise.lab.simulation.legs import CLOUD, Legs
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from equipoise.lab.experiments.meter import Meter, Second, percentile
 from equipoise.lab.experiments.run_game import Match, Outcome
-from equipoise.lab.scenarios.schedule import Schedule
+from equipoise.lab.scenarios.game import Schedule
 
 
 def meter(responses_s: list[float], *, deaf: list[int] | None = None) -> Meter:

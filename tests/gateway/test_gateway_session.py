@@ -8,7 +8,7 @@ import hiredis
 import pytest
 
 from equipoise.coordinates import Coordinate
-from equipoise.gateway.session import GatewaySession
+from equipoise.gateway.server import GatewaySession
 from equipoise.resp.spelling import spell
 
 HERE = Coordinate((0.010, *[0.0] * 7), 0.1, 0.001)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from equipoise.errors import StoreUnavailableError
-from equipoise.store.embedded.java import find_jars, find_java
+from equipoise.store.embedded.zookeeper_process import find_jars, find_java
 
 PATIENCE_S = 60.0
 # In the environment of everything that a system starts, be it by its children: command lines need not tell.

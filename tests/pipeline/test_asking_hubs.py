@@ -10,9 +10,8 @@ import pytest
 from equipoise.errors import DisconnectedError, RefusedError
 from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.source import fetch
-from equipoise.pipeline.source.fetch import fetched
+from equipoise.pipeline.source.fetch import Heads, fetched
 from equipoise.pipeline.source.hub_connection import Door, HubConnection, Piece
-from equipoise.pipeline.source.latest_offsets import Heads
 from equipoise.pipeline.source.offsets import Range
 from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.source.unpack import unpacked

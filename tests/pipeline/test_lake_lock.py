@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import SettingsError
-from equipoise.pipeline.lake.lock import held
+from equipoise.pipeline.lake.lake import held
 from support.processes import running
 
 # Holds the lock, starts a child as a pipeline starts its JVM, and says the child's number.
 HOLDER = """
 import subprocess, sys, time
 from pathlib import Path
-from equipoise.pipeline.lake.lock import held
+from equipoise.pipeline.lake.lake import held
 with held(Path(sys.argv[1]), "a test", wait_s=0.0):
     child = subprocess.Popen(["sleep", "600"])
     print("child", child.pid, flush=True)

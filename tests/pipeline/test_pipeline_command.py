@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.pipeline.lake.lock import held
+from equipoise.pipeline.lake.lake import held
 from support.spark import need_spark
 
 HUBS = ("--hubs", "h1=127.0.0.1:1", "--to", "127.0.0.1:1")

@@ -7,8 +7,7 @@ import pytest
 
 from equipoise.model import Member, Plan, Reason, Specs, TopicSpec
 from equipoise.plan import Arbiter, PlannerSettings
-from equipoise.plan.memory import Released
-from equipoise.plan.noise import HubNoise
+from equipoise.plan.memory import HubNoise, Released
 from equipoise.view import HubView, TopicView
 from plan.small import decide, moved, plan_of, settled, topic
 

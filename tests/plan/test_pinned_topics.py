@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from equipoise.model import Entry, Member, Plan, Reason, Specs, TopicSpec, apply
 from equipoise.plan import ConsistentHashing, Planner, PlannerSettings, Policy, Static
-from equipoise.plan.policies.members_only import MembersOnly
+from equipoise.plan.policies.baselines import MembersOnly
 from equipoise.plan.policies.topic_manager import TopicManager
 from equipoise.view import HubView, View
 from plan.near import at, hub, near

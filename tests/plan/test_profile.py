@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.plan import PlannerSettings
-from equipoise.plan.noise import HubNoise, heard
+from equipoise.plan.memory import HubNoise, heard
 from equipoise.plan.profile import HubProfile, HubSample, learnt
 
 SETTINGS = PlannerSettings()

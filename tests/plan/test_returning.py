@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.model import Entry, Member, Mode, Plan, Specs, TopicSpec, apply
 from equipoise.plan import Memory, Planner, PlannerSettings, decode_memory, encode_memory
-from equipoise.plan.arbiter import Arbiter, Held
+from equipoise.plan.memory import Arbiter, Held
 from plan.near import at, hub, near
 from plan.small import decide, moved, plan_of, settled, view
 

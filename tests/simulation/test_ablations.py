@@ -6,7 +6,7 @@ import pytest
 
 from equipoise.errors import SettingsError
 from equipoise.lab.scenarios import scenario_by_name
-from equipoise.lab.simulation.ablations import ABLATIONS, ablation_by_name
+from equipoise.lab.simulation.campaign import ABLATIONS, ablation_by_name
 from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.simulation.runner import run_seed
 

@@ -17,7 +17,7 @@ from equipoise.lab.scenarios import (
     Workload,
     scenario_by_name,
 )
-from equipoise.lab.simulation.patching import replaced
+from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.runner import CLEAN, run_seed
 
 SMALL = replace(scenario_by_name("hub-small"), faults=())

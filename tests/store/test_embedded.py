@@ -17,8 +17,12 @@ import pytest
 from equipoise.errors import EquipoiseError, SettingsError, StoreUnavailableError
 from equipoise.store import StoreSettings, open_store
 from equipoise.store.embedded import zookeeper_process
-from equipoise.store.embedded.java import find_jars, find_java
-from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.embedded.zookeeper_process import (
+    EmbeddedSettings,
+    EmbeddedZooKeeper,
+    find_jars,
+    find_java,
+)
 from support.processes import ServerProcess, running
 from support.zookeeper import require_zookeeper, shared_zookeeper
 

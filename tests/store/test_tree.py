@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.errors import SettingsError
-from equipoise.store.paths import check_path
+from equipoise.store.contract import check_path
 from equipoise.store.tree import NODES, Tree, escape, number_of, render_reference, unescape, version_name
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "znodes.md"

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from equipoise.errors import AddressError, SettingsError, StoreError, StoreUnavailableError
 from equipoise.processes import free_port, spawn
 from equipoise.store import StoreSettings, open_store
-from equipoise.store.embedded.java import find_jars, find_java
+from equipoise.store.embedded.zookeeper_process import find_jars, find_java
 from equipoise.store.zookeeper_url import parse_zookeeper
 from support.zookeeper import require_zookeeper, shared_zookeeper
 

@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import StoreUnavailableError
-from equipoise.store.embedded.java import find_jars, find_java
-from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.embedded.zookeeper_process import (
+    EmbeddedSettings,
+    EmbeddedZooKeeper,
+    find_jars,
+    find_java,
+)
 
 # Sessions may be as short as two of these, and end up to one late.
 TICK_MS = 200

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.telemetry import Block, NameColumn, Numbers, Part, RecordKind, Values, narrow
-from equipoise.telemetry.block import BLOCK_BYTES, size_bytes_of
+from equipoise.telemetry.ring import BLOCK_BYTES, size_bytes_of
 from telemetry.records import SECOND_US, hub_block, topic_block
 
 NAMES = st.lists(st.one_of(st.none(), st.binary(max_size=6)), max_size=20)

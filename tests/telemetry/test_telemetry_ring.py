@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.telemetry import Block, NameColumn, RecordKind, TelemetryRing
-from equipoise.telemetry.block import BLOCK_BYTES, size_bytes_of
+from equipoise.telemetry.ring import BLOCK_BYTES, size_bytes_of
 from telemetry.records import SECOND_US, hub_block, topic_block
 
 LARGE = 1 << 30

@@ -10,8 +10,8 @@ import pytest
 
 from equipoise.web.app import STREAMS_PER_PEER_MAX
 from equipoise.web.facts import ClusterFacts
-from equipoise.web.http_connections import PER_PEER_MAX, REQUEST_S
 from equipoise.web.peer_slots import PeerSlots
+from equipoise.web.serving import PER_PEER_MAX, REQUEST_S
 from web.site_world import TOKEN, Site, play
 
 ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

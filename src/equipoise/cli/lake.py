@@ -132,8 +132,7 @@ def _opened(directory: Path, master: str, *, is_changed: bool = False) -> Iterat
 
     require_spark()
     # Here, so that only these commands load Spark.
-    from equipoise.pipeline.lake.lake import Lake
-    from equipoise.pipeline.lake.lock import held
+    from equipoise.pipeline.lake.lake import Lake, held
     from equipoise.pipeline.settings import SessionSettings
     from equipoise.pipeline.spark.session import SparkDriver, address_towards
 

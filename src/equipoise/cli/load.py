@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from equipoise.cli.support.failures import FAILED, exit_on_failure
-from equipoise.lab.scenarios.game import Game
-from equipoise.lab.scenarios.schedule import Schedule
+from equipoise.lab.scenarios.game import Game, Schedule
 from equipoise.lab.workload.game import GameLoad
 
 LOOK_S = 0.5

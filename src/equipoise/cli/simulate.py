@@ -19,8 +19,7 @@ from equipoise.cli.support.units import parse_seeds
 from equipoise.errors import SettingsError
 from equipoise.lab.scenarios import SCENARIOS, scenario_by_name
 from equipoise.lab.simulation import report
-from equipoise.lab.simulation.ablations import ABLATIONS, ablation_by_name
-from equipoise.lab.simulation.campaign import run_campaign
+from equipoise.lab.simulation.campaign import ABLATIONS, ablation_by_name, run_campaign
 from equipoise.lab.simulation.runner import run_seed
 from equipoise.lab.task_pool import task_pool
 from equipoise.profile.environment import commit

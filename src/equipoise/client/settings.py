@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.client.url import parse_address
-from equipoise.coordinates.finder_settings import REPORTS_PATIENCE, FinderSettings
+from equipoise.coordinates.settings import REPORTS_PATIENCE, FinderSettings
 from equipoise.errors import SettingsError
 from equipoise.model.renamed_settings import CLIENT_SETTINGS, refuse_renamed
 

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from equipoise.control.cluster_state import Knowledge, hub_views
+from equipoise.control.cluster_state import Knowledge, Remembering, hub_views
 from equipoise.control.leadership import Leadership
-from equipoise.control.planner_state import Remembering
 from equipoise.control.provision import Provisioner
 from equipoise.control.rounds import ControllerState, Known, RoundOutcome, absent_since, decide, interest_of
 from equipoise.control.settings import ControllerSettings

@@ -1,17 +1,38 @@
-"""Servers on demand: ask whoever has machines to start a hub, and to stop one that is empty.
+"""Servers on demand: have a hub started where machines are, and stopped when it is empty.
 
-The controller says how many; a provisioner finds machines. Every round says again what is missing and what is too much,
-until it is so: what is done about it has to be harmless when repeated. No call waits for a machine; rounds go on.
+The controller says how many; a provisioner finds machines. Every round repeats what is missing and what is too much,
+until it is so: a provisioner's work has to be harmless when repeated. No call waits for a machine; rounds go on.
+
+`CommandProvisioner` runs a command of the user's, for any cloud: `COMMAND start NAME`, `COMMAND stop NAME`. Always
+true: what was asked for is in the store before the command is called, so no hub is forgotten if this process dies in
+between; at most one command runs for a hub, and a bounded number in all; only a round starts one, so a controller that
+leads no longer begins nothing. Commands run beside the rounds. One that fails or takes too long is repeated by a later
+round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import contextlib
+import logging
+import os
+import shlex
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from equipoise.errors import ProvisionError, StoreError
 from equipoise.store import ServersStore, Store, Tree, WantedServer
 
-__all__ = ["NoProvisioner", "Provisioner", "StoreProvisioner", "fresh_names"]
+__all__ = [
+    "CommandProvisioner",
+    "NoProvisioner",
+    "Provisioner",
+    "StoreProvisioner",
+    "fresh_names",
+    "run_command",
+]
 
 
 class Provisioner(Protocol):
@@ -88,3 +109,156 @@ def fresh_names(taken: set[str], count: int, *, prefix: str = "hub") -> list[str
             names.append(name)
         number += 1
     return names
+
+
+log = logging.getLogger("equipoise.control")
+
+# Starting a machine may take minutes; the command is to ask for it, not to wait for it.
+COMMAND_S_MAX = 60.0
+# Enough to double a small system at once; providers begin to refuse whoever asks for more at a time.
+COMMANDS_MAX = 8
+# Pauses after failures: from a round's length, doubled, up to what somebody who mends it is willing to wait.
+RETRY_S = 5.0
+RETRY_S_MAX = 60.0
+_OUTPUT_SHOWN = 300
+
+START, STOP = "start", "stop"
+
+
+@dataclass(slots=True)
+class _Errand:
+    """What is to be done about one hub, until it is alive or gone."""
+
+    verb: str
+    task: asyncio.Task[None] | None = None
+    has_worked: bool = False
+    # Not before this, by the loop's clock.
+    due_s: float = 0.0
+    pause_s: float = RETRY_S
+
+    @property
+    def is_running(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+
+class CommandProvisioner:
+    """Owned by one controller; `close` ends the commands that still run."""
+
+    def __init__(
+        self,
+        command: str,
+        store: Store,
+        tree: Tree,
+        *,
+        call: Callable[[Sequence[str]], Awaitable[None]] | None = None,
+    ) -> None:
+        self._words = shlex.split(command)
+        self._servers = ServersStore(store, tree)
+        self._call = call or run_command
+        self._slots = asyncio.Semaphore(COMMANDS_MAX)
+        self._errands: dict[str, _Errand] = {}
+        # Commands that did not work, and the last problem of each hub that is still to be started or stopped.
+        self.failures = 0
+        self._problems: dict[str, str] = {}
+
+    @property
+    def problem(self) -> str:
+        return "; ".join(self._problems.values())
+
+    async def wanted(self) -> Mapping[str, WantedServer]:
+        return await self._servers.load()
+
+    async def start(self, servers: Sequence[WantedServer]) -> None:
+        await self._servers.change(add=servers)
+        for server in servers:
+            # What was once to be done about a hub of that name is over.
+            self._forget(server.hub)
+            self._pursue(server.hub, START)
+
+    async def remind(self, hubs: Sequence[str]) -> None:
+        # Whoever is missing no longer has come; should it go away, it is to be started again.
+        for hub in [hub for hub, errand in self._errands.items() if errand.verb == START and hub not in hubs]:
+            self._forget(hub)
+        wanted = await self._servers.load() if hubs else {}
+        for hub in hubs:
+            # What was stopped since the round began is not asked for again.
+            if hub in wanted:
+                self._pursue(hub, START)
+
+    async def stop(self, hubs: Sequence[str]) -> None:
+        for hub in hubs:
+            self._pursue(hub, STOP)
+
+    async def close(self) -> None:
+        """What is cut off here, the next leader calls again."""
+        tasks = [errand.task for errand in self._errands.values() if errand.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, hub: str) -> None:
+        if hub in self._errands and not self._errands[hub].is_running:
+            del self._errands[hub]
+            self._problems.pop(hub, None)
+
+    def _pursue(self, hub: str, verb: str) -> None:
+        errand, before = self._errands.get(hub), None
+        if errand is None or (errand.verb, verb) == (START, STOP):
+            before = None if errand is None else errand.task
+            errand = self._errands[hub] = _Errand(verb)
+        # One that is being given back stays so until that has worked, though it is missing meanwhile.
+        is_early = asyncio.get_running_loop().time() < errand.due_s
+        if not (errand.is_running or errand.has_worked or is_early):
+            errand.task = asyncio.create_task(self._run(hub, errand, before), name=f"{errand.verb} {hub}")
+
+    async def _run(self, hub: str, errand: _Errand, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            before.cancel()
+            await asyncio.wait([before])
+        try:
+            async with self._slots:
+                await self._call([*self._words, errand.verb, hub])
+            if errand.verb == STOP:
+                await self._servers.change(remove=[hub])
+                del self._errands[hub]
+        except (ProvisionError, StoreError) as problem:
+            self.failures += 1
+            self._problems[hub] = str(problem)
+            log.warning("%s; again in %.0f s", problem, errand.pause_s)
+            errand.due_s = asyncio.get_running_loop().time() + errand.pause_s
+            errand.pause_s = min(2 * errand.pause_s, RETRY_S_MAX)
+        else:
+            errand.has_worked = True
+            self._problems.pop(hub, None)
+
+
+async def run_command(words: Sequence[str], *, patience_s: float = COMMAND_S_MAX) -> None:
+    """Run it to its end. Raises ProvisionError with the end of what it printed; cancelled, it ends the command too."""
+    shown = shlex.join(words)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            # So that what a script has started ends with it.
+            start_new_session=True,
+        )
+    except OSError as problem:
+        raise ProvisionError(f"cannot run {shown}: {problem.strerror}") from problem
+    try:
+        async with asyncio.timeout(patience_s):
+            output, _ = await process.communicate()
+    except TimeoutError as problem:
+        raise ProvisionError(
+            f"{shown} did not end within {patience_s:g} s: it is to ask for a machine, not to wait for it"
+        ) from problem
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    if process.returncode:
+        said = output.decode(errors="replace").strip()[-_OUTPUT_SHOWN:]
+        raise ProvisionError(f"{shown} ended with status {process.returncode}: {said or 'no word'}")
+    log.info("%s", shown)

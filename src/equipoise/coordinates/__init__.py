@@ -9,8 +9,7 @@ from equipoise.coordinates.centroid import ClientGroup, centroid_of
 from equipoise.coordinates.coordinate import Coordinate
 from equipoise.coordinates.estimator import Estimator
 from equipoise.coordinates.finder import Finder
-from equipoise.coordinates.finder_settings import FinderSettings
-from equipoise.coordinates.settings import CoordinateSettings
+from equipoise.coordinates.settings import CoordinateSettings, FinderSettings
 from equipoise.coordinates.stability import Stability
 
 __all__ = [

@@ -25,13 +25,10 @@ from typing import NamedTuple
 
 from equipoise.coordinates.coordinate import Coordinate
 from equipoise.coordinates.estimator import Estimator
-from equipoise.coordinates.finder_settings import FinderSettings
-from equipoise.coordinates.guide import Guide
 from equipoise.coordinates.peer import Peer, above, way_s
-from equipoise.coordinates.peers import Peers
-from equipoise.coordinates.settings import CoordinateSettings
+from equipoise.coordinates.peers import Guide, Peers, Visits
+from equipoise.coordinates.settings import CoordinateSettings, FinderSettings
 from equipoise.coordinates.stability import Stability
-from equipoise.coordinates.visits import Visits
 from equipoise.errors import CoordinateError, RefusedError
 
 __all__ = ["WHERE", "Ask", "Finder", "FinderStep"]

@@ -5,8 +5,7 @@ that are either old or new on top of it. `DirectoryDisk` is a directory of the o
 another implementation, which tears, fills up, lies and rots.
 """
 
-from equipoise.disk.atomic import write_atomically
 from equipoise.disk.contract import Disk, DiskRoom, File, FixedFile, check_name
-from equipoise.disk.directory import DirectoryDisk
+from equipoise.disk.directory import DirectoryDisk, write_atomically
 
 __all__ = ["DirectoryDisk", "Disk", "DiskRoom", "File", "FixedFile", "check_name", "write_atomically"]

@@ -3,28 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
 import shutil
 import socket
 import sys
 import time
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from kazoo.client import KazooClient  # type: ignore[import-untyped]  # kazoo has no types
+from kazoo.exceptions import KazooException  # type: ignore[import-untyped]  # kazoo has no types
+from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]  # kazoo has no types
+
 from equipoise.doctor import checks
 from equipoise.doctor.checks import CheckResult
-from equipoise.errors import EquipoiseError
+from equipoise.errors import EquipoiseError, StoreUnavailableError
 from equipoise.hub.settings import Limits
 from equipoise.store.contract import StoreSettings
-from equipoise.store.embedded.java import java_version, locate_java
+from equipoise.store.embedded.zookeeper_process import java_version, locate_java
 from equipoise.store.urls import open_store
-from equipoise.store.zookeeper_url import parse_zookeeper
+from equipoise.store.zookeeper_url import ZooKeeperAddress, parse_zookeeper
 
-__all__ = ["PORTS", "CheckOptions", "examine"]
+__all__ = ["PORTS", "CheckOptions", "ClockReading", "examine", "read_clock"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    # The store's time less ours; positive if it is ahead.
+    offset_s: float
+    # The truth lies no further from it than this: half the round trip.
+    uncertainty_s: float
+
+
+def read_clock(address: ZooKeeperAddress, timeout_s: float) -> ClockReading:
+    """Make a node that goes with its session, and look at its time. Blocks; raises StoreUnavailableError."""
+    silent = logging.Logger("equipoise.doctor.probes", level=logging.CRITICAL)
+    client = KazooClient(address.chroot, timeout=timeout_s, logger=silent, **address.client_options())
+    try:
+        client.start(timeout=timeout_s)
+        client.ensure_path("/")
+        before_s = time.time()
+        _, stat = client.create(f"/clock-{uuid.uuid4().hex}", b"", ephemeral=True, include_data=True)
+        after_s = time.time()
+    except (KazooException, KazooTimeoutError, OSError) as problem:
+        raise StoreUnavailableError(str(problem) or "no answer in time") from problem
+    finally:
+        client.stop()
+        client.close()
+    return ClockReading(stat.ctime / 1_000 - (before_s + after_s) / 2, (after_s - before_s) / 2)
+
 
 # What listens where unless told otherwise.
 PORTS = {6399: "a hub", 6398: "the dashboard", 2181: "ZooKeeper"}
@@ -126,7 +159,7 @@ async def ask_clock(url: str) -> CheckResult | None:
     if address is None:
         return None
     # Here, so that only those who use ZooKeeper load its client.
-    from equipoise.store.clock import read_clock
+    from equipoise.doctor.probes import read_clock
 
     try:
         reading = await asyncio.to_thread(read_clock, address, _PATIENCE_S)

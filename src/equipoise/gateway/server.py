@@ -1,4 +1,10 @@
-"""The gateway's shell: it listens, and measures hubs meanwhile. Runs on uvloop, asyncio's loop and a simulated one."""
+"""The gateway: it listens, answers clients, and measures hubs. Runs on uvloop, asyncio's loop and a simulated one.
+
+`GatewaySession` answers one client, bytes in, bytes out: EQ.WHERE, PING, HELLO, CLIENT and QUIT. Always true: what is
+kept of a client is at most one unfinished request, of some kilobytes. One lasting connection leads to each hub and is
+made again when it is lost: a hub that refuses, falls silent or is not there is tried again after a growing pause; the
+others go on being measured.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +12,169 @@ import asyncio
 import logging
 import random
 import ssl
+from collections.abc import Callable
 from typing import cast
 
 from equipoise.client.coordinate_agent import CoordinateAgent
 from equipoise.client.settings import ClientSettings
-from equipoise.client.url import parse_url
-from equipoise.client.wire.dial import ClientDialer, make_tls
+from equipoise.client.url import Endpoint, parse_url
+from equipoise.client.wire.connection import Connection
+from equipoise.client.wire.dial import Backoff, ClientDialer, make_tls, watch
+from equipoise.client.wire.requests import NowaitLosses, ProbedConnection
 from equipoise.coordinates import Coordinate, Finder, FinderSettings
-from equipoise.errors import SettingsError
-from equipoise.gateway.hubs import GatewayHubs
-from equipoise.gateway.session import GatewaySession
+from equipoise.errors import EquipoiseError, MisuseError, SettingsError
 from equipoise.gateway.settings import GatewaySettings
+from equipoise.resp import Command, Publishes, RequestLimits, RequestReader
+from equipoise.resp.replies import OK, PONG, bulk, error, null, value
 from equipoise.resp.replies import error as error_reply
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "GatewayHubs", "GatewaySession"]
+
+# EQ.WHERE with both arguments is the longest that makes sense, HELLO with a login what stock clients begin with.
+_LIMITS = RequestLimits(args_max=16, payload_bytes_max=512, header_bytes_max=64, inline_bytes_max=512)
+# As many words of that length.
+_INPUT_BYTES_MAX = 16 * 1024
+_KNOWN = "a gateway knows EQ.WHERE, PING, HELLO and QUIT; publish and subscribe at a hub"
+
+
+class GatewaySession:
+    """Owned by one connection. `is_over`: nothing more is answered, the connection is to be closed."""
+
+    __slots__ = ("_proto", "_reader", "_where", "is_over")
+
+    def __init__(self, where: Callable[[], Coordinate | None]) -> None:
+        """`where` says where the gateway is, if it knows."""
+        self._where = where
+        self._reader = RequestReader(_LIMITS)
+        self._proto = 2
+        self.is_over = False
+
+    def receive(self, data: bytes) -> bytes:
+        """What to answer to the bytes that have come."""
+        reader, answers = self._reader, []
+        while True:
+            for words in _commands(reader.feed(data)):
+                answers.append(self._answer(words))
+                if self.is_over:
+                    return b"".join(answers)
+            if not reader.has_more:
+                break
+            data = b""
+        problem = reader.error
+        if reader.buffered_bytes > _INPUT_BYTES_MAX:
+            problem = "Protocol error: request larger than the input limit"
+        if problem is not None:
+            self.is_over = True
+            answers.append(error(f"ERR {problem}"))
+        return b"".join(answers)
+
+    def _answer(self, words: Command) -> bytes:
+        match [words[0].upper(), *words[1:]]:
+            case [b"EQ.WHERE"] | [b"EQ.WHERE", _, _]:
+                at = self._where()
+                return null(self._proto) if at is None else bulk(at.to_bytes())
+            case [b"EQ.WHERE", *_]:
+                return error("ERR wrong number of arguments for 'eq.where' command")
+            case [b"PING"]:
+                return PONG
+            case [b"PING", message]:
+                return bulk(message)
+            case [b"HELLO", *rest]:
+                return self._hello(rest)
+            case [b"CLIENT", *_]:
+                # Names of clients and libraries: nobody here reads them, and stock clients want an answer.
+                return OK
+            case [b"QUIT", *_]:
+                self.is_over = True
+                return OK
+        name = words[0][:64].decode("utf-8", "replace")
+        return error(f"ERR unknown command '{name}'; {_KNOWN}")
+
+    def _hello(self, rest: list[bytes]) -> bytes:
+        if rest and rest[0] not in (b"2", b"3"):
+            return error("NOPROTO unsupported protocol version")
+        if any(word.upper() == b"AUTH" for word in rest):
+            return error("ERR a gateway has no users; leave the login out")
+        self._proto = int(rest[0]) if rest else self._proto
+        told = {"server": "equipoise-gateway", "proto": self._proto, "role": "gateway"}
+        return value(told, self._proto)  # type: ignore[arg-type]  # a dict of values is a value
+
+
+def _commands(fed: Publishes | list[Command]) -> list[Command]:
+    if isinstance(fed, Publishes):
+        return [[b"PUBLISH"] for _ in fed.topics]
+    return fed
+
 
 log = logging.getLogger("equipoise.gateway")
+
+_FIRST_S = 0.5
+# A hub that is back is measured again at most so late.
+_LONGEST_S = 30.0
+_LINK_NAME_BYTES = 16
+
+
+class GatewayHubs:
+    """Owned by one gateway: its surroundings, as finding its place needs them. `keep` runs until cancelled."""
+
+    def __init__(self, dialer: ClientDialer, hubs_max: int, rng: random.Random) -> None:
+        self._dialer = dialer
+        self._rng = rng
+        self._hubs = list(dict.fromkeys(dialer.url.endpoints))[:hubs_max]
+        self._connections: dict[Endpoint, Connection] = {}
+
+    def connections(self) -> dict[str, tuple[ProbedConnection, bool]]:
+        """Hubs hear where the gateway is: among themselves they cannot tell which of them is near to what."""
+        return {
+            str(hub): (connection, True)
+            for hub, connection in self._connections.items()
+            if not connection.lost.done()
+        }
+
+    def known(self) -> list[str]:
+        return []
+
+    async def dial(self, address: str, *, is_gateway: bool) -> ProbedConnection:
+        raise MisuseError("a gateway makes no visits and has no gateway")
+
+    async def keep(self, changed: Callable[[], None]) -> None:
+        """Stay connected to all; `changed` is called whenever a connection has come about."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for hub in self._hubs:
+                    group.create_task(self._keep(hub, changed), name=f"gateway-hub-{hub}")
+        finally:
+            connections, self._connections = self._connections, {}
+            for connection in connections.values():
+                connection.close()
+
+    async def _keep(self, hub: Endpoint, changed: Callable[[], None]) -> None:
+        backoff = Backoff(_FIRST_S, _LONGEST_S, self._rng)
+        while True:
+            try:
+                name = self._rng.randbytes(_LINK_NAME_BYTES).hex().encode()
+                connection = await self._dialer.dial(hub, name, self, NowaitLosses())
+            except EquipoiseError as error:
+                log.warning("cannot measure the hub at %s: %s", hub, error)
+            else:
+                backoff.reset()
+                self._connections[hub] = connection
+                changed()
+                settings = self._dialer.settings
+                await watch(connection, settings.ping_interval_s, settings.pings_unanswered_max)
+                loss = connection.lost.result()
+                del self._connections[hub]
+                log.info("lost the hub at %s: %s", hub, loss)
+            await asyncio.sleep(backoff.next_s())
+
+    # What connections tell: nothing is subscribed to, and `lost` is waited for.
+
+    def on_push(self, connection: Connection, push: list[object]) -> None: ...
+
+    def on_read(self, connection: Connection) -> None: ...
+
+    def on_lost(self, connection: Connection, error: EquipoiseError) -> None: ...
+
 
 # Between two probes while its place is sought: a gateway speaks for many clients, so it asks more often than one.
 _PROBE_S = 0.25

@@ -26,8 +26,12 @@ from equipoise.local.layout import HOST, Layout
 from equipoise.local.store_process import StoreKeeper
 from equipoise.processes import ChildSpec, HealthSettings, Phase, PhaseChange, Supervisor
 from equipoise.store import ServersStore, Store, Tree, WantedServer, open_store
-from equipoise.store.embedded.java import find_jars, find_java
-from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
+from equipoise.store.embedded.zookeeper_process import (
+    EmbeddedSettings,
+    EmbeddedZooKeeper,
+    find_jars,
+    find_java,
+)
 
 if TYPE_CHECKING:
     from equipoise.local.authority import HubCertificate

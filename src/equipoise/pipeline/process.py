@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from equipoise.pipeline.job import Pipeline
-from equipoise.pipeline.lake import lock
+from equipoise.pipeline.lake.lake import held
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.settings import PipelineSettings, SessionSettings
 from equipoise.pipeline.source.hub_directory import HubDirectory, open_directory
@@ -42,7 +42,7 @@ def run(settings: PipelineSettings, spark: SessionSettings, *, to: str, token: s
     stopped = threading.Event()
     with ExitStack() as stack:
         if settings.lake_enabled:
-            stack.enter_context(lock.held(settings.lake, "equipoise pipeline", wait_s=_LAKE_WAIT_S))
+            stack.enter_context(held(settings.lake, "equipoise pipeline", wait_s=_LAKE_WAIT_S))
         directory = open_directory(settings.source.hubs, settings.source.region)
         stack.callback(directory.close)
         driver = SparkDriver.start(spark)

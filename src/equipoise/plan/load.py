@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.plan.noise import HubNoise
+from equipoise.plan.memory import HubNoise
 from equipoise.plan.profile import (
     CPU_TELLING,
     PRICE_MAX,

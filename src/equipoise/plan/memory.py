@@ -1,22 +1,166 @@
-"""What a policy remembers from one round to the next, as a value.
+"""What a policy remembers between rounds, as a value: moves in flight, the noise of loads, what it has learnt.
 
 The same view, plan, specs, time and memory always give the same decision; so a decision can be replayed from what was
 stored of its round, and a standby that has the last memory goes on where the leader stopped. A planner that starts with
 an empty memory is careful, not wrong: it counts its hits anew.
 
-Memories are never changed in place, and their tables only hold what is recent or still true.
+The arbiter is the one place where moves in flight are known. The planner, content balancing and operators claim a topic
+there before they move it; the owner of a claim has it until the move has been seen to end. Always true: a topic has at
+most one owner; no more topics are claimed than the bound, and no claim takes more than a round's bound.
+
+Of each hub a slow mean and a slower variance of its rise are kept: how much its load ratio went up within a window. A
+load that rises all the time has a rise that stays the same, so growth is not taken for noise; what is far out counts as
+three deviations at most, so that one event does not make the planner deaf.
+
+Memories are never changed in place, and their tables are shared between them.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
 import msgspec
 
 from equipoise.errors import ViewError
-from equipoise.plan.arbiter import Arbiter
-from equipoise.plan.noise import HubNoise
 from equipoise.plan.profile import HubProfile
 
-__all__ = ["Approach", "Hits", "Memory", "Released", "decode_memory", "encode_memory"]
+__all__ = [
+    "Approach",
+    "Arbiter",
+    "Held",
+    "Hits",
+    "HubNoise",
+    "Memory",
+    "Released",
+    "decode_memory",
+    "encode_memory",
+    "heard",
+]
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """One move: whose it is, since when, and the version of the plan that says it."""
+
+    by: str
+    since_s: float
+    version: int
+
+
+class Arbiter(msgspec.Struct, frozen=True):
+    """What is in hand. Never changed in place."""
+
+    in_hand: dict[bytes, Held] = {}
+
+    def is_free(self, topic: bytes, by: str) -> bool:
+        """Whether `by` may ask for it: nobody has it. Its own unfinished moves count as somebody's."""
+        held = self.in_hand.get(topic)
+        return held is None or (held.by == by and held.version == 0)
+
+    def room(self, *, round_max: int, total_max: int) -> int:
+        """How many topics may still be taken."""
+        return max(0, min(round_max, total_max - len(self.in_hand)))
+
+    def claim(
+        self,
+        by: str,
+        topics: Iterable[bytes],
+        *,
+        now: float,
+        version: int = 0,
+        round_max: int = 256,
+        total_max: int = 1024,
+    ) -> tuple[Arbiter, tuple[bytes, ...]]:
+        """The next arbiter, and those of the topics that were granted, in the order asked, as far as there is room.
+
+        `version` is that of the plan that moves them; 0 reserves them until a later claim names one.
+        """
+        room = self.room(round_max=round_max, total_max=total_max)
+        granted: dict[bytes, Held] = {}
+        for topic in topics:
+            if len(granted) >= room:
+                break
+            if topic not in granted and self.is_free(topic, by):
+                granted[topic] = Held(by, now, version)
+        return Arbiter({**self.in_hand, **granted}), tuple(granted)
+
+    def settled(
+        self, *, now: float, plan_version_min: int, settle_s: float, move_timeout_s: float
+    ) -> Arbiter:
+        """Without the moves that have ended: all live hubs go by their plan and views had time to show it.
+
+        `plan_version_min` is the oldest plan that a live hub goes by, 0 if one of them does not tell; then, and if a
+        hub stays behind, `move_timeout_s` ends a move. Reservations end by it too.
+        """
+
+        def is_over(held: Held) -> bool:
+            age_s = now - held.since_s
+            is_applied = 0 < held.version <= plan_version_min
+            return age_s >= move_timeout_s or (is_applied and age_s >= settle_s)
+
+        left = {topic: held for topic, held in self.in_hand.items() if not is_over(held)}
+        return self if len(left) == len(self.in_hand) else Arbiter(left)
+
+    def let_go(self, by: str, topics: Iterable[bytes]) -> Arbiter:
+        """Without these, as far as they are in `by`'s hand: the move was given up or is known to have ended."""
+        gone = {topic for topic in topics if (held := self.in_hand.get(topic)) and held.by == by}
+        return Arbiter({topic: held for topic, held in self.in_hand.items() if topic not in gone})
+
+
+# A minute: six windows. Slower than a hub's own wobbling, faster than its day.
+_LEVEL_S = 60.0
+_VARIANCE_S = 300.0
+_CLIP = 3.0
+# Until a hub has been heard: what a hub with a few hundred topics of ordinary traffic shows.
+_PRIOR = 0.03
+# Of seconds that wobble independently, the mean over ten varies 0.29 times as much as the rise over them.
+_MEAN_PART = 0.29
+
+
+class HubNoise(msgspec.Struct, frozen=True, array_like=True):
+    """Deviations are those of a view, which is a mean over its window."""
+
+    rise_level: float = 0.0
+    rise_variance: float = _PRIOR**2
+    # What the last view showed; below 0: not heard yet.
+    ratio_last: float = -1.0
+
+    def is_growing(self, ratio: float, expected: float, parts: float) -> bool:
+        """Whether the mean has gone the way to what is expected, `parts` being the part of the window that is new.
+
+        After one second that stands out the trend says the same as after a step; but it does not go on.
+        """
+        if self.ratio_last < 0:
+            return False
+        return ratio - self.ratio_last >= 0.75 * min(1.0, parts) * (expected - self.ratio_last)
+
+    @property
+    def deviation(self) -> float:
+        """Of the load ratio."""
+        return _MEAN_PART * self.rise_deviation
+
+    @property
+    def rise_deviation(self) -> float:
+        return math.sqrt(self.rise_variance)
+
+
+def heard(noise: HubNoise, ratio: float, rise: float, elapsed_s: float) -> HubNoise:
+    """With one more view, `elapsed_s` after the one before."""
+    if noise.ratio_last < 0:
+        return msgspec.structs.replace(noise, ratio_last=ratio)
+    keep, keep_variance = math.exp(-elapsed_s / _LEVEL_S), math.exp(-elapsed_s / _VARIANCE_S)
+    off = _clipped(rise - noise.rise_level, noise.rise_deviation)
+    return HubNoise(
+        rise_level=keep * noise.rise_level + (1 - keep) * rise,
+        rise_variance=keep_variance * noise.rise_variance + (1 - keep_variance) * off**2,
+        ratio_last=ratio,
+    )
+
+
+def _clipped(off: float, deviation: float) -> float:
+    bound = _CLIP * max(deviation, 1e-3)
+    return max(-bound, min(bound, off))
+
 
 LONG_AGO_S = -1e18
 

@@ -8,10 +8,13 @@ What a relay sends to clients that do not know plans stays at the relay, whereve
 settled, what a hub carries that is no home counts as on its way.
 
 Owned by a draft, which is the only one to change it.
+
+Where a draft has topics and what they weigh, before and after its changes, are pure functions on it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,10 +22,12 @@ from numpy.typing import NDArray
 
 from equipoise.plan.latency.headroom import Room
 from equipoise.plan.load import Capacities, Needs, sums
+from equipoise.plan.memory import Memory
 from equipoise.plan.plan_placement import NOWHERE, Replicas
+from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 
-__all__ = ["Predicted", "Standing", "standing"]
+__all__ = ["Predicted", "Standing", "home_of_each", "moving_topics", "on_ordinary_hub", "standing"]
 
 Floats = NDArray[np.float64]
 
@@ -215,3 +220,39 @@ def _measured_shares(
         topic: {hub: share / totals[topic] for hub, share in shares.items()}
         for topic, shares in found.items()
     }
+
+
+def home_of_each(
+    ring: NDArray[np.int64], single: Mapping[int, int], several: Mapping[int, Replicas]
+) -> NDArray[np.int64]:
+    """The only home of each topic: by its entry, else by the ring; −1 of those with several."""
+    home = ring.copy()
+    if single:
+        home[np.fromiter(single, np.int64)] = np.fromiter(single.values(), np.int64)
+    if several:
+        home[np.fromiter(several, np.int64)] = -1
+    return home
+
+
+def moving_topics(view: View, memory: Memory, settings: PlannerSettings, now: float) -> NDArray[np.bool_]:
+    """The topics that views may still show where they were."""
+    count, since_s = view.topics.count, now - settings.settle_s
+    if memory.members_s > since_s:
+        return np.ones(count, np.bool_)
+    moving = np.zeros(count, np.bool_)
+    recent = [name for name, at in memory.moved_s.items() if at > since_s]
+    recent += [name for name, at in memory.replicated_s.items() if at > since_s]
+    recent += memory.arbiter.in_hand
+    moving[[view.topic_index[name] for name in recent if name in view.topic_index]] = True
+    return moving
+
+
+def on_ordinary_hub(
+    capacities: Capacities, among: NDArray[np.bool_], bytes_per_s: Floats, work: Floats
+) -> Floats:
+    """What topics that take so much put on the hub in the middle of these; nothing if there is none."""
+    if not among.any():
+        return np.zeros(len(bytes_per_s))
+    bandwidth = bytes_per_s / np.median(capacities.bytes_full[among])
+    cpu = work * (np.median(capacities.price[among]) / capacities.cpu_full)
+    return np.maximum(bandwidth, cpu)

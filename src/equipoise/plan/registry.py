@@ -10,7 +10,7 @@ from equipoise.plan.decision import Decision, Policy
 from equipoise.plan.memory import Memory
 from equipoise.plan.planner import Planner
 from equipoise.plan.policies import AllPairs, ConsistentHashing, Static, TopicManager
-from equipoise.plan.policies.members_only import MembersOnly
+from equipoise.plan.policies.baselines import MembersOnly
 from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 

@@ -1,12 +1,20 @@
 """Processes: children that never outlive their parent (start, ask, restart, stop), their logs, and ports."""
 
-from equipoise.processes.backoff import BackoffSettings, RestartBackoff
-from equipoise.processes.child import Child, ChildSpec, spawn
-from equipoise.processes.health import Check, HealthSettings, ask, until_it_hangs
+from equipoise.processes.child import (
+    LOG_BYTES_MAX,
+    Check,
+    Child,
+    ChildSpec,
+    HealthSettings,
+    ask,
+    bound_log,
+    log_since,
+    spawn,
+    until_it_hangs,
+)
 from equipoise.processes.identity import is_process_gone, process_identity
-from equipoise.processes.logfile import LOG_BYTES_MAX, bound_log, log_since
-from equipoise.processes.ports import check_port, free_port
-from equipoise.processes.supervisor import Phase, PhaseChange, Supervisor
+from equipoise.processes.machine import check_port, free_port
+from equipoise.processes.supervisor import BackoffSettings, Phase, PhaseChange, RestartBackoff, Supervisor
 
 __all__ = [
     "LOG_BYTES_MAX",

@@ -1,7 +1,11 @@
 """One child process: it logs to a file, says when it is ready, answers when asked, and ends with its parent.
 
-Always true: its log is bounded; if this process dies, however it dies, the kernel kills the child (on Linux; elsewhere
-only an orderly end takes the child along). A child that is being stopped is asked first and killed after a while.
+Always true: if this process dies, however it dies, the kernel kills the child (on Linux; elsewhere only an orderly end
+takes the child along). A child that is being stopped is asked first and killed after a while. A log is one file and one
+older one, `NAME.1`; together they take twice the bound and what is written between two looks.
+
+A child hangs when it did not answer several questions in a row. They are counted rather than timed: when the whole
+machine has slept, that is one answer that did not come, not an hour without any.
 
 When to start it again is the supervisor's business.
 """
@@ -11,17 +15,99 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from equipoise.errors import DisconnectedError
-from equipoise.processes.health import Check, HealthSettings, ask, until_it_hangs
-from equipoise.processes.logfile import LOG_BYTES_MAX, bound_log, log_since
 
-__all__ = ["Child", "ChildSpec", "spawn"]
+__all__ = [
+    "LOG_BYTES_MAX",
+    "Check",
+    "Child",
+    "ChildSpec",
+    "HealthSettings",
+    "ask",
+    "bound_log",
+    "log_since",
+    "spawn",
+    "until_it_hangs",
+]
+
+# Months of an ordinary process; minutes of one that complains about everything, which is enough to see why.
+LOG_BYTES_MAX = 10 * 1024 * 1024
+# Of one life, as much as anybody looks for a word in.
+_READ_BYTES_MAX = 256 * 1024
+
+
+def bound_log(path: Path, bytes_max: int = LOG_BYTES_MAX) -> bool:
+    """Make the log the older one if it is too long; whether it was.
+
+    It is copied and emptied rather than renamed: a process holds on to its file, not to the name. A line that is
+    written between the two is lost, which is the price of asking nothing of the process.
+    """
+    try:
+        if path.stat().st_size <= bytes_max:
+            return False
+        shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+        with path.open("r+b") as log:
+            log.truncate(0)
+    except OSError:
+        # Gone, or the disk is full: no reason to end anybody. The next look comes soon.
+        return False
+    return True
+
+
+def log_since(path: Path, offset: int) -> str:
+    """The end of what was written behind the offset, of a log that may have been emptied since; empty without one."""
+    try:
+        with path.open("rb") as log:
+            size = log.seek(0, 2)
+            begin = offset if offset <= size else 0
+            log.seek(max(begin, size - _READ_BYTES_MAX))
+            return log.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+# Asked with the seconds that the process has lived. True: it is well; False: it is not, or does not answer; None: it
+# cannot be known, for reasons that are not its own.
+Check = Callable[[float], Awaitable[bool | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthSettings:
+    # A question takes one connection and less than a millisecond of both sides.
+    every_s: float = 5.0
+    # A process that waits for its turn on a busy machine, swaps or collects garbage answers within seconds.
+    timeout_s: float = 10.0
+    # Answers in a row that do not come: 20 s of refusals, a minute of silence. Sooner would end processes that only
+    # have a hard time, and a restart makes that harder.
+    failures_max: int = 4
+
+
+async def ask(check: Check, lived_s: float, timeout_s: float) -> bool | None:
+    """The answer; False if there is none in time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await check(lived_s)
+    except (OSError, TimeoutError):
+        return False
+
+
+async def until_it_hangs(check: Check, settings: HealthSettings, *, lived_s: Callable[[], float]) -> str:
+    """Return, with words about it, once so many answers in a row did not come; what cannot be known does not count."""
+    failures = 0
+    while failures < settings.failures_max:
+        await asyncio.sleep(settings.every_s)
+        answer = await ask(check, lived_s(), settings.timeout_s)
+        if answer is not None:
+            failures = 0 if answer else failures + 1
+    return f"hangs: {failures} questions in a row without a good answer"
+
 
 # Runs in the child just before it becomes what it is to be. 1 is PR_SET_PDEATHSIG, 9 is SIGKILL; the process id stays
 # the same through exec. A program of its own rather than code between fork and exec: this process may have threads.

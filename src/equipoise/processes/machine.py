@@ -1,13 +1,16 @@
-"""What the machine allows a process: memory, and the speed of its network. Linux; 0 where it cannot be told.
+"""The machine that a process runs on: free ports, memory, the speed of its network.
 
-Read from files under a root, so that tests have machines of their own.
+Limits are read from files under a root, so that tests have machines of their own. Linux; 0 where a limit is unknown.
 """
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
-__all__ = ["memory_bytes_free", "network_bytes_per_s"]
+from equipoise.errors import SettingsError
+
+__all__ = ["check_port", "free_port", "memory_bytes_free", "network_bytes_per_s"]
 
 _ROOT = Path("/")
 # Megabits in `speed`, bytes here.
@@ -52,3 +55,23 @@ def _read(path: Path) -> str:
     except OSError:
         # `speed` of an interface that is down, or that has none, cannot be read either.
         return ""
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on just now. Another process may take it first."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise SettingsError unless the port can be listened on."""
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except (OSError, OverflowError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "no such port"
+        raise SettingsError(
+            f"cannot listen on {host}:{port}: {reason}. Choose another port, or 0 for a free one"
+        ) from problem

@@ -12,8 +12,18 @@ import msgspec
 
 from equipoise.errors import PeerError, UnmeasuredError
 from equipoise.profile import environment
-from equipoise.profile.cases import FULL, QUICK, SHAPES, SHAPES_QUICK, LoadPace, LoadShape, rates
-from equipoise.profile.driver import Measured, crew_of, measure
+from equipoise.profile.driver import (
+    FULL,
+    QUICK,
+    SHAPES,
+    SHAPES_QUICK,
+    LoadPace,
+    LoadShape,
+    Measured,
+    crew_of,
+    measure,
+    rates,
+)
 from equipoise.profile.environment import MachineFacts
 from equipoise.profile.knees import Costs, Knee, costs_of, knees_of, late_ms
 from equipoise.profile.servers import KINDS, ServerUnderTest, running

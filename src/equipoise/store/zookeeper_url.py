@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from equipoise.errors import AddressError, MisuseError, SettingsError
-from equipoise.store.paths import check_path
+from equipoise.store.contract import check_path
 
 __all__ = ["ZOOKEEPER_PORT", "ZooKeeperAddress", "parse_zookeeper"]
 

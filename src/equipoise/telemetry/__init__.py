@@ -1,8 +1,7 @@
 """Records that hubs make of their load and everybody else reads: one schema, a ring, Arrow on the wire. Pure."""
 
-from equipoise.telemetry.block import Block, NameColumn, Numbers, Part, Values
 from equipoise.telemetry.packing import narrow
-from equipoise.telemetry.ring import TelemetryRing
+from equipoise.telemetry.ring import Block, NameColumn, Numbers, Part, TelemetryRing, Values
 from equipoise.telemetry.schema import (
     COLUMNS,
     EVERY_KIND,

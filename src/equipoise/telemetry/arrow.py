@@ -18,9 +18,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, repeat
 
-from equipoise.telemetry.block import OFFSET, NameColumn, Numbers, Part, Values, is_each
 from equipoise.telemetry.flatbuffer import FlatTable, Scalar, Structs, flatbuffer
 from equipoise.telemetry.packing import counting, widened
+from equipoise.telemetry.ring import OFFSET, NameColumn, Numbers, Part, Values, is_each
 from equipoise.telemetry.schema import COLUMNS, ColumnType, RecordKind, columns_of
 
 __all__ = ["END", "batch", "schema_message"]

@@ -29,10 +29,10 @@ from equipoise.view.columns import (
     TopicColumns,
     check_carried,
     check_columns,
+    check_one_space,
     columns_of,
     row_of,
 )
-from equipoise.view.coordinate_columns import check_one_space
 from equipoise.view.schema import HUB_COLUMNS, TOPIC_COLUMNS, HubView, TopicView
 
 __all__ = ["View"]

@@ -20,7 +20,7 @@ from equipoise.lab.workload import History
 from equipoise.model import Member, Plan, PlanChange
 from equipoise.model.change import ASKED_FOR
 from equipoise.store import PlanStore, Read
-from equipoise.store.backends.watches import FlagWatch
+from equipoise.store.backends.session import FlagWatch
 from equipoise.store.contract import Answer
 from equipoise.store.records.hubs_snapshot import HubLook, HubSeen, seen_in
 

@@ -11,7 +11,7 @@ import pytest
 
 import equipoise
 from equipoise.client.routing.channel import TopicChannel
-from equipoise.lab.simulation.ablations import ablation_by_name
+from equipoise.lab.simulation.campaign import ablation_by_name
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.workload import hurried

@@ -18,8 +18,7 @@ import msgspec
 
 from equipoise.cli.support.controller_file import load
 from equipoise.control.controller import Controller
-from equipoise.control.provision import NoProvisioner, Provisioner, StoreProvisioner
-from equipoise.control.provision_command import CommandProvisioner
+from equipoise.control.provision import CommandProvisioner, NoProvisioner, Provisioner, StoreProvisioner
 from equipoise.control.settings import ControllerSettings
 from equipoise.control.view_receiver import ViewReceiver
 from equipoise.hub.access.connection_limits import is_loopback

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from equipoise.client.routing.channel import AnyChannel, Listener, PatternChannel, TopicChannel
-from equipoise.client.routing.home_selection import SubscribeTarget
+from equipoise.client.routing.routes import SubscribeTarget
 from equipoise.client.settings import ClientSettings
 from equipoise.client.wire.codec import decode_name
 from equipoise.client.wire.link import Link

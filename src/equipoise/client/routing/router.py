@@ -16,12 +16,10 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
-from equipoise.client.coordinate_agent import CoordinateAgent
-from equipoise.client.coordinate_transport import BusTransport, finder_settings
+from equipoise.client.coordinate_agent import BusTransport, CoordinateAgent, finder_settings
 from equipoise.client.publishing import Publishing
 from equipoise.client.routing.channels import Channels
-from equipoise.client.routing.home_selection import SubscribeTarget, is_spread, next_targets
-from equipoise.client.routing.routes import Route, Routes
+from equipoise.client.routing.routes import Route, Routes, SubscribeTarget, is_spread, next_targets
 from equipoise.client.url import Endpoint, parse_address
 from equipoise.client.wire.dial import ClientDialer
 from equipoise.client.wire.link import Link

@@ -12,15 +12,27 @@ more, or a new one is drawn in its place, as it is by its share of the clients a
 
 A topic of which nothing is known is served by the hub of the URL, which relays. An entry is forgotten when its topic
 has not been used for a while; the hubs relay for longer than that, for they do so for ever.
+
+A topic with lanes is subscribed to over several links, stage by stage: every home brings the streams that it numbers,
+so that no hub has to send everything, and one link, the fallback, brings what else there is: a lane that begins, the
+trunk while it is at no home that can be reached.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.client.url import Endpoint
+from equipoise.client.wire.link_subscriptions import LinkSubscription
 from equipoise.model import Mode
+
+if TYPE_CHECKING:
+    from equipoise.client.routing.channel import TopicChannel
+    from equipoise.client.wire.link import Link
+
+__all__ = []
 
 HOMES_MAX = 64
 """As a plan may have; more is nonsense."""
@@ -101,3 +113,46 @@ class Routes:
 
     def _rank(self, topic: bytes, home: Endpoint) -> bytes:
         return hashlib.blake2b(b"%b %b" % (str(home).encode(), topic), key=self._key, digest_size=8).digest()
+
+
+class SubscribeTarget(NamedTuple):
+    """A link to subscribe over: to everything, or to some streams of the topic."""
+
+    link: Link
+    is_own: bool = False
+    # Of some: all but these; None: those that the hub numbers.
+    elsewhere: frozenset[bytes] | None = None
+
+
+def next_targets(channel: TopicChannel, fallback: Link, homes: list[Link]) -> list[SubscribeTarget] | None:
+    """Where to subscribe next on the way to being spread over these homes; None: nowhere else, or not yet.
+
+    `fallback` is where the topic is to be whole before it is spread.
+    """
+    merge = channel.merge
+    wanted = [source for source in merge.wanted if isinstance(source, LinkSubscription)]
+    whole = [source for source in wanted if not source.is_own]
+    own = [source for source in wanted if source.is_own and source.elsewhere is None]
+    if merge.is_changing:
+        return None
+    if not whole:
+        rest = {source.table for source in wanted if source.elsewhere is not None}
+        is_right = {source.table for source in own} == {home.subscriptions for home in homes} - rest
+        return None if is_right else [SubscribeTarget(fallback)]
+    others = [home for home in homes if home.subscriptions is not whole[0].table]
+    link = next((link for link in (fallback, *homes) if link.subscriptions is whole[0].table), None)
+    if link is None:
+        # Whole at a link that is neither: it is brought to the fallback first.
+        return [SubscribeTarget(fallback)]
+    spread = [SubscribeTarget(home, is_own=True) for home in others]
+    if {source.table for source in own} != {home.subscriptions for home in others}:
+        return [SubscribeTarget(link), *spread]
+    if not others or not merge.is_caught_up(own):
+        return None
+    elsewhere = frozenset(merge.brought_by(set(own)))
+    return [*spread, SubscribeTarget(link, is_own=True, elsewhere=elsewhere)]
+
+
+def is_spread(channel: TopicChannel) -> bool:
+    """Whether nothing is left to be done."""
+    return not channel.merge.is_changing and all(source.is_own for source in channel.merge.wanted)

@@ -16,8 +16,19 @@ import hiredis
 from equipoise.client.url import Endpoint
 from equipoise.client.wire.codec import encode_request
 from equipoise.client.wire.error_replies import make_refusal
-from equipoise.client.wire.requests import IGNORED, InFlight, NowaitLosses, Push, Question, Request, Ticket
-from equipoise.client.wire.round_trip import AHEAD_BYTES_MAX, LOST, Answered, Probe
+from equipoise.client.wire.requests import (
+    AHEAD_BYTES_MAX,
+    IGNORED,
+    LOST,
+    Answered,
+    InFlight,
+    NowaitLosses,
+    Probe,
+    Push,
+    Question,
+    Request,
+    Ticket,
+)
 from equipoise.clock import clock_of
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.data.topics import Totals
 from equipoise.telemetry import Block, RecordKind
-from equipoise.telemetry.block import is_each
+from equipoise.telemetry.ring import is_each
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from equipoise.lab.bench.cases import FanoutCase
-from equipoise.lab.bench.goals import RIVAL, Metric
-from equipoise.lab.bench.result import OURS, BenchResult, Row
+from equipoise.lab.bench.result import OURS, RIVAL, BenchResult, Metric, Row
 from equipoise.profile.statistics import median
 
 

@@ -1,6 +1,7 @@
-"""Play the acts on a system that runs: let players come and go, move the busy topic, look once a second.
+"""Play the acts on a system that runs: players come and go, the busy topic moves, one look per second.
 
-The players are smart clients on the loop of this process; the system's processes are somebody else's to start and stop.
+The players are smart clients on the loop of this process; the caller starts and stops the system's processes. The topic
+is moved from hub to hub by changing the plan, as an operator would.
 """
 
 from __future__ import annotations
@@ -9,15 +10,45 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from equipoise.errors import PlanRaceError
 from equipoise.lab.demo.acts import FAVOURITE, GAME, Act, Until
-from equipoise.lab.demo.mover import Mover
 from equipoise.lab.demo.poller import Watcher
 from equipoise.lab.demo.scene import Scene
-from equipoise.lab.demo.swarm import Swarm
-from equipoise.lab.demo.swarm_tracker import Following
+from equipoise.lab.demo.swarm import Following, Swarm
 from equipoise.lab.workload.game import GameLoad
+from equipoise.model import Entry, PlanChange, Reason, Why
+from equipoise.store import PlanStore, Store, Tree
 
-__all__ = ["Show"]
+__all__ = ["Mover", "Show"]
+
+
+class Mover:
+    """Run `run` as a task; `moves` counts."""
+
+    def __init__(self, store: Store, tree: Tree, topic: bytes, *, pause_s: float) -> None:
+        """`pause_s`: between two moves, long enough to see that nothing happens."""
+        self._plans = PlanStore(store, tree, writer="demo")
+        self._topic = topic
+        self._pause_s = pause_s
+        self.moves = 0
+
+    async def run(self, hubs: Sequence[str]) -> None:
+        """Until cancelled."""
+        while True:
+            for hub in hubs:
+                await asyncio.sleep(self._pause_s)
+                await self._move(hub)
+
+    async def _move(self, hub: str) -> None:
+        plan = await self._plans.load()
+        if hub not in plan.by_hub:
+            return
+        why = Why(Reason.OPERATOR, note="the demo shows a move")
+        # Whoever was faster has its reasons; the next move comes soon.
+        with suppress(PlanRaceError):
+            await self._plans.commit(PlanChange.on(plan, why, set_entries=[Entry(self._topic, (hub,))]))
+            self.moves += 1
+
 
 LOOK_S = 1.0
 # For what is under way when the last player has gone.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from equipoise.lab.experiments.meter import Meter, percentile
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.cluster.fleet import Fleet, Machine
-from equipoise.lab.simulation.costs import measured_cpu
+from equipoise.lab.simulation.cpu import measured_cpu
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.legs import Legs
 from equipoise.lab.simulation.light_client.client import LightClient

@@ -32,8 +32,7 @@ from equipoise.lab.experiments.result import Claim, Figure, Size
 from equipoise.lab.experiments.run_game import Match, Outcome, play, server_names
 from equipoise.lab.experiments.shedding import Shedding
 from equipoise.lab.experiments.views import ViewMaking, view_making
-from equipoise.lab.scenarios.game import Game
-from equipoise.lab.scenarios.schedule import Schedule
+from equipoise.lab.scenarios.game import Game, Schedule
 from equipoise.lab.simulation.cluster.fleet import Fleet
 from equipoise.lab.simulation.legs import Legs
 from equipoise.plan import PlannerSettings, Policy

@@ -27,8 +27,7 @@ from equipoise.plan.latency import CentroidEstimate, LatencyEstimate, Room, plac
 from equipoise.plan.latency.estimate import legs_s
 from equipoise.plan.load import Capacities
 from equipoise.view import HubView, View
-from equipoise.view.columns import Carried, TopicColumns
-from equipoise.view.coordinate_columns import places_of
+from equipoise.view.columns import Carried, TopicColumns, places_of
 
 __all__ = ["POLICIES", "NodesEstimate", "SelectionOutcome", "evaluate", "select"]
 

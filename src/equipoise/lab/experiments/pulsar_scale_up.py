@@ -20,7 +20,7 @@ from equipoise.lab.experiments.run_game import server_names
 from equipoise.lab.experiments.views import LiveViews
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.cluster.fleet import Fleet, Machine
-from equipoise.lab.simulation.costs import measured_cpu
+from equipoise.lab.simulation.cpu import measured_cpu
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.legs import Legs
 from equipoise.lab.simulation.light_client.client import LightClient

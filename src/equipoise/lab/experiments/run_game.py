@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from equipoise.client.url import Endpoint
 from equipoise.lab.experiments.experiment import Progress, silent
 from equipoise.lab.experiments.meter import Meter, Second
-from equipoise.lab.scenarios.game import Game, Walker
-from equipoise.lab.scenarios.schedule import Schedule
+from equipoise.lab.scenarios.game import Game, Schedule, Walker
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.cluster.fleet import Fleet, Machine
-from equipoise.lab.simulation.costs import measured_cpu
+from equipoise.lab.simulation.cpu import measured_cpu
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.legs import Legs
 from equipoise.lab.simulation.light_client.client import LightClient

@@ -6,11 +6,23 @@ as the context manager lasts, and everything is put back afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Ablation"]
+__all__ = ["Ablation", "replaced"]
+
+
+@contextmanager
+def replaced(owner: Any, attribute: str, replacement: object) -> Iterator[None]:
+    """Put something else in the place of one attribute. Works on modules and on classes, slotted or not."""
+    original = vars(owner)[attribute]
+    setattr(owner, attribute, replacement)
+    try:
+        yield
+    finally:
+        setattr(owner, attribute, original)
 
 
 @dataclass(frozen=True, slots=True)

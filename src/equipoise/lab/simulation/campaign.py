@@ -2,6 +2,10 @@
 
 Seeds are handed out in chunks, so that a process that has started and imported everything has work for a while. What a
 seed gives does not depend on the process it runs in nor on what ran there before.
+
+Ablations are looked up here by name. A checker that never complains may be blind: so each safeguard is listed with the
+property that breaks without it and a case that shows it. A test takes each away, demands that the checker speaks within
+a few seeds, and that the same seed is green with the safeguard back.
 """
 
 from __future__ import annotations
@@ -11,12 +15,28 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
+from equipoise.errors import SettingsError
 from equipoise.lab.scenarios import scenario_by_name
-from equipoise.lab.simulation.ablations import ablation_by_name
+from equipoise.lab.simulation.ablation import Ablation
+from equipoise.lab.simulation.cluster.ablations import CLUSTER_ABLATIONS
+from equipoise.lab.simulation.cluster.limit_ablations import LIMIT_ABLATIONS
+from equipoise.lab.simulation.hub_ablations import HUB_ABLATIONS
 from equipoise.lab.simulation.runner import Run, run_seed
 from equipoise.lab.task_pool import SerialPool, TaskPool, settle_collector
 
-__all__ = ["run_campaign"]
+__all__ = ["ABLATIONS", "ablation_by_name", "run_campaign"]
+
+ABLATIONS: dict[str, Ablation] = {
+    one.name: one for one in (*HUB_ABLATIONS, *CLUSTER_ABLATIONS, *LIMIT_ABLATIONS)
+}
+
+
+def ablation_by_name(name: str) -> Ablation:
+    """Raises SettingsError that lists what there is."""
+    if name not in ABLATIONS:
+        raise SettingsError(f"there is no safeguard {name!r}; there are: {', '.join(ABLATIONS)}")
+    return ABLATIONS[name]
+
 
 # A second or so of work: long against handing it out, short against a minute's campaign.
 CHUNK_SEEDS = 25

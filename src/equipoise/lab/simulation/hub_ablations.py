@@ -23,9 +23,8 @@ from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.client_state import ClientState
 from equipoise.hub.data.fanout import compile_audience
 from equipoise.hub.data.session import Session
-from equipoise.lab.simulation.ablation import Ablation
+from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import authorised, memory, once, order, progress
-from equipoise.lab.simulation.patching import replaced
 from equipoise.stream.cursor import Cursor
 from equipoise.stream.position import Epochs
 

@@ -1,26 +1,183 @@
-"""Run asyncio programs in virtual time: the calls such programs make on a loop.
+"""Run asyncio programs in virtual time: the calls that such programs make on a loop, those on sockets among them.
 
-One loop stands for the loops of all simulated hosts; which host a call is for is read from its context.
-What runs next is decided in `engine`, sockets are answered in `sockets`, the rest is refused in `refusals`.
+One loop stands for the loops of all simulated hosts; which host a call is for is read from its context. What runs next
+is decided in `engine`; what would reach outside the simulation is refused in `outside_calls`.
+
+A task has a host and a number. asyncio keeps tasks in sets (`TaskGroup`, `asyncio.wait`), and a set's order follows the
+hashes in it. By default those are memory addresses, which differ from run to run; a number makes the order repeatable.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, TextIO, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, TypeVarTuple
 
 from equipoise.errors import SimulationError
+from equipoise.lab.simulation.engine import Engine
 from equipoise.lab.simulation.incarnation import HERE, Incarnation, SimulatedTimer
-from equipoise.lab.simulation.sockets import SocketCalls
-from equipoise.lab.simulation.task import SimulatedTask, dispose, where
+from equipoise.lab.simulation.server import SimulatedServer
 
-__all__ = ["ExecutorCall", "SimulatedLoop"]
+if TYPE_CHECKING:
+    from equipoise.lab.simulation.network import Network
+    from equipoise.lab.simulation.transport import SimulatedTransport
+
+__all__ = ["ExecutorCall", "SimulatedLoop", "SimulatedTask", "SocketCalls", "dispose", "where"]
 
 T = TypeVar("T")
+
+# A `finally` that awaits has to be closed once more; one that loops for ever is left alone after this.
+CLOSES_MAX = 32
+
+
+class SimulatedTask(asyncio.Task[T]):
+    """Made by the loop only."""
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        *,
+        number: int,
+        incarnation: Incarnation,
+        loop: asyncio.AbstractEventLoop,
+        name: str | None,
+        context: Context | None,
+    ) -> None:
+        # Before the base class files the task in a set.
+        self._number = number
+        self.incarnation = incarnation
+        super().__init__(coroutine, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+def dispose(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Take apart tasks that will never go on, without a warning.
+
+    Python gives no way to destroy a suspended coroutine without running its `finally`. The caller sees
+    to it that those find nothing to act on: loop closed, transports dropped, disk handles stale.
+    """
+    for task in tasks:
+        # asyncio's own switch against "Task was destroyed but it is pending".
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio.gather does
+        coroutine = task.get_coro()
+        for _ in range(CLOSES_MAX):
+            try:
+                coroutine.close()
+            except BaseException:
+                continue
+            break
+
+
+def where(task: asyncio.Task[Any]) -> str:
+    """Say which task, on which host, waits at which line."""
+    incarnation = getattr(task, "incarnation", None)
+    place = incarnation.host.name if incarnation is not None else "?"
+    frames = task.get_stack(limit=1)
+    line = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else "not started"
+    return f"{task.get_name()} on {place} at {line}"
+
+
+Factory = Callable[[], asyncio.BaseProtocol]
+
+
+class SocketCalls(Engine):
+    """The part of the loop that opens and accepts connections."""
+
+    network: Network
+    # Where code belongs that names no host.
+    outside: Incarnation
+
+    async def getaddrinfo(  # type: ignore[override]  # results are IPv4 only
+        self,
+        host: str | bytes | None,
+        port: str | bytes | int | None,
+        *,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]]:
+        """The one address of a simulated host, or gaierror as the real call."""
+        name = host.decode() if isinstance(host, bytes) else host
+        address = self.network.resolve(name, is_passive=bool(flags & socket.AI_PASSIVE))
+        entry = (address, int(port or 0))
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", entry)]
+
+    async def create_connection(  # type: ignore[override]  # asyncio's overloads tell kinds of sock apart
+        self,
+        protocol_factory: Factory,
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        ssl: object = None,
+        sock: object = None,
+        **_: Any,
+    ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
+        _refuse_special(ssl, sock)
+        if host is None and port is None:
+            raise ValueError("host and port was not specified and no sock specified")
+        address = (self.network.resolve(host), int(port or 0))
+        handshake = self.network.connect(protocol_factory, address)
+        try:
+            await handshake.waiter
+        except BaseException:
+            handshake.abandon()
+            raise
+        transport = handshake.transport
+        assert transport is not None
+        return transport, transport.get_protocol()
+
+    async def create_server(
+        self,
+        protocol_factory: Factory,
+        host: str | Sequence[str] | None = None,
+        port: int | None = None,
+        *,
+        ssl: object = None,
+        sock: object = None,
+        start_serving: bool = True,
+        **_: Any,
+    ) -> SimulatedServer:
+        _refuse_special(ssl, sock)
+        names = [host] if host is None or isinstance(host, str) else list(host)
+        incarnation = HERE.get(self.outside)
+        bound = [self._bind(name, port or 0) for name in names]
+        server = SimulatedServer(self, incarnation, bound, factory=protocol_factory, context=copy_context())
+        if start_serving:
+            server.serve()
+            await asyncio.sleep(0)
+        return server
+
+    def _bind(self, name: str | None, port: int) -> tuple[str, int]:
+        """Find a free address of the current host."""
+        incarnation = HERE.get(self.outside)
+        address = self.network.resolve(name, is_passive=True)
+        if address not in ("0.0.0.0", incarnation.host.address) and not address.startswith("127."):
+            raise OSError(errno.EADDRNOTAVAIL, f"error while attempting to bind on address {(address, port)}")
+        if port == 0:
+            port = incarnation.host.next_port()
+        elif any(taken == port and at in (address, "0.0.0.0") for at, taken in incarnation.servers):
+            raise OSError(
+                errno.EADDRINUSE,
+                f"error while attempting to bind on address {(address, port)}: address already in use",
+            )
+        return address, port
+
+
+def _refuse_special(ssl: object, sock: object) -> None:
+    if ssl:
+        raise SimulationError("TLS cannot be simulated; test it on a real loop")
+    if sock is not None:
+        raise SimulationError("a real socket cannot be simulated; pass host and port")
+
+
 Ts = TypeVarTuple("Ts")
 
 TASKS_NAMED_MAX = 20

@@ -9,7 +9,7 @@ from equipoise.access import Action, User, Users, hash_secret, verify_secret
 from equipoise.access.secret import ScryptCost
 from equipoise.hub.access import login
 from equipoise.lab.scenarios import Grants, Rules
-from equipoise.lab.simulation.patching import replaced
+from equipoise.lab.simulation.ablation import replaced
 from equipoise.model import Glob
 
 __all__ = ["HUBS_USER", "quick_secrets", "users_of"]

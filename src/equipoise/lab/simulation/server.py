@@ -2,21 +2,73 @@
 
 `wait_closed` waits until the server is closed and its last connection lost, as documented from
 Python 3.12 on; earlier Pythons return too early, and a simulation must not depend on the version.
+
+`SimulatedSocket` is what the kernel of a simulated host knows of a connection: struct tcp_info, as far as it is read.
+The round trip is what the links say it is, without what waits in queues: the distance of the other end is asked for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
+import struct
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.lab.simulation.topology import LinkSpec
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.incarnation import Incarnation
     from equipoise.lab.simulation.transport import SimulatedTransport
 
-__all__ = ["ListeningSocket", "SimulatedServer"]
+__all__ = ["ListeningSocket", "SimulatedServer", "SimulatedSocket"]
+
+# Where tcpi_rtt and tcpi_min_rtt are in it, and its length up to there.
+_RTT_AT, _MIN_RTT_AT, _BYTES = 68, 148, 152
+
+
+class _Direction(Protocol):
+    spec: LinkSpec
+
+    @property
+    def latency_s(self) -> float: ...
+
+
+class _PeerEnd(Protocol):
+    @property
+    def link(self) -> _Direction: ...
+
+
+class _End(_PeerEnd, Protocol):
+    """One end of a connection: what it sends over, and the other end."""
+
+    @property
+    def peer(self) -> _PeerEnd: ...
+
+
+class SimulatedSocket:
+    """The socket of one end of a connection, to be asked about; what is set is accepted and means nothing."""
+
+    __slots__ = ("_end",)
+
+    def __init__(self, end: _End) -> None:
+        self._end = end
+
+    def setsockopt(self, *_arguments: object) -> None:
+        """Keep-alives and the like: simulated connections end when the simulation says so."""
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> bytes:
+        if (level, option) != (socket.IPPROTO_TCP, getattr(socket, "TCP_INFO", None)):
+            raise OSError(errno.ENOPROTOOPT, "Protocol not available")
+        links = (self._end.link, self._end.peer.link)
+        least_s = sum(link.latency_s for link in links)
+        mean_s = least_s + sum(link.spec.jitter_s for link in links) / 2
+        info = bytearray(_BYTES)
+        struct.pack_into("=I", info, _RTT_AT, round(1e6 * mean_s))
+        struct.pack_into("=I", info, _MIN_RTT_AT, round(1e6 * least_s))
+        return bytes(info[:size])
 
 
 class ListeningSocket:

@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from equipoise.lab.simulation.outflow import Control, Outflow, OutflowLoop
-from equipoise.lab.simulation.tcp_info import SimulatedSocket
+from equipoise.lab.simulation.server import SimulatedSocket
 from equipoise.lab.simulation.trace import TraceKind
 
 if TYPE_CHECKING:

@@ -23,10 +23,9 @@ from pyspark.sql.types import StructType
 
 from equipoise.pipeline.settings import SourceSettings
 from equipoise.pipeline.source import offsets
-from equipoise.pipeline.source.fetch import fetched
+from equipoise.pipeline.source.fetch import Heads, fetched
 from equipoise.pipeline.source.hub_connection import Door
 from equipoise.pipeline.source.hub_directory import HubEntry, open_directory
-from equipoise.pipeline.source.latest_offsets import Heads
 from equipoise.pipeline.source.offsets import Range
 from equipoise.pipeline.source.piece_rows import PIECES_DDL
 

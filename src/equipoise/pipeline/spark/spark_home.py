@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from equipoise.errors import PipelineError, StoreUnavailableError
-from equipoise.store.embedded.java import find_java
+from equipoise.store.embedded.zookeeper_process import find_java
 
 __all__ = ["SparkHome", "cache_folder", "prepare_home", "require_spark"]
 

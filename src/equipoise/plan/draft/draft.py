@@ -28,12 +28,18 @@ from numpy.typing import NDArray
 from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, Specs, TopicSpec, Why
 from equipoise.plan.draft.changes import Changes, why
 from equipoise.plan.draft.eligibility import coordinate_doubt, eligible_hubs, pinned_sites
-from equipoise.plan.draft.prediction import home_of_each, moving_topics, on_ordinary_hub
 from equipoise.plan.latency import CentroidEstimate, LatencyLimits, limits_of, present_latency_s
 from equipoise.plan.load import capacities, needs
 from equipoise.plan.memory import LONG_AGO_S, Hits, Memory
 from equipoise.plan.plan_placement import Replicas, by_entries, ring_homes, topic_positions
-from equipoise.plan.predicted import Predicted, Standing, standing
+from equipoise.plan.predicted import (
+    Predicted,
+    Standing,
+    home_of_each,
+    moving_topics,
+    on_ordinary_hub,
+    standing,
+)
 from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from equipoise.model import Glob, Member, Specs
 from equipoise.plan.memory import LONG_AGO_S, Memory
 from equipoise.plan.settings import PlannerSettings
-from equipoise.view.coordinate_columns import BESIDE_POINT
+from equipoise.view.columns import BESIDE_POINT
 from equipoise.view.view import View
 
 __all__ = ["coordinate_doubt", "eligible_hubs", "pinned_sites"]

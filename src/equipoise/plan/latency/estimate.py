@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.view.coordinate_columns import BESIDE_POINT, Places, is_known
+from equipoise.view.columns import BESIDE_POINT, Places, is_known
 from equipoise.view.view import View
 
 __all__ = ["CentroidEstimate", "LatencyEstimate", "PairsEstimate", "legs_s"]

@@ -31,7 +31,7 @@ from equipoise.plan.latency import (
 from equipoise.plan.memory import Memory
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.membership import keep_members
-from equipoise.view.coordinate_columns import places_of
+from equipoise.view.columns import places_of
 from equipoise.view.view import View
 
 __all__ = ["AllPairs", "TopicManager", "excess_rates", "topics_to_shed"]

@@ -17,8 +17,7 @@ import numpy as np
 
 from equipoise.model import Reason
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.memory import LONG_AGO_S
-from equipoise.plan.noise import HubNoise
+from equipoise.plan.memory import LONG_AGO_S, HubNoise
 from equipoise.plan.steps.membership import join
 
 __all__ = ["ask", "elapsed_s", "foresee", "rental_price", "servers_wanted"]

@@ -17,8 +17,7 @@ import numpy as np
 
 from equipoise.model import Reason
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.memory import Hits
-from equipoise.plan.noise import HubNoise, heard
+from equipoise.plan.memory import Hits, HubNoise, heard
 from equipoise.plan.steps.autoscale import ask, elapsed_s
 
 __all__ = ["count_hits", "is_severe", "listen", "relieve"]

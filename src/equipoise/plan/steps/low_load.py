@@ -18,8 +18,7 @@ import numpy as np
 
 from equipoise.model import Member, Reason
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.memory import LONG_AGO_S, Released
-from equipoise.plan.noise import HubNoise
+from equipoise.plan.memory import LONG_AGO_S, HubNoise, Released
 from equipoise.plan.steps.autoscale import elapsed_s, rental_price
 from equipoise.plan.steps.constraints import put_elsewhere
 from equipoise.plan.steps.latency import needed_at

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from equipoise.model import Mode, Reason
 from equipoise.model.plan import HOMES_MAX
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.memory import Hits
-from equipoise.plan.noise import HubNoise
+from equipoise.plan.memory import Hits, HubNoise
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.high_load import is_severe
 

@@ -13,8 +13,7 @@ from typing import cast
 from equipoise.errors import EquipoiseError, MisuseError, ProtocolError
 from equipoise.store.backends import memory_wire
 from equipoise.store.backends.memory_tree import MemoryTree
-from equipoise.store.contract import WatchKind
-from equipoise.store.paths import check_data, check_path
+from equipoise.store.contract import WatchKind, check_data, check_path
 
 __all__ = ["MemoryStoreServer"]
 

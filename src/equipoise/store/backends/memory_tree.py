@@ -23,8 +23,7 @@ from equipoise.errors import (
     NotEmptyError,
     SessionLostError,
 )
-from equipoise.store.contract import Node, WatchKind
-from equipoise.store.paths import parent_of
+from equipoise.store.contract import Node, WatchKind, parent_of
 
 __all__ = ["MemoryTree", "SessionOwner"]
 

@@ -13,8 +13,7 @@ from typing import TypeVar
 from equipoise.errors import BadVersionError, NodeError, NodeExistsError, NoNodeError, SessionLostError
 from equipoise.store.backends.channel import ChannelGoneError, StoreChannel
 from equipoise.store.backends.session import SessionKeeper
-from equipoise.store.contract import Answer, Node, Read, Watch, WatchKind
-from equipoise.store.paths import ancestors, check_data, check_path
+from equipoise.store.contract import Answer, Node, Read, Watch, WatchKind, ancestors, check_data, check_path
 
 __all__ = ["ConnectedStore"]
 

@@ -21,9 +21,8 @@ from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.membership.liveness import Sight
-from equipoise.lab.simulation.ablation import Ablation
+from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import authorised, needless_gap, once, order, progress
-from equipoise.lab.simulation.patching import replaced
 from equipoise.lab.workload.lanes import LaneSubscriber
 from equipoise.lab.workload.roving import RovingPublisher
 from equipoise.stream.admission import Admission

@@ -14,9 +14,8 @@ from equipoise.hub.cluster.tenure import Sole, Tenure
 from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.membership.spec_sync import SpecSync
-from equipoise.lab.simulation.ablation import Ablation
+from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import envelope, fair_turns
-from equipoise.lab.simulation.patching import replaced
 from equipoise.limits import Bucket, TurnRing, nanoseconds
 from equipoise.stream.submission import Submission
 

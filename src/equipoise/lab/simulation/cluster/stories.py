@@ -19,9 +19,9 @@ import msgspec
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.link.frames import CloseFrame, Frame, IngressFrame
 from equipoise.hub.cluster.link.link import OutLink
+from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.world import ClusterWorld
-from equipoise.lab.simulation.patching import replaced
 from equipoise.resp.spelling import bulk
 
 __all__ = ["STORIES", "TOPIC", "Moment", "Story", "TappedWire", "Trap", "begin_story", "tapped"]

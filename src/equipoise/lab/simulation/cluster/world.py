@@ -20,10 +20,10 @@ from equipoise.hub.core import HubCore
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.topic import Topic
 from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Rules
+from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.region import STORE, Region, membership_settings
 from equipoise.lab.simulation.memory_use import measure_forever
-from equipoise.lab.simulation.patching import replaced
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
 from equipoise.lab.simulation.staging import Staging
 from equipoise.lab.simulation.world import Simulation

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from equipoise.client.coordinate_agent import CoordinateAgent
 from equipoise.client.url import Endpoint, parse_address
-from equipoise.client.wire.round_trip import Answered, ProbedConnection
+from equipoise.client.wire.requests import Answered, ProbedConnection
 from equipoise.coordinates import Coordinate, Finder, FinderSettings
 from equipoise.errors import AddressError, DisconnectedError
 from equipoise.lab.simulation.light_client.link import LightLink, LightSubscription

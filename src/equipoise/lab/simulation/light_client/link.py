@@ -17,7 +17,7 @@ import hiredis
 
 from equipoise.client.url import Endpoint
 from equipoise.client.wire.codec import encode_request
-from equipoise.client.wire.round_trip import BEHIND_BYTES_MAX, Answered
+from equipoise.client.wire.requests import BEHIND_BYTES_MAX, Answered
 from equipoise.errors import RefusedError
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.position import TRUNK

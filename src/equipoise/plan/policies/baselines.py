@@ -1,15 +1,19 @@
-"""The baseline of the paper: consistent hashing, with a server more whenever one is overloaded (Dynamoth V-D).
+"""The baselines that planners are compared with.
 
-The ring alone says where topics are; load decides only when to ask for a server. A new server takes 1/n of everybody's
-topics, whatever they weigh, so a hub that is overloaded may well stay so. Servers are never released, topics never
-replicated.
+`ConsistentHashing` is the paper's: the ring alone says where topics are, with one server more whenever one is
+overloaded (Dynamoth V-D). A new server takes 1/n of every member's topics, whatever they weigh, so a hub that is
+overloaded may stay so. Servers are never released, topics never replicated.
+
+Membership alone, the ring over the live hubs, is what a planner does without a view: a hub that comes alive is let in,
+one that has died is taken out; for that the store's facts are enough. `Static` leaves the plan as it is; a plan without
+members gets the live hubs.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from equipoise.model import Plan, Reason, Specs
+from equipoise.model import Member, Plan, PlanChange, Reason, Specs, Why
 from equipoise.plan.decision import Decision
 from equipoise.plan.draft import Draft, why
 from equipoise.plan.load import capacities
@@ -18,7 +22,7 @@ from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.membership import keep_members
 from equipoise.view.view import View
 
-__all__ = ["ConsistentHashing"]
+__all__ = ["ConsistentHashing", "MembersOnly", "Static"]
 
 
 class ConsistentHashing:
@@ -62,3 +66,37 @@ class ConsistentHashing:
     def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
         caps = capacities(view, memory.profiles, memory.noises, self.settings)
         return bool((view.hubs.is_alive & (caps.measured > self.settings.high_ratio)).any())
+
+
+class MembersOnly:
+    """The policy `ring`, and that of a frozen plan. It asks for no servers and gives none back."""
+
+    name = "ring"
+
+    def __init__(self, settings: PlannerSettings | None = None) -> None:
+        self._settings = settings or PlannerSettings()
+
+    def decide(self, view: View, plan: Plan, specs: Specs, now: float, memory: Memory) -> Decision:
+        draft = Draft(
+            view, plan, specs, now, memory=memory, settings=self._settings, view_before_s=view.time_s
+        )
+        keep_members(draft)
+        return Decision(change=draft.change(), memory=draft.memory, servers_wanted=0)
+
+    def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
+        return False
+
+
+class Static:
+    name = "static"
+
+    def decide(self, view: View, plan: Plan, specs: Specs, now: float, memory: Memory) -> Decision:
+        living = [hub for hub in view.hub_rows() if hub.is_alive and not hub.is_draining]
+        members = [] if plan.members else [Member(hub.name, site=hub.site) for hub in living]
+        change = PlanChange.on(plan, Why(Reason.JOINED), set_members=members)
+        # Another server would never be given anything.
+        count = len(plan.members) or len(members)
+        return Decision(change=change, memory=memory, servers_wanted=count, servers_at_work=count)
+
+    def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
+        return False
