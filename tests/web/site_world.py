@@ -13,6 +13,7 @@ from typing import Any
 
 from equipoise.control.controller import Controller
 from equipoise.control.provision import NoProvisioner
+from equipoise.control.provision_command import CommandProvisioner
 from equipoise.control.settings import ControllerSettings
 from equipoise.model import Plan
 from equipoise.plan import Static
@@ -104,7 +105,11 @@ def some_view() -> View:
     return View.of(time.time(), topics, hubs)
 
 
-def play(scenario: Callable[[Site], Coroutine[Any, Any, None]], *, token: str = "") -> None:
+def play(
+    scenario: Callable[[Site], Coroutine[Any, Any, None]], *, token: str = "", provision: str = ""
+) -> None:
+    """`provision`: a command that starts and stops hubs."""
+
     async def main() -> None:
         async with asyncio.timeout(60), AsyncExitStack() as stack:
             tree = MemoryTree(asyncio.get_running_loop().time)
@@ -117,10 +122,12 @@ def play(scenario: Callable[[Site], Coroutine[Any, Any, None]], *, token: str = 
             controller = Controller(
                 store,
                 TREE,
-                ControllerSettings(period_s=0.05),
+                ControllerSettings(
+                    period_s=0.05, hubs_min=3 if provision else 1, hubs_max=3 if provision else 0
+                ),
                 policy=Static(),
                 views=views,
-                provisioner=NoProvisioner(),
+                provisioner=CommandProvisioner(provision, store, TREE) if provision else NoProvisioner(),
                 facts=LeaderFacts(name="one"),
             )
             running = asyncio.create_task(controller.run())

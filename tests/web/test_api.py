@@ -39,6 +39,18 @@ def test_the_overview_says_how_things_are() -> None:
     play(scenario)
 
 
+def test_the_overview_names_a_command_that_could_not_start_a_hub() -> None:
+    async def scenario(site: Site) -> None:
+        problem = None
+        while not problem:
+            status, found = await site.ask("/api/overview")
+            assert status == 200
+            problem = found["provisioner_problem"]
+        assert problem == "/bin/false start hub-1 ended with status 1: no word"
+
+    play(scenario, provision="/bin/false")
+
+
 def test_curves_are_given_whole_or_only_what_is_new() -> None:
     async def scenario(site: Site) -> None:
         status, whole = await site.ask("/api/curves")
