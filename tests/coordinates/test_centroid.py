@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.coordinates import ClientGroup, Coordinate, Stability, centroid_of
-from equipoise.coordinates.centroid import expected_worst_s, worst_s
+from equipoise.coordinates.centroid import deviation_s, expected_worst_s, worst_s
 from equipoise.coordinates.stability import energy_ms
 
 places = st.builds(
@@ -44,6 +44,22 @@ def test_one_client_in_one_place_needs_no_deviation() -> None:
     crowd = ClientGroup.of([at(20, height_ms=5)])
     assert crowd is not None and crowd.deviation_s == 0.0
     assert crowd.worst_leg_s(at(0)) == pytest.approx(0.0125)
+
+
+def test_the_centre_lies_between_the_many_and_the_few() -> None:
+    crowd = ClientGroup.of([*[at(0)] * 6, at(60)])
+    assert crowd is not None
+    # The mean is at 8.6 ms, 51.4 ms of round trip from the farthest; the middle is at 30.
+    assert crowd.centroid.point_s[0] == pytest.approx(0.030, abs=0.005)
+    assert 0.015 <= crowd.deviation_s <= 0.018
+
+
+@given(st.lists(places, min_size=1, max_size=100))
+def test_no_deviation_is_larger_than_that_from_the_mean(some: list[Coordinate]) -> None:
+    crowd, mean = ClientGroup.of(some), centroid_of(some)
+    assert crowd is not None
+    assert crowd.deviation_s <= max(deviation_s(one, mean) for one in some) / 2
+    assert crowd.deviation_s == max(deviation_s(one, crowd.centroid) for one in some) / 2
 
 
 def test_nobody_is_nowhere() -> None:

@@ -168,7 +168,7 @@ def test_the_speed_up_is_told() -> None:
     assert Pace(1_000, 20.0, 36.0, 2).told.endswith("×1.80")
 
 
-@pytest.mark.parametrize(("setup", "sizes", "claims"), [(GAME, (3, 4), 3), (SWARM, (2, 3), 4)])
+@pytest.mark.parametrize(("setup", "sizes", "claims"), [(GAME, (3, 4), 4), (SWARM, (2, 3), 5)])
 def test_claims_of_small_worlds_hold(setup: PlacingSetup, sizes: tuple[int, ...], claims: int) -> None:
     small = replace(setup, sizes=sizes, seconds=200, placements=2)
     found = EXPERIMENT_4.judge(place_by(InProcess("asked for"), small, 1, silent))

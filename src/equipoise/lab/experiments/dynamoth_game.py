@@ -85,10 +85,26 @@ QUICK = GameSize(
 )
 
 
+# Between these numbers of players consistent hashing asks for servers, one every 25 s at most: players come so slowly
+# there that it has all eight before it fails.
+SLOW_FROM, SLOW_TO, SLOW_PER_S = 340, 690, 1.6
+
+
 def schedule_2(size: GameSize) -> Schedule:
-    """From 120 to 1,200, two a second; fewer in a smaller world, so that load grows as slowly against a server's."""
-    low, high = size.players(size.players_at_start), size.players(1_200)
-    return Schedule((0, low), ((high - low) / (2 * size.scale * size.pace), high))
+    """To 1,200, two a second, slowly in between; fewer in a smaller world, so that load grows as slowly."""
+    fast_per_s = 2 * size.pace
+    legs = (
+        (size.players_at_start, 1.0),
+        (SLOW_FROM, fast_per_s),
+        (SLOW_TO, SLOW_PER_S),
+        (1_200, fast_per_s),
+    )
+    points, at_s, before = [], 0.0, size.players_at_start
+    for players, per_s in legs:
+        at_s += (players - before) / per_s
+        points.append((at_s, size.players(players)))
+        before = players
+    return Schedule(*points)
 
 
 def schedule_3(size: GameSize) -> Schedule:

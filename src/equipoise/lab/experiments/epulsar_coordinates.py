@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -35,25 +35,52 @@ class Noise:
         return busy_s + (rng.expovariate(1.0 / self.mean_s) if self.mean_s > 0 else 0.0)
 
 
-def embed(rtt_s: Floats, seconds: int, seed: int, noise: Noise) -> list[Coordinate]:
+class _Node:
+    """An estimator; that of a hub begins anew without a height when a client is nearer than its height, as hubs do."""
+
+    def __init__(self, settings: CoordinateSettings, rng: random.Random, *, is_hub: bool) -> None:
+        self._settings, self._draw = settings, rng.random
+        self._may_flatten = self.is_hub = is_hub
+        self.estimator = Estimator(settings, rng.random)
+
+    @property
+    def coordinate(self) -> Coordinate:
+        return self.estimator.coordinate
+
+    def client_at(self, rtt_s: float) -> None:
+        """`hub.locations.probes.Probes.client_at`; docs/decisions/0011."""
+        own = self.coordinate
+        if self._may_flatten and rtt_s < own.height_s + own.adjustment_s:
+            self._may_flatten = False
+            flat = replace(self._settings, adjustment_samples=0, height_s_max=self._settings.height_s_min)
+            self.estimator = Estimator(flat, self._draw)
+
+
+def embed(
+    rtt_s: Floats, seconds: int, seed: int, noise: Noise, hubs: Collection[int] = ()
+) -> list[Coordinate]:
     """Where the nodes say they are after so many seconds, in each of which every node asks one other.
 
-    `rtt_s` holds the round trips of all pairs. What a node says is the middle of its last half minute.
+    `rtt_s` holds the round trips of all pairs; `hubs` are the nodes that clients may be next door to. What a node says
+    is the middle of its last half minute.
     """
     rng = random.Random(seed)
     settings = CoordinateSettings()
-    nodes = [Estimator(settings, random.Random(rng.random()).random) for _ in range(len(rtt_s))]
-    told = [Stability() for _ in nodes]
+    every = [_Node(settings, random.Random(rng.random()), is_hub=at in hubs) for at in range(len(rtt_s))]
+    told = [Stability() for _ in every]
     for second in range(seconds):
         is_end = second >= seconds - 32
-        for at, node in enumerate(nodes):
-            other = rng.randrange(len(nodes) - 1)
+        for at, node in enumerate(every):
+            other = rng.randrange(len(every) - 1)
             other += other >= at
+            asked = every[other]
             sample_s = float(rtt_s[at, other]) + noise.draw(rng)
-            coordinate = node.observe(str(other), nodes[other].coordinate, sample_s)
+            if asked.is_hub and not node.is_hub:
+                asked.client_at(sample_s)
+            coordinate = node.estimator.observe(str(other), asked.coordinate, sample_s)
             if is_end:
                 told[at].consider(coordinate)
-    return [one.settled or node.coordinate for one, node in zip(told, nodes, strict=True)]
+    return [one.settled or node.coordinate for one, node in zip(told, every, strict=True)]
 
 
 def distances_s(coordinates: Sequence[Coordinate]) -> Floats:

@@ -14,6 +14,8 @@ __all__ = ["EXPERIMENT_4", "EXPERIMENT_5", "PlacingSetup", "place_by"]
 
 # How much more of all pairs may be above the limit than with every client's coordinate.
 RATIO_EXTRA_MAX = 0.01
+# How many times as long as with every client's coordinate the worst pair may take: what "similar" is held against.
+WORST_MAX = 1.10
 QUICK_PLACEMENTS = 100
 # Workers take some seconds to start.
 WORTH_A_JOB_S = 20.0
@@ -86,6 +88,11 @@ def _latency_claims(setup: PlacingSetup, found: Cells) -> tuple[Claim, ...]:
     lead_ms = max(
         found[size, "epulsar"].worst_ms_mean - found[size, "all-pairs"].worst_ms_mean for size in setup.sizes
     )
+    times = {
+        size: found[size, "epulsar"].worst_ms_mean / found[size, "all-pairs"].worst_ms_mean
+        for size in setup.sizes
+    }
+    farthest = max(times, key=lambda size: times[size])
     gain_ms = min(
         found[size, "hashing"].worst_ms_mean - found[size, "epulsar"].worst_ms_mean for size in setup.sizes
     )
@@ -95,6 +102,17 @@ def _latency_claims(setup: PlacingSetup, found: Cells) -> tuple[Claim, ...]:
             paper="similar; within one percentage point asked",
             ours=f"{ours.ratio:.2%} against {pairs.ratio:.2%} ({widest} {setup.varied})",
             holds=extra[widest] <= RATIO_EXTRA_MAX,
+            value=extra[widest],
+            at_most=RATIO_EXTRA_MAX,
+        ),
+        Claim(
+            claim="the worst pair, on average over placements, against every client's coordinate, at worst over worlds",
+            paper="similar; within 10 % asked",
+            ours=f"{found[farthest, 'epulsar'].worst_ms_mean:.0f} ms against "
+            f"{found[farthest, 'all-pairs'].worst_ms_mean:.0f} ms: ×{times[farthest]:.2f} ({farthest} {setup.varied})",
+            holds=times[farthest] <= WORST_MAX,
+            value=times[farthest],
+            at_most=WORST_MAX,
         ),
         Claim(
             claim="consistent hashing puts many pairs above the limit",
@@ -107,6 +125,8 @@ def _latency_claims(setup: PlacingSetup, found: Cells) -> tuple[Claim, ...]:
             paper="consistently worse",
             ours=f"at least {gain_ms:.0f} ms; centroids at most {lead_ms:.0f} ms worse than every client's coordinate",
             holds=gain_ms > 0,
+            value=gain_ms,
+            at_least=0.0,
         ),
     ]
     if setup.is_strict:
@@ -117,6 +137,8 @@ def _latency_claims(setup: PlacingSetup, found: Cells) -> tuple[Claim, ...]:
                 paper="none",
                 ours=f"{above} of {sum(found[size, 'epulsar'].pairs for size in setup.sizes):,}",
                 holds=above == 0,
+                value=float(above),
+                at_most=0.0,
             )
         )
     return tuple(claims)

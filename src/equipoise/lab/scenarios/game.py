@@ -4,8 +4,8 @@ A player picks a random point, walks there in a straight line, rests a moment an
 listens to the tile it stands on and publishes its state there, a few times a second, so that all players of a tile
 hear each other. A tile is a topic.
 
-The paper gives the rate of updates and no more. Map, tile, speed and rest are those of the authors' released game:
-200 × 200 with tiles of 25, speed 10, a rest of about 2 s.
+The paper gives the rate of updates and no more. Speed 10, a rest of about 2 s and a map of 200 × 200 are those of the
+authors' released game; its tiles of 25 stand in a comment of theirs, the settings they ship have one tile of 200.
 
 Pure: chance arrives as a function that draws from [0, 1), time as seconds to go on by.
 
