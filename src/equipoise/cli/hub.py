@@ -8,6 +8,7 @@ import ctypes
 import gc
 import logging
 import signal
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,6 +73,14 @@ Joining = Annotated[
     Join | None,
     typer.Option(help="auto: add itself to the plan if no controller leads; wait: wait to be added. [auto]"),
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Keep logs of topics in this folder, for Redis's stream commands and durable topics. For a hub that runs "
+        "alone.",
+    ),
+]
 ClusterUser = Annotated[str | None, typer.Option(help="User this hub logs in as on other hubs.")]
 Rack = Annotated[str | None, typer.Option(help="Rack of this hub: its failure domain inside the site.")]
 ClusterPassword = Annotated[str | None, typer.Option(help="File with the password of --cluster-user.")]
@@ -105,6 +114,7 @@ def command(
     rack: Rack = None,
     weight: Weight = None,
     join: Joining = None,
+    data: Data = None,
     cluster_user: ClusterUser = None,
     cluster_password_file: ClusterPassword = None,
     metrics_port: MetricsPort = None,
@@ -148,14 +158,18 @@ def command(
             coordinates=_given({"tcp_rtt_for": tcp_rtt_for}),
             cluster=_given({"link_tls_ca": link_tls_ca}),
         )
-        uvloop.run(serve(settings))
+        if data is not None and settings.membership.store:
+            raise SettingsError(
+                "--data is for a hub that runs alone: hubs of a cluster keep logs on its bookies (`equipoise bookie`)"
+            )
+        uvloop.run(serve(settings, data))
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any] | None:
     return {key: value for key, value in options.items() if value is not None} or None
 
 
-async def serve(settings: HubSettings) -> None:
+async def serve(settings: HubSettings, data: Path | None = None) -> None:
     loop = asyncio.get_running_loop()
     settle_garbage_collector()
     settle_allocator()
@@ -164,7 +178,7 @@ async def serve(settings: HubSettings) -> None:
         loop.add_signal_handler(number, stopped.set)
     settle_descriptors(settings.limits.connections_max)
     work = asyncio.create_task(
-        serve_among_others(settings) if settings.membership.store else serve_alone(settings)
+        serve_among_others(settings) if settings.membership.store else serve_alone(settings, data)
     )
     stopping = asyncio.create_task(stopped.wait())
     await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -175,13 +189,18 @@ async def serve(settings: HubSettings) -> None:
         work.result()
 
 
-async def serve_alone(settings: HubSettings) -> None:
+async def serve_alone(settings: HubSettings, data: Path | None = None) -> None:
     """Run one hub without a cluster, until cancelled."""
     hub = Hub(settings, read_users(settings))
     await hub.start()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_files, hub)
     try:
-        async with serve_metrics(hub) as metrics:
+        async with serve_metrics(hub) as metrics, AsyncExitStack() as stack:
+            if data is not None:
+                # Only for hubs that need it: it loads what writes ledgers.
+                from equipoise.cli.support.lone_logs import lone_logs
+
+                await stack.enter_async_context(lone_logs(hub, data))
             say_ready(hub, metrics)
             await asyncio.Event().wait()
     finally:

@@ -1,0 +1,99 @@
+"""The place for logs of a hub that runs alone: `equipoise hub --data FOLDER`.
+
+A lone hub is a region of one. In its folder: `store`, the tree that other hubs would have in ZooKeeper, journalled;
+`bookie`, the directory of a bookie, a process of its own that ends with the hub and is started again should it end
+before; `bookie.log`; and `store-address`, at which commands such as `equipoise topics` reach the tree while the hub runs.
+
+The tree is served on loopback without a password, like a hub without users: whoever may open connections on this
+machine may change it. A hub with users therefore serves it on a port that it tells nobody but its bookie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from random import SystemRandom
+
+from equipoise.disk import DirectoryDisk
+from equipoise.errors import SettingsError
+from equipoise.hub import Hub
+from equipoise.ledger.quorum import Quorum
+from equipoise.processes import ChildSpec, Phase, PhaseChange, Supervisor
+from equipoise.replication.ledgers import BookieLedgers
+from equipoise.store.backends.journal import JournalledTree
+from equipoise.store.backends.memory import MemoryStore
+from equipoise.store.backends.memory_server import MemoryStoreServer
+from equipoise.store.tree import Tree
+
+__all__ = ["ADDRESS_FILE", "lone_logs"]
+
+log = logging.getLogger("equipoise.hub")
+
+ADDRESS_FILE = "store-address"
+_BOOKIE_READY = re.compile(r"^equipoise bookie \S+ ready on", re.MULTILINE)
+# One bookie on one disk: what it has acknowledged is synced.
+_QUORUM = Quorum(1, 1, 1)
+
+
+@asynccontextmanager
+async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
+    """Give a hub that has been started its place for logs, for as long as the block lasts."""
+    with _held(folder):
+        loop = asyncio.get_running_loop()
+        nodes = JournalledTree(loop.time, DirectoryDisk(folder / "store"))
+        server = MemoryStoreServer(nodes)
+        await server.start()
+        store = await MemoryStore(nodes).open()
+        supervisor = Supervisor(on_change=_tell)
+        tree = Tree(hub.settings.membership.region)
+        ledgers = BookieLedgers(store, tree, SystemRandom())
+        address = f"eqs://{server.host}:{server.port}"
+        try:
+            supervisor.begin(_bookie(hub.settings.name, folder, address, tree.region))
+            if hub.core.users.is_open:
+                (folder / ADDRESS_FILE).write_text(f"{address}\n", encoding="ascii")
+            await ledgers.start()
+            hub.use_logs(store, tree, ledgers, _QUORUM)
+            yield
+        finally:
+            (folder / ADDRESS_FILE).unlink(missing_ok=True)
+            await ledgers.close()
+            await supervisor.stop()
+            await store.close()
+            await server.stop()
+
+
+def _bookie(name: str, folder: Path, store: str, region: str) -> ChildSpec:
+    words = ["bookie", "--dir", str(folder / "bookie"), "--store", store, "--region", region]
+    return ChildSpec(
+        name="bookie",
+        command=[sys.executable, "-m", "equipoise.cli.main", *words, "--name", name, "--port", "0"],
+        log_path=folder / "bookie.log",
+        ready=_BOOKIE_READY,
+        environment={"PYTHONUNBUFFERED": "1"},
+    )
+
+
+def _tell(change: PhaseChange) -> None:
+    if change.phase is Phase.WAITING:
+        log.error("the bookie of this hub has ended: %s", change.detail)
+    else:
+        log.info("bookie: %s", change.phase)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Two hubs with one folder would overwrite each other's tree."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            raise SettingsError(f"another hub uses the folder {folder}") from problem
+        yield
