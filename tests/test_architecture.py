@@ -110,7 +110,6 @@ ENTRY_POINTS = frozenset({"equipoise.cli.main", *(f"equipoise.cli.{name}" for na
 FOUNDATIONS = frozenset(
     {
         "equipoise.ledger.memory",
-        "equipoise.store.backends.journal",
     }
 )
 

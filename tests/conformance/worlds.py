@@ -6,13 +6,12 @@ and subscribe to `game.*` alone. `logs`: open, and the hub keeps logs.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from equipoise.access import ScryptCost, hash_secret
-from support.processes import HUB_READY, ROOT, ServerProcess, hub, redis_server, running
+from support.processes import ServerProcess, hub, redis_server
 
 _ALICE = "alice on >wonderland resetchannels &game.* +@all"
 _REDIS_OPTIONS: dict[str, list[str]] = {
@@ -20,7 +19,6 @@ _REDIS_OPTIONS: dict[str, list[str]] = {
     "logs": [],
     "secured": ["--requirepass", "secret", "--user", *_ALICE.split()],
 }
-_LOGS_HUB = ROOT / "tests" / "support" / "memory_logs_hub.py"
 _CHEAP = ScryptCost(n=1024, r=1, p=1)
 WORLDS = tuple(_REDIS_OPTIONS)
 
@@ -33,11 +31,9 @@ def redis_in(world: str) -> Iterator[ServerProcess]:
 
 @contextmanager
 def hub_in(world: str, folder: Path) -> Iterator[ServerProcess]:
-    if world == "logs":
-        with running([sys.executable, str(_LOGS_HUB)], HUB_READY.match) as server:
-            yield server
-        return
     options: list[str] = []
+    if world == "logs":
+        options = ["--data", str(folder / "data")]
     if world == "secured":
         users, settings = folder / "users.toml", folder / "hub.toml"
         users.write_text(_users())

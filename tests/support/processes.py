@@ -25,7 +25,7 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 
 _REDIS_READY = re.compile(r"Ready to accept connections")
-HUB_READY = re.compile(
+_HUB_READY = re.compile(
     r"^equipoise hub (?P<name>\S+) ready on (?P<host>\S+):(?P<port>\d+)(?: and with TLS on \S+:(?P<tls_port>\d+))?\s*$"
 )
 # The folder that holds this project, so that a hub starts from the same sources as the test.
@@ -106,7 +106,7 @@ def hub(
 ) -> Iterator[ServerProcess]:
     """A hub process; port 0 lets it choose one."""
     command = [sys.executable, "-m", "equipoise.cli.main", "hub", "--name", name, "--port", str(port)]
-    with running([*command, *options], HUB_READY.match, environment=environment) as server:
+    with running([*command, *options], _HUB_READY.match, environment=environment) as server:
         yield server
 
 

@@ -2,10 +2,10 @@
 
 A lone hub is a region of one. In its folder: `store`, the tree that other hubs would have in ZooKeeper, journalled;
 `bookie`, the directory of a bookie, a process of its own that ends with the hub and is started again should it end
-before; `bookie.log`; and `store-address`, at which commands such as `equipoise topics` reach the tree while the hub runs.
+before; `bookie.log`; and `store-address`, where commands such as `equipoise topics` reach the tree while the hub runs.
 
-The tree is served on loopback without a password, like a hub without users: whoever may open connections on this
-machine may change it. A hub with users therefore serves it on a port that it tells nobody but its bookie.
+The tree is served on loopback and asks for no password, so a process on this machine that finds the port may change it.
+A hub with users does not write the address down; only its bookie is given it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from random import SystemRandom
 
@@ -37,6 +37,8 @@ log = logging.getLogger("equipoise.hub")
 
 ADDRESS_FILE = "store-address"
 _BOOKIE_READY = re.compile(r"^equipoise bookie \S+ ready on", re.MULTILINE)
+# How long a hub waits for its bookie before it serves without: Python starts in a second, or in many on a busy machine.
+_PATIENCE_S = 10.0
 # One bookie on one disk: what it has acknowledged is synced.
 _QUORUM = Quorum(1, 1, 1)
 
@@ -55,7 +57,11 @@ async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
         ledgers = BookieLedgers(store, tree, SystemRandom())
         address = f"eqs://{server.host}:{server.port}"
         try:
-            supervisor.begin(_bookie(hub.settings.name, folder, address, tree.region))
+            with suppress(TimeoutError):
+                # A bookie that cannot start keeps no subscriber waiting: logs are refused until it does.
+                await supervisor.keep(
+                    _bookie(hub.settings.name, folder, address, tree.region), patience_s=_PATIENCE_S
+                )
             if hub.core.users.is_open:
                 (folder / ADDRESS_FILE).write_text(f"{address}\n", encoding="ascii")
             await ledgers.start()

@@ -41,8 +41,8 @@ _NOT_OPEN = f"TRYAGAIN the log of this topic could not be opened within {REPLY_S
 # What is gathered for one append: a fifth of what fits into a ledger entry, so that one command more always does.
 RUN_BYTES = 1024 * 1024
 # How soon opening is tried again, in seconds.
-_RETRY_S = 0.2
-_RETRY_S_MAX = 2.0
+_RETRY_S = 0.1
+_RETRY_S_MAX = 1.0
 # How often a lapsed lease is looked at while acknowledgements wait for it, in seconds.
 _LEASE_S = 0.05
 

@@ -89,7 +89,8 @@ class LogOpener:
         try:
             found = await self.find(live.name)
         except (StoreError, LedgerError, _OwnedElsewhereError) as problem:
-            log.warning("log of topic %r not opened: %s", live.name, problem)
+            if live.problem != str(problem):
+                log.warning("log of topic %r not opened: %s", live.name, problem)
             live.not_opened(str(problem))
         else:
             live.opened(found)

@@ -1,0 +1,109 @@
+"""`equipoise hub --data FOLDER`: what a hub that runs alone has acknowledged survives it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import redis
+
+from support.processes import ServerProcess, hub
+
+# Restarting a hub and its bookie on a busy machine takes a while; a client asks again until then.
+PATIENCE_S = 30.0
+
+
+def connected(server: ServerProcess) -> redis.Redis:
+    return redis.Redis(host=server.host, port=server.port, socket_timeout=PATIENCE_S)
+
+
+def test_what_was_acknowledged_is_there_after_kill_9_in_order_and_once(tmp_path: Path) -> None:
+    acked: list[bytes] = []
+    enough = threading.Event()
+
+    def add(server: ServerProcess) -> None:
+        client = connected(server)
+        try:
+            for number in range(1_000_000):
+                acked.append(client.xadd("t", {"n": number}))  # type: ignore[arg-type]  # bytes
+                if number == 200:
+                    enough.set()
+        except redis.RedisError:
+            return
+
+    with hub("--data", str(tmp_path)) as server:
+        writer = threading.Thread(target=add, args=(server,))
+        writer.start()
+        assert enough.wait(PATIENCE_S)
+        server.kill()
+        writer.join()
+    with hub("--data", str(tmp_path)) as server:
+        client = connected(server)
+        found = client.xrange("t")
+        ids = [at for at, _ in found]
+        assert ids[: len(acked)] == acked
+        assert len(ids) - len(acked) in (0, 1), "at most the one in flight is there besides"
+        assert [int(fields[b"n"]) for _, fields in found] == list(range(len(ids)))
+
+
+def test_groups_and_what_is_pending_survive_too(tmp_path: Path) -> None:
+    with hub("--data", str(tmp_path)) as server:
+        client = connected(server)
+        for number in range(5):
+            client.xadd("t", {"n": number}, id=f"1-{number + 1}")
+        client.xgroup_create("t", "g", id="0")
+        client.xreadgroup("g", "c", {"t": ">"}, count=3)
+        client.xack("t", "g", "1-1")
+        client.xdel("t", "1-5")
+        before = client.xinfo_stream("t", full=True)
+        server.kill()
+    with hub("--data", str(tmp_path)) as server:
+        client = connected(server)
+        assert client.xinfo_stream("t", full=True) == before
+        assert [row["message_id"] for row in client.xpending_range("t", "g", "-", "+", 10)] == [
+            b"1-2",
+            b"1-3",
+        ]
+        assert client.xadd("t", {"n": 5}, id="1-*") == b"1-6"
+
+
+def test_a_bookie_that_is_killed_is_started_again_and_the_log_goes_on(tmp_path: Path) -> None:
+    with hub("--data", str(tmp_path)) as server:
+        client = connected(server)
+        client.xadd("t", {"n": 1}, id="1-1")
+        os.kill(bookie_of(server), 9)
+        for number in range(2, 100):
+            try:
+                client.xadd("t", {"n": number}, id=f"1-{number}")
+                break
+            except redis.ResponseError as problem:
+                assert str(problem).startswith(("UNCERTAIN", "TRYAGAIN", "The ID specified")), problem
+        ids = [at for at, _ in client.xrange("t")]
+        assert ids[0] == b"1-1"
+        assert ids[-1] == b"1-%d" % number
+
+
+def bookie_of(server: ServerProcess) -> int:
+    """The process id of the hub's bookie: its only child."""
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    assert len(children) == 1
+    return int(children[0])
+
+
+def test_two_hubs_do_not_share_a_folder(tmp_path: Path) -> None:
+    with (
+        hub("--data", str(tmp_path)),
+        pytest.raises(AssertionError, match="another hub uses the folder"),
+        hub("--data", str(tmp_path), name="h2"),
+    ):
+        pass
+
+
+def test_a_hub_of_a_cluster_has_no_folder_of_its_own(tmp_path: Path) -> None:
+    with (
+        pytest.raises(AssertionError, match="for a hub that runs alone"),
+        hub("--data", str(tmp_path), "--store", "eqs://127.0.0.1:1"),
+    ):
+        pass
