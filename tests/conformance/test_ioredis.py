@@ -54,6 +54,18 @@ EXPECTED: dict[str, list[list[Any]]] = {
         ["published", 0],
         ["quit", "OK", "OK"],
     ],
+    "streams": [
+        ["added", "1-1", "1-2"],
+        ["length", 2],
+        ["range", [["1-1", ["n", "1"]]]],
+        ["group", "OK"],
+        ["read", [["1-1", ["n", "1"]], ["1-2", ["n", "2"]]]],
+        ["pending", []],
+        ["acked", 2],
+        ["transaction", ["1-3", 3]],
+        ["deleted", 1],
+        ["quit", "OK", "OK"],
+    ],
     "order": [["replies", True], ["ordered", True], ["quit", "OK", "OK"]],
     "errors": [
         ["subscribed", 1],
@@ -77,7 +89,7 @@ def node() -> str:
 def test_ioredis_sees_what_it_expects(
     node: str, servers: Servers, kind: str, scenario: str, protocol: int
 ) -> None:
-    server = servers.get(kind)
+    server = servers.get(kind, "logs" if scenario == "streams" else "open")
     done = subprocess.run(
         command(node, scenario, server, protocol),
         capture_output=True,

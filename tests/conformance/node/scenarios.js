@@ -44,6 +44,25 @@ async function names() {
   tell("quit", await subscriber.quit(), await publisher.quit());
 }
 
+async function streams() {
+  const client = connect();
+  const writer = connect();
+  const key = `streams-${process.pid}-${protocol}`;
+  tell("added", await writer.xadd(key, "1-1", "n", "1"), await writer.xadd(key, "1-2", "n", "2"));
+  tell("length", await client.xlen(key));
+  tell("range", await client.xrange(key, "-", "+", "COUNT", 1));
+  tell("group", await client.xgroup("CREATE", key, "g", "0"));
+  const waiting = client.xreadgroup("GROUP", "g", "c", "COUNT", 10, "BLOCK", 0, "STREAMS", key, ">");
+  const read = await waiting;
+  tell("read", (Array.isArray(read) ? read : Object.entries(read))[0][1]);
+  tell("pending", await client.xpending(key, "g", "-", "+", 10, "nobody"));
+  tell("acked", await client.xack(key, "g", "1-1", "1-2"));
+  const replies = await client.multi().xadd(key, "1-3", "n", "3").xlen(key).exec();
+  tell("transaction", replies.map(([, reply]) => reply));
+  tell("deleted", await client.del(key));
+  tell("quit", await client.quit(), await writer.quit());
+}
+
 async function patterns() {
   const subscriber = connect();
   const publisher = connect();
@@ -123,7 +142,7 @@ async function reconnect() {
   tell("quit", await subscriber.quit(), await publisher.quit());
 }
 
-const scenarios = { names, patterns, shards, order, errors, reconnect };
+const scenarios = { names, streams, patterns, shards, order, errors, reconnect };
 scenarios[scenario]().catch((error) => {
   console.error(error);
   process.exit(1);
