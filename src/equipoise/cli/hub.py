@@ -158,10 +158,6 @@ def command(
             coordinates=_given({"tcp_rtt_for": tcp_rtt_for}),
             cluster=_given({"link_tls_ca": link_tls_ca}),
         )
-        if data is not None and settings.membership.store:
-            raise SettingsError(
-                "--data is for a hub that runs alone: hubs of a cluster keep logs on its bookies (`equipoise bookie`)"
-            )
         uvloop.run(serve(settings, data))
 
 
@@ -170,6 +166,10 @@ def _given(options: dict[str, Any]) -> dict[str, Any] | None:
 
 
 async def serve(settings: HubSettings, data: Path | None = None) -> None:
+    if data is not None and settings.membership.store:
+        raise SettingsError(
+            "--data is for a hub that runs alone: hubs of a cluster keep logs on its bookies (`equipoise bookie`)"
+        )
     loop = asyncio.get_running_loop()
     settle_garbage_collector()
     settle_allocator()
