@@ -189,3 +189,33 @@ def test_a_long_run_becomes_frames_that_their_receiver_may_buffer() -> None:
         got += part
     assert got == payloads
     assert [start for start, _ in runs([b"a"], 0)] == [0]
+
+
+def test_a_link_that_is_held_gives_a_peer_nothing_more_until_it_acknowledges() -> None:
+    link, sent = OutLink("peer", 1, 1 << 20, _never), bytearray()
+    link.resume(0, sent.extend)
+    link.write(b"before")
+    link.hold()
+    link.write(b"held")
+    assert sent == b"before"
+    assert link.acknowledge(6)
+    assert sent == b"beforeheld"
+
+
+def test_what_is_held_when_a_peer_dies_has_never_been_sent() -> None:
+    link, sent = OutLink("peer", 1, 1 << 20, _never), bytearray()
+    link.resume(0, sent.extend)
+    link.write(b"before")
+    link.hold()
+    link.write(b"held")
+    assert link.end_for_good() == [b"held"]
+
+
+def test_a_link_is_full_at_half_of_what_it_may_keep() -> None:
+    link, sent, seen = OutLink("peer", 1, 10, _never), bytearray(), list[bool]()
+    link.resume(0, sent.extend)
+    for data in (b"12345", b"6"):
+        link.write(data)
+        seen.append(link.is_full)
+    link.acknowledge(3)
+    assert [*seen, link.is_full] == [False, True, False]

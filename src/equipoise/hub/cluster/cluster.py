@@ -272,6 +272,8 @@ class Cluster:
                 self.merging.detached(topic.stream, link.hub)
 
         self.news.add(tell)
+        # Behind that: what waited for room comes after what was lost.
+        self.ingress.has_room(link)
         self.barrier.evaluate_all()
 
     def greet(self, link: LinkId, *, to_incarnation: int) -> InLink | str:

@@ -26,6 +26,7 @@ from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Pat
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frames import Tag
+    from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.topics import Topic
     from equipoise.stream.parts import Dependency
 
@@ -92,6 +93,8 @@ class Ingress:
         self.lost = 0
         # Messages that were given up here, for want of room or after too many hops.
         self.dropped = 0
+        # By hub, streams with messages that wait until the link to it has room.
+        self._held_back: dict[str, dict[Stream, None]] = {}
 
     def submit(self, topic: Topic, item: Submission) -> bool:
         """Take messages for one stream of a topic, whether or not it is simply open here; False without room."""
@@ -116,6 +119,7 @@ class Ingress:
             self._pass(stream, item)
         elif admission.has_room(item):
             admission.put(item)
+            self._await_room(stream)
         elif not item.path:
             return False
         else:
@@ -134,6 +138,23 @@ class Ingress:
             while (items := admission.waiting.get(path)) and self.waiting_for(stream, items[0]) is None:
                 self._pass(stream, admission.take(path))
             self._line_up(stream, path)
+        if admission.waiting:
+            self._await_room(stream)
+
+    def _await_room(self, stream: Stream) -> None:
+        """If messages wait since the link to the next hub has no room, go on when it has."""
+        way = self._route(stream).way
+        link = None if way is None else self._cluster.out.get(way[0])
+        if link is not None and link.is_full:
+            self._held_back.setdefault(link.hub, {})[stream] = None
+            link.is_awaited = True
+
+    def has_room(self, link: OutLink) -> None:
+        """The link can take messages again."""
+        link.is_awaited = False
+        for stream in self._held_back.pop(link.hub, {}):
+            self._cluster.news.tell(stream.topic)
+            self.drain(stream)
 
     def release(self, stream: Stream, path: Path) -> bool:
         """It is the turn of a path whose messages wait for tokens; False if they cannot go for another reason."""
@@ -240,7 +261,8 @@ class Ingress:
         if target is None:
             return NextHop(is_here=False)
         version = self._cluster.router.version if is_remote else None
-        return NextHop(False, (target, stream.term), target in self._cluster.out, version)
+        link = self._cluster.out.get(target)
+        return NextHop(False, (target, stream.term), link is not None and not link.is_full, version)
 
     def _pass(self, stream: Stream, item: Submission) -> None:
         if stream.state.is_home:

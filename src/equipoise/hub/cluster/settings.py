@@ -21,8 +21,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         Meta(
             ge=64 * KIB,
             description="Unacknowledged bytes buffered per link to another hub: seconds of a full network "
-            "while that hub pauses or is unreachable. Beyond it the buffer is dropped and both "
-            "hubs resynchronise.",
+            "while that hub pauses or is unreachable. Beyond half of it messages of publishers wait in "
+            "`pending_bytes_max`; beyond all of it the buffer is dropped and both hubs resynchronise.",
         ),
     ] = 64 * MIB
     link_tls_ca: Annotated[
@@ -73,6 +73,15 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "until then.",
         ),
     ] = 0.1
+    link_silence_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Another hub that has acknowledged nothing for this long gets no more frames before it does: "
+            "messages wait here, and go to the next home should that hub be dead. Well above `ack_interval_s` "
+            "and the round trip between hubs.",
+        ),
+    ] = 1.0
     link_timeout_s: Annotated[
         float,
         Meta(

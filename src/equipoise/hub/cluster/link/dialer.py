@@ -87,7 +87,7 @@ class Dialer:
         """One connection, from dialling to its end; whether it was of use."""
         loop = asyncio.get_running_loop()
         settings = self._core.settings.cluster
-        connection = LinkConnection(link, loop, partial(self._announced, link))
+        connection = LinkConnection(link, loop, partial(self._announced, link), self._look_for_room)
         try:
             async with asyncio.timeout(settings.link_timeout_s):
                 await self._connect(connection, facts)
@@ -128,12 +128,22 @@ class Dialer:
         await loop.create_connection(lambda: connection, host.strip("[]"), int(port), ssl=context)
 
     async def _watch(self, link: OutLink, connection: LinkConnection) -> None:
-        """Return when the connection is lost, or nothing is heard of what waits to be acknowledged."""
-        link_timeout_s = self._core.settings.cluster.link_timeout_s
+        """Return when the connection is lost, or nothing was heard for long of what waits to be acknowledged.
+
+        After a shorter silence the link is held, so that its messages can go elsewhere should the peer be dead.
+        """
+        settings = self._core.settings.cluster
+        interval_s, silent_s = settings.link_silence_s / 2, 0.0
         while not connection.lost.done():
-            heard, kept_from = connection.heard, link.base
-            await asyncio.wait([connection.lost], timeout=link_timeout_s)
-            if link.kept_bytes and connection.heard == heard and link.base == kept_from:
+            heard, written_to = connection.heard, link.written_to
+            await asyncio.wait([connection.lost], timeout=interval_s)
+            if connection.heard != heard or link.base >= written_to:
+                silent_s = 0.0
+                self._look_for_room(link)
+                continue
+            link.hold()
+            silent_s += interval_s
+            if silent_s >= settings.link_timeout_s:
                 return
 
     def _login_words(self) -> bytes:
@@ -150,6 +160,12 @@ class Dialer:
         cluster = self._core.cluster
         if isinstance(cluster, Cluster):
             cluster.announced((link.hub, link.incarnation), announcement)
+
+    def _look_for_room(self, link: OutLink) -> None:
+        """The peer has acknowledged frames: messages that waited for room may go on."""
+        cluster = self._core.cluster
+        if link.is_awaited and not link.is_full and isinstance(cluster, Cluster):
+            cluster.ingress.has_room(link)
 
     def _report(self, link: OutLink, problem: str) -> None:
         self._core.health.report(f"link to {link.hub}", problem, is_grave=False)
@@ -170,10 +186,15 @@ class LinkConnection(asyncio.Protocol):
     transport: asyncio.Transport | None = None
 
     def __init__(
-        self, link: OutLink, loop: asyncio.AbstractEventLoop, on_announced: Callable[[Announcement], None]
+        self,
+        link: OutLink,
+        loop: asyncio.AbstractEventLoop,
+        on_announced: Callable[[Announcement], None],
+        on_acknowledged: Callable[[OutLink], None],
     ) -> None:
         self._link = link
         self._on_announced = on_announced
+        self._on_acknowledged = on_acknowledged
         self._generation = link.generation
         self.lost: asyncio.Future[None] = loop.create_future()
         self._greeted: asyncio.Future[str | None] = loop.create_future()
@@ -230,6 +251,7 @@ class LinkConnection(asyncio.Protocol):
             if not self._take(line):
                 self.abort()
                 return
+        self._on_acknowledged(self._link)
 
     def _take(self, line: bytes) -> bool:
         """One reply; whether the connection is of any further use."""

@@ -55,7 +55,9 @@ class OutLink:
         "generation",
         "hub",
         "incarnation",
+        "is_awaited",
         "is_fallen",
+        "is_held",
         "is_over",
         "is_paused",
         "voided",
@@ -81,6 +83,10 @@ class OutLink:
         self._unsent: deque[bytes] = deque()
         self._send: Send | None = None
         self.is_paused = False
+        # The peer acknowledges nothing: what is written waits here, so that it can go elsewhere if the peer is dead.
+        self.is_held = False
+        # Messages wait elsewhere until there is room.
+        self.is_awaited = False
         # The peer is dead or a new one: nothing goes here any more.
         self.is_over = False
         # All that was written is void, and so is what is written until the next generation has begun.
@@ -94,6 +100,11 @@ class OutLink:
     @property
     def kept_bytes(self) -> int:
         return self.end - self.base
+
+    @property
+    def is_full(self) -> bool:
+        """Whether messages on their way in should wait elsewhere: what is left is for frames that cannot."""
+        return 2 * (self.end - self.base) > self._bytes_max
 
     @property
     def is_connected(self) -> bool:
@@ -114,7 +125,7 @@ class OutLink:
         if self.is_over or self.is_fallen:
             return
         self.end += len(data)
-        if self._send is not None and not self.is_paused:
+        if self._send is not None and not self.is_paused and not self.is_held:
             self._kept.append(data)
             self.written_to = self.end
             self._send(data)
@@ -132,7 +143,7 @@ class OutLink:
         self._drop(self._unsent, offset)
         self._send = send
         self.connections += 1
-        self.is_paused = False
+        self.is_paused = self.is_held = False
         self._pump()
         return True
 
@@ -141,7 +152,14 @@ class OutLink:
         if offset > self.written_to:
             return False
         self._drop(self._kept, offset)
+        if self.is_held:
+            self.is_held = False
+            self._pump()
         return True
+
+    def hold(self) -> None:
+        """The peer has acknowledged nothing for a while: give it no more before it does."""
+        self.is_held = True
 
     def suspend(self) -> None:
         """The connection is gone."""
@@ -186,12 +204,13 @@ class OutLink:
         self._kept.clear()
         self._unsent.clear()
         self._send = None
+        self.is_held = False
         self.base = self.end = self.written_to = 0
 
     def _pump(self) -> None:
         unsent, kept = self._unsent, self._kept
         at = self.end - sum(map(len, unsent))
-        while unsent and not self.is_paused and self._send is not None:
+        while unsent and not self.is_paused and not self.is_held and self._send is not None:
             piece = unsent.popleft()
             kept.append(piece)
             at += len(piece)

@@ -38,6 +38,7 @@ __all__ = ["SESSION_S", "ClusterWorld"]
 SESSION_S = 1.0
 # Links that notice silence and dial again within a run.
 QUICK: dict[str, int | float | str] = {
+    "link_silence_s": 0.3,
     "link_timeout_s": 0.7,
     "reconnect_interval_s_max": 0.2,
     "unsubscribe_delay_s": 0.5,
