@@ -61,8 +61,8 @@ def embed(
 ) -> list[Coordinate]:
     """Where the nodes say they are after so many seconds, in each of which every node asks one other.
 
-    `rtt_s` holds the round trips of all pairs; `hubs` are the nodes that clients may be next door to. What a node says
-    is the middle of its last half minute.
+    `rtt_s` holds the round trips of all pairs. With `hubs`, nodes ask as in the product: hubs each other, and all others,
+    which are clients, hubs. What a node says is the middle of its last half minute.
     """
     rng = random.Random(seed)
     settings = CoordinateSettings()
@@ -71,8 +71,7 @@ def embed(
     for second in range(seconds):
         is_end = second >= seconds - 32
         for at, node in enumerate(every):
-            other = rng.randrange(len(every) - 1)
-            other += other >= at
+            other = _drawn(rng, at, hubs or range(len(every)))
             asked = every[other]
             sample_s = float(rtt_s[at, other]) + noise.draw(rng)
             if asked.is_hub and not node.is_hub:
@@ -81,6 +80,12 @@ def embed(
             if is_end:
                 told[at].consider(coordinate)
     return [one.settled or node.coordinate for one, node in zip(told, every, strict=True)]
+
+
+def _drawn(rng: random.Random, at: int, among: Collection[int]) -> int:
+    """One of these, but not the node itself."""
+    others = [other for other in among if other != at]
+    return others[rng.randrange(len(others))]
 
 
 def distances_s(coordinates: Sequence[Coordinate]) -> Floats:

@@ -146,7 +146,7 @@ class OnSpark:
 def settle(kind: str, size: int, seed: int, *, seconds: int = 600, noise: Noise | None = None) -> Task:
     """Let the nodes of a world find their coordinates, once, as the paper does."""
     world = _world(kind, size, seed)
-    coordinates = embed(world.rtt_s, seconds, seed, noise or Noise(), frozenset(world.hubs.tolist()))
+    coordinates = embed(world.rtt_s, seconds, seed, noise or Noise(), world.hubs.tolist())
     return Task(kind, size, seed, tuple(coordinates))
 
 
