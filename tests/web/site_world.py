@@ -12,8 +12,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from equipoise.control.controller import Controller
-from equipoise.control.provision import NoProvisioner
-from equipoise.control.provision_command import CommandProvisioner
+from equipoise.control.provision import CommandProvisioner, NoProvisioner
 from equipoise.control.settings import ControllerSettings
 from equipoise.model import Plan
 from equipoise.plan import Static

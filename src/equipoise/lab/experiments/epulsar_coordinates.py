@@ -61,8 +61,8 @@ def embed(
 ) -> list[Coordinate]:
     """Where the nodes say they are after so many seconds, in each of which every node asks one other.
 
-    `rtt_s` holds the round trips of all pairs. With `hubs`, nodes ask as in the product: hubs each other, and all others,
-    which are clients, hubs. What a node says is the middle of its last half minute.
+    `rtt_s` holds the round trips of all pairs. With `hubs`, nodes ask as in the product: hubs each other, and all the
+    rest, which are clients, hubs. What a node says is the middle of its last half minute.
     """
     rng = random.Random(seed)
     settings = CoordinateSettings()
