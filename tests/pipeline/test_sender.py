@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -117,9 +116,10 @@ def test_whoever_offers_never_waits_and_the_newest_is_sent_next() -> None:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         sender = ViewSender(lambda: f"127.0.0.1:{mute.getsockname()[1]}")
-        began_at = time.monotonic()
         for at in range(50):
             sender.offer(view_at(NOW_S + at))
-        assert time.monotonic() - began_at < 1.0
+        # One that waited for its view to be sent would have passed over none.
         assert sender.counts["passed over"] >= 48
+        # The peer goes: the sender need not wait for its time-out to end.
+        mute.close()
         sender.close()

@@ -75,7 +75,9 @@ class World:
         views.latest = some_view()
         facts = ClusterFacts(controller, time.time)
         facts.refresh()
-        self._app = make_app(facts, Actions(store, TREE), WebSettings(token=TOKEN, refresh_interval_s=0.01))
+        # No hub follows specs here: a request that waits for them says so and goes on.
+        actions = Actions(store, TREE, specs_timeout_s=0.01)
+        self._app = make_app(facts, actions, WebSettings(token=TOKEN, refresh_interval_s=0.01))
 
     def ask(
         self,

@@ -17,10 +17,6 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from kazoo.client import KazooClient  # type: ignore[import-untyped]  # kazoo has no types
-from kazoo.exceptions import KazooException  # type: ignore[import-untyped]  # kazoo has no types
-from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]  # kazoo has no types
-
 from equipoise.doctor import checks
 from equipoise.doctor.checks import CheckResult
 from equipoise.errors import EquipoiseError, StoreUnavailableError
@@ -43,6 +39,13 @@ class ClockReading:
 
 def read_clock(address: ZooKeeperAddress, timeout_s: float) -> ClockReading:
     """Make a node that goes with its session, and look at its time. Blocks; raises StoreUnavailableError."""
+    # Here, so that the doctor also runs where the client of ZooKeeper is missing.
+    from kazoo.client import KazooClient  # type: ignore[import-untyped]  # kazoo has no types
+    from kazoo.exceptions import KazooException  # type: ignore[import-untyped]  # kazoo has no types
+    from kazoo.handlers.threading import (  # type: ignore[import-untyped]  # kazoo has no types
+        KazooTimeoutError,
+    )
+
     silent = logging.Logger("equipoise.doctor.probes", level=logging.CRITICAL)
     client = KazooClient(address.chroot, timeout=timeout_s, logger=silent, **address.client_options())
     try:
@@ -158,9 +161,6 @@ async def ask_clock(url: str) -> CheckResult | None:
     address = parse_zookeeper(url)
     if address is None:
         return None
-    # Here, so that only those who use ZooKeeper load its client.
-    from equipoise.doctor.probes import read_clock
-
     try:
         reading = await asyncio.to_thread(read_clock, address, _PATIENCE_S)
     except EquipoiseError as problem:

@@ -17,8 +17,8 @@ from equipoise.web.history import PlanHistory
 __all__ = ["Actions", "Drain", "Move", "SpecChange", "Weigh"]
 
 
-# How long a request waits until every live hub has a spec: a page must not wait for a hub that cannot be reached.
-_SPECS_S = 2.0
+# A page must not wait for a hub that cannot be reached.
+SPECS_TIMEOUT_S = 2.0
 
 
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,9 +53,20 @@ class SpecChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Actions:
-    """Changes the store on behalf of whoever has the token."""
+    """Changes the store on behalf of requests that show the token.
 
-    def __init__(self, store: Store, tree: Tree, *, writer: str = "dashboard") -> None:
+    `specs_timeout_s`: how long a request waits until every live hub has applied a spec.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tree: Tree,
+        *,
+        writer: str = "dashboard",
+        specs_timeout_s: float = SPECS_TIMEOUT_S,
+    ) -> None:
+        self._specs_timeout_s = specs_timeout_s
         self._plans = PlanStore(store, tree, writer=writer)
         self._history = PlanHistory(self._plans)
         self._hubs = HubsStore(store, tree)
@@ -112,7 +123,7 @@ class Actions:
             hubs=await self._hubs.load(),
         )
         version = await operations.publish_specs(self._specs, self._plans)
-        behind = await operations.hubs_without_specs(self._hubs, version, timeout_s=_SPECS_S)
+        behind = await operations.hubs_without_specs(self._hubs, version, timeout_s=self._specs_timeout_s)
         return {
             "pattern": wanted.pattern,
             "spec": None if spec is None else spec_row(spec),
