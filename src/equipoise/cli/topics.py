@@ -96,11 +96,17 @@ def show(
         placement, entry = plan.home_of(name, living), plan.entries.get(name)
 
         async def question(connection: CommandConnection) -> Any:
-            return (await connection.ask(b"EQ.TOPIC", name))[0]
+            row = (await connection.ask(b"EQ.TOPIC", name))[0]
+            if row is None or spec is None or spec.envelope is None:
+                return row, None
+            return row, (await connection.ask(b"EQ.ENVELOPE", name))[0]
 
         rows = [
-            {"hub": hub, **_row_facts(answer)} if answer is not None else {"hub": hub, "state": "unused"}
-            for hub, answer in sorted(_successes(await ask_all(living, login, question)).items())
+            {"hub": hub, "state": "unused"}
+            if answer is None
+            else {"hub": hub, **_row_facts(answer)}
+            | ({} if limit is None else {"limit": _limit_facts(limit)})
+            for hub, (answer, limit) in sorted(_successes(await ask_all(living, login, question)).items())
         ]
         latency = await topic_latency(metadata.store, region, name, token_file)
         facts = {
@@ -126,6 +132,9 @@ def show(
         typer.echo()
         headers = ("HUB", "STATE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
         show_table(headers, [[row.get(header.lower()) for header in headers] for row in rows])
+        if any("limit" in row for row in rows):
+            typer.echo()
+            show_table(("HUB", "SHARE", "ADMITTED", "WAITING", "REFUSED", "DELAY"), [*map(_limit_row, rows)])
 
     run(store, region, main, is_quiet=as_json)
 
@@ -323,6 +332,23 @@ def _row_facts(row: Any) -> dict[str, Any]:
         "delivered": delivered,
         "waiting_for": waiting_for[0].decode() or None if waiting_for else None,
     }
+
+
+def _limit_facts(row: list[bytes]) -> dict[str, float]:
+    return {name.decode(): float(number) for name, number in zip(row[::2], row[1::2], strict=True)}
+
+
+def _limit_row(row: Mapping[str, Any]) -> list[Any]:
+    """What a rate limit does at one hub: its share, messages, and what those that were admitted have waited."""
+    limit = row.get("limit")
+    if limit is None:
+        return [row["hub"], *[None] * 5]
+    share = (
+        f"{limit['share_rate_per_s']:g}/s, {limit['share_burst']:g}" if limit["share_rate_per_s"] else None
+    )
+    delay_ms = 1e3 * limit["delay_s"] / max(1.0, limit["admitted"])
+    counts = [int(limit[name]) for name in ("admitted", "waiting", "refused")]
+    return [row["hub"], share, *counts, f"{delay_ms:.1f} ms"]
 
 
 def _successes(answers: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.settings import Limits
+from equipoise.hub.telemetry.metric_table import METRICS
+from equipoise.hub.telemetry.prometheus import MetricsReading, samples_of
 from equipoise.limits import TOKEN
 from equipoise.model import Mode, Specs, TopicSpec
 from hub.cluster.hubs import Hubs, Node
@@ -378,3 +381,35 @@ def test_one_home_orders_and_has_the_only_bucket(mode: Mode) -> None:
     assert published(hubs, "h1") == 3
     pass_time(hubs, 0.35)
     assert published(hubs, "h1") == 6
+
+
+def test_what_a_limit_does_is_told_by_command_and_metrics() -> None:
+    hubs, node = home(rate=10.0, burst=2)
+    client = node.client()
+    client.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(4)))
+    assert client.read() == [0, 0]
+    hubs.settle_now()
+    row, missing = node.client().do("EQ.ENVELOPE", "x", "unlimited")
+    assert missing is None
+    facts = {name.decode(): float(number) for name, number in zip(row[::2], row[1::2], strict=True)}
+    assert facts.pop("delay_s") == facts.pop("delay_s_max") == 0.0
+    assert facts == {
+        "rate_per_s": 10.0,
+        "burst": 2.0,
+        "wait_s": 1.0,
+        "share_rate_per_s": 10.0,
+        "share_burst": 2.0,
+        "admitted": 2.0,
+        "refused": 0.0,
+        "waiting": 2.0,
+    }
+    counters = cluster_counters(node.cluster)
+    assert (counters["limits_admitted"], counters["limits_waiting_messages"]) == (2, 2)
+    reading = MetricsReading(node.core, 10)
+    reading.busiest = [node.core.index.topics[b"x"]]
+    given = {sample.name for sample in samples_of(reading)}
+    assert {name for name, scope, *_ in METRICS if scope == "limited"} <= given
+    pass_time(hubs, 0.25)
+    assert cluster_counters(node.cluster)["limits_waiting_bytes"] == 0
+    (row,) = node.client().do("EQ.ENVELOPE", "x")
+    assert float(row[row.index(b"delay_s") + 1]) > 0.2

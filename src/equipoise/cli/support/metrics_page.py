@@ -27,13 +27,15 @@ _HUB_TITLES = {
     "cluster": "### Hub in a cluster\n\nOnly if the hub has a store.",
     "topic": "### Busiest topics of the hub\n\nWith the label `topic`. The counters start at 0 when a topic is "
     "removed from memory or moves here.",
+    "limited": "### Rate limits of these topics\n\nOnly of those that have one: "
+    "[envelopes](../concepts/envelopes.md).",
 }
 
 
 def metrics_page() -> str:
     """Every metric with its type and meaning."""
     # Here, since the controller's table loads numpy.
-    from equipoise.hub.telemetry.prometheus import METRICS as HUB_METRICS
+    from equipoise.hub.telemetry.metric_table import METRICS as HUB_METRICS
     from equipoise.hub.telemetry.prometheus import kind_of
     from equipoise.web.metrics import METRICS as SYSTEM_METRICS
 

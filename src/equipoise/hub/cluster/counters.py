@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.cluster import Cluster
+from equipoise.limits import TOKEN
 
 if TYPE_CHECKING:
     from equipoise.hub.data.other_hubs import OtherHubs
+    from equipoise.hub.data.topic import Topic
 
-__all__ = ["cluster_counters"]
+__all__ = ["cluster_counters", "limit_facts"]
 
 
 def cluster_counters(cluster: OtherHubs) -> dict[str, int]:
@@ -44,7 +47,35 @@ def cluster_counters(cluster: OtherHubs) -> dict[str, int]:
         "ingress_pending_messages": ingress.budget.messages,
         "messages_lost": ingress.lost,
         "messages_dropped": ingress.dropped,
+        # Messages of limited topics that got their positions here, that were refused, and that wait for their turn.
+        "limits_admitted": cluster.limits.admitted,
+        "limits_refused": cluster.limits.clients.refused,
+        "limits_waiting_messages": cluster.limits.clients.budget.messages,
+        "limits_waiting_bytes": cluster.limits.clients.budget.used,
         # Messages on their way out that came before what precedes them; streams that had to give them up.
         "merge_pending_bytes": merging.pending_bytes,
         "merge_overflows": merging.overflows,
+    }
+
+
+def limit_facts(streams: Sequence[Topic]) -> dict[str, float]:
+    """What a topic's rate limit does at this hub, its trunk and the lanes it has together; empty without one."""
+    limits = [stream.limit for stream in streams if stream.limit is not None]
+    if not limits:
+        return {}
+    held = [
+        item.messages
+        for stream in streams
+        if stream.stream is not None and stream.is_home
+        for items in stream.stream.admission.waiting.values()
+        for item in items
+    ]
+    return {
+        "limit_rate_per_s": sum(limit.share.rate for limit in limits) / 1e6,
+        "limit_burst": sum(limit.share.depth for limit in limits) / TOKEN,
+        "limit_admitted": sum(limit.admitted for limit in limits),
+        "limit_refused": sum(limit.refused for limit in limits),
+        "limit_waiting": sum(held) + sum(limit.queue.messages for limit in limits if limit.queue is not None),
+        "limit_delay_s": sum(limit.delay_ns for limit in limits) / 1e9,
+        "limit_delay_s_max": max(limit.delay_ns_max for limit in limits) / 1e9,
     }

@@ -239,6 +239,13 @@ def _topics() -> list[CommandSpec]:
         of(
             "eq.topic", -2, topics.topic, "Says where topics live and how they are used.", "O(N) in the names"
         ),
+        of(
+            "eq.envelope",
+            -2,
+            topics.envelope,
+            "Says what rate limits of topics do here.",
+            "O(N) in the names",
+        ),
     ]
 
 

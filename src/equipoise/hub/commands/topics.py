@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.access import Action
+from equipoise.hub.cluster.counters import limit_facts
 from equipoise.hub.commands.pubsub import LISTED_AT_ONCE, is_visible
 from equipoise.hub.commands.spec import parse_integer
 from equipoise.hub.data.subscribe import compile_pattern
@@ -72,6 +73,30 @@ def topic(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     return array(
         null(session.proto) if one is None or not _may_see(session, one.name) else _row(core, one)
         for one in found
+    )
+
+
+def envelope(core: HubCore, session: Session, command: list[bytes]) -> bytes:
+    """EQ.ENVELOPE name [name …] → what each one's rate limit does at this hub, as a map; null for what has none."""
+    rows = []
+    for name in command[1:]:
+        one = core.index.topics.get(name)
+        is_shown = one is not None and one.limit is not None and _may_see(session, name)
+        rows.append(_envelope_row(one) if one is not None and is_shown else null(session.proto))
+    return array(rows)
+
+
+def _envelope_row(topic: Topic) -> bytes:
+    streams = [topic, *(() if topic.beside is None else topic.beside.lanes.values())]
+    assert topic.limit is not None, "it is shown"
+    rate, burst = topic.limit.envelope
+    # The whole; then what this hub has of it, and what became of messages here.
+    facts: dict[str, float] = {"rate_per_s": rate, "burst": burst, "wait_s": topic.limit.wait_ns / 1e9}
+    for name, number in limit_facts(streams).items():
+        word = name.removeprefix("limit_")
+        facts[f"share_{word}" if word in facts else word] = number
+    return array(
+        part for name, number in facts.items() for part in (bulk(name.encode()), bulk(b"%.12g" % number))
     )
 
 

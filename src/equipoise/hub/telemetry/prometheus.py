@@ -16,8 +16,9 @@ from heapq import nlargest
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.hub.cluster.counters import cluster_counters
+from equipoise.hub.cluster.counters import cluster_counters, limit_facts
 from equipoise.hub.data.topics import Totals
+from equipoise.hub.telemetry.metric_table import METRICS
 from equipoise.telemetry import Block, RecordKind
 from equipoise.telemetry.ring import is_each
 
@@ -25,210 +26,7 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["METRICS", "MetricsReading", "Sample", "kind_of", "label_of", "render", "samples_of"]
-
-# (name, scope, fact, meaning). A counter ends in `_total` and grows until the hub restarts.
-METRICS = (
-    ("equipoise_hub_uptime_seconds", "hub", "up_s", "Time since the hub started."),
-    (
-        "equipoise_hub_problems",
-        "hub",
-        "problems",
-        "Problems that INFO names under `health`: no plan, a hub or the store that cannot be reached.",
-    ),
-    ("equipoise_hub_publications_total", "hub", "published", "Messages numbered at this hub."),
-    ("equipoise_hub_deliveries_total", "hub", "delivered", "Messages written to subscribers."),
-    ("equipoise_hub_delivered_bytes_total", "hub", "delivered_bytes", "Bytes written to subscribers."),
-    ("equipoise_hub_input_bytes_total", "hub", "input_bytes", "Bytes received from clients and hubs."),
-    ("equipoise_hub_commands_total", "hub", "commands", "Commands received from clients."),
-    ("equipoise_hub_error_replies_total", "hub", "errors", "Commands answered with an error."),
-    (
-        "equipoise_hub_protocol_errors_total",
-        "hub",
-        "protocol_errors",
-        "Connections closed after a protocol error.",
-    ),
-    ("equipoise_hub_denied_total", "hub", "denied", "Commands denied by access rules."),
-    ("equipoise_hub_logins_failed_total", "hub", "logins_failed", "Logins with a wrong user or secret."),
-    ("equipoise_hub_connections_total", "hub", "connections", "Connections accepted."),
-    (
-        "equipoise_hub_connections_refused_total",
-        "hub",
-        "connections_refused",
-        "Connections refused because of a limit.",
-    ),
-    ("equipoise_hub_connections_open", "hub", "connections_open", "Open connections."),
-    ("equipoise_hub_clients_lagging", "hub", "clients_lagging", "Clients with unsent output."),
-    ("equipoise_hub_unsent_bytes", "hub", "unsent_bytes", "Unsent output of all clients."),
-    (
-        "equipoise_hub_slow_disconnects_total",
-        "hub",
-        "cuts",
-        "Clients disconnected because they read too slowly.",
-    ),
-    ("equipoise_hub_messages_missed_total", "hub", "messages_missed", "Messages that never came here."),
-    ("equipoise_hub_gaps_unknown_total", "hub", "gaps_unknown", "Gaps of unknown size in topics."),
-    ("equipoise_hub_hubs_lost_total", "hub", "hubs_lost", "Hubs that died, or whose link lost frames."),
-    (
-        "equipoise_hub_deliveries_dropped_total",
-        "hub",
-        "drops",
-        "Messages dropped with the output of a disconnected client.",
-    ),
-    ("equipoise_hub_topics", "hub", "topics", "Topics in memory."),
-    ("equipoise_hub_topics_subscribed", "hub", "topics_subscribed", "Topics with subscribers by name."),
-    ("equipoise_hub_topics_active", "hub", "topics_active", "Topics used in the last telemetry window."),
-    ("equipoise_hub_patterns", "hub", "patterns", "Patterns subscribed to."),
-    (
-        "equipoise_hub_process_cpu_ratio",
-        "hub",
-        "cpu_ratio",
-        "CPU use of one core in the last telemetry window.",
-    ),
-    ("equipoise_hub_process_resident_bytes", "hub", "resident_bytes", "Resident memory of the process."),
-    (
-        "equipoise_hub_timer_lag_seconds_mean",
-        "hub",
-        "lag_s_mean",
-        "Mean event loop lag in the last telemetry window.",
-    ),
-    (
-        "equipoise_hub_timer_lag_seconds_max",
-        "hub",
-        "lag_s_max",
-        "Largest event loop lag in the last telemetry window.",
-    ),
-    ("equipoise_hub_telemetry_bytes", "hub", "telemetry_bytes", "Size of the telemetry ring."),
-    (
-        "equipoise_hub_coordinate_error_ratio",
-        "hub",
-        "coordinate_error",
-        "Estimated relative error of the coordinate.",
-    ),
-    (
-        "equipoise_hub_coordinate_resets_total",
-        "hub",
-        "coordinate_resets",
-        "Coordinate resets.",
-    ),
-    ("equipoise_hub_probed_hubs", "hub", "probed_hubs", "Live hubs that have answered a probe."),
-    ("equipoise_hub_probes_total", "hub", "probes_sent", "Probes sent to other hubs."),
-    ("equipoise_hub_probes_answered_total", "hub", "probes_answered", "Probes whose answer was used."),
-    ("equipoise_hub_probe_outliers_total", "hub", "probes_outliers", "Probe answers rejected as outliers."),
-    (
-        "equipoise_hub_clients_with_coordinate",
-        "hub",
-        "clients_with_coordinate",
-        "Clients that reported a coordinate.",
-    ),
-    (
-        "equipoise_hub_clients_with_implausible_coordinate",
-        "hub",
-        "clients_with_implausible_coordinate",
-        "Clients whose reported coordinate contradicts their round-trip time and is not used.",
-    ),
-    ("equipoise_hub_plan_version", "cluster", "plan_version", "Version of the plan that the hub follows."),
-    (
-        "equipoise_hub_plan_is_applied_by_all",
-        "cluster",
-        "plan_is_applied_by_all",
-        "1 if every live hub has applied that plan.",
-    ),
-    ("equipoise_hub_links", "cluster", "links", "Links to other hubs."),
-    ("equipoise_hub_links_connected", "cluster", "links_connected", "Links that are connected."),
-    (
-        "equipoise_hub_links_unacked_bytes",
-        "cluster",
-        "links_unacked_bytes",
-        "Bytes sent to other hubs and not acknowledged yet.",
-    ),
-    (
-        "equipoise_hub_links_overflowed_total",
-        "cluster",
-        "links_overflowed",
-        "Links that began anew: their buffer was full, or the receiver met an error.",
-    ),
-    (
-        "equipoise_hub_moves_started_total",
-        "cluster",
-        "moves_started",
-        "Moves of topics away from this hub that started.",
-    ),
-    (
-        "equipoise_hub_moves_finished_total",
-        "cluster",
-        "moves_finished",
-        "Moves of topics away from this hub that finished.",
-    ),
-    ("equipoise_hub_moves_retried_total", "cluster", "moves_retried", "Moves offered again after no answer."),
-    (
-        "equipoise_hub_moves_in_flight",
-        "cluster",
-        "moves_in_flight",
-        "Moves of topics away from this hub in progress.",
-    ),
-    (
-        "equipoise_hub_moves_taken_total",
-        "cluster",
-        "moves_taken",
-        "Moves of topics to this hub that finished.",
-    ),
-    (
-        "equipoise_hub_topics_moving",
-        "cluster",
-        "topics_moving",
-        "Topics whose handover to or from this hub is not done.",
-    ),
-    (
-        "equipoise_hub_ingress_pending_bytes",
-        "cluster",
-        "ingress_pending_bytes",
-        "Bytes of memory taken by messages that wait for a position.",
-    ),
-    (
-        "equipoise_hub_ingress_pending_messages",
-        "cluster",
-        "ingress_pending_messages",
-        "Messages that wait for a position; EQ.TOPIC says why.",
-    ),
-    (
-        "equipoise_hub_messages_lost_total",
-        "cluster",
-        "messages_lost",
-        "Messages lost because a hub died or a link began anew.",
-    ),
-    (
-        "equipoise_hub_messages_dropped_total",
-        "cluster",
-        "messages_dropped",
-        "Messages dropped because a buffer was full.",
-    ),
-    ("equipoise_hub_topic_publications_total", "topic", "published", "Messages numbered at this hub."),
-    ("equipoise_hub_topic_deliveries_total", "topic", "delivered", "Messages written to subscribers."),
-    ("equipoise_hub_topic_in_bytes_total", "topic", "bytes_in", "Bytes published."),
-    ("equipoise_hub_topic_out_bytes_total", "topic", "bytes_out", "Bytes written to subscribers."),
-    (
-        "equipoise_hub_topic_slow_disconnects_total",
-        "topic",
-        "cuts",
-        "Subscribers disconnected because they read too slowly.",
-    ),
-    (
-        "equipoise_hub_topic_messages_missed_total",
-        "topic",
-        "messages_missed",
-        "Messages that never came here.",
-    ),
-    ("equipoise_hub_topic_gaps_unknown_total", "topic", "gaps_unknown", "Gaps of unknown size."),
-    (
-        "equipoise_hub_topic_deliveries_dropped_total",
-        "topic",
-        "drops",
-        "Messages dropped with the output of disconnected subscribers.",
-    ),
-    ("equipoise_hub_topic_subscribers", "topic", "subscribers", "Subscribers by name."),
-)
-
+__all__ = ["MetricsReading", "Sample", "kind_of", "label_of", "render", "samples_of"]
 
 _COUNTED = ("published", "delivered", "bytes_in", "bytes_out", "cuts", "drops")
 _MEANINGS = {name: meaning for name, _, _, meaning in METRICS}
@@ -320,11 +118,14 @@ class MetricsReading:
         """Empty for a hub on its own."""
         return cluster_counters(self._core.cluster)
 
-    def topic_facts(self, topic: Topic) -> dict[str, int]:
+    def topic_facts(self, topic: Topic) -> dict[str, float]:
         """What its lanes have done counts for it, though it is written down elsewhere until the window ends."""
         streams: list[Topic] = [topic, *(() if topic.beside is None else topic.beside.lanes.values())]
-        facts = {name: sum(getattr(stream, name) for stream in streams) for name in _COUNTED}
-        return facts | {"subscribers": len(topic.members), **self._core.losses.facts(topic.name)}
+        facts: dict[str, float] = {
+            name: sum(getattr(stream, name) for stream in streams) for name in _COUNTED
+        }
+        facts |= {"subscribers": len(topic.members), **self._core.losses.facts(topic.name)}
+        return facts | limit_facts(streams)
 
 
 def samples_of(reading: MetricsReading) -> Iterator[Sample]:
@@ -335,8 +136,8 @@ def samples_of(reading: MetricsReading) -> Iterator[Sample]:
     }
     topics = [(topic.name, reading.topic_facts(topic)) for topic in reading.busiest]
     for name, of, fact, _ in METRICS:
-        if of == "topic":
-            yield from (Sample(name, topic, facts[fact]) for topic, facts in topics)
+        if of in ("topic", "limited"):
+            yield from (Sample(name, topic, facts[fact]) for topic, facts in topics if fact in facts)
         elif (number := once[of].get(fact)) is not None:
             yield Sample(name, None, number)
 

@@ -40,11 +40,13 @@ def _limits(name: str, summary: str, **fields: object) -> ClusterScenario:
 # One that sends singly, now and then, beside one that never stops.
 _FAIR_CROWD = Workload(
     clients=(
-        Client(
-            name="hog",
-            place="h1",
-            copies=2,
-            publishes=(PublishedStream(topics=("a",), count=None, burst=(20, 40), interval_s=0.01),),
+        *(
+            Client(
+                name=name,
+                place=hub,
+                publishes=(PublishedStream(topics=("a",), count=None, burst=(20, 40), interval_s=0.01),),
+            )
+            for name, hub in (("hog-1", "h1"), ("hog-2", "h2"))
         ),
         *(
             Client(

@@ -91,6 +91,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-shares",
         _with(ShareKeeper, "_may_grow", lambda keeper, topic: True),
+        seed=56,
     ),
     Ablation(
         "empty-depth",
@@ -98,6 +99,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-shares",
         _with(Bucket, "resize", _gain_full_depth),
+        seed=4,
     ),
     Ablation(
         "level",
@@ -112,6 +114,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-zombie",
         _with(RateLimits, "_holds_lease", lambda limits, now: True),
+        seed=2,
     ),
     Ablation(
         "wait-after-death",
@@ -119,6 +122,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-zombie",
         _with(Tenure, "of", _since_the_barrier),
+        seed=22,
     ),
     Ablation(
         "kept-buckets",
@@ -126,6 +130,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-idle",
         _with(TopicLimit, "is_engaged", property(lambda limit: False)),
+        seed=5,
     ),
     Ablation(
         "monotonic-clock",
@@ -133,6 +138,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-clocks",
         _with(RateLimits, "now", _by_the_wall),
+        seed=3,
     ),
     Ablation(
         "specs-first",
