@@ -1,6 +1,6 @@
 """Who may do what to which topics. Pure.
 
-The rules are values: a hub asks them, a file spells them, nobody here reads either a file or a socket.
+The rules are values: a hub asks them, a file spells them, nothing here reads a file or a socket.
 """
 
 from equipoise.access.file import parse_users, render_users

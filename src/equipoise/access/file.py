@@ -6,7 +6,7 @@
     publish = ["game.*"]
     subscribe = ["game.*", "news"]
 
-Always true of what is returned: every name, pattern and secret is within its bounds, so nobody has to check
+Always true of what is returned: every name, pattern and secret is within its bounds, so no caller has to check
 again. Text in, text out; opening files belongs to the caller.
 """
 
@@ -40,7 +40,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 _HEADER = """\
 # Users of an Equipoise hub. `equipoise users` rewrites this file and does not keep comments.
-# Keep it private: whoever can read it can try passwords against it.
+# Keep it private: a reader of it can try passwords against it.
 """
 _T = TypeVar("_T")
 _KEYS = ("secret", "nopass", "certificates", *Action)

@@ -1,8 +1,8 @@
 """Whether hubs can log in at each other once users have changed.
 
 Links between hubs need a user with `link = ["*"]`. A hub reads its login once, when it starts, so a change of users
-that leaves it without one stops all messages between it and the others until somebody starts it again. Such a change is
-to be refused before it is made. While there are no users, everybody is let in: then the first of them have to be those
+that leaves it without one stops all messages between it and the others until it is started again. Such a change is to
+be refused before it is made. While there are no users, every client is let in: then the first of them have to be those
 that the hubs are.
 
 Which hubs there are, and as whom each logs in, is for the caller to find out.
@@ -17,7 +17,7 @@ from equipoise.errors import SettingsError
 
 __all__ = ["check_links", "parted"]
 
-# More names than these are no help to whoever reads them.
+# More names than these are no help to a reader.
 _NAMED_MAX = 5
 
 

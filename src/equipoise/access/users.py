@@ -1,7 +1,7 @@
 """Hold the users that exist, as one immutable value.
 
-Without users the set is open: everybody may do everything, and it is the hub's business to listen on loopback
-only. With users, whoever has not proved to be one of them is nobody, or the anonymous `default` user if the
+Without users the set is open: every client may do everything, and it is the hub's business to listen on loopback
+only. With users, a client that has not logged in may do nothing, or what the anonymous `default` user may if the
 file has one, and what no grant covers is denied.
 
 A reload makes a new `Users`; comparing versions tells whether live subscriptions have to be judged again.
@@ -45,7 +45,7 @@ class Users:
 
     @classmethod
     def open(cls) -> Users:
-        """No users at all: everybody may do everything."""
+        """No users at all: every client may do everything."""
         users = cls((_EVERYBODY,))
         users.is_open = True
         users.version = "open"
@@ -78,7 +78,7 @@ class Users:
         return Users(user for user in self if user.name != name)
 
     def __iter__(self) -> Iterator[User]:
-        """In the order they were written; an open set lists nobody."""
+        """In the order they were written; an open set lists none."""
         return iter(() if self.is_open else tuple(self._by_name.values()))
 
     def __len__(self) -> int:

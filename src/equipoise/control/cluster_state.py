@@ -148,5 +148,5 @@ class Remembering:
 
 
 def _intentions(memory: Memory) -> tuple[object, ...]:
-    """What was begun and has to be ended by somebody."""
+    """What was begun and has to be ended."""
     return memory.releasing, memory.released, memory.servers_wanted, memory.plan_s

@@ -45,7 +45,7 @@ class ViewSource(Protocol):
 
     @property
     def news(self) -> asyncio.Event:
-        """Set with every new one; whoever waits for it clears it."""
+        """Set with every new one; the waiter clears it."""
         ...
 
 
@@ -210,7 +210,7 @@ class Controller:
         return await asyncio.to_thread(decide, known, self._policy, self.settings)
 
     async def _commit(self, outcome: RoundOutcome) -> int | None:
-        """The version in force if the decision stands; None if somebody else was faster."""
+        """The version in force if the decision stands; None if another writer was faster."""
         change = outcome.decision.change
         if not change.is_empty:
             try:

@@ -1,4 +1,4 @@
-"""Lead if nobody else does, stand by otherwise.
+"""Lead if no other controller does, stand by otherwise.
 
 Always true: `is_leading` is False from the moment the session is known to be lost. A leader that does not know it yet
 can do no harm: a plan is committed on the version right before it, by one writer only.
@@ -35,7 +35,7 @@ class Leadership:
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Until it is cancelled; then whoever stands by may lead at once."""
+        """Until it is cancelled; then a standby may lead at once."""
         stop_listening = self._store.listen(self._on_session)
         try:
             async with asyncio.TaskGroup() as group:
@@ -49,7 +49,7 @@ class Leadership:
             self._set(False)
 
     async def resign(self) -> None:
-        """Give it up on purpose, so that nobody waits for the session to end."""
+        """Give it up on purpose, so that standbys need not wait for the session to end."""
         was_leading, self.is_leading = self.is_leading, False
         if was_leading:
             try:

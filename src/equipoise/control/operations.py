@@ -81,7 +81,7 @@ async def place(
     specs: Specs | None = None,
     note: str = "",
 ) -> Plan:
-    """Have a topic live at these hubs; if it is pinned, until somebody says otherwise or one of them is taken out.
+    """Have a topic live at these hubs; if it is pinned, until an operator says otherwise or one of them is taken out.
 
     `shares`: of its rate envelope, in millionths, one per home; none: equal ones. `specs`: those in force; an envelope
     that is less deep than there are homes cannot be split. Raises PlanError for that, and if a home is no member, dead,

@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Provisioner(Protocol):
-    """Whatever starts and stops machines."""
+    """Starts and stops machines."""
 
     @property
     def problem(self) -> str:
@@ -93,14 +93,14 @@ class StoreProvisioner:
         await self._servers.change(add=servers)
 
     async def remind(self, hubs: Sequence[str]) -> None:
-        """Whoever reads the store keeps what it has started running."""
+        """The reader of the store keeps what it has started running."""
 
     async def stop(self, hubs: Sequence[str]) -> None:
         await self._servers.change(remove=hubs)
 
 
 def fresh_names(taken: set[str], count: int, *, prefix: str = "hub") -> list[str]:
-    """Names that nobody has or had: hub-1, hub-2 and so on, the lowest free ones."""
+    """Names that were never used: hub-1, hub-2 and so on, the lowest free ones."""
     names: list[str] = []
     number = 1
     while len(names) < count:
@@ -115,9 +115,9 @@ log = logging.getLogger("equipoise.control")
 
 # Starting a machine may take minutes; the command is to ask for it, not to wait for it.
 COMMAND_S_MAX = 60.0
-# Enough to double a small system at once; providers begin to refuse whoever asks for more at a time.
+# Enough to double a small system at once; providers begin to refuse more requests at a time.
 COMMANDS_MAX = 8
-# Pauses after failures: from a round's length, doubled, up to what somebody who mends it is willing to wait.
+# Pauses after failures: from a round's length, doubled, up to what an operator who mends it is willing to wait.
 RETRY_S = 5.0
 RETRY_S_MAX = 60.0
 _OUTPUT_SHOWN = 300
@@ -176,7 +176,7 @@ class CommandProvisioner:
             self._pursue(server.hub, START)
 
     async def remind(self, hubs: Sequence[str]) -> None:
-        # Whoever is missing no longer has come; should it go away, it is to be started again.
+        # A hub that is missing no longer has come; should it go away, it is to be started again.
         for hub in [hub for hub, errand in self._errands.items() if errand.verb == START and hub not in hubs]:
             self._forget(hub)
         wanted = await self._servers.load() if hubs else {}

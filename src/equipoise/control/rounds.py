@@ -63,7 +63,7 @@ class RoundOutcome:
 
 
 def absent_since(known: Known) -> dict[str, float]:
-    """The same for the next round: whoever came, or is wanted no longer, is not in it."""
+    """The same for the next round, without hubs that came or are no longer wanted."""
     missing = known.wanted.keys() - {name for name, seen in known.hubs.items() if seen.alive is not None}
     return {name: known.absent_s.get(name, known.now) for name in sorted(missing)}
 
@@ -117,7 +117,7 @@ def _decision(policy: Policy, view: View, known: Known) -> Decision:
 def _freeze(
     known: Known, policy: Policy, alive: Sequence[HubView], why: str, problem: Exception | None = None
 ) -> RoundOutcome:
-    # An old view still tells which topics have limits that the ring must not break when somebody joins.
+    # An old view still tells which topics have limits that the ring must not break when a hub joins.
     blind = View.of(known.memory.view_s, hubs=alive) if known.view is None else known.view.with_store(alive)
     decision = when_blind(policy).decide(blind, known.plan, known.specs, known.now, known.memory)
     return RoundOutcome(ControllerState.FROZEN, decision, why, problem)
@@ -144,7 +144,7 @@ def _to_start(
 
     What the policy lacks is counted as it counts; the bounds are on machines, whatever they are good for. A hub that an
     operator drains is about to go and counts for neither. One that is given up is waited for no longer; but until it
-    has been stopped it may be a machine that somebody pays for.
+    has been stopped it may be a machine that is paid for.
     """
     if not settings.hubs_max:
         return []

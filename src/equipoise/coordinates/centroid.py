@@ -57,7 +57,7 @@ class ClientGroup:
 
     @classmethod
     def of(cls, coordinates: Iterable[Coordinate]) -> ClientGroup | None:
-        """None if there is nobody, or nobody knows where."""
+        """None if there is no client with a coordinate."""
         known = list(coordinates)
         if not known:
             return None

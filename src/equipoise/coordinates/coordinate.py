@@ -37,7 +37,7 @@ class Coordinate:
 
     @classmethod
     def unknown(cls, settings: CoordinateSettings) -> Coordinate:
-        """Where everybody begins."""
+        """Where every node begins."""
         return cls((0.0,) * settings.dimensions, settings.error_max, settings.height_s_min)
 
     @classmethod

@@ -124,7 +124,7 @@ class Finder:
     def step(self, now: float, links: Mapping[str, bool], known: Sequence[str] = ()) -> FinderStep:
         """What to do now. `links`: open connections, and whether topics are served there; `known`: other hubs."""
         if self._probed_at == -math.inf:
-            # A client that is gone after a second has asked nobody.
+            # A client that is gone after a second has asked no hub.
             self._probed_at = now
         self._check_guide(now)
         self._visits.begin(now)
@@ -204,7 +204,7 @@ class Finder:
         return [self._ask(name, now)]
 
     def _next_at(self, now: float, links: Mapping[str, bool], *, are_others: bool) -> float:
-        """When there is something to do, if no answer comes before. Whoever is asked answers, or is left."""
+        """When there is something to do, if no answer comes before. A peer that is asked answers, or is left."""
         free = self._peers.free(links)
         will_visit = are_others and self.visiting is None
         times = [self._visits.due_at(is_found=self.is_found)] if will_visit else []
@@ -258,7 +258,7 @@ class Finder:
             self._peers.tell_all_anew()
 
     def lost(self, name: str) -> None:
-        """The connection to a peer is gone; another one may be to somebody else."""
+        """The connection to a peer is gone; another one may be to another peer."""
         peer = self._peers.get(name)
         if peer is not None:
             peer.is_asked = peer.is_stale = peer.is_refusing = False
@@ -269,7 +269,7 @@ class Finder:
         self._visits.over(name, is_answered=is_answered)
 
     def _read(self, reply: object) -> Coordinate | None:
-        """Where somebody says it is; None if it does not know, or talks nonsense."""
+        """The coordinate in an answer; None if the peer has none, or sent nonsense."""
         try:
             return Coordinate.from_bytes(reply, self._space) if isinstance(reply, bytes) else None
         except CoordinateError:

@@ -152,7 +152,7 @@ class Visits:
         return bool(self.settings.visit_s) and self.under_way is None
 
     def due_at(self, *, is_found: bool) -> float:
-        """When the next visit is due, if there is somebody to visit."""
+        """When the next visit is due, if there is a hub to visit."""
         return self._visited_at + self._interval_s(is_found)
 
     def choose(self, others: Mapping[str, Peer], now: float, *, is_found: bool) -> str | None:

@@ -1,6 +1,6 @@
 """Pass a coordinate on only when it has really changed.
 
-A node's coordinate trembles with every sample. Whoever uses it, to place a topic, wants to hear of it when the network
+A node's coordinate trembles with every sample. Its users, who place topics by it, want to hear of it when the network
 has changed and not otherwise. Ledlie et al. [2] compare the coordinates of a start window with those of the current
 one by the energy distance, which is zero for two samples of one distribution and grows with what separates them. Once
 it exceeds the threshold the current centroid is told, and both windows begin anew.

@@ -85,7 +85,7 @@ class FixedFile(Protocol):
 
 
 class DiskRoom(NamedTuple):
-    """Room on the medium, whoever uses it."""
+    """Room on the medium, for all its users."""
 
     free_bytes: int
     total_bytes: int

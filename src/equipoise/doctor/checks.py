@@ -172,7 +172,7 @@ def check_store(url: str, *, answer_s: float | None, problem: str = "") -> Check
 
 
 def check_clock(offset_s: float, uncertainty_s: float) -> CheckResult:
-    """Against the store's. What cannot be told from the round trip is not held against anybody."""
+    """Against the store's. What the round trip leaves uncertain does not count."""
     least_s = max(0.0, abs(offset_s) - uncertainty_s)
     direction = "behind" if offset_s > 0 else "ahead of"
     fact = f"{abs(offset_s):.3f} s {direction} the store's, give or take {uncertainty_s:.3f} s"

@@ -82,7 +82,7 @@ class GatewaySession:
             case [b"HELLO", *rest]:
                 return self._hello(rest)
             case [b"CLIENT", *_]:
-                # Names of clients and libraries: nobody here reads them, and stock clients want an answer.
+                # Names of clients and libraries: they are ignored here, and stock clients want an answer.
                 return OK
             case [b"QUIT", *_]:
                 self.is_over = True
@@ -231,7 +231,7 @@ class Gateway:
             report_s=settings.report_interval_s,
             probe_s=_PROBE_S,
             visit_s=0.0,
-            # Nobody guides a gateway.
+            # A gateway has no gateway.
             gateway_patience_s=0.0,
         )
         self._finding = CoordinateAgent(Finder(self._rng.random, finding), self._hubs)
@@ -253,7 +253,7 @@ class Gateway:
         await asyncio.gather(*ending, return_exceptions=True)
 
     def _sweep(self) -> None:
-        """Close whoever has asked nothing for a while."""
+        """Close connections that have asked nothing for a while."""
         loop, idle_timeout_s = asyncio.get_running_loop(), self.settings.idle_timeout_s
         self._sweeping = loop.call_later(idle_timeout_s / _SWEEPS, self._sweep)
         before = loop.time() - idle_timeout_s
@@ -291,7 +291,7 @@ class _Client(asyncio.Protocol):
         if self._session.is_over:
             transport.close()
         elif transport.get_write_buffer_size() > _UNREAD_BYTES_MAX:
-            # Whoever asks and does not listen.
+            # A client that asks and does not read.
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

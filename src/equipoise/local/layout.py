@@ -36,7 +36,7 @@ class Layout:
         self.root = root.resolve()
         self._lock: int | None = None
         self._ports: dict[str, int] = {}
-        # Ports that were to be had and belong to somebody else, by process.
+        # Ports that were to be had and belong to another process, by process.
         self.taken: dict[str, int] = {}
 
     @property

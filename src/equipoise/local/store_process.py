@@ -50,7 +50,7 @@ class StoreKeeper:
         self._health = health or HealthSettings()
 
     async def run(self) -> None:
-        """Until cancelled; the server is then stopped by whoever started it."""
+        """Until cancelled; the server is then stopped by the process that started it."""
         loop = asyncio.get_running_loop()
         # It has been started with all the others, whose message says so.
         started_at, reason = loop.time(), await self._life()

@@ -1,7 +1,7 @@
 """Run everything on one machine and keep it running: store and first hub, then the rest.
 
 The store and the first hub start side by side and have the machine to themselves; everything else begins once that hub
-can be used. So nobody waits for Spark to publish a message. A hub serves nobody before it has read from the store who
+can be used. So no message waits for Spark. A hub serves no client before it has read from the store who
 may use it, which is why it does not do without.
 
 The hubs that a controller asks for, through the store, are started and stopped here: so they outlive the controller,
@@ -69,7 +69,7 @@ class SystemSettings:
     has_controller: bool = True
     # Further words for each command, by its name: hub, controller, pipeline; for one hub, by the hub's own.
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # How everybody is asked whether they are well.
+    # How processes are asked whether they are well.
     health: HealthSettings = field(default_factory=HealthSettings)
 
 
@@ -149,7 +149,7 @@ class LocalSystem:
             raise
 
     async def _start_first(self) -> None:
-        """The store, if it is to be ours, and a hub; whoever fails ends the other's start."""
+        """The store, if it is to be ours, and a hub; one that fails ends the other's start."""
         if not self.store_url:
             # Before anything is started: without them there is nothing to clean up, and one line to read.
             await asyncio.to_thread(find_java)
@@ -172,7 +172,7 @@ class LocalSystem:
     async def refused(self) -> SettingsError:
         """Wait until one of the parts says that it cannot run with the settings it was given; what it says.
 
-        Only as long as not everything has run yet: later on what is wrong is told, tried again, and ends nobody else.
+        Only as long as not everything has run yet: later a failure is logged, retried, and ends no other process.
         """
         assert self._refusal is not None, "started before"
         return await asyncio.shield(self._refusal)

@@ -1,7 +1,7 @@
 """Where a process listens, and what it may tell others about it.
 
 Always true: an address that others are told is one that they can dial. Every address of a machine (`0.0.0.0`) is one to
-listen on only: whoever dials it reaches himself.
+listen on only: a client that dials it reaches itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def joined(host: str, port: int) -> str:
 
 
 def check_tellable(host: str, *, who: str, option: str) -> None:
-    """Raise SettingsError, with the option to give, unless somebody else can dial this host."""
+    """Raise SettingsError, with the option to give, unless other machines can dial this host."""
     if _is_everywhere(host):
         raise SettingsError(
             f"others cannot connect to {host or 'every address'}: say where they reach this {who} with {option}"

@@ -59,7 +59,7 @@ class Reason(StrEnum):
     RELEASED = "released"
     SERVER_WANTED = "server-wanted"
     NO_ROOM = "no-room"
-    # Entries that say what the ring says, or that nobody has used for long.
+    # Entries that say what the ring says, or that were not used for long.
     AS_RING = "as-ring"
     IDLE = "idle"
     # What a newer controller wrote and this program does not know: no reason to refuse the plan.
@@ -227,7 +227,7 @@ def _apply_entries(entries: Mapping[bytes, Entry], parts: tuple[EntryChange, ...
 
 
 def _copied(entries: Mapping[bytes, Entry]) -> dict[bytes, Entry]:
-    """Piece by piece: whoever applies a change in a thread shall not keep the others from running."""
+    """Piece by piece: a thread that applies a change must not keep others from running."""
     made: dict[bytes, Entry] = {}
     items = iter(entries.items())
     while piece := dict(islice(items, _COPIED_AT_ONCE)):

@@ -75,7 +75,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     topic: bytes
     homes: tuple[str, ...]
     mode: Mode = Mode.SINGLE
-    # An operator wants it there: policies leave it alone as long as all its homes are members that nobody drains.
+    # An operator wants it there: policies leave it alone as long as all its homes are members that are not drained.
     is_pinned: bool = False
     # How a rate envelope is split among the homes, in millionths; empty: in equal parts.
     shares: tuple[int, ...] = ()
@@ -137,7 +137,7 @@ class Plan:
     members: tuple[Member, ...] = ()
     # Never changed after construction: plans share what they have in common.
     entries: Mapping[bytes, Entry] = field(default_factory=lambda: MappingProxyType({}))
-    # The version of the access rules this plan was made under: whoever has older rules must fetch them. 0: none.
+    # The version of the access rules this plan was made under: a hub with older rules must fetch them. 0: none.
     access_version: int = 0
     # The version of the specs this plan was made under, likewise.
     specs_version: int = 0

@@ -10,7 +10,7 @@ Always true:
     function; Python's own `hash` is not);
     raising a weight only adds points, lowering it only removes them.
 
-What is left out: bounded loads. They need everybody's load at every lookup, and a topic that is too heavy for its
+What is left out: bounded loads. They need the load of all hubs at every lookup, and a topic that is too heavy for its
 hub gets an entry from the planner anyway.
 """
 
@@ -82,7 +82,7 @@ class Ring:
         return self._last_resort(topic, alive)
 
     def _next_alive(self, start: int, alive: Container[str]) -> str | None:
-        """Walk on along the ring, until somebody is alive or everybody has been met dead."""
+        """Walk on along the ring, until a hub is alive or all have been met dead."""
         points, hubs, count = self._points, self._hubs, len(self._points)
         owners = len(hubs) - len(self._idle)
         dead: set[int] = set()
@@ -98,7 +98,7 @@ class Ring:
         return None
 
     def _last_resort(self, topic: bytes, alive: Container[str] | None) -> str | None:
-        """Hubs that are being drained serve rather than nobody, chosen by highest random weight."""
+        """Hubs that are being drained serve if there are no others, chosen by highest random weight."""
         left = [hub for hub in self._idle if alive is None or hub in alive]
         seed = xxh3_64_intdigest(topic)
         return max(left, key=lambda hub: (xxh3_64_intdigest(hub.encode(), seed), hub), default=None)

@@ -5,8 +5,8 @@ What a topic's record tells of both sides of it becomes one row of numbers, NaN 
     publishers: their centroid, how many are in it, deviation and leg, in seconds; of how many the delay was measured,
     and its quantiles; then subscribers, likewise; then the measured delay between the hub and the topic's home
 
-In samples such a row is one value of bytes, null in a record that tells of neither side: where nobody reports, that is
-one column without values.
+In samples such a row is one value of bytes, null in a record that tells of neither side: where no client reports, that
+is one column without values.
 
 Always true of judged records: a centroid comes with its count and deviation; a leg may be missing.
 """
@@ -98,7 +98,7 @@ def where_rows(records: Any) -> Floats:
         own[:, MEASURED] = _numbers(records.column(f"{side}_measured"))
         for number, level in enumerate(_LEVELS, DELAYS.start):
             own[:, number] = _numbers(records.column(f"{side}_delay_us_{level}")) / _US
-        # Nobody is nowhere.
+        # A side without clients has no location.
         own[np.isnan(own[:, 0])] = np.nan
     rows[:, HOME_DELAY] = _numbers(records.column("home_delay_us")) / _US
     return rows

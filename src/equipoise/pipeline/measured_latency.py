@@ -83,7 +83,7 @@ def _queueing_s(rows: MeasuredRows, measured: Floats) -> Floats:
 
 
 def _side(topic: Indices, delays_s: Floats, measured: Floats, clients: Floats, count: int) -> Floats:
-    """The quantiles of one side of each topic; NaN if there is nobody, or a hub that has clients has measured none."""
+    """The quantiles of one side of each topic; NaN without clients, or if a hub that has some measured none."""
     is_measured = np.nan_to_num(measured) > 0
     rows = np.flatnonzero(is_measured | (clients > 0))
     is_unknown = np.zeros(count, np.bool_)

@@ -32,7 +32,7 @@ class ViewSender:
     """Owned by the pipeline. `address` gives host:port of the controller that leads; empty if none is known."""
 
     def __init__(self, address: Callable[[], str], token: str = "") -> None:
-        # Taken or refused by the controller; failed to reach it; passed over, as a newer one came or nobody leads.
+        # Taken or refused by the controller; failed to reach it; passed over, as a newer one came or none leads.
         self.counts: Counter[str] = Counter()
         # What the controller wants by name, as of its last answer.
         self.interest = Interest()

@@ -122,7 +122,7 @@ def _crowd(topic: Indices, side: Floats, count: int) -> tuple[Floats, Floats, Fl
 
 
 def _leg_s(topic: Indices, side: Floats, clients: Floats, hop_s: Floats, count: int) -> Floats:
-    """Between the farthest of the side and the home; NaN if there is nobody, or a hub that has some does not know."""
+    """Between the farthest of the side and the home; NaN without clients, or if a hub that has some does not know."""
     is_known = side[:, LOCATED] > 0
     rows = np.flatnonzero(is_known | (clients > 0))
     leg_s = np.where(is_known[rows], side[rows, LEG], np.nan)

@@ -74,7 +74,7 @@ def _judge(column: pa.Array, found: Misplaced) -> None:
 
 
 def _judge_side(records: pa.RecordBatch, side: str, found: Misplaced) -> None:
-    """A centroid is of somebody, and says how far they are from it; without one there is nobody."""
+    """A centroid is of at least one client, and has a deviation; without a centroid there is no client."""
     located = _coordinate_rows(records.column(f"{side}_located"))
     deviation_us = records.column(f"{side}_deviation_us")
     is_told = records.column(f"{side}_at").is_valid().to_numpy(zero_copy_only=False)

@@ -24,7 +24,7 @@ class Decision:
     # Made on the plan it was decided on; empty if nothing is to change. Each part carries its reason.
     change: PlanChange
     # To be passed to the next round, once the change has been committed or found to be empty. If committing failed
-    # because somebody else was faster, keep the old memory and decide again.
+    # because another writer was faster, keep the old memory and decide again.
     memory: Memory
     # How many hubs there should be in all, those that run included.
     servers_wanted: int

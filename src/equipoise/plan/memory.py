@@ -53,7 +53,7 @@ class Arbiter(msgspec.Struct, frozen=True):
     in_hand: dict[bytes, Held] = {}
 
     def is_free(self, topic: bytes, by: str) -> bool:
-        """Whether `by` may ask for it: nobody has it. Its own unfinished moves count as somebody's."""
+        """Whether `by` may claim it: no claim stands on it, not even its own."""
         held = self.in_hand.get(topic)
         return held is None or (held.by == by and held.version == 0)
 

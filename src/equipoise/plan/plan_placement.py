@@ -89,7 +89,7 @@ def by_entries(
 
 
 def _last_resort(view: View, members: list[Member], alive: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Nobody has a share of the ring: rare and small, so one by one."""
+    """No hub has a share of the ring: rare and small, so one by one."""
     ring = ring_over(tuple((member.hub, member.weight) for member in members))
     serving = {name for name, at in view.hub_index.items() if alive[at]}
     owners = (ring.owner(topic, serving) for topic in view.topics.names)

@@ -152,7 +152,7 @@ class Predicted:
         return float(self._ratio(bytes_per_s, work)[hub])
 
     def room(self, ratio_max: float) -> Room:
-        """What there is for more, for whoever places many topics; changes of it do not change this."""
+        """The room of all hubs, for a step that places many topics; changes of it do not change this."""
         return Room(
             self.capacities,
             bytes_per_s=self.bytes_per_s,

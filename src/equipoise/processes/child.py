@@ -39,7 +39,7 @@ __all__ = [
 
 # Months of an ordinary process; minutes of one that complains about everything, which is enough to see why.
 LOG_BYTES_MAX = 10 * 1024 * 1024
-# Of one life, as much as anybody looks for a word in.
+# Of one run, as much as is searched for a word.
 _READ_BYTES_MAX = 256 * 1024
 
 
@@ -56,7 +56,7 @@ def bound_log(path: Path, bytes_max: int = LOG_BYTES_MAX) -> bool:
         with path.open("r+b") as log:
             log.truncate(0)
     except OSError:
-        # Gone, or the disk is full: no reason to end anybody. The next look comes soon.
+        # Gone, or the disk is full: no reason to end a process. The next look comes soon.
         return False
     return True
 

@@ -58,7 +58,7 @@ def _read(path: Path) -> str:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on just now. Another process may take it first."""
+    """A port that is free just now. Another process may take it first."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])

@@ -22,11 +22,11 @@ __all__ = ["BackoffSettings", "Phase", "PhaseChange", "RestartBackoff", "Supervi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackoffSettings:
-    # A process that died once, of bad luck, is back before anybody's time-out.
+    # A process that died once, of bad luck, is back before any time-out.
     first_s: float = 0.2
     # One that cannot start costs next to nothing, and is back soon after its cause is gone.
     longest_s: float = 15.0
-    # Whoever has run this long had started well: its next end is a new story.
+    # A process that has run this long had started well: its next end is a new story.
     forgiven_after_s: float = 30.0
 
 
@@ -178,7 +178,7 @@ class Supervisor:
         refusal = SettingsError(f"{kept.spec.name} does not start: {words}")
         if not kept.ready.done():
             kept.ready.set_exception(refusal)
-            # Nobody has to wait for it.
+            # It need not be waited for.
             kept.ready.exception()
         return refusal
 

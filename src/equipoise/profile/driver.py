@@ -140,7 +140,7 @@ class LoadConnections:
 
 @contextmanager
 def crew_of(server: ServerUnderTest, shape: LoadShape) -> Iterator[LoadConnections]:
-    """Everybody connected and subscribed. Raises PeerError or DisconnectedError."""
+    """All clients connected and subscribed. Raises PeerError or DisconnectedError."""
     names = topic_names(shape.topics)
     sockets: list[socket.socket] = []
     try:
@@ -168,7 +168,7 @@ def crew_of(server: ServerUnderTest, shape: LoadShape) -> Iterator[LoadConnectio
 
 
 def measure(server: ServerUnderTest, crew: LoadConnections, rate_per_s: float, pace: LoadPace) -> Measured:
-    """Raises PeerError if the hub cuts somebody."""
+    """Raises PeerError if the hub disconnects a client."""
     run = _Run(crew, rate_per_s)
     gc.collect()
     gc.disable()

@@ -23,7 +23,7 @@ __all__ = ["TRAFFIC", "Costs", "Knee", "costs_of", "knees_of", "late_ms"]
 
 Floats = NDArray[np.float64]
 
-# What somebody who plans knows of a load that is not there yet.
+# What a planner knows of a load that is not there yet.
 TRAFFIC = ("deliveries_per_s", "publications_per_s", "out_bytes_per_s", "in_bytes_per_s")
 _NUMBERS = ("cpu_ratio", *TRAFFIC)
 # So many times the calm percentile is late, but never less than a millisecond or two.
@@ -56,7 +56,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def late_ms(loads: Sequence[Measured]) -> float:
-    """The percentile above which a load is late, if nobody says: several times that of the calmest quarter."""
+    """The percentile above which a load is late, unless stated: several times that of the calmest quarter."""
     calm = sorted(load.p95_ms for load in loads)[: max(1, len(loads) // 4)]
     return max(_LATE_MS_MIN, _LATE_FACTOR * float(np.median(calm)))
 

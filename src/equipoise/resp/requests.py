@@ -43,7 +43,7 @@ _NEXT_WORD = re.compile(rb"\r\n\$(0|[1-9][0-9]{0,6})\r\n").match
 # Above this copying weighs more than parsing.
 _LONE_BYTES_MAX = 16 * 1_024
 # The exact parser takes some 10 ms for this much, whatever it is made of; the rest is left for the next call, so that
-# nobody else waits for long.
+# other connections do not wait for long.
 _EXACT_BYTES = 32 * 1024
 _EXACT_REQUESTS = 2_000
 # A request with as many words is not read from its beginning again.

@@ -8,8 +8,8 @@ Time. Every request waits at most `request_timeout_s`, for a connection too, and
 
 Sessions. A store opens one, keeps it alive, and says how it is: CONNECTED; SUSPENDED while it cannot be reached; LOST
 once the session has ended. LOST comes no later than the session time-out after the last request that was answered had
-been sent, so an owner hears of it before anybody else can see its ephemeral nodes go, reachable store or not, as
-long as both clocks run alike. After LOST the store opens a new session by itself and is CONNECTED again; whoever had
+been sent, so an owner learns of it before others can see its ephemeral nodes go, reachable store or not, as long as
+both clocks run alike. After LOST the store opens a new session by itself and is CONNECTED again; a client that had
 ephemeral nodes makes them again, or does not.
 
 Doubt. If the connection goes before the reply comes, the store looks before it tries again: a `create` counts as
@@ -22,7 +22,7 @@ Watches say that something has changed, not what: the reader reads again. One wa
 that come together are told once, and a reconnection counts as a change.
 
 Reads. An answer may be as old as the server that gave it, which in an ensemble may lag; it is never older than an
-answer this store has given before. Whoever must not act on the past writes with an expected version.
+answer this store has given before. A client that must not act on the past writes with an expected version.
 
 Distance. A store may be a long way off, so what does not depend on an answer is asked for together with what gives it:
 `read` takes several reads over one connection, in their order, and each answer is no older than the one before it.

@@ -1,6 +1,6 @@
 """Do heavy work beside the loop: a plan of 100,000 entries takes a quarter of a second to decode.
 
-What is handed over is a pure function of values that nobody changes. On the simulated loop it runs at once.
+What is handed over is a pure function of values that do not change. On the simulated loop it runs at once.
 """
 
 from __future__ import annotations

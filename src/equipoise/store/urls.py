@@ -23,7 +23,7 @@ _MEMORY = re.compile(r"memory:(?P<name>[A-Za-z0-9._-]*)")
 
 
 async def open_store(url: str, settings: StoreSettings | None = None) -> Store:
-    """Connect and open a session. Raises AddressError, or StoreUnavailableError if nobody answers in time."""
+    """Connect and open a session. Raises AddressError, or StoreUnavailableError if no server answers in time."""
     if address := parse_zookeeper(url):
         # Here, so that only processes that use ZooKeeper load its client.
         from equipoise.store.backends.zookeeper import ZooKeeperStore

@@ -1,4 +1,4 @@
-"""Records that hubs make of their load and everybody else reads: one schema, a ring, Arrow on the wire. Pure."""
+"""Records that hubs make of their load and the pipeline reads: one schema, a ring, Arrow on the wire. Pure."""
 
 from equipoise.telemetry.packing import narrow
 from equipoise.telemetry.ring import Block, NameColumn, Numbers, Part, TelemetryRing, Values

@@ -45,7 +45,7 @@ def judge(
         return AuthVerdict.NEEDS_TOKEN
     if is_change:
         return AuthVerdict.READ_ONLY
-    # A name that somebody made point to loopback would let that somebody's pages read ours.
+    # A name that an attacker made point to loopback would let the attacker's pages read ours.
     return AuthVerdict.ALLOWED if _is_loopback(peer) and _is_own_name(host) else AuthVerdict.FOREIGN
 
 

@@ -1,4 +1,4 @@
-"""What is shown, as plain values that become JSON: the same for pages, API, and whoever asks.
+"""What is shown, as plain values that become JSON: the same for pages, API and metrics.
 
 Reads the controller's knowledge; changes nothing. A number that is not known is null, never NaN.
 """
@@ -129,7 +129,7 @@ class ClusterFacts:
         }
 
     def hubs(self) -> list[Json]:
-        """Everybody who is known: alive or not, member or not."""
+        """All known hubs: alive or not, member or not."""
         knowledge, view = self.controller.knowledge, self.view
         plan = knowledge.plan
         entries = _entries_by_hub(self.controller)

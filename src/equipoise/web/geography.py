@@ -36,7 +36,7 @@ class Picture(NamedTuple):
 
 
 class Projector:
-    """Owned by whoever shows maps; remembers the last picture."""
+    """Owned by the facts; remembers the last picture."""
 
     def __init__(self) -> None:
         # Where the last picture had hubs and topics, by name.

@@ -16,7 +16,7 @@ KEPT_MAX = 500
 
 
 class PlanHistory:
-    """Owned by whoever serves pages; changes through `latest`."""
+    """Owned by the server of pages; changes through `latest`."""
 
     def __init__(self, plans: PlanStore) -> None:
         self._plans = plans

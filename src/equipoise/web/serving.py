@@ -116,7 +116,7 @@ async def serve(facts: ClusterFacts, actions: Actions, settings: WebSettings) ->
 
 
 async def _refresh(facts: ClusterFacts, period_s: float) -> None:
-    """Take every view into the charts, also while nobody looks."""
+    """Take every view into the charts, also while no page is open."""
     while True:
         facts.refresh()
         await asyncio.sleep(period_s)

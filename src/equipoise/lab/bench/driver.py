@@ -2,7 +2,7 @@
 
 The driver never parses: it knows how many bytes each subscriber must receive and stops when all have come.
 It spins on epoll instead of sleeping in it, as a subscriber on another machine would look to the server:
-nobody has to be woken by the server's own writes. Publishing is bounded: at most a window of sends are not
+no process has to be woken by the server's own writes. Publishing is bounded: at most a window of sends are not
 yet acknowledged and delivered to all (one, when publishing singly), so that neither side works through an
 ever growing backlog.
 

@@ -33,7 +33,7 @@ WEST, EAST = SITES = ("west", "east")
 
 
 class Until(Enum):
-    """What an act waits for beside its time; the words are for whoever waited in vain."""
+    """What an act waits for beside its time; the words are shown if the wait was in vain."""
 
     NOTHING = "nothing"
     # Spark has started.
@@ -71,7 +71,7 @@ class Act:
 _MOVING = Act(
     title="A busy topic moves",
     words="Three hubs, eight players. The tile that most of them stand on is moved from hub to hub, again and again. "
-    "Nobody notices. Spark is starting meanwhile.",
+    "No client notices. Spark is starting meanwhile.",
     players=8,
     crowd_of_ten=7,
     is_moving=True,
@@ -81,7 +81,7 @@ _MOVING = Act(
 )
 _JOINING = Act(
     title="Players join",
-    words="Two dozen players walk over the map. Each hears whoever stands on the same tile.",
+    words="Two dozen players walk over the map. Each hears the players on the same tile.",
     players=24,
     ramp_s=10.0,
     seconds_min=16.0,
@@ -137,7 +137,7 @@ _RELEASING = Act(
 )
 
 STORY = (_MOVING, _JOINING, _CROWDING, _LEAVING, _FLYING, _CROSSING, _RELEASING)
-# The same, as far as it can be told while somebody waits for a test.
+# The same, as far as a test has time for it.
 SHORT = (
     Act(
         title=_MOVING.title,

@@ -44,7 +44,7 @@ class Mover:
         if hub not in plan.by_hub:
             return
         why = Why(Reason.OPERATOR, note="the demo shows a move")
-        # Whoever was faster has its reasons; the next move comes soon.
+        # Another writer was faster; the next move comes soon.
         with suppress(PlanRaceError):
             await self._plans.commit(PlanChange.on(plan, why, set_entries=[Entry(self._topic, (hub,))]))
             self.moves += 1
@@ -143,7 +143,7 @@ class Show:
             case Until.SETTLED:
                 return self.following.is_near
             case Until.FOLLOWED:
-                # A topic may be quicker than a look: then nobody saw the limit broken.
+                # A topic may be quicker than a look: then the limit was not seen broken.
                 return self.following.crossings > 0 and self.following.is_near
 
     def _passed_s(self) -> float:

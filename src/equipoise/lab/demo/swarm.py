@@ -122,7 +122,7 @@ class Swarm:
                 self._latencies_s.append((loop.time(), loop.time() - at))
 
     async def _talk(self, bus: client.Bus, number: int) -> None:
-        """Once everybody listens."""
+        """Once all drones are subscribed."""
         loop, tally = asyncio.get_running_loop(), self.tally
         while self._listening < DRONES:  # noqa: ASYNC110  a handful of tasks of one loop
             await asyncio.sleep(0.05)

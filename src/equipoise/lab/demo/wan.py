@@ -1,11 +1,11 @@
 """A network between sites on one machine: relays in front of hubs and gateways that really delay what passes them.
 
 On loopback everything is near everything. So each hub and gateway is reached through a door: a TCP relay that passes
-bytes on after the time that the way between the two sites takes. Nothing is pretended: whoever measures a round trip
-through a door measures that time. The one thing that is made up is how long the ways are (`Ways`).
+bytes on after the time that the way between the two sites takes. Nothing is pretended: a client that measures a round
+trip through a door measures that time. The one thing that is made up is how long the ways are (`Ways`).
 
 A door knows who knocks by the first command of a connection, as hubs and clients name themselves in it; it passes on
-whatever it is, unchanged. Whoever does not give a name that is somewhere is everywhere: nothing is delayed for it.
+whatever it is, unchanged. A client whose name has no place is everywhere: nothing is delayed for it.
 
 Always true: bytes leave a door in the order they came, each after the delay of the moment it came; what a slow reader
 has not taken holds up its writer.
@@ -32,11 +32,11 @@ Address = tuple[str, int]
 
 @dataclass
 class SiteDelays:
-    """Where everybody is, and how long the ways are. `places` may change at any time: drones fly."""
+    """Where all processes are, and how long the ways are. `places` may change at any time: drones fly."""
 
     # One way between two sites, in seconds.
     between_s: float
-    # One way over the air: what whoever moves has to add, wherever it is.
+    # One way over the air: added for drones, wherever they are.
     access_s: float
     # The site of each hub, gateway and drone, by the name it gives itself.
     places: dict[str, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Wan:
         self._open: set[asyncio.Transport] = set()
 
     async def open(self, name: str, target: Callable[[], Address]) -> int:
-        """A door to whoever is called so; the port it is at. `target` is asked when somebody comes."""
+        """A door to the process of this name; the port it is at. `target` is asked at each connection."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _Outer(self, name, target), HOST, 0)
         self._servers.append(server)
@@ -149,7 +149,7 @@ class _Half(asyncio.Protocol):
 
 
 class _Outer(_Half):
-    """The end of whoever knocks."""
+    """The end of the client that connects."""
 
     def __init__(self, wan: Wan, name: str, target: Callable[[], Address]) -> None:
         super().__init__(wan)
@@ -186,7 +186,7 @@ class _Outer(_Half):
             async with asyncio.timeout(_CONNECT_S):
                 await self._loop.create_connection(lambda: inner, *self._target())
         except (OSError, KeyError):
-            # Nobody is there: as if nobody listened.
+            # No process is there: as if none listened.
             if self._transport is not None:
                 self._transport.abort()
             return

@@ -24,7 +24,7 @@ from equipoise.model import Entry, Member, Mode, Plan
 __all__ = ["ChannelWorld", "Point", "capacity", "measure"]
 
 TOPIC = b"channel"
-# For everybody to connect and subscribe, each at a moment of its own within the first half.
+# For all clients to connect and subscribe, each at a moment of its own within the first half.
 OPENING_S = 10.0
 # What is late by more than this has not arrived.
 DRAIN_S = 10.0

@@ -35,7 +35,7 @@ __all__ = ["Found", "InProcess", "OnSpark", "Pace", "Row", "Runner", "Task", "ru
 # of each world.
 _SAMPLED = 0.1
 _SAMPLES_MIN = 6
-# Batches for each core: few, so that each is worth its way, and more than one, so that nobody waits long for the last.
+# Batches for each core: few, so that each is worth its way, and more than one, so that the last is not waited for long.
 _BATCHES = 3
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -102,7 +102,7 @@ class Runner(Protocol):
     why_not: str
 
     def ready(self, tasks: tuple[Task, ...]) -> None:
-        """Let everybody who will work be there, and know the worlds."""
+        """Start all workers, and let them build the worlds."""
 
     def run(self, tasks: tuple[Task, ...], total: int) -> list[Row]: ...
 
@@ -116,7 +116,7 @@ class InProcess:
         self.why_not = why_not
 
     def ready(self, tasks: tuple[Task, ...]) -> None:
-        """Everybody is here."""
+        """There are no workers."""
 
     def run(self, tasks: tuple[Task, ...], total: int) -> list[Row]:
         return list(_rows(tasks, range(total)))

@@ -150,7 +150,7 @@ async def _move_all(
     for talker in talkers:
         talker.host.spawn(talker.begin(Endpoint(HUBS[0], PORT)), name="talk")
     await asyncio.sleep(BEGIN_S)
-    assert all(talker.is_live for talker in talkers), "everybody is served before anything moves"
+    assert all(talker.is_live for talker in talkers), "all clients are served before anything moves"
     found = []
     for turn in range(rounds):
         until_s = await _move(sim, region, talkers, HUBS[(turn + 1) % 2])

@@ -4,7 +4,7 @@
     all-pairs  the same with E(t, b) from every client's coordinate
     hashing    the space of hashes divided evenly among the hubs, which is what Pulsar does
 
-Policies know coordinates; what is judged are the true round trips. Nobody is full here: the paper looks at latency
+Policies know coordinates; what is judged are the true round trips. No hub is full here: the paper looks at latency
 alone in this experiment.
 
 The paper adds up distances of coordinates, which are round trips, on both legs of a message, and holds its limits
@@ -159,7 +159,7 @@ _RATES = (
 
 
 def _worst(legs: Floats, nodes: Indices) -> Floats:
-    """The longest way from one of the nodes of each row to each hub; -1 is nobody."""
+    """The longest way from one of the nodes of each row to each hub; -1 is no node."""
     ways = legs[nodes]
     ways[nodes < 0] = 0.0
     worst: Floats = ways.max(axis=1)

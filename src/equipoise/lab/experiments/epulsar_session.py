@@ -68,7 +68,7 @@ class Evening:
     # As the first player hears the others.
     heard: Latencies
     meter: Meter
-    # Times that somebody changed groups.
+    # How often players changed groups.
     changes: int
     moves: tuple[tuple[float, int], ...]
 
@@ -184,7 +184,7 @@ class Table:
 
     @property
     def unheard(self) -> int:
-        """Last updates of players that have not come to everybody who has been in their groups for a while."""
+        """Last updates of players that have not reached all who have been in their groups for a while."""
         settled = [player for player in self.players if self._sim.now - player.joined_at > 2 * DRAIN_S]
         return sum(unheard(one, [o for o in settled if o in self._mates(one)]) for one in settled)
 

@@ -112,7 +112,7 @@ class Patrol:
 
     def _under_after_s(self, change: Change, end_s: int) -> float | None:
         worst_s = self.latencies.worst_s(*topics_of(change.swarm))
-        # A second in which nobody heard anything is not one under the limit.
+        # A second without any delivery is not one under the limit.
         with np.errstate(invalid="ignore"):
             is_under = worst_s <= limit_s()
         first = int(change.at_s)
@@ -137,7 +137,7 @@ def planner_of(hubs: int) -> Planner:
 
 
 class Speaker(Protocol):
-    """Somebody who says something, and hears others."""
+    """A client that publishes and receives."""
 
     said: bytes
     heard: dict[bytes, bytes]
@@ -218,10 +218,10 @@ class Crew:
             self.gateways.append(await host.spawn(self._gateway(host), name="gateway"))
 
     async def _gateway(self, host: Host) -> LightClient:
-        # It serves nobody, so all it learns it learns from visits.
+        # No topics are served to it, so all it learns it learns from visits.
         settings = FinderSettings(visit_s=5.0, visit_s_first=1.0)
         client = LightClient(self._region.endpoints, Meter(), _ignore, host.random, settings)
-        # Behind nobody: it begins to look around.
+        # Behind no gateway of its own: it begins to look around.
         client.use_gateway(None)
         return client
 
@@ -260,7 +260,7 @@ class Crew:
 
     @property
     def unheard(self) -> int:
-        """Last messages of drones that have not come to everybody."""
+        """Last messages of drones that have not reached all."""
         pairs = [(drones[0], drones[1:]) for drones in self._swarms]
         pairs += [(drone, drones[:1]) for drones in self._swarms for drone in drones[1:]]
         return sum(unheard(drone, others) for drone, others in pairs)

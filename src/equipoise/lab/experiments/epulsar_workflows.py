@@ -34,7 +34,7 @@ Handler = Callable[..., Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowPlaces:
-    """Where everybody is."""
+    """Where brokers, clients and the manager are."""
 
     cloud: str
     brokers: tuple[str, str]
@@ -224,7 +224,7 @@ class Manager:
 async def migrate(
     sim: Simulation, places: WorkflowPlaces, *, topics: int, executors: int, is_told: bool, rounds: int = 2
 ) -> list[Migrated]:
-    """Move all topics to the second broker, and back, and so on. Pulsar: one executor, and nobody is told."""
+    """Move all topics to the second broker, and back, and so on. Pulsar: one executor, `is_told` False."""
     manager = Manager(sim.host(MANAGER, place=places.cloud))
     metadata = Metadata(sim.host(METADATA, place=places.cloud))
     brokers = [

@@ -190,7 +190,7 @@ def site(zone: int) -> str:
 
 
 def air(zone: int) -> str:
-    """The place of whoever is behind a zone's gateway."""
+    """The place of the clients behind a zone's gateway."""
     return f"air-{zone}"
 
 

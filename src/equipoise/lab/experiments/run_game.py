@@ -28,7 +28,7 @@ from equipoise.lab.simulation.light_client.client import LightClient
 
 __all__ = ["RESPONSE_S_MAX", "Controls", "Crowd", "Match", "Outcome", "Player", "play", "server_names"]
 
-# To find a tile's home, connect and subscribe takes five legs; whoever needs longer than this is not served.
+# To find a tile's home, connect and subscribe takes five legs; a player that needs longer than this is not served.
 DEAF_S = 1.0
 # Sequence numbers in payloads: enough for a year of updates.
 _SEQUENCE_DIGITS = 9
@@ -86,7 +86,7 @@ class Player:
         return sum(is_owed for _, is_owed in self._under_way.values())
 
     def _act(self) -> None:
-        """Walk on, change tiles if that led to another one, and say so to everybody there."""
+        """Walk on, change tiles if that led to another one, and publish the new state there."""
         client = self._client
         assert client is not None, "a player that has left acts no more"
         topic = self._walker.advance(self._game.interval_s)
@@ -187,7 +187,7 @@ DRAIN_S = 10.0
 
 
 class Controls(Protocol):
-    """Whoever changes the plan. Made for one fleet; `run` goes on until cancelled."""
+    """Changes the plan. Made for one fleet; `run` goes on until cancelled."""
 
     def run(self) -> Coroutine[Any, Any, None]: ...
 
@@ -274,7 +274,7 @@ async def _play(sim: Simulation, match: Match, make: MakesControls, progress: Pr
     def each_second(second: float) -> bool:
         nonlocal delivered
         if controlling.done():
-            # It only ends by failing: let everybody know.
+            # It only ends by failing: raise what it raised.
             controlling.result()
         meter.seconds.append(
             Second(

@@ -1,7 +1,7 @@
 """Real hubs at sites, with the real store and the real controller between them, all over the simulated network.
 
 Every hub has its own session with the store and follows plan, specs and the other hubs through it; the controller leads
-by the store, reads what hubs have recorded over the network, and commits plans there. Nothing is told to anybody
+by the store, reads what hubs have recorded over the network, and commits plans there. No information passes
 beside the wire: what is far away takes its time. `fleet` stands in for the store where distances do not matter.
 
 Always true: what is looked at from outside (`plan`, `hub`) is only looked at.

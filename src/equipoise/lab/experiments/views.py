@@ -44,7 +44,7 @@ PATIENCE_S = 2.0
 
 
 class SimulatedTelemetryReader:
-    """Reads from all hubs; each from where it last stopped. Runs on the host of whoever plans."""
+    """Reads from all hubs; each from where it last stopped. Runs on the controller's host."""
 
     def __init__(self) -> None:
         self._hubs: dict[str, _HubReader] = {}

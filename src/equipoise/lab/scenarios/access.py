@@ -20,7 +20,7 @@ class Grants:
 
 
 Rules = tuple[Grants, ...]
-"""All users there are at one time. Whoever is not named may do nothing."""
+"""All users there are at one time. A client without a user may do nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Say what goes wrong in a world, how often and for how long.
 
-Values only: when and to whom it happens is drawn from the seed by whoever injects it.
+Values only: when and to which client or hub it happens is drawn from the seed where it is injected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class FaultKind(StrEnum):
     RESET = "reset"
     """All connections between a client and the hub break, in the middle of whatever is under way."""
     CUT = "cut"
-    """Nothing passes between a client and the hub, both ways; nobody is told."""
+    """Nothing passes between a client and the hub, both ways; neither side is notified."""
     CUT_ONE_WAY = "one-way cut"
     FLAP = "flap"
     """Cut and heal, several times in a row."""

@@ -54,7 +54,7 @@ class Subscribing:
     # What the program does with each message, in seconds; 0 takes them as they come.
     taking_s: float = 0.0
     # A smart client leaves after so long and subscribes again: drawn between half and one and a half of this. None
-    # stays. After healing everybody stays.
+    # stays. After healing all stay.
     stays_s: float | None = None
 
 
@@ -66,7 +66,7 @@ class Client:
     dialect: Dialect = Dialect.SMART
     publishes: tuple[PublishedStream, ...] = ()
     subscribes: tuple[Subscribing, ...] = ()
-    # Who it logs in as; the password is the name. Empty: nobody.
+    # The user it logs in as; the password is the name. Empty: none.
     user: str = ""
     # Where the topology puts it; empty: a place of its own. Among several hubs: the hub that it connects to; empty: one
     # drawn from the seed.

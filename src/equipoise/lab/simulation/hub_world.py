@@ -17,7 +17,7 @@ from equipoise.lab.workload import History, HubEndpoint, hurried
 
 __all__ = ["HubWorld"]
 
-# Everybody connects within this, or the run goes on without waiting for them.
+# All clients connect within this, or the run goes on without waiting for them.
 OPENING_S = 5.0
 
 

@@ -30,7 +30,7 @@ _STANDARD = NormalDist()
 
 @dataclass(frozen=True)
 class Legs:
-    """Clients around one cloud. A `Topology`: hosts in `CLOUD` are on a LAN, everybody else has a leg to it."""
+    """Clients around one cloud. A `Topology`: hosts in `CLOUD` are on a LAN, all others have a leg to it."""
 
     seed: int = 0
     median_s: float = 0.030

@@ -79,7 +79,7 @@ class Pipe:
             self._schedule(max(now, self.free_at - self._queue_s_max / 2), self._wake)
 
     def release(self) -> None:
-        """Call everybody who waits: the pipe is taken away."""
+        """Call all who wait: the pipe is taken away."""
         waiting, self.waiting = self.waiting, {}
         for sender in waiting:
             sender.wake()
@@ -165,7 +165,7 @@ class SimulatedLink:
             pipes.append(Pipe(spec.bandwidth_bytes_per_s, spec.queue_bytes_max, self._timeline.add))
         self.pipes = tuple(pipes)
         self.pipe = pipes[0] if len(pipes) == 1 else None
-        # Whoever waited for a pipe that is gone tries the new one.
+        # Those who waited for a pipe that is gone try the new one.
         for pipe in former:
             if pipe not in self.pipes:
                 pipe.release()

@@ -16,7 +16,7 @@ __all__ = ["HUBS_USER", "quick_secrets", "users_of"]
 
 # The cheapest that is accepted.
 QUICK_COST = ScryptCost(n=1024, r=1, p=1)
-# Hubs log in at each other as this user; its password is its name, like everybody's.
+# Hubs log in at each other as this user; its password is its name, as every user's is.
 HUBS_USER = "hubs"
 
 

@@ -126,7 +126,7 @@ def _fired(sim: Simulation, world: HubWorld | ClusterWorld) -> Counter[str]:
 
 
 class _ErrorLog(logging.Handler):
-    """Catches what is logged with a traceback: a mistake that somebody has covered up."""
+    """Catches what is logged with a traceback: an error that was caught and only logged."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -69,7 +69,7 @@ class Topology(Protocol):
 
 @dataclass(frozen=True)
 class Lan:
-    """Everybody on one switch."""
+    """All hosts on one switch."""
 
     spec: LinkSpec = field(default_factory=LinkSpec)
 
@@ -79,7 +79,7 @@ class Lan:
 
 @dataclass(frozen=True)
 class Star:
-    """Everybody at the end of an own access line; what passes between two takes both lines."""
+    """Every host at the end of an access line of its own; what passes between two takes both lines."""
 
     # The way from a place to the middle. Places not named have the default.
     access: Mapping[str, LinkSpec] = field(default_factory=dict)

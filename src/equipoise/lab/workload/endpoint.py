@@ -13,7 +13,7 @@ __all__ = ["HubEndpoint", "hurried"]
 
 @dataclass(frozen=True, slots=True)
 class HubEndpoint:
-    """What a driven client needs beside its description. `rng` is its own: nobody else draws from it."""
+    """What a driven client needs beside its description. `rng` is its own: no other client draws from it."""
 
     host: str
     port: int

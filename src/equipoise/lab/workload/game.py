@@ -33,7 +33,7 @@ LATENCIES_KEPT = 20_000
 
 @dataclass
 class GameTally:
-    """What everybody sent and the observers saw."""
+    """What all players sent and the observers saw."""
 
     # By tile and player, how many were acknowledged, and how many are in doubt.
     sent: dict[tuple[bytes, int], int] = field(default_factory=dict)

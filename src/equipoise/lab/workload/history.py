@@ -74,7 +74,7 @@ class Missed(NamedTuple):
     at: float
     # None: any of the topics that the subscription is for.
     topic: str | None
-    # How many; None: nobody can say.
+    # How many; None: unknown.
     missed: int | None
 
 
@@ -203,7 +203,7 @@ class Marker(NamedTuple):
 
 @dataclass(slots=True)
 class MemoryPeak:
-    """The most that somebody held of something, and how much it may be."""
+    """The most that a hub or client held of something, and its bound."""
 
     peak: int
     bound: int

@@ -58,7 +58,7 @@ def _noise(rng: random.Random) -> list[bytes]:
 
 
 def _announced(rng: random.Random) -> list[bytes]:
-    """Counts and lengths that nobody could mean."""
+    """Counts and lengths that no client could mean."""
     count = b"%d" % int(10 ** (3 + rng.random() * 9))
     return [b"*" + count + b"\r\n", b"*2\r\n$" + count + b"\r\n", b"$" + count + b"\r\n"]
 

@@ -1,11 +1,11 @@
 """Tell all clients of a run how far it is.
 
-    begin      everybody is connected: publishers start
+    begin      all clients are connected: publishers start
     conclude   the time is over and nothing goes wrong any more: publishers send to each topic, again
-               and again, what everybody must receive
+               and again, what every subscriber must receive
     stop       the run is over
 
-Whoever stages the run sets the events, in this order.
+The runner sets the events, in this order.
 """
 
 from __future__ import annotations

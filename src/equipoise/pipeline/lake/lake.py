@@ -120,7 +120,7 @@ class Lake:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # Whoever renames or deletes: a batch is committed in one thread while the lake is cleaned in another.
+        # For renames and deletions: a batch is committed in one thread while the lake is cleaned in another.
         self._changing = threading.Lock()
 
     @property
@@ -191,13 +191,13 @@ class Lake:
     def clean(self, *, before_s: float) -> int:
         """Delete files that were replaced before this time, and what crashes left; returns how many replaced ones.
 
-        Whoever lists files reads them soon after: leave replaced ones some minutes.
+        Readers list files and read them soon after: leave replaced ones some minutes.
         """
         with self._changing:
             deleted = self._delete_replaced(before_s)
             kept = self._to_be_renamed()
             for folder in self.staging.glob("*"):
-                # As a whole: whoever writes into it has changed something of it lately, be it a folder without a file.
+                # As a whole: a writer into it has changed something of it lately, be it a folder without a file.
                 if folder.name not in kept and _changed_s(folder) < before_s:
                     shutil.rmtree(folder, ignore_errors=True)
         return deleted

@@ -35,7 +35,7 @@ class _Hub:
     connection: HubConnection
     asking: Future[Piece] | None = None
     is_silent: bool = False
-    # Its last answer that nobody has taken yet.
+    # Its last answer that was not taken yet.
     found: list[Piece] = field(default_factory=list)
 
 
@@ -152,7 +152,7 @@ def _pieces(
 
 
 def _ask(span: Range, connection: HubConnection, at: int, bytes_max: int, deadline: float) -> Piece:
-    """Try until the time is up: the connection may be old, the hub busy. Where nobody listens, not for long."""
+    """Try until the time is up: the connection may be old, the hub busy. Where no process listens, not for long."""
     began_at = time.monotonic()
     while True:
         try:

@@ -63,7 +63,7 @@ class HubConnection:
         self.door = door
         self._socket: socket.socket | None = None
         self._reader = hiredis.Reader()
-        # Why the hub did not take our login, if so. One without users knows nobody by name and answers all the same.
+        # Why the hub did not take our login, if so. A hub without users refuses the login and answers all the same.
         self._unknown: RefusedError | None = None
 
     def ask(self, incarnation: int, sequence: int, bytes_max: int) -> Piece:

@@ -1,8 +1,8 @@
 """Which hubs there are, and where the controller listens: from the store, followed in a thread of its own.
 
 Spark calls and wants an answer; the store tells of changes in its own time. So a thread with a loop follows the store
-and keeps what it heard last, and whoever asks gets that at once. While the store is away the last word stands: nobody
-is dead because nobody can be asked.
+and keeps what it heard last, and callers get that at once. While the store is away the last state stands: a store
+that does not answer makes no hub dead.
 
 A list given by hand, `name=host:port,name=host:port`, needs no thread.
 """
@@ -51,7 +51,7 @@ class HubDirectory(Protocol):
         ...
 
     def intake(self) -> LeaderFacts | None:
-        """The controller that leads; None if nobody is known to."""
+        """The leading controller; None if none is known."""
         ...
 
     def close(self) -> None: ...
@@ -67,7 +67,7 @@ def open_directory(where: str, region: str = "default") -> HubDirectory:
 
 
 class ListedHubs:
-    """Hubs given by hand. They are always alive, as far as anybody knows."""
+    """Hubs given by hand. They always count as alive."""
 
     def __init__(self, text: str) -> None:
         self._hubs = {}

@@ -30,7 +30,7 @@ _QUERY_TIMEOUT_S = 60.0
 
 
 def start_training(cache: Path | None) -> subprocess.Popen[bytes] | None:
-    """Begin, if there is no archive yet; the process, for whoever wants to end it sooner."""
+    """Begin, if there is no archive yet; the process, for a caller that wants to end it sooner."""
     home = prepare_home(cache or cache_folder())
     if home.archive.exists():
         return None

@@ -160,7 +160,7 @@ def java_options(settings: SessionSettings, home: SparkHome, archive_to: Path | 
 
 def _prepare_environment(home: SparkHome) -> None:
     """PySpark takes these from nowhere else. The Python of the workers is the one that runs this."""
-    # A JVM that somebody else has started is not ours to use, or to end.
+    # A JVM that another program has started is not ours to use, or to end.
     os.environ.pop("PYSPARK_GATEWAY_PORT", None)
     os.environ["SPARK_HOME"] = str(home.home)
     os.environ["JAVA_HOME"] = str(home.java_home)

@@ -34,7 +34,7 @@ appender.stderr.layout.pattern = spark: %p %c{1}: %m%n%ex{short}
 # PySpark counts as a shell, which otherwise announces that it talks more than this.
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = error
-# What ends a query is raised to whoever runs it, and told once.
+# What ends a query is raised to its caller, and logged once.
 logger.query.name = org.apache.spark.sql.execution.streaming
 logger.query.level = off
 """
@@ -66,7 +66,7 @@ class SparkHome:
 
     @property
     def lock(self) -> Path:
-        """Held by whoever makes the archive."""
+        """Held by the process that makes the archive."""
         return self.folder / "training.lock"
 
 

@@ -5,7 +5,7 @@ this round is not touched again, a hub that gave something away for load takes n
 something gives nothing. The arbiter's bounds are kept here too.
 
 Always true:
-    whoever is given a topic is a live member that is not being drained, is at the topic's site if its spec names one,
+    the hub given a topic is a live member that is not being drained, is at the topic's site if its spec names one,
     and has memory left;
     a latency limit that holds is not broken, by an entry or by the ring, unless no hub that may take the topic
     would keep it;
@@ -105,7 +105,7 @@ class Draft:
         return self.view.hubs.is_alive
 
     def takers(self, topic: int, *, must: bool = False) -> NDArray[np.bool_]:
-        """The hubs that may be given this topic for load; if it must go, rather a limit is broken than nobody found."""
+        """The hubs that may be given this topic for load; if it must go, a limit is broken rather than no hub found."""
         site = self.pinned.get(topic)
         mask = self.eligible & ~self.gave
         if site is not None:
@@ -190,7 +190,7 @@ class Draft:
         return self._on_ordinary_hub(self.needs.present_bytes, self.needs.present_work)
 
     def is_idle(self, topic: int) -> bool:
-        """Nobody has it in hand or has pinned it, and no earlier step of this round has touched it."""
+        """It has no move in flight and no pin, and no earlier step of this round has touched it."""
         name = self.view.topics.names[topic]
         is_taken = topic in self._touched or self.is_kept(name)
         return not is_taken and self.memory.arbiter.is_free(name, PLANNER)
@@ -247,7 +247,7 @@ class Draft:
 
     def place_all(self) -> None:
         """Find out where everything is, after members changed. Changes of entries so far are kept."""
-        # The hubs that may be given something, and the members that nobody drains.
+        # The hubs that may be given something, and the members that are not drained.
         self.eligible = eligible_hubs(self.view, self.members, self.memory, self.settings)
         draining = np.flatnonzero(self.view.hubs.is_draining).tolist()
         self._staying = self.members.keys() - {self.view.hubs.names[hub] for hub in draining}
@@ -305,7 +305,7 @@ class Draft:
                 continue
             explained = why(Reason.LATENCY, note, expected_ms=1e3 * self.limits.worst_s(topic)[ring])
             if self.eligible[was]:
-                # Nothing moves, so nobody has it in hand.
+                # Nothing moves, so no move is in flight.
                 self._single[topic] = was
                 self.predicted.place(topic, was)
                 self._changes.put(Entry(name, (self.view.hubs.names[was],)), explained)

@@ -66,7 +66,7 @@ def place_topics(
     made = first.placement()
     if level_s <= 0 or not (candidates.is_feasible & ~made.is_served).any():
         return made
-    # Levelling may have filled a hub that somebody else depends on.
+    # Levelling may have filled a hub that another topic depends on.
     first.undo()
     strict = _Placing(candidates, room, homes, must_leave)
     strict.place_all(0.0)

@@ -7,7 +7,7 @@ there is one definition of latency. All of it is one way; distances of coordinat
 `CentroidEstimate` has that from a view, whatever the number of clients. `PairsEstimate` has every client's own
 coordinate and is exact as far as coordinates are: the paper's baseline, which no large system can afford.
 
-A side of a topic of which nobody knows where it is counts nothing: then W is a bound from below. A hub that has not
+A side of a topic without coordinates counts nothing: then W is a bound from below. A hub that has not
 found out where it is takes for ever.
 """
 

@@ -24,7 +24,7 @@ _ROUNDING = 1e-9
 
 
 class Room:
-    """What hubs carry while topics are being placed. Owned by whoever places; changes through `take` and `give`."""
+    """What hubs carry while topics are being placed. Owned by the placing step; changes through `take` and `give`."""
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ class LatencyLimits:
         return excess_s if excess_s > 0 and np.isfinite(excess_s) else 0.0
 
     def is_within(self, topic: int, homes: Iterable[int]) -> bool | None:
-        """Whether its homes keep its limit, by where its clients are. None: nobody knows, or there is no limit."""
+        """Whether its homes keep its limit, by where its clients are. None: unknown, or there is no limit."""
         if topic not in self._located:
             return None
         expected_s = self.at_homes_s(topic, homes)
@@ -109,7 +109,7 @@ class LatencyLimits:
             return None
         if self.present_s(topic, homes) <= limit_s or not homes:
             return row <= limit_s
-        # It is broken, or nobody knows: no worse than where it is.
+        # It is broken, or unknown: no worse than where it is.
         return row <= max(limit_s, self.at_homes_s(topic, homes))
 
 

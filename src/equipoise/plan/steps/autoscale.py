@@ -6,7 +6,7 @@ follows it never pays more than twice what knowing the future would have cost (t
 forecast: large overloads are acted on at once, small ones when they last, and a server that is hardly needed
 goes the sooner the less there is to move.
 
-Asking is all that happens here; whoever has machines starts one, and the hub joins when it is alive.
+Asking is all that happens here; a provisioner starts one, and the hub joins when it is alive.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _is_overloaded_by_pins(draft: Draft, hub: int) -> bool:
 
 
 def foresee(draft: Draft) -> None:
-    """Ask before anybody is overloaded if all together will be by the time a server has come and taken its share.
+    """Ask before any hub is overloaded if all together will be by the time a server has come and taken its share.
 
     The average over all hubs is far less noisy than any of them, so what it has done for a minute, and still does, can
     be believed. A step that is over is no growth.

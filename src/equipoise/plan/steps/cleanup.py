@@ -1,4 +1,4 @@
-"""Keep the plan small: drop entries that say what the ring says, and those of topics nobody has used for long.
+"""Keep the plan small: drop entries that say what the ring says, and those of topics that were not used for long.
 
 Neither moves anything, nor touches what an operator has pinned. With a dead member the ring is not what it will be, so
 nothing is dropped then.

@@ -1,8 +1,8 @@
 """High-load rebalancing: bring overloaded hubs down to a safe load (Dynamoth III-B3, Algorithm 2).
 
-The busiest hub gives its busiest topics to whoever will be least loaded, until it is safe; then the next busiest.
+The busiest hub gives its busiest topics to the hub that will be least loaded, until it is safe; then the next busiest.
 Unlike in the algorithm as printed the receiver is checked: a topic that would make it too full is passed over for a
-smaller one. If nobody has room, a server is asked for (`servers`); if none can be had, or the overload is severe, hubs
+smaller one. If no hub has room, a server is asked for (`servers`); if none can be had, or the overload is severe, hubs
 accept more, up to just below overload, and beyond that only moves are made that lower the higher of the two by a good
 deal.
 
@@ -126,7 +126,7 @@ def _shed(draft: Draft, hub: int, *, limit: float, down_to: float) -> None:
 
 
 def _level(draft: Draft, hub: int) -> None:
-    """Everybody is full: still, no hub should be much fuller than it must."""
+    """All hubs are full: still, no hub should be much fuller than it must."""
     for topic in _given(draft, hub):
         if draft.predicted.ratio[hub] - _least(draft) < draft.settings.crowded_gain_ratio:
             return

@@ -30,7 +30,7 @@ __all__ = ["approach", "needed_at", "strays"]
 
 # Topics times hubs that are ranked in a round: half a second. What is left has its turn with the next views.
 _RANKED_MAX = 20_000_000
-# Choices of a topic at which somebody is asked to make room, and topics for which that is done in a round.
+# Choices of a topic at which another topic is asked to make room, and topics for which that is done in a round.
 _ROOM_CHOICES = 4
 _ROOM_TOPICS = 16
 # Topics that are looked at each second for one that has just got above its limit.
@@ -59,7 +59,7 @@ def strays(view: View, specs: Specs, memory: Memory, settings: PlannerSettings) 
     """Whether a topic is clearly above its limit and has not been seen to be for long enough.
 
     With enough evidence it has had its round, and one that is in hand is being helped: neither calls for another, so a
-    topic that nobody can help wakes nobody for long.
+    topic that cannot be helped does not wake the planner for long.
     """
     least_s = min((spec.latency_ms for spec in specs if spec.latency_ms is not None), default=0.0) / 1_000
     # No quantile is above the largest, so whatever is judged is above the least limit only if one of these is.
@@ -98,7 +98,7 @@ def needed_at(draft: Draft, hub: int) -> bool:
 
 
 def _far(draft: Draft) -> list[int]:
-    """The topics above their limits that nobody has in hand."""
+    """The topics above their limits without a move in flight."""
     far = [topic for topic in draft.limits.broken(draft.homes_of) if draft.is_idle(topic)]
     if draft.now - draft.memory.members_s >= draft.settings.settle_s:
         return far
@@ -108,7 +108,7 @@ def _far(draft: Draft) -> list[int]:
 
 
 def _kept_far(draft: Draft) -> list[int]:
-    """Those above their limits that an operator keeps where they are: noted like others, so that they wake nobody."""
+    """Those above their limits that an operator keeps where they are: noted, so that they do not wake the planner."""
     limits, index = draft.limits, draft.view.topic_index
     kept = [index[entry.topic] for entry in draft.plan.pinned if entry.topic in index]
     return [
@@ -192,7 +192,7 @@ def _move_together(draft: Draft, wanted: dict[int, int]) -> dict[int, int]:
         room.give(topic, int(homes[topic]))
         room.take(topic, to)
     while over := [topic for topic, to in together.items() if room.is_over(to)]:
-        # Whoever chose last has the most choices left.
+        # The topic that chose last has the most choices left.
         room.give(over[-1], together.pop(over[-1]))
         room.take(over[-1], int(homes[over[-1]]))
     for topic, to in together.items():
@@ -201,7 +201,7 @@ def _move_together(draft: Draft, wanted: dict[int, int]) -> dict[int, int]:
 
 
 def _squeeze_in(draft: Draft, candidates: Candidates, row: int) -> bool:
-    """Let the topic have a hub that somebody else leaves for it; whether one does."""
+    """Let the topic have a hub that another topic leaves for it; whether one does."""
     to = _make_room(draft, candidates, row) if draft.budget > 1 else None
     if to is None:
         return False

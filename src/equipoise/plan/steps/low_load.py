@@ -2,12 +2,12 @@
 
 It begins when the others could carry everything, avg + avg/(n − 1) ≤ low, and a server too many has cost what emptying
 one costs. Every server too many has a debt of its own, so that those that were idle together go right after each other.
-The hub's share of the ring goes down in a few rounds, its entries move to whoever is least loaded, and each
+The hub's share of the ring goes down in a few rounds, its entries move to the least loaded hub, and each
 step is predicted first: no other hub may get above the low threshold by it. If load rises meanwhile the hub gets its
 share back. A hub that holds nothing any more leaves the plan, so that clients no longer come to it; once those that it
 has are gone it may be stopped.
 
-One hub at a time; never the last ones, never one that has just come, never one that nobody would stop.
+One hub at a time; never the last ones, never one that has just come, never one that no provisioner would stop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["may_stop", "release"]
 _AVERAGE_S = 30.0
 # Topics from this size on are placed one by one before the ring sends the rest wherever it does.
 _HEAVY_RATIO = 0.02
-# Moves that are made because somebody is too full. Fewer homes for a topic that has calmed down are none of them.
+# Moves that are made because a hub is too full. Fewer homes for a topic that has calmed down are none of them.
 _FOR_ROOM = frozenset({Reason.HIGH_LOAD, Reason.RISING_LOAD, Reason.REPLICATED})
 # How much less there has to be to carry before what could not be done is tried again.
 _RETRY_RATIO = 0.05
@@ -104,7 +104,7 @@ def _is_stirring(draft: Draft) -> bool:
 
 
 def _has_risen(draft: Draft) -> bool:
-    """The average, seen slowly, is clearly above what allowed the release, or somebody needs room just now."""
+    """The average, seen slowly, is clearly above what allowed the release, or a hub needs room just now."""
     limit = draft.settings.low_ratio + draft.settings.low_margin_ratio
     is_severe = bool((draft.predicted.ratio[draft.eligible] >= draft.settings.severe_ratio).any())
     needs_room = draft.is_short or is_severe or draft.has_moved_for(_FOR_ROOM)
@@ -174,7 +174,7 @@ def _victim(draft: Draft) -> int | None:
 
 
 def _pinned_to(draft: Draft) -> set[str]:
-    """The hubs that an operator wants a topic to be at, whether anybody uses it just now or not."""
+    """The hubs that an operator wants a topic to be at, whether it is in use just now or not."""
     return {home for entry in draft.plan.pinned for home in entry.homes}
 
 
@@ -197,7 +197,7 @@ def _go_on(draft: Draft, hub: int) -> None:
 
 
 def _shrink(draft: Draft, member: Member, hub: int) -> None:
-    """Lower its share of the ring by a step, unless that would make somebody too full."""
+    """Lower its share of the ring by a step, unless that would make another hub too full."""
     step = max(1, math.ceil(draft.memory.releasing_weight / draft.settings.release_steps))
     made = Member(member.hub, max(0, member.weight - step), member.site)
     after = draft.if_members({**draft.members, member.hub: made}.values())
@@ -214,7 +214,7 @@ def _shrink(draft: Draft, member: Member, hub: int) -> None:
 
 
 def _move_topics(draft: Draft, hub: int, *, at_least: float = 0.0) -> bool:
-    """Give topics of at least this size to whoever is least loaded, the heaviest first; whether there were any."""
+    """Give topics of at least this size to the least loaded hub, the heaviest first; whether there were any."""
     predicted = draft.predicted
     reason = why(Reason.LOW_LOAD, f"off {draft.view.hubs.names[hub]}", load_ratio=predicted.ratio[hub])
     own = predicted.at_hub(hub)

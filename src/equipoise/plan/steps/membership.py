@@ -4,7 +4,7 @@ These are facts, not noise: they are acted upon at once, without hits or T_wait.
 what it can carry; the topics that go with that share move in one bulk handover, and what load needs beyond it is
 shared out by entries (`spread`). A hub that has been dead for longer than a restart takes loses its membership.
 
-Always true: with no live member nobody is taken out, since then the store, not the hubs, is the likelier cause.
+Always true: with no live member none is taken out, since then the store, not the hubs, is the likelier cause.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _take_in(draft: Draft) -> None:
 def _follow_facts(draft: Draft) -> None:
     """Restarts, drains and changes of site of those who stay."""
     hubs, memory = draft.view.hubs, draft.memory
-    # Of members that are dead as well: whoever comes back has another life than it had when it went.
+    # Of members that are dead as well: a hub that comes back has another incarnation.
     lives = {name: life for name, life in memory.incarnations.items() if name in draft.members}
     for at, name in enumerate(hubs.names):
         member = draft.members.get(name)

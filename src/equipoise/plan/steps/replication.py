@@ -79,7 +79,7 @@ def rate(
         mode = Mode.ALL_SUBSCRIBERS if publishers >= 2 * homes else Mode.ALL_PUBLISHERS
     if not may_split:
         mode = Mode.ALL_PUBLISHERS
-    # Whoever is spread keeps to one home: more homes than clients to spread help nobody.
+    # A client that is spread keeps to one home: more homes than clients to spread are of no use.
     spread = publishers if mode is Mode.ALL_SUBSCRIBERS else subscribers
     homes = min(homes, settings.homes_max, math.floor(spread))
     return Wanted(mode, homes) if homes >= 2 else ONE
@@ -170,7 +170,7 @@ def _direction(draft: Draft, topic: int, up: Wanted, down: Wanted) -> int:
     """1 for more homes or another way of having several, -1 for fewer, 0 to leave it."""
     replicas = draft.predicted.several.get(topic)
     homes = 1 if replicas is None else len(replicas.homes)
-    # Nobody is asked for more homes than there are hubs.
+    # No more homes than there are hubs.
     takers = draft.takers(topic)
     takers[[*draft.homes_of(topic)]] = True
     if min(up.homes, int(takers.sum())) > homes:

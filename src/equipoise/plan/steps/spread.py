@@ -1,4 +1,4 @@
-"""Share load out though nobody is overloaded: after a hub has joined, and where no further server can be had.
+"""Share load out though no hub is overloaded: after a hub has joined, and where no further server can be had.
 
 The ring gives a new member its share of topics, not of load: heavy topics and old entries stay where they are. For
 half a minute after a join the fullest hub gives to the emptiest the largest topic that does not turn the two around,
@@ -6,7 +6,7 @@ until they are close; being half as far apart again begins it. While topics go t
 
 When all servers that there may be are at work and full on average beyond what one would accept, what the emptiest has
 left is all the room there is: then being four times as far apart begins it. At other times a cluster is left as it is:
-a difference that hurts nobody is not worth moves.
+a harmless difference is not worth moves.
 
 Always true: the difference between the fullest and the emptiest hub does not grow by a move.
 """

@@ -29,7 +29,7 @@ __all__ = ["MemoryTree", "SessionOwner"]
 
 
 class SessionOwner(Protocol):
-    """Whoever has the connection of a session. Both calls come from inside a call to the tree: do not call back."""
+    """The owner of a session's connection. Both calls come from inside a call to the tree: do not call back."""
 
     def changed(self, path: str, kind: WatchKind) -> None: ...
 
@@ -90,7 +90,7 @@ class MemoryTree:
         self._live(session).heard_at = self._clock()
 
     def touch_all(self) -> None:
-        """Nobody could be heard of until now: a server that starts gives every session its whole time again."""
+        """No client could be heard until now: a server that starts gives every session its whole time again."""
         for session in self._sessions.values():
             session.heard_at = self._clock()
 

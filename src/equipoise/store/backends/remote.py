@@ -99,7 +99,7 @@ class RemoteMemoryStore(ConnectedStore):
                 channel.abort()
                 raise
         if self._resumed != resumed:
-            # Declared lost while the greeting was on its way: nobody may use that session again.
+            # Declared lost while the greeting was on its way: that session must not be used again.
             channel.abort()
             return None
         if session == 0:
@@ -142,7 +142,7 @@ class _WireChannel(asyncio.Protocol):
         self.gone.set()
         self._greeted.set()
         for future in self._asked.values():
-            # Nobody waits for a cancelled one.
+            # A cancelled request has no caller.
             if not future.done():
                 future.set_exception(ChannelGoneError())
 

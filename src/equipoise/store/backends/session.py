@@ -242,7 +242,7 @@ class SessionKeeper(ABC):
             return
         self._is_closed = True
         is_graceful = self._channel is not None
-        # Whoever waits for a channel or a change is woken, and told.
+        # Wakes all who wait for a channel or a change.
         self._pass_turn()
         self._watches.raise_all()
         for keeper in self._keepers:

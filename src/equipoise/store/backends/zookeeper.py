@@ -164,7 +164,7 @@ class ZooKeeperStore(ConnectedStore):
             self._on_lost()
 
     async def _greet(self, channel: _KazooChannel) -> None:
-        """See that the root is there before anybody uses the channel."""
+        """See that the root is there before the channel is used."""
         asked_at = asyncio.get_running_loop().time()
         try:
             await channel.ensure_root()
@@ -194,7 +194,7 @@ class _KazooChannel:
         self._callbacks: dict[tuple[WatchKind, str], Callable[[object], None]] = {}
 
     def give_up(self) -> None:
-        """The connection is gone, or must not matter any more: whoever waits is told."""
+        """The connection is gone, or must not matter any more: fail all requests in flight."""
         self._is_gone = True
         for future in self._asked:
             if not future.done():
@@ -346,7 +346,7 @@ def _node(path: str, data: bytes, stat: Any) -> Node:
 
 
 def _call_from_thread(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    """Nobody is left to be told once the loop is closed."""
+    """Once the loop is closed there is no caller left."""
     try:
         loop.call_soon_threadsafe(function)
     except RuntimeError:

@@ -5,7 +5,7 @@ a directory is used by one server at a time, which a lock on it ensures that the
 `start` returns once the server answers.
 
 One node keeps nothing safe from the loss of its disk: it is for trying out, for tests and for small systems. An
-ensemble is run by whoever runs ZooKeeper, and given as zk://host,host,host.
+ensemble is run by its own operators, and given as zk://host,host,host.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keep bytes that are too many for a node: compressed, in parts, under a checksum.
 
 A blob is written whole before anything refers to it, and never changed. A reference names it, its size and its
-checksum: bytes that do not match it are refused, whoever has damaged them.
+checksum: bytes that do not match it are refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BlobRef(msgspec.Struct, frozen=True, array_like=True):
 
 
 async def write_blob(store: Store, folder: str, name: str, data: bytes) -> BlobRef:
-    """`name` is one that nobody has used. On failure some parts may be left, to which nothing refers."""
+    """`name` is one that was never used. On failure some parts may be left, to which nothing refers."""
     packed = await offload(len(data) > HEAVY_BYTES, zlib.compress, data, _LEVEL)
     parts = [packed[start : start + PART_BYTES_MAX] for start in range(0, len(packed), PART_BYTES_MAX)]
     await store.create(f"{folder}/{name}")
@@ -83,7 +83,7 @@ async def _parts(store: Store, folder: str, ref: BlobRef) -> AsyncGenerator[byte
 
 
 async def delete_blob(store: Store, folder: str, name: str) -> None:
-    """Parts first. Somebody else may be doing the same."""
+    """Parts first. Another process may be doing the same."""
     path = f"{folder}/{name}"
     try:
         for part in await store.children(path):

@@ -33,7 +33,7 @@ async def follow(
             except TimeoutError:
                 pass
             news.clear()
-            # A watcher ends only because the store is closed: say so to whoever follows.
+            # A watcher ends only because the store is closed: say so to the follower.
             if top.done():
                 top.result()
     finally:

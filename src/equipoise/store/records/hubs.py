@@ -1,10 +1,10 @@
 """The hubs of a region: who they are, and which of them are alive.
 
 A hub has two nodes, Hedwig's: one with its facts, which stays, and below it `alive`, ephemeral, with its facts and its
-load. That everything is in the one node which makes it alive matters: nobody can see a hub half announced.
+load. That everything is in the one node which makes it alive matters: no reader sees a hub half announced.
 
 A session may end while its hub lives. The hub then takes its own `alive` over into its next session, and holds
-`alive-next` meanwhile: whoever looks in between finds one of the two.
+`alive-next` meanwhile: a reader in between finds one of the two.
 
 Always true: of two processes under one name at most one holds `alive`. The second waits for the session of the first to
 end, unless it can prove that the first process has ended: then it deletes the first one's `alive` and takes its place.
@@ -102,7 +102,7 @@ class HubsStore:
             specs_version=specs_version,
         )
         node = await self._claim(alive, patience_s)
-        # After the claim: whoever is still alive under this name keeps its facts until then.
+        # After the claim: a hub that is still alive under this name keeps its facts until then.
         await self._store.set(self._tree.hub(facts.hub), msgspec.msgpack.encode(facts), version=None)
         return node
 
@@ -139,11 +139,11 @@ class HubsStore:
         return await self.conclude(look, await self._store.read(look.reads))
 
     def glance(self) -> HubLook:
-        """For whoever reads the hubs together with something else: `conclude` with the answers to its reads."""
+        """For a caller that reads the hubs together with something else: `conclude` with the answers to its reads."""
         return HubLook(self._tree, self._guesses)
 
     async def conclude(self, look: HubLook, answers: Sequence[Answer]) -> dict[str, HubSeen]:
-        """As `load`; whoever is not as guessed is looked at now. Raises DamagedError."""
+        """As `load`; a hub that is not as guessed is read now. Raises DamagedError."""
         found, others = look.conclude(answers)
         found.update(zip(others, await asyncio.gather(*map(self.look, others)), strict=True))
         seen = {hub: one for hub, one in sorted(found.items()) if one is not None}
@@ -170,7 +170,7 @@ class HubsStore:
     async def watch(self) -> AsyncGenerator[Mapping[str, HubSeen], None]:
         """All hubs, and again whenever one comes, dies or begins another life; not when only its load changes.
 
-        Goes on when the store has been away: nobody is dead because nobody can be asked.
+        Goes on when the store has been away: a store that does not answer makes no hub dead.
         """
         async with aclosing(self.changes()) as changes:
             async for _ in changes:
@@ -180,7 +180,7 @@ class HubsStore:
                     continue
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """As `watch`, for whoever reads for itself."""
+        """As `watch`, for a caller that does its own reads."""
         return follow(self._store, self._tree.hubs, WatchKind.CHILDREN)
 
     # Claiming a name.
@@ -219,7 +219,7 @@ class HubsStore:
             # Another process's that may live: wait for its session to end.
             return False
         if is_own_life:
-            # Left by our last session: nobody may find nothing while it is replaced.
+            # Left by our last session: no reader may find nothing while it is replaced.
             await self._stand_in(alive)
         await self._delete(found.path, version=found.version)
         return True
@@ -244,5 +244,5 @@ class HubsStore:
         try:
             await self._store.delete(path, version=version)
         except (NoNodeError, BadVersionError):
-            # Another one by now, or none: whoever wanted it gone looks again.
+            # Another one by now, or none: the caller reads again.
             pass

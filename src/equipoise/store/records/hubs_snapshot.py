@@ -36,7 +36,7 @@ class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
     rack: str = ""
     # Which verbs it knows on the links between hubs; those that do not say know the first ones.
     verbs: int = 1
-    # Who it is at the others where there are users; empty: nobody in particular.
+    # The user that it logs in as at other hubs; empty: none.
     login: str = ""
     # Where it speaks TLS: host:port; empty: nowhere.
     tls_address: str = ""

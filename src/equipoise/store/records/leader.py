@@ -1,4 +1,4 @@
-"""The one controller that plans: an ephemeral node, made by whoever is first, gone with its session.
+"""The one controller that plans: an ephemeral node, made by the first to come, gone with its session.
 
 Two controllers may both think that they lead, for as long as news takes; no harm is done, since a plan is committed on
 the version right before it by one writer only.
@@ -59,7 +59,7 @@ class LeaderStore:
                 pass
 
     async def load(self) -> LeaderFacts | None:
-        """Who leads; None if nobody does. Raises DamagedError."""
+        """The leader; None if there is none. Raises DamagedError."""
         return self._decode(await self._store.find(self._tree.leader))
 
     async def watch(self) -> AsyncGenerator[LeaderFacts | None, None]:

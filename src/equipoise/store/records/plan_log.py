@@ -31,7 +31,7 @@ from equipoise.store.tree import Tree, number_of, version_name
 
 __all__ = ["Committed", "PlanLog", "head_in"]
 
-# A change this long, packed, is kept in the log's own node; longer ones would slow down everybody who reads the log.
+# A change this long, packed, is kept in the log's own node; longer ones would slow down every reader of the log.
 INLINE_BYTES_MAX = 200_000
 # Unpacked size of an inline change, as a bound for the reader: names pack eightfold, sometimes better.
 _INLINE_UNPACKED_BYTES_MAX = 64 * 1024 * 1024
@@ -54,7 +54,7 @@ class Committed(msgspec.Struct, frozen=True):
 class _Record(msgspec.Struct, frozen=True, array_like=True):
     """A node of the log. Exactly one of `packed` and `blob` holds the change."""
 
-    # Unique for each try to commit: whoever finds its own bytes in the log after a broken connection has won.
+    # Unique for each try to commit: a writer that finds its own bytes in the log after a disconnect has won.
     token: str
     writer: str
     at_s: float
@@ -78,7 +78,7 @@ class PlanLog:
         self._store = store
         self._tree = tree
         self._tokens = 0
-        # The version read last, and its creation id: whoever follows the plan asks for it next.
+        # The version read last, and its creation id: a follower of the plan asks for it next.
         self._read = (0, 0)
 
     async def prepare(self) -> None:
@@ -202,7 +202,7 @@ class PlanLog:
     # The head.
 
     async def raise_head(self, version: int) -> None:
-        """Never lowered; whoever raises it at the same time is as good."""
+        """Never lowered; another writer that raises it at the same time is as good."""
         node = await self._store.find(self._tree.head)
         data = version_name(version).encode()
         try:
@@ -218,7 +218,7 @@ class PlanLog:
     async def trim(self, *, log_floor: int, snapshot_floor: int) -> None:
         """Delete changes up to `log_floor`, snapshots below `snapshot_floor`, and the blobs of both.
 
-        What is below the floors is committed, so whoever still writes a blob for it has lost its race.
+        What is below the floors is committed, so a writer that still writes a blob for it has lost its race.
         """
         for version in await self.versions():
             if version <= log_floor:

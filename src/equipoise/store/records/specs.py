@@ -30,7 +30,7 @@ __all__ = ["SpecsStore", "StoredSpecs"]
 
 log = logging.getLogger("equipoise.store.records.specs")
 
-# People change specs; whoever loses this often is up against something else.
+# People change specs; a writer that loses this often has another problem.
 _RACES_MAX = 20
 
 

@@ -2,7 +2,7 @@
 
 The text is that of a users file; the file given to the first hub or tool seeds it. Its access version counts the
 changes: 0 while there are no users in the store, then 1, 2, 3. A plan carries the access version it was made under, so
-whoever gets a plan knows whether its own rules are too old.
+a hub that gets a plan knows whether its own rules are too old.
 """
 
 from __future__ import annotations
@@ -153,9 +153,9 @@ class UsersStore:
 async def publish_users(
     stored: UsersStore, plans: PlanStore, users: Users, *, access_version: int
 ) -> StoredUsers:
-    """Replace the users and tell everybody, through the plan. Raises BadVersionError if others came first.
+    """Replace the users and announce it to all hubs through the plan. Raises BadVersionError if others came first.
 
-    Safe to break off: the plan then follows with the next change of users, and whoever watches them knows already.
+    Safe to break off: the plan then follows with the next change of users, and those who watch the users know already.
     """
     made = await stored.replace(users, access_version=access_version)
     why = Why(Reason.ACCESS, {"users": float(len(users))})

@@ -51,7 +51,7 @@ export const freeTopic = told(async (id) => {
   return "it follows the ring again";
 });
 
-// The form shows what is said of the pattern already; only what somebody types over is sent.
+// The form shows what is said of the pattern already; only what is typed over is sent.
 export const setLimits = told(async () => {
   const said = await get("/api/limits");
   const pattern = el("input", { placeholder: "game.*" });
@@ -71,7 +71,7 @@ export const setLimits = told(async () => {
   if (typed.has("latency_ms")) body.latency_ms = milliseconds(values["Latency in ms"]);
   if (typed.has("site")) body.site = values["Pinned to site"];
   const { spec } = await post("/api/limits", body);
-  return spec === null ? `nothing is said of ${values.Pattern} any more` : `${values.Pattern}: ${specWords(spec)}`;
+  return spec === null ? `removed spec ${values.Pattern}` : `${values.Pattern}: ${specWords(spec)}`;
 });
 
 // 40, 40ms or 40 ms; empty stays empty. Throws on everything else: what is sent is what was meant.

@@ -21,7 +21,7 @@ export function overview(place) {
       tile("latency p50", now.latency_ms.p50 === null ? "–" : `${number(now.latency_ms.p50, 1)} ms`),
       tile("latency p99", now.latency_ms.p99 === null ? "–" : `${number(now.latency_ms.p99, 1)} ms`),
       tile("worst loop lag", now.loop_lag_ms_worst === null ? "–" : `${number(now.loop_lag_ms_worst, 1)} ms`),
-      tile("plan", `v${now.plan_version}`), tile("leader", now.leader || "nobody"),
+      tile("plan", `v${now.plan_version}`), tile("leader", now.leader || "none"),
       ...(now.hubs_without_bandwidth.length ? [tile("bandwidth not judged", `${number(now.hubs_without_bandwidth.length)} hubs`)] : []),
       ...(now.provisioner_problem ? [tile("provisioner failed", now.provisioner_problem)] : []),
       tile("pipeline lag", now.view_age_s === null ? "no view yet" : `${number(now.view_age_s, 1)} s`));
@@ -171,7 +171,7 @@ function changeNode(change) {
   ];
   const more = change.moves - change.entries.length;
   if (more > 0) parts.push(el("li", { class: "dim" }, `and ${number(more)} more`));
-  return el("article", { class: "change" }, el("strong", {}, `v${change.version}`), el("span", { class: "dim" }, ` ${clock(change.at_s)} by ${change.writer || "somebody"}`), el("ul", {}, parts));
+  return el("article", { class: "change" }, el("strong", {}, `v${change.version}`), el("span", { class: "dim" }, ` ${clock(change.at_s)} by ${change.writer || "unknown"}`), el("ul", {}, parts));
 }
 
 const placed = (part) => part.homes.join(", ") + (part.mode === "single" ? "" : ` (${part.mode})`) + (part.is_pinned ? ", pinned" : "");

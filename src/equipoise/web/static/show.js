@@ -33,7 +33,7 @@ export function bar(ratio) {
   return el("span", {}, el("span", { class: "bar", title: percent(ratio) }, inner), percent(ratio));
 }
 
-// Puts nodes in place of what is there, unless they look the same: what somebody is about to click stays where it is.
+// Puts nodes in place of what is there, unless they look the same: what is about to be clicked stays where it is.
 export function fill(place, ...nodes) {
   const fresh = document.createElement("div");
   fresh.append(...nodes.flat());

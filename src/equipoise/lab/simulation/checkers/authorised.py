@@ -1,4 +1,4 @@
-"""Authorised only: nobody receives a message that it may not have, or from whom may not send it.
+"""Authorised only: no client receives a message that it may not have, or from a client that may not send it.
 
 A message is fair if, at some moment between being sent and being received, the rules allowed its publisher to
 publish it; and at some such moment its subscriber to receive it. Bytes that a kernel holds when a permission is

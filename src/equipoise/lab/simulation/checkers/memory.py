@@ -1,4 +1,4 @@
-"""Bounded memory: nobody ever held more than its limit, of bytes, messages or connections."""
+"""Bounded memory: no hub or client ever held more than its limit, of bytes, messages or connections."""
 
 from __future__ import annotations
 

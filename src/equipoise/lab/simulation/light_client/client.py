@@ -208,7 +208,7 @@ class LightClient:
         route = self._routes.get(topic)
         if route is None or route.publish_at is None or route.version != version:
             return
-        # Whoever had to go elsewhere, after a connection was lost, is led back by what it has known before.
+        # A client that went elsewhere after a disconnect is led back by a route that it knew before.
         line = self._lines.get(topic)
         if line is not None:
             self._aim(topic, line, route.publish_at)
