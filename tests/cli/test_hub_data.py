@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from support.processes import ServerProcess, hub
+from support.processes import ServerProcess, hub, process_environment
 
 # Restarting a hub and its bookie on a busy machine takes a while; a client asks again until then.
 PATIENCE_S = 30.0
@@ -108,3 +110,41 @@ def test_a_hub_of_a_cluster_has_no_folder_of_its_own(tmp_path: Path) -> None:
         hub("--data", str(tmp_path), "--store", "eqs://127.0.0.1:1"),
     ):
         pass
+
+
+def test_a_durable_topic_keeps_what_was_published(tmp_path: Path) -> None:
+    """1. An operator makes topics durable at a hub that runs alone.
+    2. A subscriber gets what is published, and the hub is killed.
+    3. The hub that starts again has the messages, and the spec.
+    """
+    with hub("--data", str(tmp_path)) as server:
+        address = (tmp_path / "store-address").read_text().strip()
+        words = ["topics", "set", "d.*", "--durable", "1/1/1", "--store", address]
+        done = subprocess.run(
+            [sys.executable, "-m", "equipoise.cli.main", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=process_environment(),
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        client = connected(server)
+        while not client.xlen("d.probe"):
+            # The hub follows the store: it has the spec a moment after the command has stored it.
+            client.publish("d.probe", "x")
+        subscriber = client.pubsub(ignore_subscribe_messages=True)
+        subscriber.subscribe("d.t")
+        for number in range(20):
+            client.publish("d.t", number)
+        heard: list[int] = []
+        while len(heard) < 20:
+            message = subscriber.get_message(timeout=PATIENCE_S)
+            if message is not None:
+                heard.append(int(message["data"]))
+        assert heard == list(range(20))
+        server.kill()
+    with hub("--data", str(tmp_path)) as server:
+        client = connected(server)
+        client.publish("d.t", 20)
+        assert [int(fields[b"payload"]) for _, fields in client.xrange("d.t")] == list(range(21))

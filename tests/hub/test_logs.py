@@ -3,83 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
 
 from equipoise.hub.data.reply import REPLY_S
-from equipoise.hub.logs.hub_logs import HubLogs
-from equipoise.hub.logs.live_log import LiveLog
-from equipoise.hub.shell.log_opener import FoundLog
-from equipoise.ledger.log import FIRST_ENTRY, OpenLedger
-from equipoise.ledger.memory import MemoryLedgers
-from equipoise.ledger.quorum import Quorum
-from equipoise.log.records import LogRecord, decode_run
-from equipoise.log.topic_log import TopicLog
-from hub.world import Error, FakeClient, World, pipeline, users
+from hub.log_world import LogWorld
+from hub.world import Error, World, pipeline, users
 
 ALL = 'create = ["*"]\npublish = ["*"]\nsubscribe = ["*"]\ndurable = ["*"]\noperate = ["*"]'
-
-
-class LogWorld(World):
-    """A hub whose appends are confirmed when the test says so."""
-
-    def __init__(self, **grants: str) -> None:
-        super().__init__(users(**grants) if grants else None)
-        self._confirmations: deque[Callable[[], None]] = deque()
-        self.ledgers = MemoryLedgers(self._confirmations.append)
-        self.opened: dict[bytes, list[OpenLedger]] = {}
-        self.is_leased = True
-        # Whether logs are opened as soon as they are asked for.
-        self.opens = True
-        self.to_open: list[LiveLog] = []
-        self.core.logs = HubLogs(
-            self.shell, self._open, may_ack=lambda: self.is_leased, committed=lambda log, records: None
-        )
-
-    def _open(self, live: LiveLog) -> None:
-        self.to_open.append(live)
-        if self.opens:
-            self.open_logs()
-
-    def open_logs(self) -> None:
-        """As the opener does: recover the last ledger, fold all, go on in a new one."""
-        waiting, self.to_open = self.to_open, []
-        for live in waiting:
-            asyncio.run(self._open_one(live))
-
-    async def _open_one(self, live: LiveLog) -> None:
-        before = self.opened.setdefault(live.name, [])
-        state = TopicLog()
-        for ledger in before:
-            last = await self.ledgers.recover(ledger.ledger)
-            if last >= FIRST_ENTRY:
-                for data in await self.ledgers.read(ledger.ledger, FIRST_ENTRY, last):
-                    state.apply_all(decode_run(data, "test"))
-        before.append(await self.ledgers.create(live.name, len(before), Quorum(1, 1, 1)))
-        self.shell.call_later(0, live.opened, FoundLog(state, before[-1], len(before)))
-        self.advance()
-
-    def confirm(self) -> None:
-        """All appends so far."""
-        self.advance()
-        while self._confirmations:
-            self._confirmations.popleft()()
-        self.advance()
-
-    def runs(self, topic: bytes) -> list[list[LogRecord]]:
-        """What was appended to the last ledger of a topic."""
-        self.confirm()
-        ledger = self.opened[topic][-1]
-        if ledger.confirmed < FIRST_ENTRY:
-            return []
-        found = asyncio.run(self.ledgers.read(ledger.ledger, FIRST_ENTRY, ledger.confirmed))
-        return [decode_run(data, "test") for data in found]
-
-    def do(self, client: FakeClient, *words: str) -> object:
-        client.send(*words)
-        self.confirm()
-        (reply,) = client.read()
-        return reply
 
 
 def test_an_append_is_answered_when_it_is_committed() -> None:

@@ -44,10 +44,6 @@ __all__ = [
     "weigh",
 ]
 
-# Parts of a spec that no hub enforces yet: refused, so that a spec never promises what is not kept.
-_NOT_YET = {
-    "durability": "durability (--durable)",
-}
 # Plans are committed every few seconds at most; losing this often has another cause.
 _RACES_MAX = 20
 # How often hubs are looked at while an operation waits for them: a hub takes some round trips to the store.
@@ -219,9 +215,12 @@ async def change_spec(
         raise SettingsError(
             f"these hubs run a release that keeps no rate limit: {', '.join(unable)}. Upgrade them first"
         )
-    for field, words in _NOT_YET.items():
-        if given.get(field) is not None:
-            raise SettingsError(f"{words} is not yet supported: no hub would enforce it")
+    if given.get("durability") is not None and (hubs or (plan is not None and plan.members)):
+        # A spec never promises what is not kept.
+        raise SettingsError(
+            "durability (--durable) is not yet supported by hubs of a cluster; a hub that runs alone with --data "
+            "keeps it"
+        )
 
     def make(old: TopicSpec | None) -> TopicSpec | None:
         changes = dict(given)

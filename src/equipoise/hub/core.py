@@ -296,6 +296,8 @@ class HubCore:
         topic = self.index.create(name, owner=owner)
         if topic is not None:
             self.cluster.adopt(topic)
+            if self.logs is not None and self.logs.durable is not None:
+                self.logs.durable.adopt(topic)
             self._topic_gc.begin()
         return topic
 
@@ -316,6 +318,8 @@ class HubCore:
                 self.metering.arrivals.note(topic, payloads)
             if topic.limit is not None:
                 return self.cluster.limits.submit(topic, payloads)
+            if topic.log is not None:
+                return topic.log.publish(payloads)
         if topic.stream is None:
             receivers = self.publish(topic, payloads)
             audience = topic.audience

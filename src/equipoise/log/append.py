@@ -12,7 +12,18 @@ from equipoise.log.records import EntriesDeleted, EntriesTrimmed, EntryAdded, Id
 from equipoise.log.topic_log import TopicLog
 from equipoise.resp.replies import OK, bulk, integer, null
 
-__all__ = ["add_entry", "next_id", "spell_fields", "xadd", "xcfgset", "xdel", "xsetid", "xtrim"]
+__all__ = [
+    "add_entry",
+    "next_id",
+    "payload_body",
+    "payload_of",
+    "spell_fields",
+    "xadd",
+    "xcfgset",
+    "xdel",
+    "xsetid",
+    "xtrim",
+]
 
 # How many entries `~` removes at most without LIMIT, so that one command does not take long.
 _TRIMMED_MAX = 10_000
@@ -20,6 +31,9 @@ _TRIMMED_MAX = 10_000
 _DURATION_S_MAX = 86_400
 _TOKENS_MAX = 10_000
 _TOKEN_BYTES_MAX = 1_024
+
+# How the fields of a message that was published begin: one field, its name, then the value's length.
+_PAYLOAD = b"*2\r\n$7\r\npayload\r\n$"
 
 _TOO_SMALL = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
 _EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
@@ -92,6 +106,19 @@ def add_entry(log: TopicLog, body: bytes, now_ms: int) -> EntryId:
 def spell_fields(fields: list[bytes]) -> bytes:
     """Fields and values as they are stored and sent."""
     return b"*%d\r\n%b" % (len(fields), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in fields]))
+
+
+def payload_body(payload: bytes) -> bytes:
+    """The fields of a message that was published, as they are stored."""
+    return b"%b%d\r\n%b\r\n" % (_PAYLOAD, len(payload), payload)
+
+
+def payload_of(body: bytes) -> bytes:
+    """What subscribers get of an entry: the value of a lone field `payload`, else all fields, in RESP."""
+    if not body.startswith(_PAYLOAD):
+        return body
+    start = body.index(b"\r\n", len(_PAYLOAD)) + 2
+    return body[start:-2]
 
 
 def next_id(log: TopicLog, now_ms: int, wanted: tuple[int, int | None] | None) -> EntryId:

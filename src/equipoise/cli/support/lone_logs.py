@@ -16,7 +16,7 @@ import logging
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from random import SystemRandom
 
@@ -29,6 +29,7 @@ from equipoise.replication.ledgers import BookieLedgers
 from equipoise.store.backends.journal import JournalledTree
 from equipoise.store.backends.memory import MemoryStore
 from equipoise.store.backends.memory_server import MemoryStoreServer
+from equipoise.store.records.specs import SpecsStore
 from equipoise.store.tree import Tree
 
 __all__ = ["ADDRESS_FILE", "lone_logs"]
@@ -55,6 +56,7 @@ async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
         supervisor = Supervisor(on_change=_tell)
         tree = Tree(hub.settings.membership.region)
         ledgers = BookieLedgers(store, tree, SystemRandom())
+        following: asyncio.Task[None] | None = None
         address = f"eqs://{server.host}:{server.port}"
         try:
             with suppress(TimeoutError):
@@ -66,13 +68,27 @@ async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
                 (folder / ADDRESS_FILE).write_text(f"{address}\n", encoding="ascii")
             await ledgers.start()
             hub.use_logs(store, tree, ledgers, _QUORUM)
+            specs = SpecsStore(store, tree)
+            known = await specs.load_with_version()
+            hub.follow_specs(known.specs, known.version)
+            following = asyncio.create_task(_follow(hub, specs))
             yield
         finally:
+            if following is not None:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
             (folder / ADDRESS_FILE).unlink(missing_ok=True)
             await ledgers.close()
             await supervisor.stop()
             await store.close()
             await server.stop()
+
+
+async def _follow(hub: Hub, specs: SpecsStore) -> None:
+    """Apply every change of the specs, for ever."""
+    async with aclosing(specs.watch_with_version()) as changes:
+        async for stored in changes:
+            hub.follow_specs(stored.specs, stored.version)
 
 
 def _bookie(name: str, folder: Path, store: str, region: str) -> ChildSpec:

@@ -52,6 +52,10 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
             return error(LOST) if is_lost else _receipt(at, core.audience_of(topic).receivers)
 
         return cluster.limits.submit_positioned(topic, payloads, after, receipt)
+    if topic.log is not None:
+        return topic.log.publish_positioned(
+            payloads, lambda epoch, n, receivers: _receipt(Tag(TRUNK, epoch, n), receivers)
+        )
     if topic.stream is None and not tags:
         receivers = core.publish(topic, payloads)
         return _receipt(Tag(TRUNK, topic.epoch, topic.n), receivers)

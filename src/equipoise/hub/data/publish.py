@@ -98,7 +98,7 @@ def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> b
     found = {name: core.topic_to_publish(session, name) for name in runs}
     known = [topic for topic in found.values() if not isinstance(topic, str)]
     is_shared = [not core.audience_of(topic).is_exclusive for topic in known]
-    if sum(is_shared) > 1 or any(topic.stream is not None or topic.limit is not None for topic in known):
+    if sum(is_shared) > 1 or any(topic.stream is not None or topic.is_gated for topic in known):
         return None
     replies: dict[bytes, bytes] = {}
     for name, topic in found.items():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.locations.topic_locations import Whereabouts
+    from equipoise.hub.logs.durable_topics import DurableTopic
     from equipoise.hub.telemetry.meter import TopicMeter
     from equipoise.model import TopicSpec
 
@@ -42,6 +43,7 @@ class Topic:
         "is_shard",
         "is_watched",
         "limit",
+        "log",
         "members",
         "meter",
         "n",
@@ -104,12 +106,18 @@ class Topic:
         self.meter: TopicMeter | None = None
         self.publisher: int | None = None
         self.is_watched = False
-        # Its rate envelope here; None for most. And whether what clients publish has to be looked at: it is watched, or
-        # limited.
+        # Its rate envelope here; None for most. And whether what clients publish has to be looked at: it is watched,
+        # limited or durable.
         self.limit: TopicLimit | None = None
+        # Its log, where its spec is durable; None for most.
+        self.log: DurableTopic | None = None
         self.is_gated = False
         # Where its clients are; None as long as nobody has asked.
         self.where: Whereabouts | None = None
+
+    def gate(self) -> None:
+        """It is watched, limited or durable from now on, or no longer."""
+        self.is_gated = self.is_watched or self.limit is not None or self.log is not None
 
     @property
     def is_engaged(self) -> bool:

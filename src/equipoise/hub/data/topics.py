@@ -336,6 +336,10 @@ class TopicSpecs:
             spec.rate_per_s is not None or spec.durability is not None for spec in specs
         )
 
+    def of_name(self, name: bytes) -> TopicSpec | None:
+        """What a topic of this name needs."""
+        return self._specs.of(name)
+
     def of(self, topic: Topic) -> TopicSpec | None:
         """What the topic needs; None: best effort. Looked up once per topic and change of specs."""
         if topic.spec_at != self._changes:

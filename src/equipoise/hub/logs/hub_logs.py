@@ -17,6 +17,7 @@ from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell, Timer
+    from equipoise.hub.logs.durable_topics import DurableTopics
     from equipoise.log.records import LogRecord
 
 __all__ = ["HubLogs", "WaitingRead", "combined"]
@@ -40,6 +41,8 @@ class HubLogs:
         self._may_ack = may_ack
         self._committed = committed
         self.by_name: dict[bytes, LiveLog] = {}
+        # The topics whose channel is on their log; None: none can be.
+        self.durable: DurableTopics | None = None
         # Reads that wait, in the order in which they came.
         self.waiting: dict[WaitingRead, None] = {}
 

@@ -30,6 +30,7 @@ from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.ports import Timer
 from equipoise.hub.data.session import LINGER_S
+from equipoise.hub.logs.durable_topics import DurableTopics
 from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.shell.log_opener import LogOpener
@@ -38,6 +39,7 @@ from equipoise.hub.shell.tls import FailedHandshakes, tls_context
 from equipoise.hub.telemetry.gauges import Process
 from equipoise.ledger.log import Ledgers
 from equipoise.ledger.quorum import Quorum
+from equipoise.model import Specs, TopicSpec
 from equipoise.processes.machine import memory_bytes_free, network_bytes_per_s
 from equipoise.resp.replies import error
 from equipoise.store.contract import Store
@@ -148,14 +150,22 @@ class Hub:
             new_epoch=core.new_epoch,
             incarnation=lambda: core.incarnation,
             is_alive=lambda hub, incarnation: False,
-            quorum_of=lambda topic: quorum,
+            quorum_of=lambda topic: _quorum(core.specs.of_name(topic)) or quorum,
         )
         core.logs = HubLogs(
             core.shell,
             self._opener.open,
             may_ack=lambda: core.lease.is_valid(core.now()),
-            committed=lambda log, records: None,
+            committed=lambda log, records: durable.committed(log, records),
         )
+        durable = core.logs.durable = DurableTopics(core, core.logs)
+
+    def follow_specs(self, specs: Specs, version: int) -> None:
+        """Specs of a hub that runs alone: topics are durable, or no longer, from now on."""
+        core = self.core
+        core.specs.follow(specs, version)
+        if core.logs is not None and core.logs.durable is not None:
+            core.logs.durable.follow(core.index.topics.values())
 
     def renew(self) -> None:
         """The others have buried this hub while it was out of reach: end this life and begin another."""
@@ -219,6 +229,11 @@ class Hub:
             await _end_connections(core)
         if self._owned_executor is not None:
             self._owned_executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _quorum(spec: TopicSpec | None) -> Quorum | None:
+    wanted = None if spec is None else spec.durability
+    return None if wanted is None else Quorum(wanted.ensemble, wanted.write_quorum, wanted.ack_quorum)
 
 
 async def _end_connections(core: HubCore) -> None:

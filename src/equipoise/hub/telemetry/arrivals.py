@@ -91,7 +91,7 @@ class Arrivals:
     def adopt(self, topic: Topic) -> None:
         """A topic may be made, or made again, after somebody asked for it."""
         topic.is_watched = topic.name in self._until
-        topic.is_gated = topic.is_watched or topic.limit is not None
+        topic.gate()
 
     def clear(self) -> None:
         """This life of the hub is over: nobody watches, and pseudonyms begin anew."""
@@ -143,7 +143,7 @@ class Arrivals:
         topic = self._core.index.topics.get(name)
         if topic is not None:
             topic.is_watched = is_watched
-            topic.is_gated = is_watched or topic.limit is not None
+            topic.gate()
 
 
 def _block(runs: Sequence[_Run]) -> Block:
