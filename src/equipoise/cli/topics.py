@@ -171,10 +171,7 @@ def set_spec(
     ] = None,
     durable: Annotated[
         str | None,
-        typer.Option(
-            help="Keep messages: ensemble/write/ack quorum, such as 1/1/1. For a hub that runs alone with --data.",
-            metavar="E/W/A",
-        ),
+        typer.Option(help="Keep messages: E/W/A quorums. For a lone hub (--data).", metavar="E/W/A"),
     ] = None,
     pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
     timeout: Timeout = 10.0,

@@ -5,7 +5,8 @@ The hot path reads and writes the attributes directly. Membership and existence 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.data.kinds import Kind
 
@@ -16,14 +17,25 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.topic_limit import TopicLimit
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.patterns import Pattern
+    from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.locations.topic_locations import Whereabouts
-    from equipoise.hub.logs.durable_topics import DurableTopic
     from equipoise.hub.telemetry.meter import TopicMeter
+    from equipoise.log.records import EntryAdded
     from equipoise.model import TopicSpec
 
 # Names that begin so are those of lanes among hubs: no client may make such a topic.
 LANE_PREFIX = b"$lane/"
+
+
+class MessageLog(Protocol):
+    """What keeps the messages of a durable topic: see hub/logs/durable_topics.py."""
+
+    def publish(self, payloads: Sequence[bytes]) -> bytes | Reply: ...
+    def publish_positioned(
+        self, payloads: Sequence[bytes], receipt: Callable[[int, int, int], bytes]
+    ) -> Reply: ...
+    def deliver(self, added: Sequence[EntryAdded]) -> None: ...
 
 
 class Topic:
@@ -110,7 +122,7 @@ class Topic:
         # limited or durable.
         self.limit: TopicLimit | None = None
         # Its log, where its spec is durable; None for most.
-        self.log: DurableTopic | None = None
+        self.log: MessageLog | None = None
         self.is_gated = False
         # Where its clients are; None as long as nobody has asked.
         self.where: Whereabouts | None = None
