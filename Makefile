@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format docs screenshots bench kill results clean
+.PHONY: setup demo test check format docs screenshots bench kill results results-check clean
 
 setup: $(STAMP)
 
@@ -55,6 +55,10 @@ results: $(STAMP)
 	$(BIN)/equipoise reproduce dynamoth --out docs/results
 	$(BIN)/equipoise reproduce epulsar --out docs/results
 	$(BIN)/equipoise reproduce pulsar --out docs/results
+
+# The quick size of every experiment against the verdicts that are kept: some 20 minutes.
+results-check: $(STAMP)
+	$(BIN)/equipoise reproduce --check docs/results --jobs 2
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

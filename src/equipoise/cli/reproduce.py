@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.failures import FAILED, exit_on_failure
 from equipoise.cli.support.progress import progress_bar
 from equipoise.cli.support.spark_options import Master
 from equipoise.cli.support.tables import show_json
@@ -51,13 +51,20 @@ def command(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     master: Master = "",
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run the quick size of all experiments, or of those named, and compare verdicts with the results kept "
+            "in this folder. The exit status is 1 if a claim that held does not."
+        ),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
 ) -> None:
     """Run an experiment of one of the papers on the simulator, and check the paper's claims.
 
     The experiments run the real hubs and policies. Points of a sweep and the seeds of --seeds are independent of each
     other: they run in --jobs processes or on the Spark of --master, with the same result. The exit status is 0 whether
-    or not the claims hold.
+    or not the claims hold, but for --check.
     """
     from equipoise.lab.experiments import EXPERIMENTS, experiments_by_name
     from equipoise.lab.task_pool import task_pool
@@ -65,6 +72,10 @@ def command(
     with exit_on_failure():
         if list_:
             _list(EXPERIMENTS.values(), as_json=as_json)
+            return
+        if check is not None:
+            with task_pool(master=master, jobs=jobs) as pool:
+                _check(name, check, pool, as_json=as_json)
             return
         if not name:
             raise SettingsError(f"name an experiment: {', '.join(EXPERIMENTS)}; --list describes them")
@@ -107,10 +118,30 @@ def _run_seeds(
 
 
 def _keep(result: Result, out: Path | None) -> None:
-    from equipoise.lab.experiments.report import keep
+    from equipoise.lab.experiments.report import MARKER, keep
+    from equipoise.lab.experiments.scoreboard import kept_results, scoreboard
 
-    if out is not None:
-        Console(stderr=True).print(f"written to {keep(result, out)}", highlight=False)
+    if out is None:
+        return
+    Console(stderr=True).print(f"written to {keep(result, out)}", highlight=False)
+    board = out / "README.md"
+    head = board.read_text().partition(MARKER)[0].rstrip() if board.exists() else "# Scoreboard"
+    board.write_text(f"{head}\n\n{MARKER}\n\n{scoreboard(list(kept_results(out)))}")
+
+
+def _check(name: str, folder: Path, pool: TaskPool, *, as_json: bool) -> None:
+    from equipoise.lab.experiments import EXPERIMENTS, experiments_by_name
+    from equipoise.lab.experiments.scoreboard import check
+
+    wanted = experiments_by_name(name) if name else list(EXPERIMENTS.values())
+    with progress_bar("checking", len(wanted), "experiments") as bar:
+        broken = check(wanted, folder, pool, bar)
+    if as_json:
+        show_json([one._asdict() for one in broken])
+    for one in broken if not as_json else ():
+        typer.echo(f"{one.experiment}: {one.claim}: kept {one.kept}, now {one.now}")
+    if broken:
+        raise typer.Exit(FAILED)
 
 
 def _tell(result: Result, *, as_json: bool) -> None:

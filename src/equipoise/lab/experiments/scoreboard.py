@@ -1,0 +1,106 @@
+"""All kept results on one page, and whether runs of today agree with them.
+
+The page has a row for each claim of each experiment: what the paper says, what was found, the verdict, and of when,
+which commit, size and seeds that is. It is written anew with every result that is kept.
+
+A check runs the quick size of every experiment. Always true: it fails only where a claim that held when it was kept
+does not hold now; claims that one size alone makes are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from equipoise.errors import SettingsError
+from equipoise.lab.experiments.experiment import Experiment
+from equipoise.lab.experiments.registry import EXPERIMENTS
+from equipoise.lab.experiments.result import Claim, Result, Size, decode
+from equipoise.lab.experiments.seed_campaign import SeedTask, run_task
+from equipoise.lab.task_pool import TaskPool
+
+__all__ = ["Broken", "check", "kept_results", "scoreboard"]
+
+
+class Broken(NamedTuple):
+    """A claim that held when it was kept, and does not now."""
+
+    experiment: str
+    claim: str
+    kept: str
+    now: str
+
+
+def kept_results(folder: Path) -> Iterator[Result]:
+    """In the order of the registry. Raises SettingsError for a file that is no result."""
+    for experiment in EXPERIMENTS.values():
+        path = folder / experiment.page / f"{experiment.name}.json"
+        if path.exists():
+            yield _read(path)
+
+
+def _read(path: Path) -> Result:
+    try:
+        return decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as problem:
+        raise SettingsError(f"{path} is not a kept result: {problem}. Remove it or run it again") from problem
+
+
+def scoreboard(results: Sequence[Result]) -> str:
+    """Tables of Markdown, one for each paper."""
+    lines: list[str] = []
+    page = ""
+    for result in results:
+        experiment = EXPERIMENTS[result.experiment]
+        if experiment.page != page:
+            page = experiment.page
+            lines += ["", f"## [{page.capitalize()}]({page}.md)", ""]
+            lines += [
+                "| figure or section | claim | paper | ours | verdict | of |",
+                "|---|---|---|---|---|---|",
+            ]
+        lines += [_row(experiment.source, claim, result) for claim in result.claims]
+    held = sum(claim.holds for result in results for claim in result.claims)
+    total = sum(len(result.claims) for result in results)
+    return "\n".join([f"{held} of {total} claims hold.", *lines]) + "\n"
+
+
+def _row(source: str, claim: Claim, result: Result) -> str:
+    seeds = f"{len(result.seeds)} seeds" if result.seeds else f"seed {result.seed}"
+    of = f"{result.taken_at[:10] or 'earlier'}, {result.commit}, {result.size.value}, {seeds}"
+    verdict = "holds" if claim.holds else "**falls short**"
+    cells = (source, claim.claim, claim.paper, claim.ours, verdict, of)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def check(
+    experiments: Sequence[Experiment[Any, Any]], folder: Path, pool: TaskPool, tell: Callable[[int], None]
+) -> list[Broken]:
+    """Run the quick size of those that have a kept result, and compare verdicts; `tell` gets the number done."""
+    names = {experiment.name for experiment in experiments}
+    kept = [result for result in kept_results(folder) if result.experiment in names]
+    if not kept:
+        raise SettingsError(f"{folder} has no kept result of {', '.join(sorted(names))}")
+    broken: list[Broken] = []
+    tasks = [SeedTask(result.experiment, Size.QUICK, result.seed) for result in kept]
+    for done, (index, data) in enumerate(pool.run(run_task, tasks), 1):
+        broken += compared(kept[index], decode(data))
+        tell(done)
+    return sorted(broken)
+
+
+def compared(kept: Result, now: Result) -> Iterator[Broken]:
+    """The claims that held and do not. A claim is known by its words: numbers in it go with the size."""
+    found = {_words(claim.claim): claim for claim in now.claims}
+    for claim in kept.claims:
+        again = found.get(_words(claim.claim))
+        if claim.holds and again is not None and not again.holds:
+            yield Broken(kept.experiment, claim.claim, claim.ours, again.ours)
+
+
+def _words(text: str) -> str:
+    return re.sub(r"[\d.,]+", "#", text)
