@@ -289,12 +289,23 @@ def _player_claims(seen: Compared[Evening]) -> tuple[Claim, ...]:
     planned, hashed = seen.planned, seen.hashed
     p99_ms, hashed_ms = (2e3 * run.latencies.quantile_s(QUANTILE) for run in (planned, hashed))
     above, above_hashed = seen.shares_above(GAME_LIMIT_MS)
+    late_s, late_hashed_s = (_late_s(run.latencies, GAME_LIMIT_MS) for run in (planned, hashed))
     return (
         Claim(
             claim=f"99 % of messages, over {planned.changes} changes of groups and {_moved(planned)} moves of topics",
             paper=f"consistently below {GAME_LIMIT_MS:g} ms",
             ours=f"within {p99_ms:.1f} ms; with hashing {hashed_ms:.0f} ms",
             holds=p99_ms < GAME_LIMIT_MS,
+            value=p99_ms,
+            at_most=GAME_LIMIT_MS,
+        ),
+        Claim(
+            claim="seconds in which any message of any topic is above the limit",
+            paper="spikes; no more than with hashing asked",
+            ours=f"{late_s} of {planned.session.seconds}; with hashing {late_hashed_s}",
+            holds=late_s <= late_hashed_s,
+            value=float(late_s),
+            at_most=float(late_hashed_s),
         ),
         Claim(
             claim="messages above the limit",
@@ -304,6 +315,11 @@ def _player_claims(seen: Compared[Evening]) -> tuple[Claim, ...]:
         ),
         seen.no_loss,
     )
+
+
+def _late_s(latencies: Latencies, limit_ms: float) -> int:
+    with np.errstate(invalid="ignore"):
+        return int((latencies.worst_s() > limit_ms / 2e3).sum())
 
 
 def _moved(run: Evening) -> int:
