@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
-from equipoise.cli.support.tables import show_json, show_result, show_table
+from equipoise.cli.support.tables import show_json, show_result, show_rows
 from equipoise.errors import MisuseError, WorldError
 from equipoise.ledger.registration import BookieFacts
 from equipoise.replication.ledgers import BookieLedgers
@@ -33,7 +33,7 @@ def list_bookies(*, store: StoreUrl = "", region: Region = "default", as_json: A
             show_json(rows)
             return
         headers = ("BOOKIE", "STATE", "ADDRESS", "SITE", "RACK", "USED", "FREE")
-        show_table(headers, [[row[header.lower()] for header in headers] for row in rows])
+        show_rows(headers, rows)
 
     run(store, region, main, is_quiet=as_json)
 
@@ -64,7 +64,7 @@ def show(name: Name, *, store: StoreUrl = "", region: Region = "default", as_jso
         for key, value in rows[name].items():
             print(f"{key:<10}{value}")
         headers = ("LEDGER", "STATE", "QUORUM", "TOPIC", "LAST")
-        show_table(headers, [[row[header.lower()] for header in headers] for row in held])
+        show_rows(headers, held)
 
     run(store, region, main, is_quiet=as_json)
 

@@ -12,7 +12,7 @@ from equipoise.cli.support.completion import hub_names
 from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, ask_all, read_login
 from equipoise.cli.support.progress import working
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, Why, run
-from equipoise.cli.support.tables import show_json, show_result, show_table
+from equipoise.cli.support.tables import show_json, show_result, show_rows
 from equipoise.control import operations
 from equipoise.errors import DisconnectedError, EquipoiseError, WorldError
 from equipoise.model import WEIGHT_NORMAL, Plan, quantise_weight
@@ -40,7 +40,7 @@ def list_hubs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJs
             show_json(rows)
             return
         headers = ("HUB", "STATE", "ADDRESS", "SITE", "RACK", "WEIGHT", "LOAD", "ENTRIES")
-        show_table(headers, [[row[header.lower()] for header in headers] for row in rows])
+        show_rows(headers, rows)
 
     run(store, region, main, is_quiet=as_json)
 

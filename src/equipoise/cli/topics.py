@@ -12,7 +12,7 @@ from equipoise.cli.support.completion import hub_names, topic_names
 from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, ask_all, read_login
 from equipoise.cli.support.latency_status import TokenFile, latency_words, topic_latency
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
-from equipoise.cli.support.tables import name_of, show_json, show_result, show_table
+from equipoise.cli.support.tables import name_of, show_json, show_result, show_rows, show_table
 from equipoise.cli.support.units import parse_milliseconds, parse_rate
 from equipoise.control import operations
 from equipoise.errors import BehindError, EquipoiseError, RefusedError, SettingsError
@@ -69,7 +69,7 @@ def list_topics(
             show_json(rows)
             return
         headers = ("TOPIC", "HOME", "MODE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
-        show_table(headers, [[row[header.lower()] for header in headers] for row in rows[:limit]])
+        show_rows(headers, rows[:limit])
         if len(rows) > limit:
             typer.echo(f"and {len(rows) - limit:,} more: use --limit, --match or --json")
 
@@ -131,7 +131,7 @@ def show(
             typer.echo(latency_words(latency))
         typer.echo()
         headers = ("HUB", "STATE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
-        show_table(headers, [[row.get(header.lower()) for header in headers] for row in rows])
+        show_rows(headers, rows)
         if any("limit" in row for row in rows):
             typer.echo()
             show_table(("HUB", "SHARE", "ADMITTED", "WAITING", "REFUSED", "DELAY"), [*map(_limit_row, rows)])

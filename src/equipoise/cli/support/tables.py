@@ -22,6 +22,11 @@ def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         typer.echo(line)
 
 
+def show_rows(headers: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
+    """Print a table of rows that have a value under each header's name in lower case; an absent one is empty."""
+    show_table(headers, [[row.get(header.lower()) for header in headers] for row in rows])
+
+
 def table_lines(
     headers: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None
 ) -> list[str]:

@@ -1,14 +1,20 @@
-"""Where a client finds its hub, and how patient it is."""
+"""Where a client finds its hub, how patient it is, and a connection to a hub that reads pushes off the wire."""
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
+
+import hiredis
 
 from equipoise.client import ClientSettings
+from equipoise.client.wire.codec import encode_request
 
-__all__ = ["HubEndpoint", "hurried"]
+__all__ = ["HubEndpoint", "PushConnection", "hurried"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +49,48 @@ def hurried(**changes: int | float) -> ClientSettings:
         **changes,
     }
     return ClientSettings(**values)  # type: ignore[arg-type]  # fields by name, some of them int
+
+
+class PushConnection(asyncio.Protocol):
+    """One connection to a hub until it is lost or silent. A push `eq.word` is given to `on_push` as its fields."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._reader = hiredis.Reader(notEnoughData=...)
+        self._is_heard = False
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def watch(self) -> None:
+        """Ping the hub until the connection is lost, or several pings are unanswered."""
+        unanswered = 0
+        while not self._lost.done():
+            await asyncio.wait([self._lost], timeout=self._settings.ping_interval_s)
+            unanswered = 0 if self._is_heard else unanswered + 1
+            if unanswered > self._settings.pings_unanswered_max:
+                return
+            self._is_heard = False
+            self.transport.write(encode_request(b"PING"))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # a stream's transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        self._is_heard = True
+        self._reader.feed(data)
+        while (item := self._reader.gets()) is not ...:
+            if isinstance(item, Exception):
+                self.on_error(item)
+            elif isinstance(item, list) and item[0].startswith(b"eq."):
+                self.on_push(item[0][3:].decode(), item[1:])
+
+    def on_push(self, word: str, fields: Sequence[Any]) -> None:
+        raise NotImplementedError
+
+    def on_error(self, error: Exception) -> None:
+        """The hub refused a request."""

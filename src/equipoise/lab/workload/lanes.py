@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
-
-import hiredis
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from equipoise.client.wire.codec import encode_request
 from equipoise.lab.scenarios import Client
-from equipoise.lab.workload.endpoint import HubEndpoint
+from equipoise.lab.workload.endpoint import HubEndpoint, PushConnection
 from equipoise.lab.workload.history import Away, History, Live, Missed, Track
 from equipoise.lab.workload.stage import RunPhases
 
@@ -223,35 +222,20 @@ class LaneSubscriber:
             self.hubs[self.base].own(topic.name, sorted(topic.gathered))
 
 
-class LaneConnection(asyncio.Protocol):
+class LaneConnection(PushConnection):
     """A connection to one hub."""
 
-    transport: asyncio.Transport
-
     def __init__(self, owner: LaneSubscriber, hub: str) -> None:
+        super().__init__(owner.place.settings)
         self.owner = owner
         self.hub = hub
-        self._reader = hiredis.Reader(notEnoughData=...)
         self._unconfirmed = {name.encode() for name in owner.track.names}
-        self._is_heard = False
-        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def watch(self) -> None:
-        settings = self.owner.place.settings
-        unanswered = 0
-        while not self._lost.done():
-            await asyncio.wait([self._lost], timeout=settings.ping_interval_s)
-            unanswered = 0 if self._is_heard else unanswered + 1
-            if unanswered > settings.pings_unanswered_max:
-                return
-            self._is_heard = False
-            self.transport.write(encode_request(b"PING"))
 
     def own(self, topic: bytes, elsewhere: list[bytes]) -> None:
         self.transport.write(encode_request(b"EQ.OWN", topic, b"ELSEWHERE", *elsewhere))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]  # a stream's transport
+        super().connection_made(transport)
         self.owner.hubs[self.hub] = self
         self.transport.write(encode_request(b"HELLO", b"3"))
         if self.hub == self.owner.base:
@@ -266,18 +250,10 @@ class LaneConnection(asyncio.Protocol):
         if self.hub.encode() in topic.at:
             self.own(topic.name, [stream for stream in topic.at if stream != self.hub.encode()])
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self._lost.done():
-            self._lost.set_result(None)
-
-    def data_received(self, data: bytes) -> None:
-        self._is_heard = True
-        self._reader.feed(data)
-        while (item := self._reader.gets()) is not ...:
-            if isinstance(item, list) and item[0].startswith(b"eq."):
-                topic = self.owner.topics.get(item[1])
-                if topic is not None and self.owner.hubs.get(self.hub) is self:
-                    getattr(self, f"on_{item[0][3:].decode()}")(topic, *item[2:])
+    def on_push(self, word: str, fields: Sequence[Any]) -> None:
+        topic = self.owner.topics.get(fields[0])
+        if topic is not None and self.owner.hubs.get(self.hub) is self:
+            getattr(self, f"on_{word}")(topic, *fields[1:])
 
     # What the hub pushes.
 

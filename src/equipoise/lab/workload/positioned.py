@@ -7,13 +7,13 @@ positions is a gap in its track.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import hiredis
+from typing import Any
 
 from equipoise.client.wire.codec import encode_request
 from equipoise.lab.scenarios import Client
-from equipoise.lab.workload.endpoint import HubEndpoint
+from equipoise.lab.workload.endpoint import HubEndpoint, PushConnection
 from equipoise.lab.workload.history import Away, History, Live, Missed, Track
 from equipoise.lab.workload.stage import RunPhases
 
@@ -87,49 +87,27 @@ class PositionedSubscriber:
             await asyncio.sleep(place.retry_s)
 
 
-class PositionedConnection(asyncio.Protocol):
+class PositionedConnection(PushConnection):
     """One connection, until it is lost or silent."""
 
-    transport: asyncio.Transport
-
     def __init__(self, owner: PositionedSubscriber, cursors: Cursors) -> None:
+        super().__init__(owner.place.settings)
         self.owner = owner
         self.cursors = cursors
-        self._reader = hiredis.Reader(notEnoughData=...)
         self._unconfirmed = len(owner.track.names)
-        self._is_heard = False
-        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def watch(self) -> None:
-        settings = self.owner.place.settings
-        unanswered = 0
-        while not self._lost.done():
-            await asyncio.wait([self._lost], timeout=settings.ping_interval_s)
-            unanswered = 0 if self._is_heard else unanswered + 1
-            if unanswered > settings.pings_unanswered_max:
-                return
-            self._is_heard = False
-            self.transport.write(encode_request(b"PING"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]  # a stream's transport
+        super().connection_made(transport)
         track = self.owner.track
         verb = b"EQ.PSUBSCRIBE" if track.is_pattern else b"EQ.SUBSCRIBE"
         names = [name.encode() for name in track.names]
         self.transport.write(encode_request(b"HELLO", b"3") + encode_request(verb, *names))
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self._lost.done():
-            self._lost.set_result(None)
+    def on_push(self, word: str, fields: Sequence[Any]) -> None:
+        getattr(self, f"on_{word}")(*fields)
 
-    def data_received(self, data: bytes) -> None:
-        self._is_heard = True
-        self._reader.feed(data)
-        while (item := self._reader.gets()) is not ...:
-            assert not isinstance(item, Exception), item
-            if isinstance(item, list) and item[0].startswith(b"eq."):
-                word = item[0][3:].decode()
-                getattr(self, f"on_{word}")(*item[1:])
+    def on_error(self, error: Exception) -> None:
+        raise AssertionError(error)
 
     # What the hub pushes.
 
