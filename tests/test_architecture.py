@@ -68,6 +68,7 @@ PURE = frozenset(
         "hub/access",
         "hub/cluster",
         "hub/commands",
+        "hub/content",
         "hub/core",
         "hub/data",
         "hub/locations",
@@ -106,9 +107,11 @@ CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 # A command is loaded by its name.
 ENTRY_POINTS = frozenset({"equipoise.cli.main", *(f"equipoise.cli.{name}" for name in COMMANDS)})
 
-# Laid for what comes next, and used by tests alone so far: durable topics write and recover ledgers with them.
+# Laid for what comes next, and used by tests alone so far: durable topics write and recover ledgers with them, and hubs
+# ask each other for the messages that their covering sets match.
 FOUNDATIONS = frozenset(
     {
+        "equipoise.content.cover_set",
         "equipoise.ledger.memory",
     }
 )
@@ -122,6 +125,7 @@ SMALL_LINES = 60
 SMALL_MODULES = {
     "cli/support/metrics_page": "a page of the generated reference: one file per page",
     "cli/support/units": "how numbers are typed and shown: for every command that takes one",
+    "hub/commands/content": "one file per group of commands",
     "hub/commands/where": "one file per group of commands",
     "hub/membership/join": "to be merged",
     "hub/commands/dispatch": "given to HubCore, which must not know it",

@@ -7,6 +7,7 @@
     │   ├── LimitError         a name, payload or subscription exceeds a limit
     │   ├── ClosedError        the bus, subscription or store was closed by its owner
     │   ├── PlanError          a plan or a change to it contradicts itself
+    │   ├── FilterError        a filter cannot be read, or can never match
     │   └── SimulationError    a simulated program used something that cannot be simulated
     │       ├── DeadlockError  … waits for something that can never happen
     │       └── RunawayError   … ran past its cap on virtual time or on steps
@@ -73,6 +74,15 @@ class ClosedError(MisuseError):
 
 class PlanError(MisuseError):
     """A plan or a change to it contradicts itself; nothing of it was applied."""
+
+
+class FilterError(MisuseError):
+    """A filter cannot be read, can never match, or is too large: at which byte, and what was expected there."""
+
+    def __init__(self, byte: int, expected: str) -> None:
+        super().__init__(f"filter, byte {byte}: expected {expected}")
+        self.byte = byte
+        self.expected = expected
 
 
 class SimulationError(MisuseError):

@@ -101,6 +101,29 @@ def test_ioredis_sees_what_it_expects(
     assert [json.loads(line) for line in done.stdout.splitlines()] == EXPECTED[scenario]
 
 
+@PROTOCOLS
+def test_ioredis_subscribes_by_filter(node: str, servers: Servers, protocol: int) -> None:
+    text = "$filter stocks symbol = 'YHOO' and volume > 150"
+    done = subprocess.run(
+        command(node, "filters", servers.get("hub"), protocol),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        ["subscribed", 1],
+        ["published", 0],
+        ["published", 1],
+        ["pmessage", text, "stocks", '{"symbol": "YHOO", "volume": 200}'],
+        ["unsubscribed", 0],
+        ["published", 0],
+        ["pinged", "PONG"],
+        ["quit", "OK", "OK"],
+    ]
+
+
 @pytest.mark.parametrize("start", [hub_process, pytest.param(redis_server, marks=pytest.mark.needs_redis)])
 @PROTOCOLS
 def test_ioredis_comes_back_after_a_restart(node: str, start: Callable[..., Any], protocol: int) -> None:

@@ -75,6 +75,19 @@ def test_subscribing_by_pattern_shows_confirmations_and_messages(
 
 
 @PROTOCOLS
+def test_subscribing_by_filter_shows_what_matches(servers: Servers, protocol: str) -> None:
+    server = servers.get("hub")
+    text = "$filter cli.stocks symbol = 'YHOO' and volume > 150"
+    with listening(server, protocol, "PSUBSCRIBE", text) as process:
+        assert lines(process, 3) == ["psubscribe", text, "1"]
+        assert cli(server, protocol, "PUBLISH", "cli.stocks", '{"symbol": "IBM", "volume": 200}') == "0\n"
+        assert cli(server, protocol, "PUBLISH", "cli.stocks", '{"symbol": "YHOO", "volume": 200}') == "1\n"
+        assert lines(process, 4) == ["pmessage", text, "cli.stocks", '{"symbol": "YHOO", "volume": 200}']
+    answer = cli(server, protocol, "EQ.FILTER", "cli.stocks", "volume>150", '{"volume": 151}', "x")
+    assert answer == "volume > 150\n1\n0\n"
+
+
+@PROTOCOLS
 def test_subscribing_to_a_shard_channel_shows_confirmations_and_messages(
     server: ServerProcess, protocol: str
 ) -> None:

@@ -297,3 +297,36 @@ def test_a_subscriber_comes_back_after_a_restart(start: Callable[..., Any], prot
         assert client.publish("a", "back") == 2
         assert client.spublish("s", "back") == 1
         assert [receive(pubsub)["type"] for _ in range(3)] == ["message", "pmessage", "smessage"]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_filter_is_a_pattern_with_a_handler(servers: Servers, protocol: int, name: str) -> None:
+    """redis-py finds the handler by the pattern's text, which therefore comes back as it was sent."""
+    server = servers.get("hub")
+    text = f"$filter {name} symbol = 'YHOO' and volume > 150"
+    heard: list[bytes] = []
+    with (
+        redis.Redis(host=server.host, port=server.port, protocol=protocol) as client,
+        client.pubsub(ignore_subscribe_messages=True) as pubsub,
+    ):
+        pubsub.psubscribe(**{text: lambda message: heard.append(message["data"])})
+        pubsub.psubscribe(f"$filter {name} symbol = 'IBM'")
+        # The answers: from here on both stand.
+        for _ in range(2):
+            pubsub.get_message(timeout=PATIENCE_S)
+        assert pubsub.subscribed
+        counts = [
+            client.publish(name, f'{{"symbol": "{symbol}", "volume": {volume}}}')
+            for symbol, volume in (("YHOO", 200), ("YHOO", 100), ("IBM", 1), ("GM", 200))
+        ]
+        assert counts == [1, 0, 1, 0]
+        message = None
+        for _ in range(20):
+            message = pubsub.get_message(timeout=PATIENCE_S)
+            if message is not None:
+                break
+        assert message is not None and message["data"] == b'{"symbol": "IBM", "volume": 1}'
+        assert heard == [b'{"symbol": "YHOO", "volume": 200}']
+        pubsub.punsubscribe(text)
+        pubsub.get_message(timeout=PATIENCE_S)
+        assert client.publish(name, '{"symbol": "YHOO", "volume": 200}') == 0

@@ -215,12 +215,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "matched with those that share its literal prefix: 10 ms if that is all of them.",
         ),
     ] = 20_000
+    filters_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Different filters of all connections together, some 1 kB each with their subscribers. "
+            "Those of one connection count among its subscriptions_max.",
+        ),
+    ] = 200_000
     user_share: Annotated[
         float,
         Meta(
             gt=0,
             le=1,
-            description="Share of connections_max, subscriptions_hub_max, patterns_hub_max and "
+            description="Share of connections_max, subscriptions_hub_max, patterns_hub_max, filters_max and "
             "topics_bytes_max that one named user may hold, over all its connections.",
         ),
     ] = 0.8

@@ -18,6 +18,7 @@ from equipoise.hub.access.reauthorization import certified_user, judge_everybody
 from equipoise.hub.access.unfinished_input import UnfinishedInput
 from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.standalone import Standalone
+from equipoise.hub.content.filtering import Filtering
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.fanout import compile_audience, deliver_in_stages, deliver_to_hubs
 from equipoise.hub.data.losses import Losses
@@ -85,6 +86,7 @@ class HubCore:
         # None: the hub has no place for logs.
         self.logs: HubLogs | None = None
         self.specs = TopicSpecs()
+        self.filtering = Filtering(self.quotas, self.specs, shell.fine_now)
         self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs)
         self.places = Locations(self)
         self.metering = Metering(self)
@@ -312,7 +314,7 @@ class HubCore:
         return audience
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
-        """Publish for a client, wherever the topic lives: the reply to each message, or one to all that comes later."""
+        """Publish for a client: the reply to each message, empty where `own_replies` has them, or one to all, later."""
         if topic.is_gated:
             if topic.is_watched:
                 self.metering.arrivals.note(topic, payloads)
@@ -381,6 +383,7 @@ class HubCore:
             self.cut(session, "the hub begins anew")
         self.incarnation = self.new_epoch()
         self.quotas = Quotas(self.limits)
+        self.filtering = Filtering(self.quotas, self.specs, self.shell.fine_now)
         self.index = self._new_index()
         self.places.renewing.clear()
         self.metering.begin_anew()

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from equipoise.content.attributes import AttributeSource
 from equipoise.errors import SettingsError
 from equipoise.limits.shares import BURST_MAX, RATE_MAX, RATE_MIN, Envelope, default_burst
 from equipoise.model.glob import Glob
@@ -58,6 +59,8 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     durability: Durability | None = None
     # The site the topic must live at.
     site: str | None = None
+    # Where messages have the attributes that filters compare; None: the whole payload is a JSON object.
+    attributes: AttributeSource | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.pattern) <= PATTERN_BYTES_MAX:

@@ -142,7 +142,23 @@ async function reconnect() {
   tell("quit", await subscriber.quit(), await publisher.quit());
 }
 
-const scenarios = { names, streams, patterns, shards, order, errors, reconnect };
+// Only of a hub: Redis takes the text for a pattern that matches nothing.
+async function filters() {
+  const subscriber = connect();
+  const publisher = connect();
+  const text = "$filter stocks symbol = 'YHOO' and volume > 150";
+  tell("subscribed", await subscriber.psubscribe(text));
+  const message = next(subscriber, "pmessage");
+  tell("published", await publisher.publish("stocks", '{"symbol": "IBM", "volume": 200}'));
+  tell("published", await publisher.publish("stocks", '{"symbol": "YHOO", "volume": 200}'));
+  tell("pmessage", ...(await message));
+  tell("unsubscribed", await subscriber.punsubscribe(text));
+  tell("published", await publisher.publish("stocks", '{"symbol": "YHOO", "volume": 200}'));
+  tell("pinged", await subscriber.ping());
+  tell("quit", await subscriber.quit(), await publisher.quit());
+}
+
+const scenarios = { filters, names, streams, patterns, shards, order, errors, reconnect };
 scenarios[scenario]().catch((error) => {
   console.error(error);
   process.exit(1);

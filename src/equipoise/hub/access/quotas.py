@@ -29,6 +29,7 @@ class Resource(Enum):
     CONNECTIONS = "connections_max"
     SUBSCRIPTIONS = "subscriptions_hub_max"
     PATTERNS = "patterns_hub_max"
+    FILTERS = "filters_max"
     TOPIC_BYTES = "topics_bytes_max"
 
 
@@ -36,6 +37,7 @@ _NOUNS = {
     Resource.CONNECTIONS: "connections",
     Resource.SUBSCRIPTIONS: "subscriptions",
     Resource.PATTERNS: "patterns",
+    Resource.FILTERS: "different filters",
     Resource.TOPIC_BYTES: "bytes of topics",
 }
 

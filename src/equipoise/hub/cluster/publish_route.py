@@ -94,7 +94,7 @@ class PublishRouting:
 
     def answer(self, topic: Topic, count: int) -> bytes | Reply:
         """The reply to each of the messages that were just admitted, or one to all that comes later."""
-        receivers = self._cluster.core.audience_of(topic).reply
+        receivers = self._cluster.core.audience_of(topic).common_reply
         if self._may_answer(topic):
             return receivers
         reply = Reply(expired=lambda: error(LATE) * count)

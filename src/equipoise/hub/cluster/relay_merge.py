@@ -173,7 +173,8 @@ class Merging:
         if not stream.pending:
             return False
         is_dependent = any(isinstance(arrival.part, Dependency) for arrival in stream.pending)
-        return is_dependent or self._cluster.core.audience_of(stream.topic).receivers > 0
+        is_filtered = stream.topic.trunk.content is not None
+        return is_dependent or is_filtered or self._cluster.core.audience_of(stream.topic).receivers > 0
 
     def drop_pending(self, stream: Stream) -> None:
         self.pending_bytes -= sum(arrival.size for arrival in stream.pending)
@@ -312,7 +313,7 @@ class Merging:
         if not topic.epoch:
             # It has not begun here.
             return
-        has_members, name = bool(topic.trunk.members), topic.trunk.name
+        has_members, name = topic.trunk.has_subscribers, topic.trunk.name
         if epoch != topic.epoch:
             # Whoever subscribes by pattern is told when a hub dies: the topic may only have been idle.
             if has_members:

@@ -38,6 +38,8 @@ class _OwnStreams:
         names: Sequence[bytes],
         subscribe: Callable[[], bytes],
         left_out: LeftOut = lambda topic: (),
+        *,
+        filtered: Sequence[bytes] = (),
     ) -> bytes | Reply:
         return subscribe()
 

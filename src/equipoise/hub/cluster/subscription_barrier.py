@@ -37,6 +37,8 @@ class PendingSubscription(NamedTuple):
     names: Sequence[bytes]
     left_out: LeftOut
     wait: Wait
+    # Topics that are wanted beside those: filters ask for them.
+    filtered: Sequence[bytes]
 
 
 class _Lanes(Protocol):
@@ -87,6 +89,8 @@ class Listening:
         names: Sequence[bytes],
         subscribe: Callable[[], bytes],
         left_out: LeftOut = lambda topic: (),
+        *,
+        filtered: Sequence[bytes] = (),
     ) -> bytes | Reply:
         """Call `subscribe` once a subscription to these misses nothing from then on, and answer with what it returns.
 
@@ -94,16 +98,19 @@ class Listening:
         """
         reply = Reply(abandoned=lambda: self._give_up(session))
 
+        def is_ready() -> bool:
+            return self._is_ready(session, kind, names, left_out, later, filtered)
+
         def again() -> None:
             # What was so first may not be so any more.
-            if reply.is_wanted and self._is_ready(session, kind, names, left_out, later):
+            if reply.is_wanted and is_ready():
                 reply.complete(subscribe())
 
         def later() -> None:
             # In a turn of its own: it must not run in the middle of what made it so.
             self._cluster.core.shell.call_later(0, again)
 
-        return subscribe() if self._is_ready(session, kind, names, left_out, later) else reply
+        return subscribe() if is_ready() else reply
 
     def _is_ready(
         self,
@@ -112,29 +119,32 @@ class Listening:
         names: Sequence[bytes],
         left_out: LeftOut,
         later: Callable[[], None],
+        filtered: Sequence[bytes],
     ) -> bool:
         """Whether it is so now; else `later` is called when it may be."""
         wait = Wait(later)
         if not self._is_acquainted:
             wait.join(self._strangers)
-        elif kind.is_pattern:
-            for pattern in names:
-                self._cluster.patterns.want(pattern, wait)
-            for topic in self._topics_with_lanes(names):
-                self._stand(topic, wait)
         else:
-            core = self._cluster.core
-            for name in names:
-                found = core.index.topics.get(name) or core.new_topic(session, name)
-                # What may not be, the subscription itself is refused for.
-                absent = None if isinstance(found, str) else left_out(found)
-                if not isinstance(found, str) and absent is not None:
-                    self._stand(found, wait, absent)
+            for pattern in names if kind.is_pattern else ():
+                self._cluster.patterns.want(pattern, wait)
+            for topic in self._topics_with_lanes(names) if kind.is_pattern else ():
+                self._stand(topic, wait)
+            for name in filtered if kind.is_pattern else names:
+                self._stand_by_name(session, name, left_out, wait)
         if wait.is_over_at_once():
             self._claims.pop(session, None)
             return True
-        self._claims[session] = PendingSubscription(kind, names, left_out, wait)
+        self._claims[session] = PendingSubscription(kind, names, left_out, wait, filtered)
         return False
+
+    def _stand_by_name(self, session: Session, name: bytes, left_out: LeftOut, wait: Wait) -> None:
+        core = self._cluster.core
+        found = core.index.topics.get(name) or core.new_topic(session, name)
+        # What may not be, the subscription itself is refused for.
+        absent = None if isinstance(found, str) else left_out(found)
+        if not isinstance(found, str) and absent is not None:
+            self._stand(found, wait, absent)
 
     def _give_up(self, session: Session) -> None:
         """The client has gone, or was told to try again."""
@@ -180,12 +190,15 @@ class Listening:
         claims = list(self._claims.values())
         patterns = {name for claim in claims if claim.kind.is_pattern for name in claim.names}
         topics = {name for claim in claims if not claim.kind.is_pattern for name in claim.names}
+        topics.update(name for claim in claims for name in claim.filtered)
         topics.update(topic.name for topic in self._topics_with_lanes(list(patterns)))
         return topics, patterns
 
     def is_claimed(self, topic: Topic, stream: bytes) -> bool:
         """Whether a client waits to be subscribed to this stream of the topic, or is about to be."""
-        for kind, names, left_out, _ in self._claims.values():
+        for kind, names, left_out, _, filtered in self._claims.values():
+            if topic.name in filtered:
+                return True
             if kind.is_pattern:
                 if any(Glob(pattern).matches(topic.name) for pattern in names):
                     return True

@@ -9,11 +9,18 @@ from equipoise.access import Action
 from equipoise.hub.access.denials import denial, too_long
 from equipoise.hub.commands.connection import NEEDS_RESP3
 from equipoise.hub.commands.spec import Handler, text_of
+from equipoise.hub.content.filtering import FilterRequest
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.publish import publish_run
 from equipoise.hub.data.region_counts import PATTERN, SHARD, TOPIC
 from equipoise.hub.data.reply import Reply
-from equipoise.hub.data.subscribe import compile_pattern, objection, subscribe, unsubscribe
+from equipoise.hub.data.subscribe import (
+    compile_filter_or_pattern,
+    compile_pattern,
+    objection,
+    subscribe,
+    unsubscribe,
+)
 from equipoise.hub.data.turns import by_turns
 from equipoise.resp.replies import array, bulk, integer
 
@@ -47,48 +54,55 @@ def _subscribe_everywhere(
     core: HubCore, session: Session, kind: Kind, names: list[bytes]
 ) -> bytes | str | Reply:
     """Subscribe once the hubs concerned send us what the subscription is for."""
-    globs: dict[bytes, Glob] = {}
+    compiled: dict[bytes, Glob | FilterRequest] = {}
     for name in names if kind.is_pattern else ():
-        glob = compile_pattern(core, name)
-        if isinstance(glob, str):
-            return glob
-        globs[name] = glob
-    problem = objection(core, session, kind, names)
+        found = _compile(core, kind, name)
+        if isinstance(found, str):
+            return found
+        compiled[name] = found
+    problem = objection(core, session, kind, names, compiled)
     if problem is not None:
         return problem
+    topics = [found.topic for found in compiled.values() if isinstance(found, FilterRequest)]
+    others = [name for name in names if not isinstance(compiled.get(name), FilterRequest)]
 
     def proceed() -> bytes:
-        problem = subscribe(core, session, kind, names, globs)
+        problem = subscribe(core, session, kind, names, compiled)
         if session.told is not None and kind is Kind.POSITIONED_NAME:
             core.cluster.telling.subscribed(session, names)
         if kind.is_pattern:
-            core.cluster.listening.heard_by(names)
+            core.cluster.listening.heard_by(others)
         return b"" if problem is None else core.refuse(problem)
 
-    return core.cluster.listening.when_ready(session, kind, names, proceed)
+    return core.cluster.listening.when_ready(session, kind, others, proceed, filtered=topics)
 
 
 def _subscribe_to_patterns(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> bytes | Reply:
     """Compiling a thousand long patterns takes a while: by turns."""
-    globs: dict[bytes, Glob] = {}
+    compiled: dict[bytes, Glob | FilterRequest] = {}
     problem: str | None = None
 
     def steps() -> Iterator[None]:
         nonlocal problem
         for i, name in enumerate(names):
-            glob = compile_pattern(core, name)
-            if isinstance(glob, str):
-                problem = glob
+            found = _compile(core, kind, name)
+            if isinstance(found, str):
+                problem = found
                 return
-            globs[name] = glob
+            compiled[name] = found
             if not i % COMPILED_AT_ONCE:
                 yield
 
     def reply() -> bytes:
-        text = problem or subscribe(core, session, kind, names, globs)
+        text = problem or subscribe(core, session, kind, names, compiled)
         return core.refuse(text) if text is not None else b""
 
     return by_turns(core, session, steps(), reply)
+
+
+def _compile(core: HubCore, kind: Kind, name: bytes) -> Glob | FilterRequest | str:
+    """Only PSUBSCRIBE takes filters: smart clients have a command of their own."""
+    return compile_filter_or_pattern(core, name) if kind is Kind.PATTERN else compile_pattern(core, name)
 
 
 def unsubscriber(kind: Kind) -> Handler:
@@ -140,7 +154,7 @@ def shardnumsub(core: HubCore, session: Session, command: list[bytes]) -> bytes:
 def numpat(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     own = core.index.patterns
     elsewhere = sum(own.get(name) is None for name in core.index.counts.names(PATTERN))
-    return integer(len(own) + elsewhere)
+    return integer(len(own) + elsewhere + core.filtering.filters)
 
 
 def _channels(
@@ -161,7 +175,7 @@ def _channels(
         for i, name in enumerate(dict.fromkeys(topics) | elsewhere):
             # As it is now: subscribers may have gone since the listing began.
             topic = topics.get(name)
-            is_heard = name in elsewhere or (topic is not None and bool(topic.members))
+            is_heard = name in elsewhere or (topic is not None and topic.has_subscribers)
             is_matched = glob.matches(name) or (is_empty_listed and not name)
             if is_heard and is_matched and is_visible(session, name):
                 listed.append(bulk(name))
@@ -172,13 +186,15 @@ def _channels(
 
 
 def _numsub(core: HubCore, kind: bytes, session: Session, command: list[bytes]) -> bytes:
-    """Subscribers by name, at all hubs."""
+    """Subscribers by name, at all hubs, and those by filter at this one."""
     index = core.index
     parts: list[bytes] = []
     for name in command[2:]:
-        count = (
-            index.own_count((kind, name)) + index.counts.of(kind, name) if is_visible(session, name) else 0
-        )
+        count = 0
+        if is_visible(session, name):
+            count = index.own_count((kind, name)) + index.counts.of(kind, name)
+            topic = index.topics.get(name) if kind == TOPIC else None
+            count += 0 if topic is None or topic.content is None else topic.content.subscriptions
         parts += (bulk(name), integer(count))
     return array(parts)
 

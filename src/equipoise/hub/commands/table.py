@@ -8,6 +8,7 @@ from equipoise.hub.cluster.link import handshake
 from equipoise.hub.commands import (
     clients,
     connection,
+    content,
     introspection,
     log_commands,
     positioned,
@@ -146,6 +147,13 @@ def _streams() -> list[CommandSpec]:
             run=pubsub.unsubscriber(Kind.OWN),
             summary="Ends subscriptions made by EQ.OWN, all of them without names.",
             runs_while_subscribed=True,
+            **facts,  # type: ignore[arg-type]  # the four facts above
+        ),
+        CommandSpec(
+            name="eq.filter",
+            arity=-3,
+            run=content.explain,
+            summary="Tells what a filter means, and which of some messages it matches.",
             **facts,  # type: ignore[arg-type]  # the four facts above
         ),
         CommandSpec(

@@ -7,7 +7,7 @@ else is served by a stage. `fanout` compiles audiences and delivers to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.resp.frames import Encoder
@@ -32,7 +32,7 @@ class Stage(Protocol):
     """Subscribers of one topic that one write of one encoding does not serve: see `fanout.MixedForms`."""
 
     @property
-    def sessions(self) -> Sequence[Subscriber]: ...
+    def sessions(self) -> Collection[Subscriber]: ...
 
     def deliver(self, backlogs: RunNotes, topic: Topic, first: int, payloads: Sequence[bytes]) -> None:
         """Write a run of messages, the first of them at position `first`; count the bytes on the topic."""
@@ -46,7 +46,7 @@ class Audience:
     """
 
     __slots__ = (
-        "clients",
+        "elsewhere",
         "encode_for_hubs",
         "groups",
         "hubs",
@@ -68,6 +68,7 @@ class Audience:
         receivers: int,
         elsewhere: int,
         version: int,
+        has_own_replies: bool = False,
     ) -> None:
         # A version of the index that this is right for; its complement while the audience rests.
         self.version = version
@@ -81,10 +82,10 @@ class Audience:
         self.is_plain = not stages and not hubs
         # Subscriptions at this hub that match, patterns counted one by one.
         self.receivers = receivers
-        # What PUBLISH answers: those and the ones at other hubs, as of a second ago.
-        self.reply = integer(receivers + elsewhere)
-        # Connections that get the topic, by however many subscriptions.
-        self.clients = sum(map(len, self.sessions()))
+        # What PUBLISH answers: those and the ones at other hubs, as of a second ago. Empty where each message has an
+        # answer of its own.
+        self.elsewhere = elsewhere
+        self.reply = b"" if has_own_replies else integer(receivers + elsewhere)
         # Whether every member has this one subscription and no other.
         self.is_exclusive = False
 
@@ -93,8 +94,18 @@ class Audience:
         """Whether a message goes to anyone."""
         return bool(self.groups or not self.is_plain)
 
-    def sessions(self) -> Iterator[Sequence[Subscriber]]:
-        """All subscribers, each once, in lists."""
+    @property
+    def common_reply(self) -> bytes:
+        """The part of the answer to PUBLISH that is the same for all messages."""
+        return self.reply or integer(self.receivers + self.elsewhere)
+
+    @property
+    def clients(self) -> int:
+        """Connections that get the topic, by however many subscriptions; one by name and by filter counts twice."""
+        return sum(map(len, self.sessions()))
+
+    def sessions(self) -> Iterator[Collection[Subscriber]]:
+        """All subscribers of each form, in collections."""
         yield from (sessions for _, sessions in self.groups)
         yield from (stage.sessions for stage in self.stages)
 

@@ -17,6 +17,7 @@ from equipoise.hub.data.reply import ReplyMode
 
 if TYPE_CHECKING:
     from equipoise.hub.commands.spec import CommandSpec
+    from equipoise.hub.content.topic_filters import TopicFilter
     from equipoise.hub.data.other_hubs import Told
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.ports import Timer
@@ -102,7 +103,7 @@ class ClientState:
         self.transaction: Transaction | None = None
         self.is_gathering = False
         # By kind and name; None until the first, since most connections of a fleet only publish.
-        self.subscriptions: dict[Kind, dict[bytes, Topic | Pattern]] | None = None
+        self.subscriptions: dict[Kind, dict[bytes, Topic | Pattern | TopicFilter]] | None = None
 
     def reply(self, reply: bytes) -> None:
         """For a fence that answers by itself: no reply is owed before it."""

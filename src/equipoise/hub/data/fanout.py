@@ -18,11 +18,11 @@ from equipoise.resp.frames import Encoder, interleaved, plain_encoder, positione
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
-    from equipoise.hub.data.audience import RunNotes
+    from equipoise.hub.data.audience import RunNotes, Stage
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topics import Topic, TopicIndex
 
-__all__ = ["MixedForms", "compile_audience", "deliver_in_stages", "deliver_to_hubs"]
+__all__ = ["MixedForms", "compile_audience", "deliver_in_stages", "deliver_to_hubs", "own_replies"]
 
 # A form of delivery: protocol version, kind, and the pattern if it came by one.
 Form = tuple[int, Kind, bytes | None]
@@ -62,6 +62,13 @@ def deliver_in_stages(
         stage.deliver(backlogs, topic, first, payloads)
 
 
+def own_replies(topic: Topic) -> bytes:
+    """What PUBLISH answers for each message that was just delivered, where not all go to the same subscribers."""
+    content, audience = topic.content, topic.audience
+    assert content is not None and audience is not None, "the topic has filters"
+    return content.replies(audience.receivers + audience.elsewhere)
+
+
 def deliver_to_hubs(topic: Topic, audience: Audience, first: int, payloads: Sequence[bytes]) -> None:
     """What goes to other hubs is counted apart: it reaches clients there, and is counted as delivered there."""
     links = audience.hubs
@@ -89,11 +96,14 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
         grouped.setdefault(tuple(forms), []).append(session)
     encoder_of = _encoder_cache(topic)
     groups = [(encoder_of(forms[0]), members) for forms, members in grouped.items() if len(forms) == 1]
-    stages = [
+    stages: list[Stage] = [
         MixedForms([encoder_of(form) for form in forms], members)
         for forms, members in grouped.items()
         if len(forms) > 1
     ]
+    content = topic.trunk.content
+    if content is not None:
+        stages.append(content)
     relays = _relays(topic, index)
     audience = Audience(
         groups,
@@ -103,6 +113,7 @@ def compile_audience(topic: Topic, index: TopicIndex) -> Audience:
         receivers=sum(map(len, forms_of.values())),
         elsewhere=index.elsewhere(topic),
         version=index.version,
+        has_own_replies=content is not None,
     )
     # A subscriber by pattern has one subscription to many topics; behind a link there may be any number of clients.
     audience.is_exclusive = (

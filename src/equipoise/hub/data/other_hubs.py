@@ -60,8 +60,13 @@ class Subscriptions(Protocol):
         names: Sequence[bytes],
         subscribe: Callable[[], bytes],
         left_out: LeftOut = ...,
+        *,
+        filtered: Sequence[bytes] = ...,
     ) -> bytes | Reply:
-        """Call `subscribe` once a client that subscribes misses nothing from then on; its reply."""
+        """Call `subscribe` once a client that subscribes misses nothing from then on; its reply.
+
+        `filtered` has the topics of the filters among the subscriptions.
+        """
 
     def heard_by(self, patterns: Sequence[bytes]) -> None: ...
     def greet(self, session: Session, topic: Topic, kind: Kind) -> None: ...

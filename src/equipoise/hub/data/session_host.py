@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from equipoise.hub.access.quotas import Quotas
     from equipoise.hub.access.unfinished_input import UnfinishedInput
     from equipoise.hub.client_limits import Limits
+    from equipoise.hub.content.filtering import Filtering
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.backlog import Backlogs
     from equipoise.hub.data.other_hubs import OtherHubs
@@ -60,6 +61,8 @@ class SessionHost(Protocol):
     def metering(self) -> SubscriptionMeter: ...
     @property
     def cluster(self) -> OtherHubs: ...
+    @property
+    def filtering(self) -> Filtering: ...
     @property
     def commands(self) -> Commands: ...
 

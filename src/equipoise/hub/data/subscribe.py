@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.access.denials import denial
 from equipoise.hub.access.quotas import Resource, owner_of
+from equipoise.hub.content.filtering import FILTER_WORD, FilterRequest, read_request
+from equipoise.hub.content.topic_filters import TopicFilter
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.patterns import Pattern
 from equipoise.hub.data.topics import Topic
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.session_host import SessionHost
 
-NO_GLOBS: Mapping[bytes, Glob] = MappingProxyType({})
+# Patterns and filters, read.
+Compiled = Mapping[bytes, Glob | FilterRequest]
+NOTHING_COMPILED: Compiled = MappingProxyType({})
 
 
 def subscribe(
@@ -27,17 +31,18 @@ def subscribe(
     session: Session,
     kind: Kind,
     names: list[bytes],
-    globs: Mapping[bytes, Glob] = NO_GLOBS,
+    compiled: Compiled = NOTHING_COMPILED,
 ) -> str | None:
     """Subscribe to each name in turn and push an answer for each; an error text for the first that may not be.
 
-    As in Redis, permissions are judged for all names before any is subscribed to. `globs` has the patterns compiled.
+    As in Redis, permissions are judged for all names before any is subscribed to. `compiled` has the patterns
+    and filters.
     """
-    problem = objection(core, session, kind, names)
+    problem = objection(core, session, kind, names, compiled)
     if problem is not None:
         return problem
     for name in names:
-        target = _attach(core, session, kind, name, globs.get(name))
+        target = _attach(core, session, kind, name, compiled.get(name))
         if isinstance(target, str):
             return target
         facts = [bulk(kind.subscribed), bulk(name), integer(session.subscription_count(kind.counted_with))]
@@ -76,6 +81,8 @@ def renew_forms(core: SessionHost, session: Session) -> None:
         for target in held.values():
             if isinstance(target, Topic):
                 target.renew()
+            elif isinstance(target, TopicFilter):
+                target.renew(session)
             else:
                 core.index.note_change(target.glob)
 
@@ -89,7 +96,7 @@ def judge_again(core: SessionHost, session: Session) -> int:
     revoked = 0
     for kind, held in list((session.subscriptions or {}).items()):
         for name, target in list(held.items()):
-            if _may_subscribe(session, kind, name):
+            if _may_keep(session, kind, name, target):
                 if isinstance(target, Pattern):
                     # It still stands, but may reach fewer topics than before.
                     core.index.note_change(target.glob)
@@ -115,22 +122,45 @@ def compile_pattern(core: SessionHost, pattern: bytes) -> Glob | str:
     return glob
 
 
-def objection(core: SessionHost, session: Session, kind: Kind, names: list[bytes]) -> str | None:
+def compile_filter_or_pattern(core: SessionHost, text: bytes) -> Glob | FilterRequest | str:
+    """What a client means by an argument of PSUBSCRIBE, or why it may not."""
+    if text.startswith(FILTER_WORD):
+        return read_request(text, core.limits.topic_bytes_max)
+    return compile_pattern(core, text)
+
+
+def objection(
+    core: SessionHost,
+    session: Session,
+    kind: Kind,
+    names: Sequence[bytes],
+    compiled: Compiled = NOTHING_COMPILED,
+) -> str | None:
     """Why the session may not subscribe to all of these."""
+    requests = {name: found for name, found in compiled.items() if isinstance(found, FilterRequest)}
     limits = core.limits
     subscriptions = session.subscriptions or {}
     held = sum(map(len, subscriptions.values()))
-    new = len(set(names).difference(subscriptions.get(kind, ())))
+    new = held_new = len(set(names).difference(subscriptions.get(kind, ())))
     if held + new > limits.subscriptions_max:
         return f"ERR more than {limits.subscriptions_max} subscriptions on one connection (subscriptions_max)"
     if kind.is_pattern:
-        held = sum(len(targets) for other, targets in subscriptions.items() if other.is_pattern)
+        patterns = [name for name in names if name not in requests]
+        held = sum(
+            isinstance(target, Pattern) for targets in subscriptions.values() for target in targets.values()
+        )
+        new = len(set(patterns).difference(subscriptions.get(kind, ())))
         if held + new > limits.patterns_max:
             return f"ERR more than {limits.patterns_max} patterns on one connection (patterns_max)"
-    problem = _over_quota(core, session, kind, names, new)
+    problem = _over_quota(core, session, kind, [name for name in names if name not in requests], held_new)
+    if problem is not None:
+        return problem
+    problem = core.filtering.objection(session, requests.values(), core.index)
     if problem is not None:
         return problem
     for name in names:
+        if name in requests:
+            continue
         # Longer ones do not exist and cannot be made; matching them with grants would take long.
         is_possible = kind.is_pattern or len(name) <= limits.topic_bytes_max
         if is_possible and not _may_subscribe(session, kind, name):
@@ -156,28 +186,38 @@ def _may_subscribe(session: Session, kind: Kind, name: bytes) -> bool:
     )
 
 
+def _may_keep(session: Session, kind: Kind, name: bytes, target: Topic | Pattern | TopicFilter) -> bool:
+    if isinstance(target, TopicFilter):
+        return session.may(Action.SUBSCRIBE, target.topic) and session.may(Action.FILTER, target.topic)
+    return _may_subscribe(session, kind, name)
+
+
 def _attach(
-    core: SessionHost, session: Session, kind: Kind, name: bytes, glob: Glob | None
-) -> Topic | Pattern | str:
+    core: SessionHost, session: Session, kind: Kind, name: bytes, compiled: Glob | FilterRequest | None
+) -> Topic | Pattern | TopicFilter | str:
     if session.subscriptions is None:
         session.subscriptions = {}
     held = session.subscriptions.setdefault(kind, {})
     known = held.get(name)
     if known is not None:
         return known
-    target: Topic | Pattern
-    if glob is not None:
-        target = core.index.add_pattern_member(glob, session, kind)
+    target: Topic | Pattern | TopicFilter
+    if isinstance(compiled, Glob):
+        target = core.index.add_pattern_member(compiled, session, kind)
     else:
-        topic = core.index.find(name, is_shard=kind.is_shard) or core.new_topic(
-            session, name, is_shard=kind.is_shard
+        of = name if compiled is None else compiled.topic
+        topic = core.index.find(of, is_shard=kind.is_shard) or core.new_topic(
+            session, of, is_shard=kind.is_shard
         )
         if isinstance(topic, str):
             _forget_if_empty(session)
             return topic
         core.metering.subscribed(topic)
-        core.index.add_member(topic, session, kind)
-        target = topic
+        if compiled is None:
+            core.index.add_member(topic, session, kind)
+            target = topic
+        else:
+            target = core.filtering.attach(session, name, topic, compiled.filter, core.index)
     held[name] = target
     core.quotas.take(Resource.SUBSCRIPTIONS, owner_of(session.user))
     _share_audiences(session)
@@ -201,6 +241,9 @@ def _detach(core: SessionHost, session: Session, kind: Kind, name: bytes) -> Non
     core.quotas.give_back(Resource.SUBSCRIPTIONS, owner_of(session.user))
     if isinstance(target, Pattern):
         core.index.remove_pattern_member(target, session, kind)
+    elif isinstance(target, TopicFilter):
+        core.metering.subscribed(core.index.topics[target.topic])
+        core.filtering.detach(session, name, target, core.index)
     else:
         core.metering.subscribed(target)
         core.index.remove_member(target, session, kind)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.cluster.topic_limit import TopicLimit
+    from equipoise.hub.content.topic_filters import TopicFilters
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.reply import Reply
@@ -46,6 +47,7 @@ class Topic:
         "beside",
         "bytes_in",
         "bytes_out",
+        "content",
         "cuts",
         "delivered",
         "drops",
@@ -92,6 +94,8 @@ class Topic:
         self.n = 0
         # Subscribers by name, in order of subscription, each with the kinds it subscribed by.
         self.members: dict[Subscriber, tuple[Kind, ...]] = {}
+        # Subscribers by filter; None: there are none. They are no part of the audience but a stage of it.
+        self.content: TopicFilters | None = None
         self.audience: Audience | None = None
         # Messages that got their positions here, and bytes of their payloads; messages written to subscribers, and
         # those bytes.
@@ -160,9 +164,16 @@ class Topic:
         return b""
 
     @property
+    def has_subscribers(self) -> bool:
+        """Whether there is one by name or by filter."""
+        return bool(self.members) or self.content is not None
+
+    @property
     def is_heard(self) -> bool:
-        """Whether anybody subscribes by name and does not get this stream elsewhere."""
+        """Whether a subscriber by name or by filter does not get this stream elsewhere."""
         absent = None if self.beside is None else self.beside.absent
+        if self.trunk.content is not None:
+            return True
         if not absent:
             return bool(self.members)
         return any(session not in absent or kinds != (Kind.OWN,) for session, kinds in self.members.items())

@@ -28,6 +28,7 @@ from equipoise.model import Glob, Specs, TopicSpec
 if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_state import Lane
     from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.content.topic_filters import TopicFilters
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.subscriber import Subscriber
 
@@ -125,7 +126,7 @@ class TopicIndex:
             # It was made to be subscribed to, like most: the queue is for the others.
             self._unheard.pop()
             topic.is_queued = False
-        self.heard += not topic.members and not topic.is_shard
+        self.heard += not topic.has_subscribers and not topic.is_shard
         topic.members[session] = _with(topic.members.get(session, ()), kind)
         topic.renew()
         self.counts.note(SHARD if topic.is_shard else TOPIC, topic.name)
@@ -139,12 +140,21 @@ class TopicIndex:
                     stream.beside.absent.discard(session)
         topic.renew()
         self.counts.note(SHARD if topic.is_shard else TOPIC, topic.name)
-        if topic.members:
+        if topic.has_subscribers:
             return
         if topic.is_shard:
             self._forget(topic)
         else:
             self.heard -= 1
+            self._enqueue(topic)
+
+    def set_content(self, topic: Topic, content: TopicFilters | None) -> None:
+        """The first filter of the topic has come, or the last one has gone."""
+        self.heard -= topic.has_subscribers
+        topic.content = content
+        topic.renew()
+        self.heard += topic.has_subscribers
+        if not topic.has_subscribers:
             self._enqueue(topic)
 
     def add_pattern_member(self, glob: Glob, session: Subscriber, kind: Kind) -> Pattern:
@@ -296,7 +306,7 @@ class TopicIndex:
     def _visit(self, *, is_spared: bool = True) -> None:
         """Look at the next topic in the queue: forget it, or put it at the end if it was used since."""
         topic = self._unheard.popleft()
-        if topic.members:
+        if topic.has_subscribers:
             topic.is_queued = False
         elif topic.is_engaged or (is_spared and topic.n != topic.seen_n):
             topic.seen_n = topic.n

@@ -92,6 +92,7 @@ def _stats(core: HubCore, totals: Totals) -> dict[str, object]:
         "pubsub_channels": index.heard,
         "pubsub_patterns": len(index.patterns),
         "pubsubshard_channels": len(index.shards),
+        **{f"eq_{name}": fact for name, fact in core.filtering.facts().items()},
     }
 
 

@@ -57,6 +57,16 @@ METRICS = (
     ("equipoise_hub_topics_subscribed", "hub", "topics_subscribed", "Topics with subscribers by name."),
     ("equipoise_hub_topics_active", "hub", "topics_active", "Topics used in the last telemetry window."),
     ("equipoise_hub_patterns", "hub", "patterns", "Patterns subscribed to."),
+    ("equipoise_hub_filters", "hub", "filters", "Different filters subscribed to."),
+    ("equipoise_hub_filter_subscriptions", "hub", "filter_subscriptions", "Subscriptions by filter."),
+    ("equipoise_hub_filtered_messages_total", "hub", "filtered_messages", "Messages matched with filters."),
+    ("equipoise_hub_filter_matches_total", "hub", "filter_matches", "Deliveries to subscribers by filter."),
+    (
+        "equipoise_hub_matching_seconds_total",
+        "hub",
+        "matching_s",
+        "Time spent on reading the attributes of messages and finding the filters that match.",
+    ),
     (
         "equipoise_hub_process_cpu_ratio",
         "hub",

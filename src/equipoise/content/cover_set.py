@@ -1,0 +1,157 @@
+"""The filters of a set that no other covers, kept while filters come and go.
+
+Filters form trees: each stands below one that covers it, and those at the top are the covering set. A filter that comes
+and is covered goes below its cover; one that is not becomes a cover, and the covers that it covers go below it, with
+all that stands below them, when the next sweep comes to them. When a filter goes its children go below another, or are
+covers. Sweeps and orphans may concern thousands of filters, so they are dealt with in slices, by `settle`: until then
+the set is larger than it has to be, and a cover that has gone stays in it.
+
+Always true:
+    every filter that was added and not removed is covered by a member of the set;
+    when `is_settled`, no member covers another as far as `covering` knows, unless there are over `COVERS_MAX`: so many
+    are of no use to anyone who asks for them, and are left alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, cast
+
+from equipoise.content.groups import FilterNode, N
+from equipoise.content.index import FilterIndex
+
+__all__ = ["COVERS_MAX", "CoverSet"]
+
+# Covers that a hub asks another for at most; with more it asks for everything.
+COVERS_MAX = 16_384
+
+
+class CoverSet(Generic[N]):
+    """Owned by the owner of the filters. `version` counts the changes of the set."""
+
+    def __init__(self) -> None:
+        # The covers that stand; and those that have gone, but whose children have no other yet.
+        self._covers: FilterIndex[N] = FilterIndex()
+        self._leaving: dict[N, None] = {}
+        # Filters that have gone, below a cover, and still have children.
+        self._gone: set[N] = set()
+        # Orphans to be placed, and the sweep; and whether a cover has come since the sweep began.
+        self._work: deque[Iterator[None]] = deque()
+        self._is_sweeping = False
+        self._is_stale = False
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._covers) + len(self._leaving)
+
+    def __iter__(self) -> Iterator[N]:
+        yield from self._covers
+        yield from self._leaving
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._work
+
+    def add(self, node: N) -> None:
+        cover = self._covers.covering(node.filter)
+        if cover is None:
+            self._rise(node)
+        else:
+            _adopt(cover, node)
+
+    def remove(self, node: N) -> None:
+        if not node.children:
+            if node.cover is not None:
+                _disown(node)
+            else:
+                self._covers.remove(node)
+                self.version += 1
+        elif node.cover is not None:
+            self._gone.add(node)
+            self._work.append(self._lift(node))
+        else:
+            self._covers.remove(node)
+            self._leave(node)
+
+    def settle(self, steps: int) -> bool:
+        """Do so many steps of what is left to do, some 5 microseconds each; whether nothing is left."""
+        work = self._work
+        while work and steps > 0:
+            if next(work[0], work) is work:
+                work.popleft()
+            steps -= 1
+        return not work
+
+    def _rise(self, node: N) -> None:
+        """It is a cover from now on."""
+        node.cover = None
+        self._covers.add(node)
+        self.version += 1
+        self._is_stale = True
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            self._work.append(self._sweep())
+
+    def _sweep(self) -> Iterator[None]:
+        """Put covers that others cover below these, until a sweep has met no new cover."""
+        while self._is_stale:
+            self._is_stale = False
+            for node in list(self._covers) if len(self) <= COVERS_MAX else ():
+                if self._covers.get(node.filter) is node:
+                    cover = self._covers.covering(node.filter)
+                    if cover is not None:
+                        self._covers.remove(node)
+                        _adopt(cover, node)
+                        self.version += 1
+                yield
+        self._is_sweeping = False
+
+    def _lift(self, node: N) -> Iterator[None]:
+        """A filter that has a cover goes: its children go below that one."""
+        while node.children and node.cover is not None:
+            child = next(iter(node.children))
+            cover = node.cover
+            _disown(child)
+            _adopt(cover, child)
+            yield
+        if node.cover is not None:
+            _disown(node)
+            self._gone.discard(node)
+
+    def _leave(self, node: N) -> None:
+        """A cover goes: it stays in the set until its children have another."""
+        self._leaving[node] = None
+        self._work.append(self._replace(node))
+
+    def _replace(self, node: N) -> Iterator[None]:
+        while node.children:
+            child = cast("N", next(iter(node.children)))
+            _disown(child)
+            if child in self._gone:
+                # It was to be left by its own children, and has no cover to give them to any more.
+                self._gone.discard(child)
+                self._leave(child)
+            elif (cover := self._covers.covering(child.filter)) is not None:
+                _adopt(cover, child)
+            else:
+                self._rise(child)
+            yield
+        del self._leaving[node]
+        self.version += 1
+
+
+def _adopt(cover: FilterNode, child: FilterNode) -> None:
+    child.cover = cover
+    if cover.children is None:
+        cover.children = {}
+    cover.children[child] = None
+
+
+def _disown(child: FilterNode) -> None:
+    cover = child.cover
+    assert cover is not None and cover.children is not None, "it has a cover"
+    del cover.children[child]
+    if not cover.children:
+        cover.children = None
+    child.cover = None

@@ -1,0 +1,384 @@
+"""Find the filters of a topic that match a message, without a look at the others.
+
+A filter is found by the rarest of the equalities in it: messages look up their values of the attributes that filters
+are found by. A filter without an equality is found by a prefix, then by its list of values; what has none of these is
+asked about at each message. Behind that, filters of one shape with the same values are one group (`groups`).
+
+Always true:
+    a filter is in the index once, whoever asks for it; the same constraints are the same filter;
+    what matches is told as slices of groups: count them with `count_of`, walk them with `listed`. They hold until
+    the index changes;
+    adding and removing take time that does not grow with the filters that share nothing with it, but for the
+    shifting of one sorted list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from equipoise.content.attributes import path_of, values_at
+from equipoise.content.covering import covers
+from equipoise.content.filter import Constraint, Filter, Value, ValueType
+from equipoise.content.groups import SCANNED_MAX, Axis, Found, Group, N, group_for
+
+__all__ = ["SHAPES_MAX", "FilterIndex", "count_of", "listed"]
+
+# Shapes of filters of one topic: a message may have to ask each of them, at a third of a microsecond.
+SHAPES_MAX = 1_000
+
+
+class ShapeKey(NamedTuple):
+    """What filters of one shape have in common: how they are found, and which attributes they compare how."""
+
+    # How long the prefix is that they are found by; -1: by a value; -2: by nothing.
+    prefix_length: int
+    access: str
+    equal: tuple[str, ...]
+    present: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    has_residue: bool
+
+
+class FilterShape(Generic[N]):
+    """The filters of one shape, in groups by their values. A group of one filter at most is that filter."""
+
+    __slots__ = ("groups", "is_single", "key", "size", "spread")
+
+    def __init__(self, key: ShapeKey) -> None:
+        self.key = key
+        self.size = 0
+        self.is_single = not key.axes and not key.has_residue
+        self.groups: dict[Any, N | Group[N]] = {}
+        # By what they are found by, how many filters there are.
+        self.spread: dict[Value | None, int] = {}
+
+    def add(self, access: Value | None, node: N) -> None:
+        at = self._group_key(access, node.filter)
+        self.size += 1
+        self.spread[access] = self.spread.get(access, 0) + 1
+        if self.is_single:
+            self.groups[at] = node
+            return
+        group = self.groups.get(at)
+        if group is None:
+            group = self.groups[at] = group_for(self.key.axes, has_residue=self.key.has_residue)
+        group.add(node)  # type: ignore[union-attr]
+
+    def remove(self, access: Value | None, node: N) -> None:
+        at = self._group_key(access, node.filter)
+        self.size -= 1
+        self.spread[access] -= 1
+        if not self.spread[access]:
+            del self.spread[access]
+        group = self.groups[at]
+        if not self.is_single:
+            group.remove(node)  # type: ignore[union-attr]
+        if self.is_single or not len(group):  # type: ignore[arg-type]
+            del self.groups[at]
+
+    def is_full(self, access: Value | None, filter: Filter) -> bool:
+        """Whether the group that the filter would be in may have no more."""
+        if not self.key.has_residue:
+            return False
+        group = self.groups.get(self._group_key(access, filter))
+        return group is not None and len(group) >= SCANNED_MAX  # type: ignore[arg-type]
+
+    def collect(self, access: Value | None, values: Mapping[str, Value], found: Found[N]) -> None:
+        key = self.key
+        at: Any = access
+        if key.equal:
+            at = (access, *[values.get(path) for path in key.equal])
+        group = self.groups.get(at)
+        if group is None:
+            return
+        for path in key.present:
+            if path not in values:
+                return
+        if self.is_single:
+            found.append(((group,), 0, 1))  # type: ignore[arg-type]
+        else:
+            group.collect(values, found)  # type: ignore[union-attr]
+
+    def wider(self, access: Value | None, narrow: Filter) -> Iterator[N]:
+        """Those that may cover the filter."""
+        at: Any = access
+        if self.key.equal:
+            equal = [narrow.of(path) for path in self.key.equal]
+            at = (access, *[_only_value(constraint) for constraint in equal])
+        group = self.groups.get(at)
+        if group is None:
+            return
+        if self.is_single:
+            yield group  # type: ignore[misc]
+        else:
+            yield from group.wider(narrow)  # type: ignore[union-attr]
+
+    def _group_key(self, access: Value | None, filter: Filter) -> Any:
+        if not self.key.equal:
+            return access
+        return (access, *[_only_value(filter.of(path)) for path in self.key.equal])
+
+
+K = TypeVar("K", str, int)
+V = TypeVar("V", Value, str)
+# The shapes that are asked about one value.
+_Shapes = tuple[FilterShape[N], ...]
+
+
+class FilterIndex(Generic[N]):
+    """The filters of one topic. Whoever owns it sees to it that nothing changes while a match is walked."""
+
+    def __init__(self) -> None:
+        # Each with the constraint that it is found by.
+        self._nodes: dict[Filter, tuple[N, Constraint | None]] = {}
+        self._shapes: dict[ShapeKey, FilterShape[N]] = {}
+        # By attribute and value; by attribute, length and prefix; and what has to be asked at each message.
+        self._by_value: dict[str, dict[Value, _Shapes[N]]] = {}
+        self._by_prefix: dict[str, dict[int, dict[str, _Shapes[N]]]] = {}
+        self._always: _Shapes[N] = ()
+        # How many filters have an equality, to know which is the rarest.
+        self._frequency: dict[str, dict[Value, int]] = {}
+        # The attributes that filters name, each with its segments, and how many filters name it.
+        self._uses: dict[str, int] = {}
+        self._paths: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
+        # Equal tuples of shapes are one.
+        self._tuples: dict[_Shapes[N], _Shapes[N]] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[N]:
+        return (node for node, _ in self._nodes.values())
+
+    def get(self, filter: Filter) -> N | None:
+        known = self._nodes.get(filter)
+        return None if known is None else known[0]
+
+    def objection(self, filter: Filter) -> str | None:
+        """The name of the limit that keeps a filter out, or None."""
+        access = self._access(filter)
+        shape = self._shapes.get(_shape_key(filter, access))
+        if shape is None:
+            return "filter_shapes_max" if len(self._shapes) >= SHAPES_MAX else None
+        is_full = any(shape.is_full(value, filter) for value in _access_values(access))
+        return "filters_scanned_max" if is_full else None
+
+    def add(self, node: N) -> None:
+        """The filter is not in it yet."""
+        filter = node.filter
+        assert filter not in self._nodes, "equal filters are one"
+        access = self._access(filter)
+        self._nodes[filter] = node, access
+        self._count(filter, 1)
+        key = _shape_key(filter, access)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = FilterShape(key)
+        for value in _access_values(access):
+            if value not in shape.spread:
+                self._file(shape, value, is_there=True)
+            shape.add(value, node)
+
+    def remove(self, node: N) -> None:
+        filter = node.filter
+        _, access = self._nodes.pop(filter)
+        shape = self._shapes[_shape_key(filter, access)]
+        for value in _access_values(access):
+            shape.remove(value, node)
+            if value not in shape.spread:
+                self._file(shape, value, is_there=False)
+        if not shape.size:
+            del self._shapes[shape.key]
+        self._count(filter, -1)
+
+    def match(self, attributes: dict[str, Any]) -> Found[N]:
+        values = values_at(attributes, self._paths)
+        found: Found[N] = []
+        for path, table in self._by_value.items():
+            value = values.get(path)
+            if value is not None:
+                for shape in table.get(value, ()):
+                    shape.collect(value, values, found)
+        if self._by_prefix:
+            for text, shapes in self._prefixed(values):
+                for shape in shapes:
+                    shape.collect(text, values, found)
+        for shape in self._always:
+            shape.collect(None, values, found)
+        return found
+
+    def covering(self, narrow: Filter) -> N | None:
+        """A filter of the index that covers this one, other than itself; None if there is none."""
+        for node in self._wider(narrow):
+            if covers(node.filter, narrow) and node.filter != narrow:
+                return node
+        return None
+
+    def _wider(self, narrow: Filter) -> Iterator[N]:
+        for constraint in narrow.constraints:
+            table = self._by_value.get(constraint.path)
+            if table is not None and constraint.values is not None:
+                value = constraint.values[0]
+                for shape in table.get(value, ()):
+                    yield from shape.wider(value, narrow)
+            text = _sure_prefix(constraint)
+            for length, prefixes in self._by_prefix.get(constraint.path, {}).items() if text else ():
+                for shape in prefixes.get(text[:length], ()):
+                    yield from shape.wider(text[:length], narrow)
+        for shape in self._always:
+            yield from shape.wider(None, narrow)
+
+    def _prefixed(self, values: Mapping[str, Value]) -> Iterator[tuple[str, _Shapes[N]]]:
+        for path, lengths in self._by_prefix.items():
+            value = values.get(path)
+            if isinstance(value, str):
+                for length, prefixes in lengths.items():
+                    text = value[:length]
+                    shapes = prefixes.get(text)
+                    if shapes is not None:
+                        yield text, shapes
+
+    def _access(self, filter: Filter) -> Constraint | None:
+        """The constraint that the filter is found by."""
+        equal: Constraint | None = None
+        rarity = (0, 0)
+        other: Constraint | None = None
+        for constraint in filter.constraints:
+            if constraint.values is not None and len(constraint.values) == 1:
+                known = self._frequency.get(constraint.path, {})
+                # Among equally rare ones, that of the attribute with more values.
+                rank = known.get(constraint.values[0], 0), -len(known)
+                if equal is None or rank < rarity:
+                    equal, rarity = constraint, rank
+            elif _has_prefix(constraint) or (constraint.values is not None and other is None):
+                other = constraint
+        return equal or other
+
+    def _count(self, filter: Filter, step: int) -> None:
+        is_new = False
+        for path, _, values, *_ in filter.constraints:
+            uses = self._uses.get(path, 0) + step
+            is_new |= uses in (0, step)
+            if uses:
+                self._uses[path] = uses
+            else:
+                del self._uses[path]
+            if values is not None and len(values) == 1:
+                known = self._frequency.setdefault(path, {})
+                count = known.get(values[0], 0) + step
+                if count:
+                    known[values[0]] = count
+                else:
+                    del known[values[0]]
+                    if not known:
+                        del self._frequency[path]
+        if is_new:
+            self._paths = tuple(map(path_of, self._uses))
+
+    def _file(self, shape: FilterShape[N], value: Value | None, *, is_there: bool) -> None:
+        """Let messages with the value ask the shape, or ask it no longer."""
+        key = shape.key
+        if value is None:
+            self._always = _changed(self._always, shape, is_there=is_there)
+            return
+        if key.prefix_length < 0:
+            _refile(self._by_value, key.access, value, shape, self._tuples, is_there=is_there)
+            return
+        lengths = self._by_prefix.setdefault(key.access, {})
+        _refile(lengths, key.prefix_length, str(value), shape, self._tuples, is_there=is_there)
+        if not lengths:
+            del self._by_prefix[key.access]
+
+
+def _refile(
+    tables: dict[K, dict[V, _Shapes[N]]],
+    at: K,
+    value: V,
+    shape: FilterShape[N],
+    known: dict[_Shapes[N], _Shapes[N]],
+    *,
+    is_there: bool,
+) -> None:
+    table = tables.setdefault(at, {})
+    shapes = _changed(table.get(value, ()), shape, is_there=is_there)
+    if shapes:
+        table[value] = known.setdefault(shapes, shapes)
+        return
+    del table[value]
+    if not table:
+        del tables[at]
+        known.clear()
+
+
+def count_of(found: Found[N]) -> int:
+    """How many filters a match has."""
+    return sum([stop - start for _, start, stop in found])
+
+
+def listed(found: Found[N]) -> list[N]:
+    """The filters of a match: as many references as it has."""
+    nodes: list[N] = []
+    for group, start, stop in found:
+        nodes += group[start:stop]
+    return nodes
+
+
+def _changed(shapes: _Shapes[N], shape: FilterShape[N], *, is_there: bool) -> _Shapes[N]:
+    return (*shapes, shape) if is_there else tuple(other for other in shapes if other is not shape)
+
+
+def _access_values(access: Constraint | None) -> tuple[Value | None, ...]:
+    if access is None:
+        return (None,)
+    if access.values is not None:
+        return access.values
+    assert access.residue is not None, "a filter is found by values or by a prefix"
+    return (access.residue.prefix,)
+
+
+def _shape_key(filter: Filter, access: Constraint | None) -> ShapeKey:
+    equal: list[str] = []
+    present: list[str] = []
+    axes: list[Axis] = []
+    has_residue = False
+    for constraint in filter.constraints:
+        path, kind, values, low, high, residue = constraint
+        is_access = access is not None and path == access.path
+        if values is not None:
+            if not is_access:
+                equal += [path] if len(values) == 1 else []
+                has_residue |= len(values) > 1
+        elif kind is ValueType.ANY:
+            present.append(path)
+        else:
+            if low is not None or high is not None:
+                axes.append(Axis(path, kind, low is not None, high is not None))
+            is_bare = is_access and residue is not None and residue == (residue.prefix, "", (), ())
+            has_residue |= residue is not None and not is_bare
+    if access is None:
+        length = -2
+    elif access.values is not None:
+        length = -1
+    else:
+        assert access.residue is not None, "a filter is found by values or by a prefix"
+        length = len(access.residue.prefix)
+    path = "" if access is None else access.path
+    return ShapeKey(length, path, tuple(equal), tuple(present), tuple(axes), has_residue)
+
+
+def _has_prefix(constraint: Constraint) -> bool:
+    return constraint.residue is not None and constraint.residue.prefix != ""
+
+
+def _only_value(constraint: Constraint | None) -> Value | None:
+    values = None if constraint is None else constraint.values
+    return values[0] if values is not None and len(values) == 1 else None
+
+
+def _sure_prefix(constraint: Constraint) -> str:
+    """What every string that the constraint accepts begins with; empty if nothing is known."""
+    if constraint.values is not None:
+        value = constraint.values[0]
+        return value if isinstance(value, str) else ""
+    return "" if constraint.residue is None else constraint.residue.prefix

@@ -1,0 +1,144 @@
+"""Filters of a hub's clients: `PSUBSCRIBE '$filter TOPIC FILTER'`, what is allowed of it, and what it amounts to.
+
+A filter is spelled as a pattern so that every Redis client can ask for one, and hears by the very text that it sent. A
+name that begins with `$` is the system's, so no pattern that a client could have meant is lost.
+
+Always true: each filter is counted once against `filters_max`, as its first subscriber's user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.access import Action
+from equipoise.content.attributes import AttributeSource
+from equipoise.content.filter import Filter
+from equipoise.content.groups import SCANNED_MAX
+from equipoise.content.index import SHAPES_MAX
+from equipoise.content.parsing import parse_filter, read_name
+from equipoise.errors import FilterError
+from equipoise.hub.access.denials import denial
+from equipoise.hub.access.quotas import Quotas, Resource, owner_of
+from equipoise.hub.content.topic_filters import TopicFilter, TopicFilters
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
+    from equipoise.hub.data.topic import Topic
+    from equipoise.hub.data.topics import TopicIndex, TopicSpecs
+
+__all__ = ["FILTER_WORD", "FilterRequest", "Filtering", "denied", "read_request"]
+
+FILTER_WORD = b"$filter "
+_LIMITS = {
+    "filter_shapes_max": f"{SHAPES_MAX} shapes of filters",
+    "filters_scanned_max": f"{SCANNED_MAX} filters that no index helps with (contains, suffix, != without an equality)",
+}
+
+
+class FilterRequest(NamedTuple):
+    """What a client asks for in one `$filter …`."""
+
+    topic: bytes
+    filter: Filter
+
+
+def read_request(text: bytes, topic_bytes_max: int) -> FilterRequest | str:
+    """The request, or why it cannot be read, with a byte of the whole text."""
+    try:
+        topic, at = read_name(text, len(FILTER_WORD))
+        if len(topic) > topic_bytes_max:
+            return f"ERR topic name longer than {topic_bytes_max} bytes (topic_bytes_max)"
+        return FilterRequest(topic, parse_filter(text, at))
+    except FilterError as problem:
+        return f"ERR {problem}"
+
+
+class Filtering:
+    """Owned by HubCore. Changed by hub/data/subscribe.py."""
+
+    def __init__(self, quotas: Quotas, specs: TopicSpecs, fine_now: Callable[[], float]) -> None:
+        self._quotas = quotas
+        self._specs = specs
+        self.fine_now = fine_now
+        # Different filters of all topics, and subscriptions to them.
+        self.filters = 0
+        self.subscriptions = 0
+        # Messages looked at, subscriptions that they matched, and seconds of matching.
+        self.messages = 0
+        self.matches = 0
+        self.matching_s = 0.0
+
+    def source_of(self, topic: Topic) -> AttributeSource:
+        spec = self._specs.of(topic)
+        return AttributeSource.PAYLOAD if spec is None or spec.attributes is None else spec.attributes
+
+    def facts(self) -> dict[str, float]:
+        """For INFO and for the metrics."""
+        return {
+            "filters": self.filters,
+            "filter_subscriptions": self.subscriptions,
+            "filtered_messages": self.messages,
+            "filter_matches": self.matches,
+            "matching_s": self.matching_s,
+        }
+
+    def objection(
+        self, session: Session, requests: Collection[FilterRequest], index: TopicIndex
+    ) -> str | None:
+        """Why the session may not subscribe to all of these."""
+        new = 0
+        for request in requests:
+            if problem := denied(session, request.topic):
+                return problem
+            topic = index.topics.get(request.topic)
+            content = None if topic is None else topic.content
+            if content is not None and content.index.get(request.filter) is not None:
+                continue
+            new += 1
+            limit = None if content is None else content.index.objection(request.filter)
+            if limit is not None:
+                return f"ERR this topic has {_LIMITS[limit]} already ({limit})"
+        return self._quotas.objection(Resource.FILTERS, owner_of(session.user), new) if new else None
+
+    def attach(
+        self, session: Subscriber, text: bytes, topic: Topic, filter: Filter, index: TopicIndex
+    ) -> TopicFilter:
+        content = topic.content
+        if content is None:
+            content = TopicFilters(self, lambda: self.source_of(topic))
+            index.set_content(topic, content)
+        node = content.index.get(filter)
+        if node is None:
+            node = TopicFilter(filter, topic.name, owner_of(session.user))
+            content.index.add(node)
+            self.filters += 1
+            self._quotas.take(Resource.FILTERS, node.owner)
+        node.add(session, text)
+        content.note(session, 1)
+        self.subscriptions += 1
+        return node
+
+    def detach(self, session: Subscriber, text: bytes, node: TopicFilter, index: TopicIndex) -> None:
+        topic = index.topics[node.topic]
+        content = topic.content
+        assert content is not None, "the topic of a filter has filters"
+        node.remove(session, text)
+        content.note(session, -1)
+        self.subscriptions -= 1
+        if node.members:
+            return
+        content.index.remove(node)
+        self.filters -= 1
+        self._quotas.give_back(Resource.FILTERS, node.owner)
+        if not len(content.index):
+            index.set_content(topic, None)
+
+
+def denied(session: Session, topic: bytes) -> str | None:
+    """Why the session may have no filters on the topic."""
+    for action in (Action.SUBSCRIBE, Action.FILTER):
+        if not session.may(action, topic):
+            return denial(session, action, topic)
+    return None

@@ -1,0 +1,151 @@
+"""The filters of one topic at a hub, and the stage that delivers to their subscribers.
+
+Filters are no members of a compiled audience: they come and go by the thousand, and a message goes to few of them. They
+are one stage of it, so that topics without filters do not know of them.
+
+Always true:
+    each filter here has a subscriber; a topic without filters has no `TopicFilters`;
+    a subscriber gets a message once for each of its filters that match, with the very text that it sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.content.attributes import AttributeSource, attributes_of
+from equipoise.content.filter import Filter
+from equipoise.content.groups import FilterNode
+from equipoise.content.index import FilterIndex, listed
+from equipoise.resp.replies import bulk, integer
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.subscriber import Subscriber
+
+__all__ = ["FilterStats", "TopicFilter", "TopicFilters"]
+
+
+class FilterStats(Protocol):
+    """What is counted of matching, for all topics of the hub."""
+
+    # Messages looked at, subscriptions that they matched, and seconds of matching.
+    messages: int
+    matches: int
+    matching_s: float
+
+    def fine_now(self) -> float: ...
+
+
+class _RunNotes(Protocol):
+    messages: int
+
+
+class _Topic(Protocol):
+    """The topic, or a lane of it, that a run is of."""
+
+    bytes_out: int
+    delivered: int
+
+
+class TopicFilter(FilterNode):
+    """A filter and its subscribers, each with the texts by which it subscribed and the heads of its frames."""
+
+    __slots__ = ("members", "owner", "topic")
+
+    def __init__(self, filter: Filter, topic: bytes, owner: str) -> None:
+        super().__init__(filter)
+        self.topic = topic
+        # The user that subscribed first; the filter counts as this user's until it goes.
+        self.owner = owner
+        self.members: dict[Subscriber, tuple[tuple[bytes, bytes], ...]] = {}
+
+    def add(self, session: Subscriber, text: bytes) -> None:
+        known = self.members.get(session, ())
+        self.members[session] = (*known, (text, _head(session.proto, text, self.topic)))
+
+    def remove(self, session: Subscriber, text: bytes) -> None:
+        left = tuple(form for form in self.members[session] if form[0] != text)
+        if left:
+            self.members[session] = left
+        else:
+            del self.members[session]
+
+    def renew(self, session: Subscriber) -> None:
+        """The subscriber speaks another version of RESP."""
+        texts = [text for text, _ in self.members[session]]
+        self.members[session] = tuple((text, _head(session.proto, text, self.topic)) for text in texts)
+
+
+class TopicFilters:
+    """Owned by one topic; changed by `Filtering` alone. A stage of the topic's audience."""
+
+    __slots__ = ("_sessions", "_source", "_stats", "counts", "index")
+
+    def __init__(self, stats: FilterStats, source: Callable[[], AttributeSource]) -> None:
+        self._stats = stats
+        # Where messages of the topic have their attributes.
+        self._source = source
+        self.index: FilterIndex[TopicFilter] = FilterIndex()
+        # Subscribers, each with the number of its subscriptions here.
+        self._sessions: dict[Subscriber, int] = {}
+        # Of the run that was delivered last: how many subscriptions each of its messages matched.
+        self.counts: list[int] = []
+
+    @property
+    def sessions(self) -> Collection[Subscriber]:
+        return self._sessions.keys()
+
+    @property
+    def subscriptions(self) -> int:
+        return sum(self._sessions.values())
+
+    def note(self, session: Subscriber, step: int) -> None:
+        """The subscriber has so many subscriptions more."""
+        count = self._sessions.get(session, 0) + step
+        if count:
+            self._sessions[session] = count
+        else:
+            del self._sessions[session]
+
+    def deliver(self, backlogs: _RunNotes, topic: _Topic, first: int, payloads: Sequence[bytes]) -> None:
+        """`topic` may be a lane of the topic that the filters are for."""
+        stats = self._stats
+        source = self._source()
+        counts: list[int] = []
+        backlogs.messages = 1
+        for payload in payloads:
+            began_at = stats.fine_now()
+            attributes = attributes_of(payload, source)
+            # A copy: a subscriber that is written to may be cut, and its filters with it.
+            found = [] if attributes is None else listed(self.index.match(attributes))
+            stats.matching_s += stats.fine_now() - began_at
+            counts.append(_write(topic, found, payload) if found else 0)
+        stats.messages += len(payloads)
+        delivered = sum(counts)
+        stats.matches += delivered
+        topic.delivered += delivered
+        self.counts = counts
+
+    def replies(self, others: int) -> bytes:
+        """What PUBLISH answers for each message of the last run, with so many receivers beside the filters."""
+        return b"".join([integer(others + count) for count in self.counts])
+
+
+def _write(topic: _Topic, found: list[TopicFilter], payload: bytes) -> int:
+    tail = b"$%d\r\n%b\r\n" % (len(payload), payload)
+    count = sent = 0
+    for filter in found:
+        for session, forms in tuple(filter.members.items()):
+            for _, head in forms:
+                frame = head + tail
+                session.write(frame)
+                sent += len(frame)
+            count += len(forms)
+    topic.bytes_out += sent
+    return count
+
+
+def _head(proto: int, text: bytes, name: bytes) -> bytes:
+    """What comes before the payload in a `pmessage`."""
+    mark = b">" if proto == 3 else b"*"
+    return b"%b4\r\n%b%b%b" % (mark, bulk(b"pmessage"), bulk(text), bulk(name))

@@ -1,0 +1,226 @@
+"""Filters: what they mean, how they are spelled, and that nothing but a FilterError comes of any bytes."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from content.filters import payloads, texts
+from equipoise.content.attributes import AttributeSource, attributes_of, path_of, values_at
+from equipoise.content.covering import covers
+from equipoise.content.filter import Filter
+from equipoise.content.parsing import parse_filter, read_name
+from equipoise.errors import FilterError
+
+MANY = settings(derandomize=True, max_examples=250, deadline=None)
+
+
+def parsed(text: str) -> Filter | None:
+    try:
+        return parse_filter(text.encode())
+    except FilterError:
+        return None
+
+
+def is_match(filter: Filter, payload: bytes) -> bool:
+    attributes = attributes_of(payload)
+    if attributes is None:
+        return False
+    return filter.matches(values_at(attributes, [path_of(part.path) for part in filter.constraints]))
+
+
+def satisfies(text: str, payload: bytes) -> bool:
+    """The same judged predicate by predicate, without merging."""
+    return all(
+        (filter := parsed(predicate)) is not None and is_match(filter, payload)
+        for predicate in text.split(" and ")
+    )
+
+
+@MANY
+@given(texts)
+def test_the_canonical_text_is_the_same_filter(text: str) -> None:
+    filter = parsed(text)
+    assume(filter is not None)
+    assert parsed(str(filter)) == filter
+
+
+@MANY
+@given(texts, payloads)
+def test_merged_predicates_match_what_each_of_them_matches(text: str, payload: bytes) -> None:
+    filter = parsed(text)
+    expected = satisfies(text, payload)
+    assert (filter is not None and is_match(filter, payload)) == expected
+
+
+@MANY
+@given(texts, texts, st.lists(payloads, max_size=20))
+def test_what_a_covered_filter_matches_its_cover_matches(wide: str, narrow: str, events: list[bytes]) -> None:
+    first, second = parsed(wide), parsed(narrow)
+    assume(first is not None and second is not None)
+    assert first is not None and second is not None
+    assert covers(first, first)
+    if covers(first, second):
+        assert all(is_match(first, event) for event in events if is_match(second, event))
+
+
+def test_a_conjunction_covers_whatever_adds_to_it() -> None:
+    wide = parse_filter(b'class = "STOCK" and volume > 150')
+    for text in (
+        b'class = "STOCK" and volume > 151 and symbol = "YHOO"',
+        b'class = "STOCK" and volume >= 150.5',
+        b'class = "STOCK" and volume in (200, 300)',
+        b'class = "STOCK" and volume > 150',
+    ):
+        assert covers(wide, parse_filter(text))
+    assert not covers(wide, parse_filter(b'class = "STOCK" and volume >= 150'))
+    assert not covers(wide, parse_filter(b"volume > 200"))
+    assert covers(parse_filter(b"a exists"), parse_filter(b'a contains "x"'))
+    assert covers(parse_filter(b'a prefix "x"'), parse_filter(b'a in ("xa", "xb")'))
+    assert covers(parse_filter(b'a < "y"'), parse_filter(b'a prefix "x"'))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a > 1 and b = 2", "b = 2 and a > 1"),
+        ("a > 1 and a > 3", "a > 3"),
+        ("a >= 1 and a <= 1", "a = 1"),
+        ("a in (1)", "a = 1.0"),
+        ("a in (1, 2, 3) and a != 2", "a in (3, 1)"),
+        ("a != true", "a = false"),
+        ("a exists and a > 1", "a > 1"),
+        ("a >= 1 and a != 1", "a > 1"),
+        ("a <= 1 and a != 1", "a < 1"),
+        ("a = 'it\\'s'", 'a = "it\'s"'),
+        ("a = 'say \"x\"'", 'a = "say \\"x\\""'),
+        ("a = -0", "a = 0"),
+        ("A AND b = 1", ""),
+        ("a = 1 AND b IN (1)", "a = 1 and b = 1"),
+        ("a prefix 'x' and a prefix 'xy' and a contains 'y'", "a prefix 'xy'"),
+    ],
+)
+def test_two_spellings_of_one_filter_are_equal(one: str, other: str) -> None:
+    assert parsed(one) == parsed(other)
+
+
+@pytest.mark.parametrize(
+    ("text", "byte", "expected"),
+    [
+        ("", 0, "the name of an attribute"),
+        ("a", 1, "one of ="),
+        ("a =", 3, "a string in quotes, a number"),
+        ("a = b", 4, "a string in quotes, a number"),
+        ("a = 1 or b = 2", 6, "`and`"),
+        ("é = 1", 0, "the name of an attribute"),
+        ('"é" = 1 x', 9, "`and`"),
+        ("a in 1", 5, "( and a list"),
+        ("a in (1 2)", 8, ", or )"),
+        ("a in (1, 'x')", 0, "values of one type"),
+        ("a > true", 0, "have no order"),
+        ("a = 9007199254740993", 4, "2^53"),
+        ("a = 1e999", 4, "fits a double"),
+        ("a = 1 and a = 2", 10, "no message would match"),
+        ("a > 2 and a < 1", 10, "no message would match"),
+        ("a = 1 and a = 'x'", 10, "no message would match"),
+        ("a prefix 'x' and a prefix 'y'", 17, "no message would match"),
+        ("a = 'x", 4, "a string in quotes"),
+        ("a = '\\ud800'", 4, "escapes of JSON"),
+        ("and = 1", 0, "the name of an attribute"),
+        ("a..b = 1", 2, "the name of an attribute"),
+        (" and ".join(["a > 1"] * 65), 636, "at most 64 predicates"),
+        (f"a in ({', '.join(map(str, range(257)))})", 1176, "at most 256 values"),
+        (".".join(["a"] * 17) + " = 1", 32, "at most 16 segments"),
+        ("a = '" + "x" * 5_000 + "'", 4_096, "at most 4096 bytes"),
+    ],
+)
+def test_an_error_names_the_byte_and_what_was_expected(text: str, byte: int, expected: str) -> None:
+    with pytest.raises(FilterError) as caught:
+        parse_filter(text.encode())
+    assert expected in caught.value.expected
+    assert caught.value.byte == byte
+    assert f"byte {byte}" in str(caught.value)
+
+
+def test_types_never_compare_across() -> None:
+    def matches(text: str, value: object) -> bool:
+        return is_match(parse_filter(text.encode()), json.dumps({"a": value}).encode())
+
+    assert not matches("a = 1", True)
+    assert not matches("a = true", 1)
+    assert not matches("a != 1", "x")
+    assert not matches("a < 'b'", 1)
+    assert not matches("a exists", None)
+    assert matches("a exists", [])
+    assert not matches("a != 'x'", {})
+    assert matches("a = 1", 1.0)
+
+
+def test_a_name_may_stand_in_quotes() -> None:
+    assert read_name(b"stocks a = 1") == (b"stocks", 7)
+    assert read_name(b'"two words" a = 1') == (b"two words", 12)
+    assert read_name(b"$filter 'it\\'s' a", 8) == (b"it's", 16)
+    for odd in (b"", b" a", b"stocks", b'"x', b'"x"a'):
+        with pytest.raises(FilterError):
+            read_name(odd)
+
+
+def test_attributes_are_those_of_an_object_or_of_its_first_line() -> None:
+    assert attributes_of(b'{"a": 1}') == {"a": 1}
+    assert attributes_of(b"[1]") is None
+    assert attributes_of(b"1") is None
+    assert attributes_of(b"not json") is None
+    assert attributes_of(b'{"a": 1}\n\x00\xff') is None
+    assert attributes_of(b'{"a": 1}\n\x00\xff', AttributeSource.FIRST_LINE) == {"a": 1}
+    assert attributes_of(b'{"a":' * 31 + b"{}" + b"}" * 31) is not None
+    assert attributes_of(b'{"a":' * 32 + b"{}" + b"}" * 32) is None
+    assert attributes_of(b'{"a":' * 100_000) is None
+    assert attributes_of(b'{"a":"' + b"{" * 100 + b'"}') is not None
+
+
+HOSTILE = [
+    b"a" * 4_096,
+    b"(" * 4_096,
+    b'"' * 4_096,
+    b"\\" * 4_096,
+    b"a." * 2_048,
+    b"a = " + b"1" * 4_000,
+    b"a = 1e" + b"9" * 4_000,
+    b"a in (" + b"1," * 2_000,
+    b" and ".join(b"a != %d" % i for i in range(64)),
+    b" and ".join(b"a contains 'x%d'" % i for i in range(64)),
+    b"a = '" + b"\\'" * 2_000 + b"'",
+    b"\xff" * 100,
+    b"a = '\xed\xa0\x80'",
+]
+
+
+@pytest.mark.parametrize("data", HOSTILE)
+def test_hostile_filters_are_read_or_refused_soon(data: bytes) -> None:
+    began = time.process_time()
+    try:
+        assert parse_filter(str(parse_filter(data)).encode()) == parse_filter(data)
+    except FilterError as problem:
+        assert 0 <= problem.byte <= len(data)
+    assert time.process_time() - began < 0.5
+
+
+@MANY
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_filter_or_an_error_with_a_byte_in_them(data: bytes) -> None:
+    try:
+        parse_filter(data)
+    except FilterError as problem:
+        assert 0 <= problem.byte <= len(data)
+
+
+@MANY
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_payload(data: bytes) -> None:
+    for source in AttributeSource:
+        attributes = attributes_of(data, source)
+        assert attributes is None or isinstance(attributes, dict)

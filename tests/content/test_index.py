@@ -1,0 +1,145 @@
+"""The index and the covering set agree with brute force while filters come and go."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from content.filters import payloads, texts
+from content.test_filter import is_match, parsed
+from equipoise.content.attributes import attributes_of
+from equipoise.content.cover_set import CoverSet
+from equipoise.content.covering import covers
+from equipoise.content.groups import SCANNED_MAX, FilterNode
+from equipoise.content.index import SHAPES_MAX, FilterIndex, count_of, listed
+from equipoise.content.parsing import parse_filter
+
+SOME = settings(derandomize=True, max_examples=100, deadline=None)
+# Add the filter, or remove the one so far down the list; look at a message.
+steps = st.lists(st.one_of(texts, st.integers(0, 30), payloads), min_size=1, max_size=60)
+
+
+def node_of(text: str) -> FilterNode:
+    return FilterNode(parse_filter(text.encode()))
+
+
+@SOME
+@given(steps)
+def test_a_match_is_what_brute_force_finds(changes: list[str | int | bytes]) -> None:
+    index: FilterIndex[FilterNode] = FilterIndex()
+    for change in changes:
+        if isinstance(change, str):
+            filter = parsed(change)
+            if filter is not None and index.get(filter) is None:
+                index.add(FilterNode(filter))
+        elif isinstance(change, int) and change < len(index):
+            index.remove(list(index)[change])
+        elif isinstance(change, bytes):
+            found = index.match(attributes_of(change) or {})
+            expected = {node.filter for node in index if is_match(node.filter, change)}
+            assert {node.filter for node in listed(found)} == expected
+            assert count_of(found) == len(expected)
+    for node in list(index):
+        index.remove(node)
+    assert index.match({"a": 1, "b": "x"}) == []
+    # Nothing is left behind, whatever has been there.
+    empty: FilterIndex[FilterNode] = FilterIndex()
+    assert vars(index) | {"_tuples": {}} == vars(empty)
+
+
+@SOME
+@given(steps, st.integers(0, 20))
+def test_the_covering_set_covers_all_and_is_the_least_when_settled(
+    changes: list[str | int | bytes], pace: int
+) -> None:
+    nodes: dict[str, FilterNode] = {}
+    covering: CoverSet[FilterNode] = CoverSet()
+    for change in changes:
+        if isinstance(change, str):
+            filter = parsed(change)
+            if filter is not None and str(filter) not in nodes:
+                nodes[str(filter)] = FilterNode(filter)
+                covering.add(nodes[str(filter)])
+        elif isinstance(change, int) and change < len(nodes):
+            covering.remove(nodes.pop(list(nodes)[change]))
+        covering.settle(pace)
+        _check_covered(nodes, covering)
+    while not covering.settle(100):
+        _check_covered(nodes, covering)
+    members = list(covering)
+    assert all(str(node.filter) in nodes for node in members)
+    for wide in members:
+        assert not any(wide is not other and covers(wide.filter, other.filter) for other in members)
+    for node in list(nodes.values()):
+        covering.remove(node)
+    while not covering.settle(100):
+        pass
+    assert len(covering) == 0
+
+
+def _check_covered(nodes: dict[str, FilterNode], covering: CoverSet[FilterNode]) -> None:
+    members = list(covering)
+    for node in nodes.values():
+        top = node
+        while top.cover is not None:
+            top = top.cover
+        assert top in members
+        assert any(covers(member.filter, node.filter) for member in members) or node is not top
+
+
+def test_boxes_agree_with_brute_force_at_any_scale() -> None:
+    chance = random.Random(7)
+    index: FilterIndex[FilterNode] = FilterIndex()
+    nodes = []
+    for _ in range(2_000):
+        scale = 10.0 ** chance.randint(-12, 18)
+        x, y = chance.uniform(-scale, scale), chance.uniform(-10, 10)
+        node = node_of(
+            f"x >= {x!r} and x < {x + abs(scale)!r} and y > {y} and y <= {y + 1} and z > {chance.randint(0, 3)}"
+        )
+        if index.get(node.filter) is None:
+            index.add(node)
+            nodes.append(node)
+    for i in range(500):
+        event = {
+            "x": chance.choice((-1, 1)) * 10.0 ** chance.uniform(-12, 18),
+            "y": chance.uniform(-10, 11),
+            "z": 2,
+        }
+        expected = {node.filter for node in nodes if node.filter.matches({**event, "z": 2.0})}
+        assert {node.filter for node in listed(index.match(event))} == expected
+        if i % 10 == 0:
+            index.remove(nodes.pop(chance.randrange(len(nodes))))
+
+
+def test_limits_are_named() -> None:
+    index: FilterIndex[FilterNode] = FilterIndex()
+    for i in range(SCANNED_MAX):
+        index.add(node_of(f"a contains 'x{i}y'"))
+    assert index.objection(parse_filter(b"a contains 'one more'")) == "filters_scanned_max"
+    assert index.objection(parse_filter(b"a suffix 'x' and b != 1")) == "filters_scanned_max"
+    assert index.objection(parse_filter(b"a suffix 'x' and c > 1")) is None
+    assert index.objection(parse_filter(b"s = 1 and a contains 'one more'")) is None
+    shapes: FilterIndex[FilterNode] = FilterIndex()
+    for i in range(SHAPES_MAX):
+        shapes.add(node_of(f"a{i} exists"))
+    assert shapes.objection(parse_filter(b"b exists")) == "filter_shapes_max"
+
+
+def test_a_removed_cover_stays_until_its_children_have_others() -> None:
+    covering: CoverSet[FilterNode] = CoverSet()
+    wide = node_of("class = 'STOCK'")
+    children = [node_of(f"class = 'STOCK' and symbol = 'S{i}'") for i in range(100)]
+    for node in (*children, wide):
+        covering.add(node)
+    while not covering.settle(10):
+        pass
+    assert list(covering) == [wide]
+    covering.remove(wide)
+    covering.settle(10)
+    assert wide in list(covering)
+    while not covering.settle(10):
+        pass
+    assert set(covering) == set(children)
