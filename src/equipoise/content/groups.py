@@ -23,7 +23,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from equipoise.content.covering import edges_of
 from equipoise.content.filter import Filter, Value, ValueType
 
-__all__ = ["SCANNED_MAX", "Axis", "FilterNode", "Found", "Group", "group_for"]
+__all__ = ["SCANNED_MAX", "Axis", "FilterGroup", "FilterNode", "Found", "group_for"]
 
 # Filters of one group that are looked at one by one: half a millisecond for a message.
 SCANNED_MAX = 1_000
@@ -57,7 +57,7 @@ class Axis(NamedTuple):
     has_high: bool
 
 
-class Group(Protocol[N]):
+class FilterGroup(Protocol[N]):
     def __len__(self) -> int: ...
     def add(self, node: N) -> None: ...
     def remove(self, node: N) -> None: ...
@@ -70,7 +70,7 @@ class Group(Protocol[N]):
     def nodes(self) -> Sequence[N]: ...
 
 
-def group_for(axes: Sequence[Axis], *, has_residue: bool) -> Group[N]:
+def group_for(axes: Sequence[Axis], *, has_residue: bool) -> FilterGroup[N]:
     if has_residue:
         return Listed()
     if len(axes) == 1 and axes[0].has_low != axes[0].has_high:

@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from equipoise.content.attributes import path_of, values_at
 from equipoise.content.covering import covers
 from equipoise.content.filter import Constraint, Filter, Value, ValueType
-from equipoise.content.groups import SCANNED_MAX, Axis, Found, Group, N, group_for
+from equipoise.content.groups import SCANNED_MAX, Axis, FilterGroup, Found, N, group_for
 
 __all__ = ["SHAPES_MAX", "FilterIndex", "count_of", "listed"]
 
@@ -49,7 +49,7 @@ class FilterShape(Generic[N]):
         self.key = key
         self.size = 0
         self.is_single = not key.axes and not key.has_residue
-        self.groups: dict[Any, N | Group[N]] = {}
+        self.groups: dict[Any, N | FilterGroup[N]] = {}
         # By what they are found by, how many filters there are.
         self.spread: dict[Value | None, int] = {}
 
