@@ -86,6 +86,7 @@ def _small_talk() -> list[CommandSpec]:
             "Tells where the hub is, and hears where the client is.",
             runs_while_subscribed=True,
         ),
+        of("eq.filter", -3, content.explain, "Tells what a filter means and matches.", group="pubsub"),
         of("eq.settle", 2, positioned.settle, "Tells when all messages to a topic so far have positions."),
         of(
             "eq.sever",
@@ -147,13 +148,6 @@ def _streams() -> list[CommandSpec]:
             run=pubsub.unsubscriber(Kind.OWN),
             summary="Ends subscriptions made by EQ.OWN, all of them without names.",
             runs_while_subscribed=True,
-            **facts,  # type: ignore[arg-type]  # the four facts above
-        ),
-        CommandSpec(
-            name="eq.filter",
-            arity=-3,
-            run=content.explain,
-            summary="Tells what a filter means, and which of some messages it matches.",
             **facts,  # type: ignore[arg-type]  # the four facts above
         ),
         CommandSpec(
