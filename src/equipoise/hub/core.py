@@ -26,7 +26,8 @@ from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.session import LINGER_S, Session
 from equipoise.hub.data.subscribe import forget_session, judge_again
-from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex, TopicSpecs
+from equipoise.hub.data.topic_specs import TopicSpecs
+from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex
 from equipoise.hub.data.turns import Turns
 from equipoise.hub.locations.locations import Locations
 from equipoise.hub.settings import HubSettings
@@ -86,12 +87,11 @@ class HubCore:
         # None: the hub has no place for logs.
         self.logs: HubLogs | None = None
         self.specs = TopicSpecs()
-        self.filtering = Filtering(self.quotas, self.specs, shell.fine_now)
+        self.filtering = Filtering(self)
         self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs)
         self.places = Locations(self)
         self.metering = Metering(self)
-        self.lag_spikes = LagSpikes()
-        self.losses = Losses()
+        self.lag_spikes, self.losses = LagSpikes(), Losses()
         self.backlogs = Backlogs(
             self.limits,
             memory_bytes=shell.memory_bytes(),
@@ -383,7 +383,6 @@ class HubCore:
             self.cut(session, "the hub begins anew")
         self.incarnation = self.new_epoch()
         self.quotas = Quotas(self.limits)
-        self.filtering = Filtering(self.quotas, self.specs, self.shell.fine_now)
         self.index = self._new_index()
         self.places.renewing.clear()
         self.metering.begin_anew()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.hub.cluster.lease import ASKED_PER_TERM, TERM_S_MAX, Lease, LeaseTimes
-from equipoise.hub.data.topics import TopicSpecs
+from equipoise.hub.data.topic_specs import TopicSpecs
 from equipoise.model import Durability, Specs, TopicSpec
 from hub.world import FakeShell, World
 

@@ -8,8 +8,8 @@ Always true: each filter is counted once against `filters_max`, as its first sub
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.access import Action
 from equipoise.content.attributes import AttributeSource
@@ -23,10 +23,12 @@ from equipoise.hub.access.quotas import Quotas, Resource, owner_of
 from equipoise.hub.content.topic_filters import TopicFilter, TopicFilters
 
 if TYPE_CHECKING:
+    from equipoise.hub.data.ports import Shell
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topic import Topic
-    from equipoise.hub.data.topics import TopicIndex, TopicSpecs
+    from equipoise.hub.data.topic_specs import TopicSpecs
+    from equipoise.hub.data.topics import TopicIndex
 
 __all__ = ["FILTER_WORD", "FilterRequest", "Filtering", "denied", "read_request"]
 
@@ -55,13 +57,21 @@ def read_request(text: bytes, topic_bytes_max: int) -> FilterRequest | str:
         return f"ERR {problem}"
 
 
+class _Hub(Protocol):
+    # Replaced when the hub begins a new life.
+    quotas: Quotas
+    specs: TopicSpecs
+
+    @property
+    def shell(self) -> Shell: ...
+
+
 class Filtering:
     """Owned by HubCore. Changed by hub/data/subscribe.py."""
 
-    def __init__(self, quotas: Quotas, specs: TopicSpecs, fine_now: Callable[[], float]) -> None:
-        self._quotas = quotas
-        self._specs = specs
-        self.fine_now = fine_now
+    def __init__(self, core: _Hub) -> None:
+        self._core = core
+        self.fine_now = core.shell.fine_now
         # Different filters of all topics, and subscriptions to them.
         self.filters = 0
         self.subscriptions = 0
@@ -71,7 +81,7 @@ class Filtering:
         self.matching_s = 0.0
 
     def source_of(self, topic: Topic) -> AttributeSource:
-        spec = self._specs.of(topic)
+        spec = self._core.specs.of(topic)
         return AttributeSource.PAYLOAD if spec is None or spec.attributes is None else spec.attributes
 
     def facts(self) -> dict[str, float]:
@@ -100,7 +110,7 @@ class Filtering:
             limit = None if content is None else content.index.objection(request.filter)
             if limit is not None:
                 return f"ERR this topic has {_LIMITS[limit]} already ({limit})"
-        return self._quotas.objection(Resource.FILTERS, owner_of(session.user), new) if new else None
+        return self._core.quotas.objection(Resource.FILTERS, owner_of(session.user), new) if new else None
 
     def attach(
         self, session: Subscriber, text: bytes, topic: Topic, filter: Filter, index: TopicIndex
@@ -114,7 +124,7 @@ class Filtering:
             node = TopicFilter(filter, topic.name, owner_of(session.user))
             content.index.add(node)
             self.filters += 1
-            self._quotas.take(Resource.FILTERS, node.owner)
+            self._core.quotas.take(Resource.FILTERS, node.owner)
         node.add(session, text)
         content.note(session, 1)
         self.subscriptions += 1
@@ -131,7 +141,7 @@ class Filtering:
             return
         content.index.remove(node)
         self.filters -= 1
-        self._quotas.give_back(Resource.FILTERS, node.owner)
+        self._core.quotas.give_back(Resource.FILTERS, node.owner)
         if not len(content.index):
             index.set_content(topic, None)
 

@@ -23,7 +23,7 @@ from equipoise.hub.data.patterns import Pattern, PatternLog, Patterns
 from equipoise.hub.data.region_counts import PATTERN, SHARD, TOPIC, Key, RegionCounts
 from equipoise.hub.data.topic import LANE_PREFIX, Topic
 from equipoise.hub.data.turns import LongWork, Turns
-from equipoise.model import Glob, Specs, TopicSpec
+from equipoise.model import Glob
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_state import Lane
@@ -323,38 +323,6 @@ class TopicIndex:
         self._former = Totals(
             published + topic.published, delivered + topic.delivered, bytes_out + topic.bytes_out
         )
-
-
-class TopicSpecs:
-    """The specs in force, and the one that holds for each topic. Owned by HubCore; changes through `follow`."""
-
-    def __init__(self) -> None:
-        self._specs = Specs()
-        # The version that plans count by.
-        self.version = 0
-        # The version that every topic here goes by.
-        self.enforced_version = 0
-        # Whether one of them asks for what only one hub at a time may do: limit a rate, append.
-        self.need_single_writer = False
-        self._changes = 0
-
-    def follow(self, specs: Specs, version: int) -> None:
-        """These are in force from now on."""
-        self._specs, self.version = specs, version
-        self._changes += 1
-        self.need_single_writer = any(
-            spec.rate_per_s is not None or spec.durability is not None for spec in specs
-        )
-
-    def of_name(self, name: bytes) -> TopicSpec | None:
-        """What a topic of this name needs."""
-        return self._specs.of(name)
-
-    def of(self, topic: Topic) -> TopicSpec | None:
-        """What the topic needs; None: best effort. Looked up once per topic and change of specs."""
-        if topic.spec_at != self._changes:
-            topic.spec, topic.spec_at = self._specs.of(topic.name), self._changes
-        return topic.spec
 
 
 class TopicGc:

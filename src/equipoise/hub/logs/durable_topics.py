@@ -20,7 +20,7 @@ from equipoise.resp.replies import error, integer
 if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.topic import Topic
-    from equipoise.hub.data.topics import TopicSpecs
+    from equipoise.hub.data.topic_specs import TopicSpecs
     from equipoise.hub.logs.hub_logs import HubLogs
     from equipoise.hub.logs.live_log import LiveLog
     from equipoise.log.ids import EntryId

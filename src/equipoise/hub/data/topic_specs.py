@@ -1,0 +1,47 @@
+"""The specs in force at a hub, and the one that holds for each topic.
+
+Always true: a topic's spec is looked up once per change of specs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.model import Specs, TopicSpec
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.topic import Topic
+
+__all__ = ["TopicSpecs"]
+
+
+class TopicSpecs:
+    """The specs in force, and the one that holds for each topic. Owned by HubCore; changes through `follow`."""
+
+    def __init__(self) -> None:
+        self._specs = Specs()
+        # The version that plans count by.
+        self.version = 0
+        # The version that every topic here goes by.
+        self.enforced_version = 0
+        # Whether one of them asks for what only one hub at a time may do: limit a rate, append.
+        self.need_single_writer = False
+        self._changes = 0
+
+    def follow(self, specs: Specs, version: int) -> None:
+        """These are in force from now on."""
+        self._specs, self.version = specs, version
+        self._changes += 1
+        self.need_single_writer = any(
+            spec.rate_per_s is not None or spec.durability is not None for spec in specs
+        )
+
+    def of_name(self, name: bytes) -> TopicSpec | None:
+        """What a topic of this name needs."""
+        return self._specs.of(name)
+
+    def of(self, topic: Topic) -> TopicSpec | None:
+        """What the topic needs; None: best effort. Looked up once per topic and change of specs."""
+        if topic.spec_at != self._changes:
+            topic.spec, topic.spec_at = self._specs.of(topic.name), self._changes
+        return topic.spec
