@@ -58,14 +58,12 @@ class HubCore:
         commands: Callable[[HubCore], Commands],
     ) -> None:
         self.commands = commands(self)
-        self.settings = settings
-        self.limits = settings.limits
+        self.settings, self.limits = settings, settings.limits
         self.users = users
         self.shell = shell
         self.now = shell.now
         self.turns = Turns(shell)
-        self.stats = Stats()
-        self.health = Health(settings.name)
+        self.stats, self.health = Stats(), Health(settings.name)
         self.sessions: dict[int, Session] = {}
         # Those that are no longer served, but still read what they are owed.
         self._leaving: set[Session] = set()
