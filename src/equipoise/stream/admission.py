@@ -91,6 +91,11 @@ class Admission:
         is_moving = self.waiting or self.routing or self.in_flight or self.unresolved
         return not (is_moving or self.loss or self.gates)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message is under way here, as far as it is known."""
+        return not (self.waiting or self.routing or self.in_flight or self.unresolved)
+
     # Waiting.
 
     def waiting_for(
@@ -153,18 +158,19 @@ class Admission:
         waiting = self.waiting.setdefault(item.path, deque())
         if item.lost and waiting and waiting[0].lost:
             first = waiting.popleft()
-            item = first._replace(lost=first.lost + item.lost)
+            is_doubtful = first.is_doubtful or item.is_doubtful
+            item = first._replace(lost=first.lost + item.lost, is_doubtful=is_doubtful)
         waiting.appendleft(item)
         self._charge(item, 1)
 
     def put_loss(self, path: Path, version: int, messages: int, after: Sequence[Dependency] = ()) -> None:
         """There is no room for messages that were accepted elsewhere: their loss waits in their place."""
-        waiting = self.waiting.setdefault(path, deque())
+        waiting, is_doubtful = self.waiting.setdefault(path, deque()), False
         if waiting and waiting[-1].lost:
             last = waiting.pop()
-            messages += last.lost
+            messages, is_doubtful = messages + last.lost, last.is_doubtful
             after = _latest(*last.after, *after)
-        waiting.append(Submission(path, version, (), after, messages))
+        waiting.append(Submission(path, version, (), after, messages, is_doubtful))
 
     def put_routing(self, item: Submission) -> None:
         self.routing.append(item)
@@ -259,8 +265,8 @@ class Admission:
         """The hub has yet to deal with `left` of what is unresolved.
 
         It never got the others: their loss waits in their place, is returned, and acknowledged when it is numbered. Or
-        it did, and its acknowledgements were lost: then they are acknowledged without a position. So they are if both
-        links began anew, and it is not known which of the two it was: a gap must not count what did arrive.
+        it did, and its acknowledgements were lost: then they are acknowledged without a position. If both links began
+        anew it is not known which of the two it was: a gap must not count what did arrive, so the loss is doubtful.
         """
         entry = self.unresolved.get((hub, path))
         if entry is None or entry.ticket != ticket or entry.is_counted:
@@ -270,9 +276,9 @@ class Admission:
         self._set_unresolved(hub, path, Unresolved(ticket, True, left, False, False))
         if not over:
             return None
-        if entry.may_be_acked or not entry.may_be_lost:
+        if not entry.may_be_lost:
             return Ack(path, over, *NOWHERE)
-        loss = Submission(path, 0, (), (), over)
+        loss = Submission(path, 0, (), (), over, entry.may_be_acked)
         self.put_first(loss)
         return loss
 

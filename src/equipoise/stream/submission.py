@@ -78,6 +78,8 @@ class Submission(NamedTuple):
     after: Sequence[Dependency] = ()
     # Messages that there was no room for, in place of payloads.
     lost: int = 0
+    # Whether some of those may have arrived after all.
+    is_doubtful: bool = False
 
     @property
     def messages(self) -> int:

@@ -21,6 +21,7 @@ SEEDS = range(25)
         "cluster-skew",
         "cluster-ring",
         "cluster-crashes",
+        "cluster-stops",
         "cluster-zombies",
         "cluster-cuts",
         "cluster-users",

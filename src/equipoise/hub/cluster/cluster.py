@@ -23,6 +23,7 @@ from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.handover_throttle import Moves
 from equipoise.hub.cluster.ingress import Ingress, unsent_messages
 from equipoise.hub.cluster.lanes import Lanes
+from equipoise.hub.cluster.leaving import Leaving
 from equipoise.hub.cluster.link.capabilities import Announcement, capabilities_of_verbs
 from equipoise.hub.cluster.link.capability import PROBE
 from equipoise.hub.cluster.link.codec import decode
@@ -74,6 +75,7 @@ class Cluster:
         self.out: dict[str, OutLink] = {}
         self.incoming: dict[str, InLink] = {}
         self.feeders = Feeders(self)
+        self.leaving = Leaving(self)
         self.ingress = Ingress(self, settings.pending_bytes_max)
         self.merging = Merging(self, settings.pending_bytes_max)
         self.handover = HandoverEngine(self)
@@ -171,10 +173,12 @@ class Cluster:
 
     def _bury(self, name: str) -> None:
         link = self.out.pop(name)
+        has_left = self.leaving.has_left(name)
+        self.leaving.forget(name)
         self.counts.peer_gone(name)
         unsent = unsent_messages(link.end_for_good(), RequestReader(self.core.link_limits))
         self._dials.hang_up(link)
-        self._forget_told(name, link)
+        self._forget_told(name, link, has_left=has_left)
         self.core.places.probing.peer_gone(name)
 
         def tell(topic: Topic) -> None:
@@ -185,7 +189,7 @@ class Cluster:
                 self.merging.peer_gone(stream, name)
 
         self.news.add(tell)
-        self.feeders.died(name)
+        self.feeders.died(name, has_left=has_left)
         self.patterns.peer_died(name)
         self.lanes.hub_died(name)
 
@@ -203,9 +207,10 @@ class Cluster:
         self.patterns.ask_again(name)
         self.barrier.evaluate_all()
 
-    def _forget_told(self, name: str, link: OutLink) -> None:
+    def _forget_told(self, name: str, link: OutLink, *, has_left: bool = False) -> None:
         """What a hub has told us, or was to tell us, counts no more."""
-        self.merging.hub_lost()
+        if not has_left:
+            self.merging.hub_lost()
         self.incoming.pop(name, None)
         self.barrier.forget(name)
         self.handover.forget_offers(name)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Feeders"]
 
-# A drained hub through which nothing was published for this long has nothing left to pass on, in seconds.
-QUIET_S = 2.0
 # Names of forgotten topics that are kept before they are looked for: little, and seldom reached.
 FORGOTTEN_MAX = 1_000
 # A hub that is met this long after a topic was taken over has not fed its former home, in seconds: hubs hear of each
@@ -58,8 +56,6 @@ class Feeders:
         self._cluster = cluster
         # By hub, the keys of topics and lanes numbered here that it may have acknowledged messages of; some forgotten.
         self.topics: dict[str, set[bytes]] = {}
-        # By hub, when a message came through it last.
-        self.fed_at: dict[str, float] = {}
         # By key, when the topic was taken over from another hub: those of the last MEET_S, and a few older ones.
         self._taken: dict[bytes, float] = {}
         # Lives that have ended while each hub was known, and that it has not said to be over.
@@ -101,22 +97,17 @@ class Feeders:
         for lives in self._unsaid.values():
             lives[life] = None
 
-    def died(self, hub: str) -> None:
-        """Tell subscribers of the topics that the hub may have acknowledged messages of."""
+    def died(self, hub: str, *, has_left: bool) -> None:
+        """Tell subscribers of the topics that the hub may have acknowledged messages of, unless it left in order."""
         self._unsaid.pop(hub, None)
-        for topic in self._fed_by(hub):
+        topics = self._fed_by(hub)
+        for topic in () if has_left else topics:
             if topic.is_home:
                 self.tear(topic)
 
     def _fed_by(self, hub: str) -> list[Topic]:
-        """The topics that the dead hub may have taken messages of and not passed on, in the order of their keys.
-
-        None if it left in order: it was no member of the plan any more, and clients had stopped publishing through it.
-        """
-        fed, fed_at = self.topics.pop(hub, set()), self.fed_at.pop(hub, 0.0)
-        is_member = hub in self._cluster.router.routing.plan.by_hub
-        if not is_member and self._cluster.core.now() - fed_at > QUIET_S:
-            return []
+        """The topics that the dead hub may have taken messages of and not passed on, in the order of their keys."""
+        fed = self.topics.pop(hub, set())
         index = self._cluster.core.index
         found = [index.topics.get(key) or index.lanes.get(key) for key in sorted(fed)]
         return [topic for topic in found if topic is not None]

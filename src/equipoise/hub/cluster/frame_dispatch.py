@@ -27,6 +27,7 @@ from equipoise.hub.cluster.link.frames import (
     IngressFrame,
     LaneFrame,
     LeaseFrame,
+    LeaveFrame,
     LossFrame,
     NoPatternFrame,
     NumberedFrame,
@@ -43,6 +44,7 @@ from equipoise.hub.cluster.link.frames import (
     SeveredFrame,
     SeverFrame,
     Tag,
+    TearFrame,
     TokensFrame,
     WaitingFrame,
 )
@@ -89,6 +91,7 @@ class FrameDispatch:
     def _handle_messages(self) -> None:
         self._on(IngressFrame, self._ingress)
         self._on(LossFrame, self._loss)
+        self._on(TearFrame, self._loss)
         self._on(NumberedFrame, self._numbered)
         self._on(RecountFrame, self._recount)
         self._on(RecountedFrame, self._recounted)
@@ -114,6 +117,7 @@ class FrameDispatch:
     def _handle_plans(self) -> None:
         self._on(DoneFrame, self._done)
         self._on(DeadFrame, self._dead)
+        self._on(LeaveFrame, lambda peer, frame: self._cluster.leaving.heard(peer, frame.step))
         self._on(PrepareFrame, self._prepare)
         self._on(PreparedFrame, self._prepared)
         self._on(CancelFrame, self._cancel)
@@ -152,13 +156,15 @@ class FrameDispatch:
         else:
             cluster.ingress.submit(topic, Submission(path, frame.version, frame.payloads, frame.tags))
 
-    def _loss(self, peer: str, frame: LossFrame) -> None:
+    def _loss(self, peer: str, frame: LossFrame | TearFrame) -> None:
         path = (*frame.path, (peer, self._cluster.out[peer].incarnation))
         topic = self._find(frame.key, is_made=True)
         if topic is None:
             self._cluster.ingress.acknowledge(path, frame.key, frame.count, NOWHERE)
         else:
-            self._cluster.ingress.submit(topic, Submission(path, frame.version, (), frame.tags, frame.count))
+            is_doubtful = isinstance(frame, TearFrame)
+            item = Submission(path, frame.version, (), frame.tags, frame.count, is_doubtful)
+            self._cluster.ingress.submit(topic, item)
 
     def _numbered(self, peer: str, frame: NumberedFrame) -> None:
         stream = self._stream(frame.key)

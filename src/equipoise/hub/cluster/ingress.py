@@ -18,7 +18,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.codec import decode, encode, runs
-from equipoise.hub.cluster.link.frames import IngressFrame, LossFrame, NumberedFrame, RecountFrame
+from equipoise.hub.cluster.link.ingress_frames import (
+    IngressFrame,
+    LossFrame,
+    NumberedFrame,
+    RecountFrame,
+    TearFrame,
+)
 from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.resp import RequestReader
@@ -57,10 +63,14 @@ class _Dependencies(Protocol):
 
 class _Feeders(Protocol):
     @property
-    def fed_at(self) -> dict[str, float]: ...
-    @property
     def topics(self) -> Mapping[str, set[bytes]]: ...
     def note(self, key: bytes, hub: str) -> None: ...
+    def tear(self, topic: Topic) -> None: ...
+
+
+class _Leaving(Protocol):
+    @property
+    def hubs(self) -> set[str]: ...
 
 
 class _Routes(Protocol):
@@ -73,6 +83,8 @@ class _Cluster(ClusterPort, Protocol):
     def feeders(self) -> _Feeders: ...
     @property
     def handover(self) -> _Handover: ...
+    @property
+    def leaving(self) -> _Leaving: ...
     @property
     def receipts(self) -> _Acks: ...
     @property
@@ -262,7 +274,8 @@ class Ingress:
             return NextHop(is_here=False)
         version = self._cluster.router.version if is_remote else None
         link = self._cluster.out.get(target)
-        return NextHop(False, (target, stream.term), link is not None and not link.is_full, version)
+        is_up = link is not None and not link.is_full and target not in self._cluster.leaving.hubs
+        return NextHop(False, (target, stream.term), is_up, version)
 
     def _pass(self, stream: Stream, item: Submission) -> None:
         if stream.state.is_home:
@@ -300,6 +313,10 @@ class Ingress:
             return
         if item.after:
             self._cluster.tags.mark(topic, item.after)
+        if item.is_doubtful:
+            self._cluster.feeders.tear(topic)
+            self._carry_out(topic, (Ack(item.path, item.lost, *NOWHERE),))
+            return
         if item.lost:
             found = topic.stream or self._cluster.handover.new_stream(topic)
             found.admission.loss += item.lost
@@ -307,9 +324,8 @@ class Ingress:
             return
         if item.path:
             self._cluster.core.metering.published_elsewhere(topic.trunk)
-            feeders, now = self._cluster.feeders, self._cluster.core.now()
+            feeders = self._cluster.feeders
             for hub, _ in item.path:
-                feeders.fed_at[hub] = now
                 if topic.key not in feeders.topics.get(hub, ()):
                     feeders.note(topic.key, hub)
         stream = topic.stream
@@ -340,8 +356,9 @@ class Ingress:
         link, version = cluster.out[way[0]], cluster.router.version
         after, size = tuple(item.after), 0
         if item.lost:
-            loss = LossFrame(topic.key, version, item.path, after, item.lost)
-            if link.can(LossFrame.capability):
+            frame_type = TearFrame if item.is_doubtful else LossFrame
+            loss = frame_type(topic.key, version, item.path, after, item.lost)
+            if link.can(frame_type.capability):
                 stream.admission.sent(way, item.path, item.lost)
                 link.send(loss)
             else:
@@ -375,7 +392,8 @@ def unsent_messages(pieces: Iterable[bytes], reader: RequestReader) -> Unsent:
             if isinstance(frame, IngressFrame):
                 item = Submission(frame.path, frame.version, frame.payloads, frame.tags)
                 found.setdefault(frame.key, []).append(item)
-            elif isinstance(frame, LossFrame):
-                item = Submission(frame.path, frame.version, (), frame.tags, frame.count)
+            elif isinstance(frame, LossFrame | TearFrame):
+                is_doubtful = isinstance(frame, TearFrame)
+                item = Submission(frame.path, frame.version, (), frame.tags, frame.count, is_doubtful)
                 found.setdefault(frame.key, []).append(item)
     return found

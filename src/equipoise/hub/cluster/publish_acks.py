@@ -150,6 +150,11 @@ class ClientAcks:
         since = 0 if count is None else account.taken - count
         account.wait(AckWaiter(since, account.taken, call))
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no message of a client waits for its position."""
+        return not self._accounts
+
     # Links of clients.
 
     def sever(self, link: bytes, address: bytes, call: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from equipoise.hub.membership.settings import MembershipSettings
     from equipoise.hub.settings import HubSettings
 
-__all__ = ["RunningMember", "member"]
+__all__ = ["RunningMember", "leave", "member"]
 
 _PASSWORD_BYTES_MAX = 4 * 1024
+# How long a hub that stops waits until nothing is under way, and how often it looks, in seconds.
+LEAVE_S = 2.0
+LEAVE_INTERVAL_S = 0.02
 
 
 class RunningMember:
@@ -96,11 +99,30 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-            # The others are to know before the clients are sent away.
+            await leave(hub)
             await store.close()
             await hub.stop()
     finally:
         await store.close()
+
+
+async def leave(hub: Hub) -> None:
+    """End the clients' connections, and have the other hubs know that nothing is under way here any more.
+
+    Call it before the hub is taken off the store. Without success after LEAVE_S the others take it for dead.
+    """
+    hub.end_clients()
+    cluster = hub.cluster
+    if cluster is None:
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LEAVE_S):
+            cluster.leaving.begin()
+            while not cluster.leaving.is_over:  # noqa: ASYNC110  it depends on every frame that comes
+                await asyncio.sleep(LEAVE_INTERVAL_S)
+            cluster.leaving.finish()
+            while not cluster.leaving.is_flushed:  # noqa: ASYNC110
+                await asyncio.sleep(LEAVE_INTERVAL_S)
 
 
 async def check_seed(store: Store, tree: Tree, seed: Users, name: str) -> None:

@@ -211,6 +211,14 @@ class Hub:
         self._users = users
         self.core.reload_users(users)
 
+    def end_clients(self) -> None:
+        """Stop listening, and end the connections of clients; those of other hubs stay."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for session in [session for session in self.core.sessions.values() if session.peer is None]:
+            self.core.leave(session)
+
     async def stop(self) -> None:
         """Stop listening, then end every connection once its replies are sent, or after a moment.
 

@@ -117,6 +117,14 @@ _RING = case(
     lag_s=0.3,
 )
 _CRASHES = case("crashes", "hubs crash and come back", crashes=(1, 2), expectation=LOUD)
+_STOPS = case(
+    "stops",
+    "hubs stop in order and come back, while topics move and links break",
+    stops=(1, 3),
+    moves=(0, 3),
+    link_resets=(0, 2),
+    expectation=LOUD,
+)
 _ZOMBIES = case(
     "zombies", "hubs stand still until they are declared dead, and wake up", zombies=(1, 2), expectation=LOUD
 )
@@ -235,6 +243,7 @@ CLUSTER_SCENARIOS = (
     _SKEW,
     _RING,
     _CRASHES,
+    _STOPS,
     _ZOMBIES,
     _CUTS,
     _MINUTES,

@@ -122,6 +122,7 @@ class ClusterScenario(Scenario):
     pauses: Times = NEVER
     zombies: Times = NEVER
     crashes: Times = NEVER
+    stops: Times = NEVER
     # Any two parts, hubs, clients or store, do not hear each other, one way or both, for as long as `cut_s` draws.
     cuts: Times = NEVER
     cut_s: tuple[float, float] = (0.5, 5.0)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from equipoise.access import Users
 from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster import Cluster
+from equipoise.hub.membership.process import leave
 from equipoise.lab.scenarios import Rules
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.rules import users_of
@@ -108,6 +109,7 @@ class SimulatedHub:
         """Take leave, on the host itself."""
         if self.hub is not None:
             hub, self.hub = self.hub, None
+            await leave(hub)
             await hub.stop()
 
     def change_rules(self, rules: Rules) -> None:

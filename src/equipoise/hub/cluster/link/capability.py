@@ -5,7 +5,7 @@ A hub announces them when it greets, and ignores the names that it does not know
 
 from __future__ import annotations
 
-__all__ = ["CAPABILITIES", "COUNTS", "LEASE", "LIMITS", "LOSS", "PROBE"]
+__all__ = ["CAPABILITIES", "COUNTS", "LEASE", "LEAVE", "LIMITS", "LOSS", "PROBE", "TEAR"]
 
 # Answer probes of the distance between hubs.
 PROBE = "probe"
@@ -13,9 +13,13 @@ PROBE = "probe"
 LEASE = "lease"
 # Number messages that were lost on their way in.
 LOSS = "loss"
+# Go on with a gap of unknown size where it is not known how many messages were lost.
+TEAR = "tear"
+# Hear that a hub stops with nothing under way.
+LEAVE = "leave"
 # Hear how many subscribers other hubs have.
 COUNTS = "counts"
 # Keep rate envelopes, and take over the level of a bucket.
 LIMITS = "limits"
 
-CAPABILITIES = frozenset({PROBE, LEASE, LOSS, COUNTS, LIMITS})
+CAPABILITIES = frozenset({PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS})

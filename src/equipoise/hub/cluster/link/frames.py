@@ -10,102 +10,25 @@ Always true:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
-
-import msgspec
-
-from equipoise.hub.cluster.link.capability import COUNTS, LEASE, LIMITS, LOSS, PROBE
-from equipoise.stream.parts import Dependency as Tag
+from equipoise.hub.cluster.link.capability import COUNTS, LEASE, LEAVE, LIMITS, PROBE
+from equipoise.hub.cluster.link.frame import Frame, Life, Path, Payloads, Tag
+from equipoise.hub.cluster.link.ingress_frames import (
+    IngressFrame,
+    LossFrame,
+    NumberedFrame,
+    RecountedFrame,
+    RecountFrame,
+    TearFrame,
+)
 
 __all__ = [
     "FRAMES", "AfterFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame", "CancelFrame",
     "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame", "EgressFrame",
-    "EndedFrame", "FlushFrame", "FollowFrame", "Frame", "IngressFrame", "LaneFrame", "LeaseFrame", "Life",
+    "EndedFrame", "FlushFrame", "FollowFrame", "Frame", "IngressFrame", "LaneFrame", "LeaseFrame", "LeaveFrame", "Life",
     "LossFrame", "NoPatternFrame", "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame",
     "PatternedFrame", "Payloads", "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecountFrame",
-    "RecountedFrame", "SettledFrame", "SeverFrame", "SeveredFrame", "Tag", "TokensFrame", "WaitingFrame",
+    "RecountedFrame", "SettledFrame", "SeverFrame", "SeveredFrame", "Tag", "TearFrame", "TokensFrame", "WaitingFrame",
 ]  # fmt: skip
-
-# A hub's name and its incarnation.
-Life = tuple[str, int]
-# The hubs that a message has passed, the latest last.
-Path = tuple[Life, ...]
-# All words behind the other fields, at least one.
-Payloads = Sequence[bytes]
-
-
-class Frame(msgspec.Struct, frozen=True, gc=False):
-    """A `key` names a stream: a topic's name for its trunk, or a lane's key. A `topic` is always a topic's name."""
-
-    verb: ClassVar[bytes] = b""
-    # What the receiver has to announce; empty: every hub understands the frame.
-    capability: ClassVar[str] = ""
-
-
-# Messages on their way in.
-
-
-class IngressFrame(Frame, frozen=True):
-    """Number these messages, or pass them on."""
-
-    verb = b"EQ.L.INGRESS"
-    key: bytes
-    # The sender's version of the plan, and the hubs that the messages have passed before it.
-    version: int
-    path: Path
-    # Positions of other streams of the topic that the first message comes after.
-    tags: tuple[Tag, ...]
-    payloads: Payloads
-
-
-class LossFrame(Frame, frozen=True):
-    """As INGRESS, for messages that were acknowledged to their publishers and are lost: number them as missing."""
-
-    verb = b"EQ.L.LOSS"
-    capability = LOSS
-    key: bytes
-    version: int
-    path: Path
-    tags: tuple[Tag, ...]
-    count: int
-
-
-class NumberedFrame(Frame, frozen=True):
-    """Ack: `count` more of the messages that the receiver sent, and that had come to it by `path`, have positions.
-
-    The last is at (epoch, n). Epoch 0: they never get one.
-    """
-
-    verb = b"EQ.L.NUMBERED"
-    key: bytes
-    path: Path
-    count: int
-    epoch: int
-    n: int
-
-
-class RecountFrame(Frame, frozen=True):
-    """A link between the two hubs began anew: how many messages of that path are not acknowledged?
-
-    The ticket comes back with the answer: an answer to an earlier question is ignored.
-    """
-
-    verb = b"EQ.L.RECOUNT"
-    key: bytes
-    path: Path
-    ticket: int
-
-
-class RecountedFrame(Frame, frozen=True):
-    """The answer to RECOUNT."""
-
-    verb = b"EQ.L.RECOUNTED"
-    key: bytes
-    path: Path
-    ticket: int
-    count: int
-
 
 # Streams on their way out.
 
@@ -381,6 +304,17 @@ class LeaseFrame(Frame, frozen=True):
     capability = LEASE
     token: int
     is_answer: int
+
+
+class LeaveFrame(Frame, frozen=True):
+    """The sender stops, in three steps: 0, send me no more messages; 1, the answer; 2, nothing of mine is under way.
+
+    Behind 2 the sender's death costs no message.
+    """
+
+    verb = b"EQ.L.LEAVE"
+    capability = LEAVE
+    step: int
 
 
 class CountsFrame(Frame, frozen=True):

@@ -58,6 +58,8 @@ class ClusterFaults:
             ("store loss", self._lose_store, scenario.store_losses),
             ("store reset", self._reset_store, scenario.store_resets),
         ]
+        if scenario.stops[1]:
+            acts.append(("hub stop", self._stop, scenario.stops))
         for name, act, (low, high) in acts:
             for _ in range(low + int(draw() * (high - low + 1))):
                 self._world.keep(self._later(draw() * scenario.duration_s, name, act))
@@ -220,6 +222,26 @@ class ClusterFaults:
             return
         node = world.hubs[world.draw(up)]
         await self._restart(node)
+
+    async def _stop(self) -> None:
+        """Stop in order, and come back."""
+        world = self._world
+        up = [name for name in sorted(world.hubs) if world.hubs[name].hub is not None]
+        if len(up) < 2:
+            return
+        node = world.hubs[world.draw(up)]
+        try:
+            await node.host.spawn(node.stop(), name="stop")
+        except asyncio.CancelledError:
+            # Healing has come in the middle of it, and has seen nothing to heal.
+            node.crash(silent=False)
+            world.directory.expire(node.name)
+            node.start()
+            raise
+        world.directory.expire(node.name)
+        node.crash(silent=False)
+        await asyncio.sleep(0.2 + self._random.random() * 0.5)
+        node.start()
 
     async def _restart(self, node: SimulatedHub) -> None:
         """Crash, and be back under the old name before the session has expired, or after it."""

@@ -1,0 +1,112 @@
+"""A hub that stops in order costs no message, and no subscriber is told of a gap."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import equipoise
+from equipoise.hub.cluster.leaving import Leaving
+from equipoise.lab.simulation.ablation import replaced
+from equipoise.lab.simulation.simulated_hub import PORT
+from equipoise.lab.workload.endpoint import hurried
+
+from .test_smart_clients import Story, tell
+
+
+def _at(hub: str, number: int) -> equipoise.Bus:
+    """A client that stays at its hub, as plain Redis clients do."""
+    return equipoise.connect(
+        f"equipoise://{hub}:{PORT}", settings=hurried(routing=False), rng=random.Random(number)
+    )
+
+
+async def _stop_a_feeder(hubs: Story) -> list[str]:
+    """What a subscriber by name and one by pattern see of messages through h3 to h2, while h3 stops."""
+    world, seen = hubs.world, list[str]()
+
+    async def listen(subscription: equipoise.Subscription) -> None:
+        async for event in subscription:
+            seen.append(f"<{event.missed}>" if isinstance(event, equipoise.Gap) else event.text)
+            if seen[-1] == "last":
+                return
+
+    world.move("t", "h2")
+    async with _at("h1", 98) as bus, bus.subscribe("t") as by_name, bus.psubscribe("t*") as by_pattern:
+        await asyncio.sleep(1.0)
+        listening = [asyncio.create_task(listen(one)) for one in (by_name, by_pattern)]
+        async with _at("h3", 99) as publisher:
+            for n in range(50):
+                publisher.publish_nowait("t", str(n))
+            await publisher.flush()
+            node = world.hubs["h3"]
+            await node.host.spawn(node.stop(), name="stop")
+        world.directory.expire("h3")
+        await asyncio.sleep(1.0)
+        await bus.publish("t", "last")
+        await asyncio.wait_for(asyncio.gather(*listening), 20.0)
+    node.host.crash(silent=False)
+    node.start()
+    return seen
+
+
+def test_what_came_through_a_hub_that_stops_arrives_and_there_is_no_gap() -> None:
+    async def story(hubs: Story, bus: equipoise.Bus) -> None:
+        seen = await _stop_a_feeder(hubs)
+        assert sorted(seen) == sorted([str(n) for n in range(50)] * 2 + ["last"] * 2)
+
+    tell(3, story)
+
+
+def test_without_a_last_word_it_is_a_dead_hub_like_any_other() -> None:
+    async def story(hubs: Story, bus: equipoise.Bus) -> None:
+        with replaced(Leaving, "finish", lambda leaving: None):
+            assert "<None>" in await _stop_a_feeder(hubs)
+
+    tell(3, story)
+
+
+async def _stop_with_messages_under_way(hubs: Story) -> list[str]:
+    """What a subscriber by pattern sees when h3 stops while it cannot reach h2, where t lives."""
+    world, seen = hubs.world, list[str]()
+    world.move("t", "h2")
+    async with _at("h1", 98) as bus, bus.psubscribe("t*") as by_pattern:
+        await asyncio.sleep(1.0)
+        async with _at("h3", 99) as publisher:
+            await publisher.publish("t", "first")
+            world.sim.cut("h3", "h2")
+            publisher.publish_nowait("t", "lost")
+            await publisher.flush()
+            node = world.hubs["h3"]
+            await node.host.spawn(node.stop(), name="stop")
+        world.directory.expire("h3")
+        world.sim.heal("h3", "h2")
+        await asyncio.sleep(1.0)
+        await bus.publish("t", "last")
+        while "last" not in seen:
+            event = await asyncio.wait_for(anext(by_pattern), 20.0)
+            seen.append(f"<{event.missed}>" if isinstance(event, equipoise.Gap) else event.text)
+    node.host.crash(silent=False)
+    node.start()
+    return seen
+
+
+def test_a_hub_that_stops_with_messages_under_way_is_a_dead_hub_like_any_other() -> None:
+    """
+    1. h3 has acknowledged a message to t, which lives at h2, and cannot reach h2;
+    2. it stops, and waits in vain until nothing is under way;
+    3. it has not said that nothing is: subscribers are told of a gap.
+    """
+
+    async def story(hubs: Story, bus: equipoise.Bus) -> None:
+        assert await _stop_with_messages_under_way(hubs) == ["first", "<None>", "last"]
+
+    tell(3, story)
+
+
+def test_a_hub_that_did_not_wait_would_let_a_message_vanish() -> None:
+    async def story(hubs: Story, bus: equipoise.Bus) -> None:
+        with replaced(Leaving, "is_over", True):
+            assert await _stop_with_messages_under_way(hubs) == ["first", "last"]
+
+    tell(3, story)
