@@ -36,9 +36,12 @@ from equipoise.lab.experiments.epulsar_worlds import (
 from equipoise.lab.experiments.experiment import Experiment, Progress, no_loss, part_of
 from equipoise.lab.experiments.meter import Latencies, Meter
 from equipoise.lab.experiments.result import Claim, Figure, Line, Marks, Panel, Size
+from equipoise.lab.experiments.views import LiveViews, view_making
 
 __all__ = ["EXPERIMENT_8", "EXPERIMENT_9", "Compared"]
 
+# One view in so many is made by Spark.
+SPARK_EVERY = 60
 # The part of the time that the planned run takes.
 _PLANNED_SHARE = 0.9
 # With hashing nothing depends on how much is sent.
@@ -68,6 +71,8 @@ class Compared(Generic[Outcome]):
 
     planned: Outcome
     hashed: Outcome
+    # How the planned run's views were made.
+    views: str = ""
 
     def shares_above(self, limit_ms: float) -> tuple[float, float]:
         """Of each run, the share of messages above the limit."""
@@ -81,13 +86,16 @@ class Compared(Generic[Outcome]):
 
 
 def _compare(
-    run: Callable[[World, Progress], Outcome], planned: World, hashed: World, progress: Progress
+    run: Callable[[World, Progress, LiveViews | None], Outcome],
+    planned: World,
+    hashed: World,
+    progress: Progress,
 ) -> Compared[Outcome]:
-    """One after the other."""
-    return Compared(
-        run(planned, part_of(progress, 0.0, _PLANNED_SHARE)),
-        run(hashed, part_of(progress, _PLANNED_SHARE, 1.0, "hashing, ")),
-    )
+    """One after the other. Hashing needs no views."""
+    with view_making(SPARK_EVERY) as views:
+        first = run(planned, part_of(progress, 0.0, _PLANNED_SHARE), views())
+    second = run(hashed, part_of(progress, _PLANNED_SHARE, 1.0, "hashing, "), None)
+    return Compared(first, second, views.note)
 
 
 def _limit_parameter(limit_ms: float) -> tuple[str, str]:
@@ -159,6 +167,7 @@ def _swarm_parameters(seen: Compared[Patrol]) -> tuple[tuple[str, str], ...]:
 
 def _swarm_notes(seen: Compared[Patrol]) -> tuple[str, ...]:
     return (
+        *([seen.views] if seen.views else []),
         "Latencies are measured from publishing to hearing, one way, and told doubled: the paper's limit is held "
         "against sums of round trips (figures 4 and 5), and read as one way no swarm of its city would ever be "
         "above 40 ms.",
@@ -273,6 +282,7 @@ def _player_parameters(seen: Compared[Evening]) -> tuple[tuple[str, str], ...]:
 
 def _player_notes(seen: Compared[Evening]) -> tuple[str, ...]:
     return (
+        *([seen.views] if seen.views else []),
         "Latencies are measured from publishing to hearing, one way, and told doubled: the paper's limit is held "
         "against sums of round trips (figures 4 and 5), and read as one way no topic could be above 100 ms at any "
         "of its hubs.",

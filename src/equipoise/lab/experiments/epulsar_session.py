@@ -20,6 +20,7 @@ from equipoise.lab.experiments.epulsar_worlds import GAME_LIMIT_MS, US_CITIES, g
 from equipoise.lab.experiments.experiment import Progress, silent
 from equipoise.lab.experiments.meter import Latencies, Meter
 from equipoise.lab.experiments.sites import CloudRegion, Command
+from equipoise.lab.experiments.views import LiveViews
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.light_client.client import LightClient
@@ -215,13 +216,15 @@ class Table:
         return [other for other in self.players if other.group == player.group and other is not player]
 
 
-def play(session: GameSession, progress: Progress = silent) -> Evening:
-    """In a simulation of its own."""
+def play(session: GameSession, progress: Progress = silent, views: LiveViews | None = None) -> Evening:
+    """In a simulation of its own; `views` makes the controller's views."""
     with Simulation(seed=session.seed, topology=Country(session), steps_max=10**11) as sim:
-        return sim.run(_play(sim, session, progress))
+        return sim.run(_play(sim, session, progress, views))
 
 
-async def _play(sim: Simulation, session: GameSession, progress: Progress) -> Evening:
+async def _play(
+    sim: Simulation, session: GameSession, progress: Progress, views: LiveViews | None
+) -> Evening:
     hubs = {f"hub-{city}": city for city in session.names}
     # Controller and store are in New York, which is the first.
     region = CloudRegion(sim, Command(hubs=hubs, cloud=session.names[0]))
@@ -230,7 +233,7 @@ async def _play(sim: Simulation, session: GameSession, progress: Progress) -> Ev
     table = Table(sim, session)
     table.begin(region.endpoints)
     if session.is_planned:
-        region.control(planner_of(len(hubs)))
+        region.control(planner_of(len(hubs)), views=views)
     await asyncio.sleep(session.begin_s)
     began = sim.now
     table.count(began)

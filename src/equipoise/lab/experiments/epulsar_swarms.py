@@ -21,6 +21,7 @@ from equipoise.lab.experiments.epulsar_worlds import SWARM_LIMIT_MS, City, Fligh
 from equipoise.lab.experiments.experiment import Progress, silent
 from equipoise.lab.experiments.meter import Latencies, Meter
 from equipoise.lab.experiments.sites import CloudRegion, Command
+from equipoise.lab.experiments.views import LiveViews
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.light_client.client import LightClient
@@ -275,15 +276,15 @@ def unheard(speaker: Speaker, listeners: Iterable[Speaker]) -> int:
     return sum(one.heard.get(speaker.said[TIME_BYTES:]) != speaker.said for one in listeners)
 
 
-def fly(mission: Mission, progress: Progress = silent) -> Patrol:
-    """In a simulation of its own."""
+def fly(mission: Mission, progress: Progress = silent, views: LiveViews | None = None) -> Patrol:
+    """In a simulation of its own; `views` makes the controller's views."""
     network = mission.city.network(mission.link)
     with Simulation(seed=mission.seed, topology=network, steps_max=10**11) as sim:
-        return sim.run(_fly(sim, mission, progress))
+        return sim.run(_fly(sim, mission, progress, views))
 
 
 async def gather(
-    sim: Simulation, mission: Mission, make: type[Crew] | None = None
+    sim: Simulation, mission: Mission, make: type[Crew] | None = None, views: LiveViews | None = None
 ) -> tuple[CloudRegion, Crew]:
     """Everything in place: hubs and gateways know where they are, drones talk, and topics are where they should be."""
     city = mission.city
@@ -294,14 +295,14 @@ async def gather(
     await asyncio.sleep(mission.settle_s)
     crew.take_off()
     if mission.is_planned:
-        region.control(planner_of(len(city.hubs)))
+        region.control(planner_of(len(city.hubs)), views=views)
     await asyncio.sleep(mission.begin_s)
     crew.latencies = Latencies(mission.seconds, sim.now)
     return region, crew
 
 
-async def _fly(sim: Simulation, mission: Mission, progress: Progress) -> Patrol:
-    region, crew = await gather(sim, mission)
+async def _fly(sim: Simulation, mission: Mission, progress: Progress, views: LiveViews | None) -> Patrol:
+    region, crew = await gather(sim, mission, views=views)
     assert crew.latencies is not None, "it counts from here"
     began = crew.latencies.began_at
     for second in range(mission.seconds):

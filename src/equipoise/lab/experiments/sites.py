@@ -60,12 +60,15 @@ class Command:
 class TelemetryViews:
     """The controller's source of views: what hubs recorded, read once a second over the network."""
 
-    def __init__(self, hubs: Iterable[str], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, hubs: Iterable[str], clock: Callable[[], float], views: LiveViews | None = None
+    ) -> None:
+        """`views` makes them of the records."""
         self.latest: View | None = None
         self.news = asyncio.Event()
         self._hubs = list(hubs)
         self._clock = clock
-        self._views = LiveViews()
+        self._views = views or LiveViews()
 
     async def run(self) -> None:
         reader, loop = SimulatedTelemetryReader(), asyncio.get_running_loop()
@@ -118,12 +121,13 @@ class CloudRegion(Region):
         """Commit, from the cloud, that these topics live at these hubs."""
         await self._operator.spawn(self._commit(entries), name="commit")
 
-    def control(self, policy: Policy, name: str = CONTROLLER) -> None:
-        """Let a controller of this name run on a host of its own in the cloud."""
+    def control(self, policy: Policy, name: str = CONTROLLER, views: LiveViews | None = None) -> None:
+        """Let a controller of this name run on a host of its own in the cloud, on views made by `views`."""
         host = self.sim.host(name, place=self.command.cloud)
         if not host.is_up:
             host.restart()
-        host.spawn(self._control(policy, name, host.clock.time), name="control")
+        made = TelemetryViews(self.hubs, host.clock.time, views)
+        host.spawn(self._control(policy, name, host.clock.time, made), name="control")
 
     # On the operator's host.
 
@@ -148,8 +152,9 @@ class CloudRegion(Region):
 
     # On the controller's.
 
-    async def _control(self, policy: Policy, name: str, clock: Callable[[], float]) -> None:
-        views = TelemetryViews(self.hubs, clock)
+    async def _control(
+        self, policy: Policy, name: str, clock: Callable[[], float], views: TelemetryViews
+    ) -> None:
         settings = ControllerSettings(name=name, site=self.command.cloud)
         controller = Controller(
             await self.open(),
