@@ -141,7 +141,13 @@ class LogOpener:
         """A new ledger, with a snapshot in its first entry that is committed."""
         ledger = await self._ledgers.create(topic, epoch, self._quorum_of(topic))
         written: asyncio.Future[int | LedgerError] = asyncio.get_running_loop().create_future()
-        ledger.append(encode_run([state.snapshot()]), written.set_result)
+
+        def complete(outcome: int | LedgerError) -> None:
+            # Nothing waits for it any more if the hub has stopped meanwhile.
+            if not written.done():
+                written.set_result(outcome)
+
+        ledger.append(encode_run([state.snapshot()]), complete)
         outcome = await written
         if isinstance(outcome, LedgerError):
             raise outcome
