@@ -134,6 +134,8 @@ class OwnerHub:
             self._opener.open,
             may_ack=lambda: True,
             committed=lambda log, records: None,
+            roll_log=self._opener.roll,
+            roll_bytes=world.roll_bytes,
         )
 
     async def crash(self) -> None:
@@ -149,6 +151,8 @@ class OwnersWorld:
         self.store: MemoryStore
         self.hubs: list[OwnerHub] = []
         self._lives = 0
+        # In some worlds ledgers are rolled after every few entries.
+        self.roll_bytes = self.rng.choice((50, 200, 1_000_000))
 
     async def play(self) -> None:
         loop, rng = asyncio.get_running_loop(), self.rng
@@ -198,7 +202,7 @@ class OwnersWorld:
         outcome = hub.logs.of(TOPIC).submit(lambda log: run(log, call))
         if isinstance(outcome, bytes):
             return outcome
-        return await _answered(outcome)
+        return await answered(outcome)
 
     async def _finish(self) -> None:
         """One hub alone: what it finds is what there is."""
@@ -214,7 +218,7 @@ class OwnersWorld:
         await last.crash()
 
 
-async def _answered(reply: Reply) -> bytes:
+async def answered(reply: Reply) -> bytes:
     done = asyncio.Event()
     reply.owe(done.set, 0.0, is_muted=False)
     if reply.pieces is None:
@@ -261,7 +265,7 @@ def check_owners(history: LogHistory) -> list[str]:
                 f"prefixes: a read showed {len(shown)} entries that are not the beginning of the log"
             )
             break
-    if history.epochs != sorted(set(history.epochs)):
+    if history.epochs != sorted(history.epochs):
         problems.append(f"epochs: ledgers of the log have the epochs {history.epochs}")
     return problems
 

@@ -125,5 +125,5 @@ def test_the_checkers_see_what_is_wrong() -> None:
         {"shown": [[b"0.1"]]},
         {"epochs": [2, 1]},
     ):
-        history = LogHistory(**{**vars(good), **change})  # type: ignore[arg-type]  # fields by name
+        history = LogHistory(**{**vars(good), **change})
         assert check_owners(history) != []

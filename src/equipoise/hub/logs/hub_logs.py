@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.hub.data.reply import REPLY_S, Reply
-from equipoise.hub.logs.live_log import UNCERTAIN, LiveLog
+from equipoise.hub.logs.live_log import ROLL_BYTES, UNCERTAIN, LiveLog, RollLog
 from equipoise.log.errors import LogCommandError
 from equipoise.log.read import LogRead, assemble, resolve, serve
 from equipoise.resp.replies import error
@@ -35,11 +35,15 @@ class HubLogs:
         *,
         may_ack: Callable[[], bool],
         committed: Callable[[LiveLog, Sequence[LogRecord]], None],
+        roll_log: RollLog | None = None,
+        roll_bytes: int = ROLL_BYTES,
     ) -> None:
         self._shell = shell
         self._open_log = open_log
         self._may_ack = may_ack
         self._committed = committed
+        self._roll_log = roll_log
+        self._roll_bytes = roll_bytes
         self.by_name: dict[bytes, LiveLog] = {}
         # The topics whose channel is on their log; None: none can be.
         self.durable: DurableTopics | None = None
@@ -51,7 +55,13 @@ class HubLogs:
         found = self.by_name.get(name)
         if found is None:
             found = LiveLog(
-                name, self._shell, self._open_log, may_ack=self._may_ack, committed=self._committed
+                name,
+                self._shell,
+                self._open_log,
+                may_ack=self._may_ack,
+                committed=self._committed,
+                roll_log=self._roll_log,
+                roll_bytes=self._roll_bytes,
             )
             self.by_name[name] = found
             found.begin()

@@ -6,6 +6,7 @@ one sync. Reads that wait are served at the end of a turn, before the append, in
 
 Always true:
     a reply that was given rests on committed records alone;
+    while a ledger is rolled nothing is appended: its snapshot shows exactly what the ledgers before it hold;
     after a failed append nothing more is answered from that state: it is thrown away, and folded anew from the ledgers.
 
 Finding the ledgers, claiming the topic and fencing the former owner is up to `open_log`.
@@ -17,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from equipoise.errors import LedgerError, LimitError
 from equipoise.hub.data.reply import REPLY_S, Reply
@@ -29,8 +30,9 @@ from equipoise.resp.replies import error
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell
     from equipoise.ledger.log import OpenLedger
+    from equipoise.log.records import LogSnapshot
 
-__all__ = ["UNCERTAIN", "LiveLog", "LogStage", "OpenedLog", "Work"]
+__all__ = ["ROLL_BYTES", "UNCERTAIN", "LiveLog", "LogStage", "OpenedLog", "RollLog", "Work"]
 
 UNCERTAIN = (
     "UNCERTAIN the append was not confirmed; it may or may not be stored: look before you repeat it, or repeat it with "
@@ -40,6 +42,8 @@ _LATE = f"UNCERTAIN the log has not confirmed within {REPLY_S:.0f} s; what the c
 _NOT_OPEN = f"TRYAGAIN the log of this topic could not be opened within {REPLY_S:.0f} s"
 # What is gathered for one append: a fifth of what fits into a ledger entry, so that one command more always does.
 RUN_BYTES = 1024 * 1024
+# A ledger of this size is followed by the next: the unit in which trimmed entries free the disk.
+ROLL_BYTES = 64 * 1024 * 1024
 # How soon opening is tried again, in seconds.
 _RETRY_S = 0.1
 _RETRY_S_MAX = 1.0
@@ -48,6 +52,10 @@ _LEASE_S = 0.05
 
 # A command on the log: the reply that is due once its changes are committed. Raises LogCommandError.
 Work = Callable[[TopicLog], bytes]
+
+
+# The log, the ledger to follow, and what the next one begins with.
+RollLog: TypeAlias = "Callable[[LiveLog, OpenLedger, LogSnapshot], None]"
 
 
 class LogStage(Enum):
@@ -80,8 +88,13 @@ class LiveLog:
         *,
         may_ack: Callable[[], bool],
         committed: Callable[[LiveLog, Sequence[LogRecord]], None],
+        roll_log: RollLog | None = None,
+        roll_bytes: int = ROLL_BYTES,
     ) -> None:
-        """`open_log` finds the log and calls `opened` or `not_opened` later, never from within."""
+        """`open_log` finds the log and calls `opened` or `not_opened` later, never from within.
+
+        `roll_log` goes on in a new ledger and calls `rolled` or `not_rolled` later; None: ledgers are not rolled.
+        """
         self.name = name
         self.stage = LogStage.OPENING
         self.epoch = 0
@@ -93,6 +106,12 @@ class LiveLog:
         self._open_log = open_log
         self._may_ack = may_ack
         self._on_committed = committed
+        self._roll_log = roll_log
+        self._roll_bytes = roll_bytes
+        # Bytes appended to the ledger, and whether it is being rolled.
+        self._ledger_bytes = 0
+        self._is_rolling = False
+        self._when_settled: Callable[[bool], None] | None = None
         # Calls that wait for the log to be opened.
         self._waiting: deque[Callable[[], None]] = deque()
         # Runs appended, and those committed, since it was opened.
@@ -116,7 +135,8 @@ class LiveLog:
         if self.stage is not LogStage.OPENING:
             return
         self.log, self._ledger, self.epoch = found.log, found.ledger, found.epoch
-        self._appended = self._committed = self._tries = 0
+        self._appended = self._committed = self._tries = self._ledger_bytes = 0
+        self._is_rolling = False
         self.problem = ""
         self.stage = LogStage.OPEN
         waiting, self._waiting = self._waiting, deque()
@@ -189,6 +209,13 @@ class LiveLog:
         else:
             tell(True)
 
+    def when_settled(self, tell: Callable[[bool], None]) -> None:
+        """Tell once, while the ledger is rolled, when all that was appended to it is committed."""
+        if self._committed < self._appended:
+            self._when_settled = tell
+        else:
+            tell(self.stage is LogStage.OPEN)
+
     def changed(self) -> None:
         """A caller has changed `log`: append it at the end of this turn."""
         if self.log.has_changes:
@@ -207,7 +234,7 @@ class LiveLog:
 
     def append_now(self) -> None:
         """Append what has been changed so far, before the turn is over."""
-        if self.stage is not LogStage.OPEN or self._ledger is None:
+        if self.stage is not LogStage.OPEN or self._ledger is None or self._is_rolling:
             return
         for serve in list(self.readers.values()):
             serve()
@@ -217,10 +244,28 @@ class LiveLog:
             return
         self._appended += 1
         self._unconfirmed.append(records)
+        run = encode_run(records)
+        self._ledger_bytes += len(run)
         try:
-            self._ledger.append(encode_run(records), self._completed)
+            self._ledger.append(run, self._completed)
         except (LedgerError, LimitError) as problem:
             self._fail(str(problem))
+            return
+        if self._ledger_bytes > self._roll_bytes and self._roll_log is not None:
+            self._is_rolling = True
+            self._roll_log(self, self._ledger, self.log.snapshot())
+
+    def rolled(self, ledger: OpenLedger) -> None:
+        """The log goes on in this ledger, which begins with the snapshot."""
+        if self.stage is LogStage.OPEN and self._is_rolling:
+            self._ledger, self._ledger_bytes = ledger, 0
+            self._is_rolling = False
+            self._schedule()
+
+    def not_rolled(self, problem: str) -> None:
+        """The former ledger may be closed, or another hub may own the topic: look again."""
+        if self.stage is LogStage.OPEN and self._is_rolling:
+            self._fail(problem)
 
     def _completed(self, outcome: int | LedgerError) -> None:
         if self.stage is not LogStage.OPEN:
@@ -241,6 +286,9 @@ class LiveLog:
         self._on_committed(self, self._unconfirmed.popleft())
         while self._held and self._held[0][0] <= self._committed:
             self._held.popleft()[1](True)
+        if self._when_settled is not None and self._committed == self._appended:
+            settled, self._when_settled = self._when_settled, None
+            settled(True)
 
     def _fail(self, problem: str) -> None:
         """What is in flight is uncertain; begin again from what the ledgers have."""
@@ -260,6 +308,9 @@ class LiveLog:
         self._ledger = None
         self.log = TopicLog()
         self._unconfirmed.clear()
+        settled, self._when_settled = self._when_settled, None
+        if settled is not None:
+            settled(False)
         held, self._held = self._held, deque()
         for _, tell in held:
             tell(False)

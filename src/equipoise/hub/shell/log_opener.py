@@ -8,6 +8,9 @@ In this order, each step after the one before has succeeded:
     begin     create a ledger, write a snapshot of the state first into it
     list      put it into the topic's node, by compare-and-set
 
+A ledger that has grown long is followed by another in the same epoch: closed, then the last two steps. Ledgers whose
+entries have all been trimmed or deleted leave the list with the same compare-and-set, and are deleted after it.
+
 A hub that loses a compare-and-set, or crashes between two steps, has changed nothing that a later owner could not take
 over. The epoch is in the node, above its last and above all that this hub has heard of.
 """
@@ -16,8 +19,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -26,7 +30,7 @@ from equipoise.hub.logs.live_log import LiveLog
 from equipoise.ledger.log import FIRST_ENTRY, Ledgers, OpenLedger
 from equipoise.ledger.quorum import Quorum
 from equipoise.log.ids import EntryId
-from equipoise.log.records import decode_run, encode_run
+from equipoise.log.records import LogSnapshot, decode_run, encode_run
 from equipoise.log.topic_log import TopicLog
 from equipoise.store.contract import Store
 from equipoise.store.records.topic_logs import LogLedger, StoredLog, TopicLogsStore
@@ -76,7 +80,13 @@ class LogOpener:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, live: LiveLog) -> None:
-        task = asyncio.get_running_loop().create_task(self._open(live))
+        self._start(self._open(live))
+
+    def roll(self, live: LiveLog, ledger: OpenLedger, snapshot: LogSnapshot) -> None:
+        self._start(self._roll(live, ledger, snapshot))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -106,12 +116,25 @@ class LogOpener:
             last = await self._ledgers.recover(part.ledger) if part.last < 0 or is_last else part.last
             await self._fold(state, topic, part.ledger, last)
             ledgers.append(_closed(part, last, state.last))
-        ledger = await self._begin(topic, node.epoch, state)
-        listed = msgspec.structs.replace(node, ledgers=(*ledgers, LogLedger(ledger.ledger, node.epoch)))
-        if await self._records.save(topic, listed, claimed.version) is None:
-            await self._ledgers.delete(ledger.ledger)
-            raise LedgerError(ledger.ledger, "another hub has claimed the topic meanwhile")
+        ledger = await self._begin(topic, claimed, ledgers, state.snapshot())
         return FoundLog(state, ledger, node.epoch)
+
+    async def _roll(self, live: LiveLog, former: OpenLedger, snapshot: LogSnapshot) -> None:
+        try:
+            if not await _settled(live):
+                return
+            last = await former.close()
+            stored = await self._records.load(live.name)
+            node = stored.node
+            if (node.owner, node.incarnation, node.epoch) != (self._hub, self._incarnation(), live.epoch):
+                raise LedgerError(former.ledger, "another hub has claimed the topic meanwhile")
+            *before, current = node.ledgers
+            closed = [*before, _closed(current, last, snapshot.last)]
+            ledger = await self._begin(live.name, stored, closed, snapshot)
+        except (StoreError, LedgerError) as problem:
+            live.not_rolled(str(problem))
+        else:
+            live.rolled(ledger)
 
     async def _claim(self, topic: bytes) -> StoredLog:
         while True:
@@ -137,8 +160,24 @@ class LogOpener:
                 state.apply_all(decode_run(payload, f"ledger {ledger}, entry {entry}, of topic {topic!r}"))
                 entry += 1
 
-    async def _begin(self, topic: bytes, epoch: int, state: TopicLog) -> OpenLedger:
-        """A new ledger, with a snapshot in its first entry that is committed."""
+    async def _begin(
+        self, topic: bytes, stored: StoredLog, closed: Sequence[LogLedger], snapshot: LogSnapshot
+    ) -> OpenLedger:
+        """A new ledger behind the closed ones that are still needed: its snapshot committed, and the node set."""
+        node = stored.node
+        ledger = await self._create(topic, node.epoch, snapshot)
+        needed = [part for part in closed if (part.last_ms, part.last_seq) >= snapshot.first]
+        listed = msgspec.structs.replace(node, ledgers=(*needed, LogLedger(ledger.ledger, node.epoch)))
+        if await self._records.save(topic, listed, stored.version) is None:
+            await self._ledgers.delete(ledger.ledger)
+            raise LedgerError(ledger.ledger, "another hub has claimed the topic meanwhile")
+        for part in closed:
+            if part not in needed:
+                await self._ledgers.delete(part.ledger)
+        return ledger
+
+    async def _create(self, topic: bytes, epoch: int, snapshot: LogSnapshot) -> OpenLedger:
+        """A ledger whose first entry, the snapshot, is committed."""
         ledger = await self._ledgers.create(topic, epoch, self._quorum_of(topic))
         written: asyncio.Future[int | LedgerError] = asyncio.get_running_loop().create_future()
 
@@ -147,11 +186,23 @@ class LogOpener:
             if not written.done():
                 written.set_result(outcome)
 
-        ledger.append(encode_run([state.snapshot()]), complete)
+        ledger.append(encode_run([snapshot]), complete)
         outcome = await written
         if isinstance(outcome, LedgerError):
             raise outcome
         return ledger
+
+
+async def _settled(live: LiveLog) -> bool:
+    """Whether all that was appended to the ledger has been committed."""
+    settled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def settle(is_committed: bool) -> None:
+        if not settled.done():
+            settled.set_result(is_committed)
+
+    live.when_settled(settle)
+    return await settled
 
 
 def _closed(part: LogLedger, last: int, last_id: EntryId) -> LogLedger:

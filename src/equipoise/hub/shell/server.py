@@ -157,6 +157,7 @@ class Hub:
             self._opener.open,
             may_ack=lambda: core.lease.is_valid(core.now()),
             committed=lambda log, records: durable.committed(log, records),
+            roll_log=self._opener.roll,
         )
         durable = core.logs.durable = DurableTopics(core, core.logs)
 

@@ -1,0 +1,119 @@
+"""Opening and rolling a log over a store and ledgers: what is listed, what is deleted, who may claim."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from equipoise.hub.logs.hub_logs import HubLogs
+from equipoise.hub.shell.log_opener import LogOpener
+from equipoise.ledger.memory import MemoryLedgers
+from equipoise.ledger.quorum import Quorum
+from equipoise.log.call import LogCall
+from equipoise.log.commands import LOG_COMMANDS
+from equipoise.store.backends.memory import MemoryStore
+from equipoise.store.backends.memory_tree import MemoryTree
+from equipoise.store.records.topic_logs import LogNode, TopicLogsStore
+from equipoise.store.tree import Tree
+from simulation.log_owners import LoopTime, answered
+
+TOPIC = b"t"
+
+
+class Place:
+    """What survives a hub: the store and the ledgers."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.ledgers = MemoryLedgers(asyncio.get_running_loop().call_soon)
+        self.living: set[str] = set()
+
+    def hub(self, name: str, *, roll_bytes: int = 1_000) -> HubLogs:
+        self.living.add(name)
+        opener = LogOpener(
+            self.store,
+            Tree(),
+            self.ledgers,
+            hub=name,
+            new_epoch=lambda: 0,
+            incarnation=lambda: 1,
+            is_alive=lambda hub, incarnation: hub in self.living,
+            quorum_of=lambda topic: Quorum(1, 1, 1),
+        )
+        return HubLogs(
+            LoopTime(asyncio.get_running_loop()),  # type: ignore[arg-type]  # what logs use of a shell
+            opener.open,
+            may_ack=lambda: True,
+            committed=lambda log, records: None,
+            roll_log=opener.roll,
+            roll_bytes=roll_bytes,
+        )
+
+    async def node(self) -> LogNode:
+        return (await TopicLogsStore(self.store, Tree()).load(TOPIC)).node
+
+
+async def run(logs: HubLogs, *words: str) -> bytes:
+    call = LogCall([word.encode() for word in words], logs.now_ms())
+    name = words[0].lower()
+    command = LOG_COMMANDS[f"xgroup|{words[1].lower()}" if name == "xgroup" else name]
+    outcome = logs.of(TOPIC).submit(lambda log: command(log, call))
+    return outcome if isinstance(outcome, bytes) else await answered(outcome)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():  # noqa: ASYNC110  what is waited for has no event
+            await asyncio.sleep(0.001)
+
+
+async def place() -> Place:
+    return Place(await MemoryStore(MemoryTree(asyncio.get_running_loop().time)).open())
+
+
+def test_a_long_ledger_is_followed_by_another_and_a_trimmed_one_is_deleted() -> None:
+    async def main() -> None:
+        world = await place()
+        logs = world.hub("h1")
+        for number in range(60):
+            assert (await run(logs, "XADD", "t", f"1-{number + 1}", "f", "x" * 100))[:1] == b"$"
+        node = await world.node()
+        assert len(node.ledgers) > 3
+        assert {part.epoch for part in node.ledgers} == {node.epoch}
+        assert (await run(logs, "XGROUP", "CREATE", "t", "g", "0"))[:1] == b"+"
+        await run(logs, "XTRIM", "t", "MAXLEN", "5")
+        for number in range(60, 75):
+            await run(logs, "XADD", "t", f"1-{number + 1}", "f", "x" * 100)
+        await until(lambda: len(world.ledgers.ledgers) < len(node.ledgers))
+        before = list(logs.of(TOPIC).log.entries.range())
+        logs.close()
+        world.living.clear()
+        again = world.hub("h2")
+        assert await run(again, "XLEN", "t") == b":20\r\n"
+        state = again.of(TOPIC).log
+        assert list(state.entries.range()) == before
+        assert state.groups.keys() == {b"g"}
+        assert (await world.node()).owner == "h2"
+        again.close()
+        await world.store.close()
+
+    asyncio.run(main())
+
+
+def test_a_topic_of_a_live_hub_is_not_claimed() -> None:
+    async def main() -> None:
+        world = await place()
+        first, second = world.hub("h1"), world.hub("h2")
+        await run(first, "XADD", "t", "1-1", "f", "v")
+        waiting = asyncio.create_task(run(second, "XLEN", "t"))
+        await until(lambda: "hub h1 owns the topic" in second.of(TOPIC).problem)
+        assert (await world.node()).owner == "h1"
+        world.living.discard("h1")
+        assert await waiting == b":1\r\n"
+        node = await world.node()
+        assert (node.owner, node.epoch) == ("h2", 2)
+        first.close()
+        second.close()
+        await world.store.close()
+
+    asyncio.run(main())
