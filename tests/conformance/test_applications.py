@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ def system() -> Iterator[System]:
 
 
 class Program:
-    """A Node.js program that is told things by lines, and tells what happened by lines of JSON."""
+    """A program that is told things by lines, and tells what happened by lines of JSON."""
 
     def __init__(self, *command: str) -> None:
         self._process = subprocess.Popen(
@@ -86,6 +87,34 @@ def test_socket_io_servers_at_two_hubs_are_one(system: System, library: str) -> 
             assert program.ask("fetch") == ["fetched", 2, 2]
 
 
+@pytest.mark.needs_node
+@pytest.mark.timeout(150)
+def test_graphql_subscriptions_of_servers_at_two_hubs_are_one(system: System) -> None:
+    """
+    1. A GraphQL server is at each hub; a client of each has a subscription by name and one by pattern.
+    2. What either server publishes, the clients of both are told.
+    3. The topics move from hub to hub; it still holds.
+    """
+    node = require_packages(FOLDER)
+    ports = [str(system.members[name].hub.port) for name in ("h1", "h2")]
+    with Program(node, str(FOLDER / "graphql.js"), *ports) as program:
+        assert program.read() == ["listening"]
+        until(lambda: all(counted(system, name, "graphql.told") == 2 for name in ("h1", "h2")))
+        # Two servers with the same pattern: one pattern in all, known to each hub from its own client.
+        until(lambda: all(system.client(name).pubsub_numpat() >= 1 for name in ("h1", "h2")))
+        until(lambda: all(patterns_held(system, name) == 1 for name in ("h1", "h2")))
+        for home in ("", "h1", "h2"):
+            if home:
+                for topic in ("graphql.told", "graphql.room.1"):
+                    system.run("move", topic, home, "--wait")
+            assert program.ask("now") == ["heard", *[["now of 0", "now of 1"]] * 4]
+
+
+def patterns_held(system: System, hub: str) -> int:
+    """Clients of this hub with a subscription by pattern that the hub has executed."""
+    return sum(int(client["psub"]) > 0 for client in system.client(hub).client_list())
+
+
 def counted(system: System, hub: str, topic: str) -> int:
     (found,) = system.client(hub).pubsub_numsub(topic)
     return int(found[1])
@@ -124,6 +153,24 @@ def test_django_channels_layers_at_two_hubs_are_one(system: System) -> None:
             await layer.flush()
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@pytest.mark.timeout(150)
+def test_server_sent_events_of_flask_sites_at_two_hubs_are_one(system: System) -> None:
+    """
+    1. A Flask site is at each hub, and a page with a stream of events at each site.
+    2. What either site publishes, both pages are told.
+    3. The channel's topic moves from hub to hub; they still are.
+    """
+    pytest.importorskip("flask_sse", reason="flask-sse is not installed")
+    ports = [str(system.members[name].hub.port) for name in ("h1", "h2")]
+    with Program(sys.executable, str(FOLDER / "flask_events.py"), *ports) as program:
+        assert program.read() == ["serving"]
+        until(lambda: all(counted(system, name, "flask.room") == 2 for name in ("h1", "h2")))
+        for home in ("", "h1", "h2"):
+            if home:
+                system.run("move", "flask.room", home, "--wait")
+            assert program.ask("now") == ["heard", *[["now of 0", "now of 1"]] * 2]
 
 
 def the_topic_once_both_subscribed(system: System, pattern: str) -> str:
