@@ -120,7 +120,7 @@ def test_the_user_that_hubs_are_stays_as_it_is_unless_they_are_cut_knowingly(fri
     assert "keep it until" in friends.run("users", "rm", "hubs", exit_code=2)
     changed = friends.run("users", "passwd", "hubs", "--password-stdin", exit_code=2, typed="another")
     assert "keep its password until" in changed
-    assert reaches(friends, **ANN)
+    eventually(lambda: reaches(friends, **ANN))
     # A user that no hub is can go.
     friends.run("users", "rm", "ann")
     friends.run("users", "rm", "hubs", "--disconnect-hubs")

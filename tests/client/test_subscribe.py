@@ -15,7 +15,7 @@ from .peer import always, connect, eventually, message, on_loop, push, serving
 
 
 async def take(subscription: equipoise.Subscription, count: int) -> list[Event]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return [await anext(subscription) for _ in range(count)]
 
 

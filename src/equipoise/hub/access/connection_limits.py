@@ -99,7 +99,7 @@ class ConnectionLimits:
                 self.stop()
 
     def stop(self) -> None:
-        """Serve nobody more: the hub closes."""
+        """Serve no more clients: the hub closes."""
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -21,7 +21,7 @@ def certified_user(core: HubCore, session: Session) -> User | None:
 
 
 def judge_everybody(core: HubCore, users: Users) -> None:
-    """Judge everybody who is connected by the new rules, at once."""
+    """Judge all connected clients by the new rules, at once."""
     if users.version == core.users.version:
         return
     core.users = users

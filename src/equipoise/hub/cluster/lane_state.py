@@ -2,7 +2,7 @@
 
 A lane is a stream of the topic that another home than the first numbers (docs/decisions/0006). Here it is a topic of
 its own that shares the name and the subscribers of the trunk, so that everything that serves topics serves lanes, and
-whoever judges or counts by name means the topic. Hubs name it among themselves by its key, which no client may use as
+code that judges or counts by name means the topic. Hubs name it among themselves by its key, which no client may use as
 the name of a topic; clients know it by the name of its hub.
 
 Always true: a lane is in `TopicIndex.lanes` and among its trunk's `beside.lanes`, or over.
@@ -98,7 +98,7 @@ class Lane(Topic):
 
 
 def lane_push(lane: Lane) -> bytes:
-    """Whoever is told gets the lane from the position after the one it stands at."""
+    """A subscriber that is told gets the lane from the position after the one it stands at."""
     words = (bulk(b"eq.lane"), bulk(lane.name), bulk(lane.lane))
     return push((*words, integer(lane.epoch), integer(lane.n)), 3)
 

@@ -1,4 +1,4 @@
-"""Lanes at this hub: which there are, when they begin and end, and that whoever listens to a topic follows them all.
+"""Lanes at this hub: which there are, when they begin and end, and that every subscriber of a topic follows them all.
 
 A topic in mode `all-subscribers` has a lane at each home of its entry but the first (docs/decisions/0006). The plan
 alone says which, so that the barrier that goes with each plan serves lanes, too:
@@ -193,7 +193,7 @@ class Lanes:
     # Following.
 
     def follow(self, lane: Lane) -> None:
-        """Attach to the lane, if anybody here wants it and we have not, or if it is another than the one we follow."""
+        """Attach to the lane, if a client here wants it and we have not, or if it is another than the one we follow."""
         stream = lane.stream
         if stream is None or stream.state is not State.REMOTE:
             return
@@ -234,7 +234,7 @@ class Lanes:
         self._remove(lane, epoch, n)
 
     def _remove(self, lane: Lane, epoch: int, n: int) -> None:
-        """There is nothing more of the lane; whoever waits for it goes on without."""
+        """There is nothing more of the lane; streams that wait for it go on without."""
         trunk, stream = lane.trunk, lane.stream
         gather_lanes(trunk)
         self._cluster.core.index.lanes.pop(lane.key, None)
@@ -270,7 +270,7 @@ class Lanes:
 
     @property
     def is_barrier_passed(self) -> bool:
-        """Whether everybody has said what the present plan makes them say about lanes."""
+        """Whether all hubs have said what the present plan makes them say about lanes."""
         return self._cluster.is_barrier_passed
 
     def _end_own(self, name: bytes) -> bool:
@@ -287,7 +287,7 @@ class Lanes:
         return True
 
     def tidy(self, topic: Topic) -> None:
-        """Forget what is over for good; and let go on what nobody has to wait for any more."""
+        """Forget what is over for good; and let go on what has nothing to wait for any more."""
         beside = topic.beside
         if beside is None:
             return
@@ -373,7 +373,7 @@ class Lanes:
             links.pop(link, None)
 
     def hub_died(self, hub: str) -> None:
-        """Its lanes are no more. Where they ended nobody can say."""
+        """Its lanes are no more. Where they ended is unknown."""
         self.settled.pop(hub, None)
         for name, known in list(self.known.items()):
             facts = known.pop(hub, None)

@@ -85,7 +85,7 @@ class LeaseTimes:
         return self._store_at > since or all(self._peer_at.get(peer, _NEVER) > since for peer in peers)
 
     def held_until(self, peers: Iterable[Life]) -> float:
-        """Until when it is held if nobody answers again."""
+        """Until when it is held if no answer comes again."""
         by_peers = min([self._peer_at.get(peer, _NEVER) for peer in peers], default=float("inf"))
         return max(self._store_at, by_peers) + self.term_s
 

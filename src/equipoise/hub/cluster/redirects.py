@@ -9,8 +9,8 @@ at once (`redirect_mode = "eager"`, ePulsar), or once the topic has been used ag
 subscribers are told one after another, `redirects_per_s` of them in a second: each of them comes to the new home and
 subscribes there.
 
-Nobody has to obey: a hub goes on relaying for as long as anybody stays, however long ago the topic has moved. Clients
-that come back with a topic after a while are told anew, since they forget, too.
+A client need not obey: a hub goes on relaying for as long as a client stays, however long ago the topic has moved.
+Clients that come back with a topic after a while are told anew, since they forget, too.
 
 Always true: what is remembered of a session is bounded; forgetting it only means that it is told once more.
 """

@@ -1,8 +1,8 @@
 """Say which hub a topic lives at just now: the plan, and who is alive to carry it out.
 
-What is known of hubs comes from the store and is the same for everybody but for the time it takes to get there. A
+What is known of hubs comes from the store and is the same for all but for the time it takes to get there. A
 hub serves under plans that are newer than its own start: one that comes back, under the same name, takes nothing until
-the next plan gives it something. A life of a hub that anybody has seen to end stays over, even if its node comes back:
+the next plan gives it something. An incarnation that any hub has seen to end stays over, even if its node comes back:
 it is told so when it calls, and starts a new life.
 
 Lives are told apart by their incarnations, which are compared for equality alone: clocks may be wrong.
@@ -59,7 +59,7 @@ class Router:
         self.name = name
         self.incarnation = incarnation
         self.routing = Routing()
-        # The lives that somebody has seen to end, the latest last.
+        # The incarnations that a hub has seen to end, the latest last.
         self.dead: dict[Life, None] = {}
         # Exactly the hubs that may be homes: members or not, alive, older than the plan.
         self._serving: frozenset[str] = frozenset()
@@ -162,7 +162,7 @@ class Router:
         return has_heard and not self.peers and not others
 
     def is_follower(self, topic: bytes) -> bool:
-        """Whether this hub follows the topic's trunk though nobody may listen here: subscribers are sent to it."""
+        """Whether this hub follows the topic's trunk though without subscribers here: subscribers are sent to it."""
         placement = self.placement(topic)
         return placement.mode is Mode.ALL_PUBLISHERS and self.name in placement.homes[1:]
 

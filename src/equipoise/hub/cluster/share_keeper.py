@@ -2,8 +2,8 @@
 
 The whole comes from the spec, the parts from the plan. A hub that applies a plan shrinks its shares before it says
 DONE; it grows them once the barrier has passed, so at every instant the shares of all hubs sum up to the whole at most.
-A lane that the plan no longer names keeps its share until it has ended, and nobody grows before that. Growing by what a
-dead hub had waits until its lease is over, too.
+A lane that the plan no longer names keeps its share until it has ended, and no share grows before that. Growing by what
+a dead hub had waits until its lease is over, too.
 
 A bucket whose past is not known counts as empty at the moment since which this hub alone may number the topic
 (`tenure`). The trunk's level travels with the topic: the former home tells it ahead of CLOSE.
@@ -74,7 +74,7 @@ class ShareKeeper:
         self.grow(topic, limit)
 
     def grow(self, topic: Topic, limit: TopicLimit) -> int | None:
-        """Take what the plan gives, if nobody else can use it; else when to look again, if that is known."""
+        """Take what the plan gives, if no other hub can use it; else when to look again, if that is known."""
         if limit.wanted == limit.share or not topic.is_home or not self._may_grow(topic):
             return None
         now, over_at = limit.now(), self.tenure.deaths_over_at

@@ -1,4 +1,4 @@
-"""Leave, now and then, what nobody here wants any more: streams that are followed, patterns, lanes that are over.
+"""Leave, now and then, what no client here wants any more: streams that are followed, patterns, lanes that are over.
 
 In slices: a hub may know a hundred thousand topics.
 """

@@ -209,7 +209,7 @@ def _filter(core: HubCore, option: bytes, word: str) -> Filter | str:
 
 
 def _end(core: HubCore, session: Session, victims: list[Session], reply: bytes) -> bytes:
-    """End the others at once; whoever killed itself still gets its reply, and nothing after it is executed."""
+    """End the others at once; a client that killed itself still gets its reply, and nothing after it is executed."""
     for other in victims:
         if other is not session:
             core.cut(other, f"CLIENT KILL by client id={session.id}", is_slow=False)

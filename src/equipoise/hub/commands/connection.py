@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The Redis whose pub/sub this hub's answers follow; clients choose features by it.
 REDIS_VERSION = "7.2.0"
 
-# Whoever knows a link's name can end its connection: 128 random bits, in hexadecimal or not.
+# A client that knows a link's name can end its connection: 128 random bits, in hexadecimal or not.
 LINK_BYTES_MIN, LINK_BYTES_MAX = 16, 64
 
 # Longer than a host name with a process and a thread; ten thousand clients with three such names are 8 MB.

@@ -39,7 +39,7 @@ _OFF = "ERR this hub records nothing (telemetry.enabled); set it and start the h
 def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     """EQ.TELEMETRY incarnation from-sequence max-bytes → [incarnation, first, next, Arrow stream, end].
 
-    The records from `first` to `next`, of those up to `end`. Whoever names another incarnation than the present one
+    The records from `first` to `next`, of those up to `end`. A reader that names another incarnation than the present
     gets none, and is told the present one and where it begins.
     """
     if not (session.is_unrestricted or (session.user is not None and session.user.may_observe)):

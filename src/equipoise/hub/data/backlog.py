@@ -151,7 +151,7 @@ class Backlogs:
             session.write = write
 
     def check(self, backlog: Backlog) -> None:
-        """Cut whoever is over a limit now."""
+        """Disconnect the clients that are over a limit now."""
         limits = self._limits
         if backlog.unsent_bytes > limits.output_soft_bytes:
             # The client may have read some of what its transport held, which costs a call to find out.

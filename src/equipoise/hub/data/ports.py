@@ -68,7 +68,7 @@ class Shell(Protocol):
     def verify_secret(
         self, encoded: str, password: bytes, done: Callable[[bool], None], is_wanted: Callable[[], bool]
     ) -> None:
-        """Check a password beside the loop and call back on it; not at all if nobody wants to know any more."""
+        """Check a password beside the loop and call back on it; not at all if the caller has gone."""
 
     def has_hung_up(self, wire: Wire) -> bool:
         """Whether the other end has closed or reset the connection; False where that cannot be told."""

@@ -87,7 +87,7 @@ class Reply:
     ) -> None:
         """`wait_s`: None where another limit ends the wait. `expired` gives the reply when the time is up.
 
-        `abandoned` is called when nobody waits for the outcome any more: the time is up, or the session has ended.
+        `abandoned` is called when the outcome is not waited for any more: the time is up, or the session has ended.
         """
         self.wait_s = wait_s
         self._expired = expired
@@ -118,7 +118,7 @@ class Reply:
             self._ready()
 
     def when_abandoned(self, call: Callable[[], object]) -> None:
-        """Call this when nobody waits for the outcome any more."""
+        """Call this when the outcome is not waited for any more."""
         self._abandoned = call
 
     def owe(self, ready: Callable[[], object], now: float, *, is_muted: bool) -> None:

@@ -209,7 +209,7 @@ class Session(ClientState):
         core = self._core
         for i, command in enumerate(commands):
             if self.user is None and (objection := self._reader.limits.objection(command)):
-                # Only behind RESET: these were read under the limits of whoever the client was.
+                # Only behind RESET: these were read under the limits of the user that the client was.
                 self._fail(objection)
                 return
             owed = self._owed

@@ -1,8 +1,8 @@
 """Where one client is, as far as the hub knows.
 
 A smart client tells its coordinate and the round trip that it measured. Of a plain one the kernel knows the round trip
-and nobody the direction: it is placed behind this hub, by that much higher. Seen from any other hub it is then as far
-as by way of this one: never less than it is, by the triangle inequality, and just what its messages take when their
+and the direction is unknown: it is placed behind this hub, by that much higher. Seen from any other hub it is then as
+far as by way of this one: never less than it is, by the triangle inequality, and just what its messages take when their
 topic lives there, since a plain client stays where it is connected and this hub relays.
 
 Not taken: so high that the coordinate's distance to this hub is the round trip. Where hubs have heights themselves,

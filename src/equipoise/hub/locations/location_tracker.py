@@ -1,6 +1,6 @@
 """Look again and again at where the clients of topics in use are, within bounds.
 
-Once per window, ahead of its records. A topic has its turn when somebody has come or gone, when a client of it has
+Once per window, ahead of its records. A topic has its turn when a client has come or gone, when a client of it has
 moved, and some seconds after its last; how long that is depends on its size. So a window costs what has changed and a
 part of the rest, not all there is. What does not fit into a window has its turn in the next, those first that waited
 longest.
@@ -75,7 +75,7 @@ class Renewing:
         self._moved_patterns: dict[Pattern, None] = {}
         # How many names the present window may still hold against those.
         self._matches_left = MATCHES_MAX
-        # Whether topics may have places: those of clients that are known, or that nobody knows of any more.
+        # Whether topics may have places: those of clients that are known, or are known no longer.
         self._is_stale = False
 
     def clear(self) -> None:
@@ -104,7 +104,7 @@ class Renewing:
                     self._see_to(target, target.where, now)
 
     def columns_of(self, topics: Sequence[Topic]) -> dict[str, Values]:
-        """What records of these topics say of where their clients are; nothing while nobody's place is known."""
+        """What records of these topics say of where their clients are; nothing while no client's location is known."""
         return self._columns.of(topics) if self._is_stale else {}
 
     def renew(self, topics: Iterable[Topic]) -> Iterator[None]:
@@ -140,7 +140,7 @@ class Renewing:
                 yield
 
     def _forget_all(self) -> None:
-        """Nobody tells any more."""
+        """No client reports a location any more."""
         for topic in self._core.index.topics.values():
             topic.where = None
         self._later.clear()
@@ -159,7 +159,7 @@ class Renewing:
     def _find_moved(
         self, topics: Sequence[Topic], moved: set[int], patterns: Sequence[Pattern], now: float
     ) -> None:
-        """Let those have a turn to which somebody publishes that has moved, or subscribes by a pattern."""
+        """Let those have a turn to which a client publishes that has moved, or subscribes by a pattern."""
         patterns = patterns[: self._matches_left // len(topics)]
         self._matches_left -= len(topics) * len(patterns)
         for topic in topics:

@@ -1,6 +1,6 @@
 """Where this hub is, and where its clients are.
 
-Clients tell their places with EQ.WHERE; the kernel is asked about those that do not, when somebody wants to know. One
+Clients tell their places with EQ.WHERE; the kernel is asked about those that do not, when the location is wanted. One
 that says it is much farther than the kernel finds is taken as one that does not say: it would break any limit at will.
 
 Always true: a place that is kept belongs to a session that is connected, so there are no more than connections.
@@ -132,7 +132,7 @@ class Locations:
         return self._tcp_rtt_for is TcpRttFor.ALL
 
     def of(self, session: Subscriber, hub: Coordinate, now: float, *, asks: bool = True) -> Place | None:
-        """Where the session's client is, if anybody knows; this hub is at `hub`. `asks`: the kernel, if need be."""
+        """Where the session's client is, if known; this hub is at `hub`. `asks`: the kernel, if need be."""
         place = self._told.get(session)
         if place is not None and now >= place.until:
             # It reports no more, so it does not know itself, as one that has left its gateway.

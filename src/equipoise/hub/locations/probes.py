@@ -1,12 +1,12 @@
 """Find out where this hub is: probe a few other hubs at a time over the links there are, and take in what they answer.
 
 A round trip is to be the network's and nothing else's. So a probe is sent only where it goes out at once and its answer
-can come back, and whoever is asked answers only where the answer goes at once. A sample that crossed a reconnection of
-either link waited for that, and is left out; one that waited for a busy loop is what the estimator's median is for.
+can come back, and a hub that is asked answers only where the answer goes at once. A sample that crossed a reconnection
+of either link waited for that, and is left out; one that waited for a busy loop is what the estimator's median is for.
 A peer has one question at a time, however short rounds are: an answer that is on its way is worth more than another.
 
 Others hear two things. Hubs that probe are told the coordinate as it is at the moment, which the algorithm needs;
-everybody else is told one that changes only when there is news (`coordinates.Stability`).
+all others get one that changes only when there is news (`coordinates.Stability`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Probing"]
 
 # With more on its way on a link, a probe would rather measure that: some 10 ms of a line of 1 Gbit/s.
 QUIET_BYTES_MAX = 1024 * 1024
-# As long as the own error is above this, rounds come so many times as often: whoever is new finds its place sooner.
+# As long as the own error is above this, rounds come so many times as often: a new hub finds its coordinate sooner.
 UNSURE_ERROR = 0.25
 HURRY_FACTOR = 4.0
 # Round trips of a peer that are remembered: the median of five leaves out two that waited for a busy loop.
@@ -86,7 +86,7 @@ class Probing:
 
     @property
     def told(self) -> Coordinate | None:
-        """What everybody but the hubs that probe is told; None before the first answer."""
+        """The coordinate for all but the hubs that probe; None before the first answer."""
         return self._stability.told
 
     @property
@@ -123,7 +123,7 @@ class Probing:
         """A client is so far away: shorter than the access line that this hub has placed itself behind?
 
         Equal distances between sites are explained as well by long access lines, and among themselves hubs cannot tell.
-        A height stands for a line that everybody's packets pass; a client that is nearer shows that there is none. So
+        A height stands for a line that all packets pass; a client that is nearer shows that there is none. So
         the hub begins anew without a height. What it has told holds until that has led somewhere.
         """
         own = self.estimator.coordinate

@@ -48,7 +48,7 @@ __all__ = [
     "subscribed_by",
 ]
 
-# The place of one client, those of a few, or nothing: of nobody, or of many. One is not in a tuple, since the garbage
+# The place of one client, those of a few, or nothing: of none, or of many. One is not in a tuple, since the garbage
 # collector would have to look at all of these.
 Few: TypeAlias = "Place | tuple[Place, ...] | None"
 
@@ -58,13 +58,13 @@ REFRESH_S = 5.0
 PLAIN_REFRESH_S = 10.0
 # Who published within this time is a publisher: longer than that, since a lone publisher is noted only at a refresh.
 LATELY_S = 15.0
-# Nobody is looked at more often than this allows, whatever changes: at most 2,000 clients of a topic in a second.
+# No client is looked at more often than this allows, whatever changes: at most 2,000 clients of a topic in a second.
 PER_CLIENT_S = 0.0005
 NEVER = float("inf")
 
 
 class Whereabouts:
-    """Owned by Renewing; lives as long as its topic, once the topic was used while somebody's place could be known."""
+    """Owned by Renewing; lives as long as its topic, once the topic was used while locations could be known."""
 
     __slots__ = (
         "_published",
@@ -98,7 +98,7 @@ class Whereabouts:
         # When they were made, when they are due again, and of how many clients.
         self.renewed_at = self.until = float("-inf")
         self.size = 0
-        # Whether somebody has come, gone or moved since.
+        # Whether a client has come, gone or moved since.
         self.is_changed = True
         # The second in which it has its next turn.
         self.second = NEVER
@@ -181,7 +181,7 @@ def places_of(
 
 
 def side_of(places: Sequence[Place], hub: Coordinate) -> Generator[None, None, Side | None]:
-    """Yields between steps; returns None if there is nobody."""
+    """Yields between steps; returns None if there is no client."""
     if len(places) <= 1:
         return places[0].alone(hub) if places else None
     mean = yield from _centroid(places)

@@ -1,6 +1,6 @@
 """Keep a hub's access rules at least as new as the plan it serves under.
 
-The users in the store are the truth; a users file only seeds them. New rules take effect on everybody who is connected
+The users in the store are the truth; a users file only seeds them. New rules take effect on all connected clients
 as soon as they are here, like those of a file that is read again.
 """
 

@@ -1,4 +1,4 @@
-"""Enter a hub into the plan where nobody else does.
+"""Enter a hub into the plan where no controller does.
 
 A hub serves under plans that are committed after it has come alive. So a region's first hub makes the first plan, a new
 hub adds itself, and one that has come back commits the plan once more. A controller that leads does this instead, and
@@ -28,7 +28,7 @@ async def enter(
     """Commit a plan after `plan` with this member in it; False if that is left to a controller.
 
     `is_patient`: a controller is still given time to notice a member that has come back. A hub that is a member already
-    keeps the weight it has: an operator may be draining it. If somebody else commits first, look at that plan, and call
+    keeps the weight it has: an operator may be draining it. If another commits first, look at that plan, and call
     again if need be.
     """
     known = plan.by_hub.get(member.hub)

@@ -41,7 +41,7 @@ class Sight:
         self._doubtful_until = 0.0
 
     def doubt(self, until: float) -> None:
-        """This hub's session has ended: bury nobody before loop time `until`."""
+        """This hub's session has ended: declare no hub dead before loop time `until`."""
         self._doubtful_until = until
 
     def doubtful_until(self, now: float) -> float | None:

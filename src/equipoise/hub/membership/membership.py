@@ -58,7 +58,7 @@ HEALTH_INTERVAL_S = 1.0
 
 
 class Membership:
-    """Owned by whoever runs the hub. Make it once the hub has started; `run` it until the hub is to leave."""
+    """Owned by the process of the hub. Make it once the hub has started; `run` it until the hub is to leave."""
 
     def __init__(
         self,
@@ -321,5 +321,5 @@ class Membership:
 
 
 def _prepare(plan: Plan) -> None:
-    """Work out what everybody asks of a plan: a ring of a hundred members takes 40 ms to build."""
+    """Work out what all lookups ask of a plan: a ring of a hundred members takes 40 ms to build."""
     _ = plan.ring, plan.by_hub, plan.replicated

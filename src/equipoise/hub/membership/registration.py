@@ -1,8 +1,8 @@
 """Hold a hub's `alive` in the store: in every session anew, and in every life of the hub.
 
 A session that has ended is no end of the hub's life: the store was away, or the hub was. It takes its place again, and
-buries nobody for a while. But if its node was gone and another hub has been there all the while, then that one has seen
-it, and this life is over.
+declares no hub dead for a while. But if its node was gone and another hub has been there all the while, then that one
+has seen it, and this life is over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Presence"]
 
-# Sessions for which nobody is buried after this hub has lost its own: one in which the nodes of the others may still
+# Sessions without declaring a hub dead after this hub has lost its own: one in which the nodes of the others may still
 # go, and one in which they make them again.
 _DOUBT_SESSIONS = 2
 # Sessions to wait for a process of the same name to end; after kill −9 on another machine it is one, and a tick.
@@ -87,7 +87,7 @@ class Presence:
         self._must_look.set()
 
     def give_up(self) -> None:
-        """The node is not there, though nobody has said that the session has ended."""
+        """The node is not there, though the session has not ended as far as is known."""
         self._held = None
         self._must_look.set()
 
@@ -194,7 +194,7 @@ class Presence:
         )
         self._since_id = self._since_id or node.created_id
         self._held = present
-        # Either may have changed meanwhile; whoever looks finds out.
+        # Either may have changed meanwhile; the next read finds out.
         self._must_look.set()
         self._must_tell_specs.set()
         self._on_held()

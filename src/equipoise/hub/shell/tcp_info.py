@@ -6,10 +6,10 @@ long late when the way becomes longer. The first has waits in it: a receiver tha
 acknowledgement go with that, for up to 40 ms. On loopback a client that publishes 30 times a second looks 33 ms away,
 give or take 0.4; so a small deviation proves nothing.
 
-But whoever sends nothing has nothing to wait for: Linux acknowledges what is read from then on, and a client that only
-listens looks as near as it is. So the smoothed number is believed of a client that was silent for a while in which it
-was sent enough, if it has come to rest; and only where it is above the least by less than the shortest timer of those
-that other systems acknowledge by, whoever sends what. Of everybody else counts what no such wait explains.
+But a client that sends nothing has nothing to wait for: Linux acknowledges what is read from then on, and a client that
+only listens looks as near as it is. So the smoothed number is believed of a client that was silent for a while in which
+it was sent enough, if it has come to rest; and only where it is above the least by less than the shortest timer of
+those that other systems acknowledge by, whichever side sends. Of all others counts what no such wait explains.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How the hub itself is doing: processor, memory, loop, bandwidth, connections.
 
-The loop's lag is how late a timer runs that is set ten times a second: whatever keeps the loop keeps everybody's
+The loop's lag is how late a timer runs that is set ten times a second: whatever keeps the loop keeps every client's
 messages as well. What the process uses is told by the shell, for only it knows what it runs on.
 """
 

@@ -47,7 +47,7 @@ class Queue(Protocol):
 
 
 class TopicMeter:
-    """Lives while its topic has something to record. Owned by Metering; whoever counts here sets `is_noted`."""
+    """Lives while its topic has something to record. Owned by Metering; code that counts here sets `is_noted`."""
 
     __slots__ = (
         "backlog_bytes_max",
@@ -74,9 +74,9 @@ class TopicMeter:
 
     def forget_notes(self) -> None:
         """The window is over."""
-        # Whether anything below is other than here, or somebody has come or gone.
+        # Whether anything below is other than here, or a client has come or gone.
         self.is_noted = False
-        # Whoever published in the window, where it was not only the topic's last publisher.
+        # The publishers of the window, where it was not only the topic's last publisher.
         self.seen: set[int] | None = None
         # Messages and bytes passed on to where they get their positions; and to hubs that follow, once for each.
         self.ingress_messages = self.ingress_bytes = 0

@@ -1,10 +1,10 @@
-"""Serve a hub's metrics over HTTP, to Prometheus and nobody else: one small responder on the hub's own loop.
+"""Serve a hub's metrics over HTTP, to Prometheus alone: one small responder on the hub's own loop.
 
 Always true: a request has seconds and a few kilobytes, a connection answers one request, and no more than a few are
-served at a time, the others sent away; so nobody who can reach the port can keep the hub from its messages. Numbers
+served at a time, the others sent away; so no client that can reach the port can keep the hub from its messages. Numbers
 are read in steps between which the loop serves clients.
 
-Without a token only loopback is answered, and only by a name of its own: a page of somebody else, whose name was made
+Without a token only loopback is answered, and only by a name of its own: a page of another site, whose name was made
 to point here, reads nothing.
 """
 
@@ -90,7 +90,7 @@ class _Scraping:
                 writer.write(await self._answer(head.decode("latin-1"), writer))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # Whoever did not ask in time, or properly, gets no answer.
+            # A client that did not ask in time, or properly, gets no answer.
             pass
         finally:
             await _close(writer)

@@ -1,7 +1,7 @@
 """Record, every second, what each active topic and the hub itself have done.
 
 The hot path counts on the topic as it does anyway; a window's numbers are how much the counters have grown. A topic is
-looked at while it is active: it becomes so when its audience is asked for after a rest, when somebody publishes or
+looked at while it is active: it becomes so when its audience is asked for after a rest, when a client publishes or
 subscribes, and ceases to be after a window in which nothing happened. So what a window costs depends on the topics in
 use, not on those known, and nothing is done per delivery.
 
@@ -130,7 +130,7 @@ class Metering:
         topic.publisher = None
 
     def subscribed(self, topic: Topic) -> None:
-        """Somebody subscribes to the topic, or no longer does."""
+        """A client subscribes to the topic, or no longer does."""
         meter = self.touch(topic)
         if meter is not None:
             meter.is_noted = True

@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 
 
 class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the hub records of its load, for whoever asks."""
+    """What the hub records of its load, for its readers."""
 
     enabled: Annotated[
         bool,

@@ -227,7 +227,7 @@ class Slice:
         """Audiences are compiled anew when anything about them changes, so the same ones say the same."""
         audiences = [topic.audience for topic in self.topics]
         if audiences != self._audiences or not self._heard:
-            # Without one somebody has come or gone since the last message; compiling it now costs nothing more.
+            # Without one a client has come or gone since the last message; compiling it now costs nothing more.
             present = [topic.audience or core.audience_of(topic) for topic in self.topics]
             self._audiences = [*present]
             self._heard = {
