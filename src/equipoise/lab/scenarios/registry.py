@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from equipoise.errors import SettingsError
 from equipoise.lab.scenarios.cluster import CLUSTER_SCENARIOS
+from equipoise.lab.scenarios.content import CONTENT_SCENARIOS
 from equipoise.lab.scenarios.demo import DEMO
 from equipoise.lab.scenarios.hub import HUB_SCENARIOS
 from equipoise.lab.scenarios.limits import LIMITS_SCENARIOS
@@ -12,7 +13,8 @@ from equipoise.lab.scenarios.scenario import Scenario
 __all__ = ["SCENARIOS", "scenario_by_name"]
 
 SCENARIOS: dict[str, Scenario] = {
-    scenario.name: scenario for scenario in (*HUB_SCENARIOS, *CLUSTER_SCENARIOS, *LIMITS_SCENARIOS, DEMO)
+    scenario.name: scenario
+    for scenario in (*HUB_SCENARIOS, *CLUSTER_SCENARIOS, *LIMITS_SCENARIOS, *CONTENT_SCENARIOS, DEMO)
 }
 
 

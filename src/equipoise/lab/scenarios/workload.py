@@ -43,6 +43,8 @@ class PublishedStream:
     # The share of bursts in which each message waits for the receipt of the one before it. The others are sent
     # without receipt and then flushed together.
     receipts: float = 0.0
+    # Whether payloads are JSON objects with attributes, for subscribers with filters.
+    is_json: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,8 @@ class Subscribing:
 
     names: tuple[str, ...]
     is_pattern: bool = False
+    # The filter by which a plain client asks for some messages of its one topic; empty: it gets all.
+    where: str = ""
     # What the program does with each message, in seconds; 0 takes them as they come.
     taking_s: float = 0.0
     # A smart client leaves after so long and subscribes again: drawn between half and one and a half of this. None

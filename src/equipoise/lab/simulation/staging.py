@@ -58,7 +58,7 @@ class Staging:
             track.has_reached(stream, sequence or 0, self.history.healed_at)
             for stream, sequence in self.history.markers
             for track in self.history.tracks
-            if track.wants(stream[1])
+            if track.wants(stream[1]) and track.is_for(stream[0])
         )
 
     def note_unfinished(self) -> None:

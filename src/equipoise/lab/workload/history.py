@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
+from equipoise.content.attributes import path_of, values_at
+from equipoise.content.parsing import parse_filter
 from equipoise.lab.scenarios import Rules
-from equipoise.lab.workload.payload import decode_payload
+from equipoise.lab.workload.payload import attributes_of_message, decode_payload
 from equipoise.model import Glob
 
 __all__ = [
@@ -110,6 +112,7 @@ class Track:
         "names",
         "user",
         "via",
+        "where",
     )
 
     def __init__(
@@ -121,11 +124,14 @@ class Track:
         is_smart: bool,
         user: str = "",
         via: str = "",
+        where: str = "",
     ) -> None:
         """`via`: the hub that a plain client is connected to; a smart one may be connected to several."""
         self.name = name
         self.via = via
         self.names = names
+        # The filter of a subscription that is for some messages only.
+        self.where = None if not where else parse_filter(where.encode())
         self.is_pattern = is_pattern
         self.is_smart = is_smart
         self.user = user
@@ -137,6 +143,17 @@ class Track:
         if self._globs is None:
             return topic in self.names
         return any(glob.matches(topic.encode()) for glob in self._globs)
+
+    def is_match(self, publisher: str, sequence: int) -> bool:
+        """Whether the subscription's filter, if it has one, matches this message."""
+        if self.where is None:
+            return True
+        paths = [path_of(constraint.path) for constraint in self.where.constraints]
+        return self.where.matches(values_at(attributes_of_message(publisher, sequence), paths))
+
+    def is_for(self, publisher: str) -> bool:
+        """Whether the filter, if there is one, matches some of three messages in a row of this publisher, far on."""
+        return any(self.is_match(publisher, sequence) for sequence in range(3_000, 3_003))
 
     def latest(self, stream: Stream) -> int:
         """The highest sequence received of a stream; -1 if none."""

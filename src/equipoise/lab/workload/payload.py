@@ -2,12 +2,17 @@
 
     b"ann 17 ......"    the publisher, its sequence number on this topic, padding up to the wanted size
 
-A name holds no space, so a payload is split without looking at the padding.
+A name holds no space, so a payload is split without looking at the padding. Where subscribers have filters it is a JSON
+object with the same facts and one that is made of them:
+
+    {"publisher":"ann","number":17,"third":2,"padding":"..."}
 """
 
 from __future__ import annotations
 
-__all__ = ["decode_payload", "encode_payload"]
+import json
+
+__all__ = ["attributes_of_message", "decode_payload", "encode_json", "encode_payload"]
 
 
 def encode_payload(publisher: str, sequence: int, size: int) -> bytes:
@@ -15,7 +20,20 @@ def encode_payload(publisher: str, sequence: int, size: int) -> bytes:
     return (b"%b %d " % (publisher.encode(), sequence)).ljust(size, b".")
 
 
+def attributes_of_message(publisher: str, sequence: int) -> dict[str, object]:
+    return {"publisher": publisher, "number": sequence, "third": sequence % 3}
+
+
+def encode_json(publisher: str, sequence: int, size: int) -> bytes:
+    attributes = attributes_of_message(publisher, sequence)
+    text = json.dumps({**attributes, "padding": ""}, separators=(",", ":"))
+    return (text[:-2] + "." * (size - len(text)) + text[-2:]).encode()
+
+
 def decode_payload(payload: bytes) -> tuple[str, int]:
     """Raises ValueError for what no publisher of ours has written."""
+    if payload.startswith(b"{"):
+        facts = json.loads(payload)
+        return str(facts["publisher"]), int(facts["number"])
     publisher, sequence, _ = payload.split(b" ", 2)
     return publisher.decode(), int(sequence)

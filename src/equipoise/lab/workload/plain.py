@@ -41,7 +41,9 @@ class PlainClient:
             is_smart=False,
             user=client.user,
             via=place.host,
+            where=subscribing.where,
         )
+        self._where = subscribing.where
         history.tracks.append(self.track)
         self._connection: _Connection | None = None
         self._is_stalled = False
@@ -113,8 +115,11 @@ class PlainClient:
             commands.append(encode_request(b"HELLO", b"3", *login))
         elif user:
             commands.append(encode_request(b"AUTH", user, user))
-        verb = b"PSUBSCRIBE" if track.is_pattern else b"SUBSCRIBE"
-        commands.append(encode_request(verb, *(name.encode() for name in track.names)))
+        names = [name.encode() for name in track.names]
+        if self._where:
+            names = [b"$filter %b %b" % (name, self._where.encode()) for name in names]
+        verb = b"PSUBSCRIBE" if track.is_pattern or self._where else b"SUBSCRIBE"
+        commands.append(encode_request(verb, *names))
         return commands
 
 

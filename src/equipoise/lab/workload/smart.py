@@ -23,7 +23,7 @@ from equipoise.lab.workload.history import (
     SubscriptionEnded,
     Track,
 )
-from equipoise.lab.workload.payload import encode_payload
+from equipoise.lab.workload.payload import encode_json, encode_payload
 from equipoise.lab.workload.stage import RunPhases
 
 __all__ = ["SmartClient"]
@@ -37,6 +37,7 @@ class SmartClient:
 
     def __init__(self, client: Client, place: HubEndpoint, stage: RunPhases, history: History) -> None:
         self.name = client.name
+        self._is_json = any(stream.is_json for stream in client.publishes)
         self._client = client
         self._place = place
         self.settings = place.settings
@@ -226,7 +227,8 @@ class SmartClient:
     def _begin(self, topic: str, size: int) -> tuple[bytes, Sent]:
         sequence = self._history.next_sequence(self.name, topic)
         sent = self._history.begin(self.name, topic, self._loop.time())
-        return encode_payload(self.name, sequence, size), sent
+        encode = encode_json if self._is_json else encode_payload
+        return encode(self.name, sequence, size), sent
 
     def _draw_topics(self, topics: tuple[str, ...], begun: int, count: int) -> list[str]:
         """The topics of a burst: in turn, or all the same, since a hub treats runs of one topic as one."""

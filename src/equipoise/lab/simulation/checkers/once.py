@@ -96,7 +96,7 @@ def _check_track(
     events = track.events if not counted else heapq.merge(counted, track.events, key=lambda event: event.at)
     for event in events:
         if isinstance(event, Received):
-            problem = _receive(stories, wanted, event, live_at)
+            problem = _receive(stories, wanted, event, live_at, track)
             if problem is not None:
                 violations.append(Violation(NAME, f"{track.name} at {event.at:.6f}: {problem}"))
         elif isinstance(event, Live):
@@ -110,7 +110,7 @@ def _check_track(
                 story.gaps.append(_Gap(event.at, None))
     for topic, story in stories.items():
         if story.gaps or story.lacks:
-            _close(story, wanted[topic], live_at)
+            _close(story, wanted[topic], live_at, track)
             texts = _match(story, is_exact=track.is_smart)
             violations += [Violation(NAME, f"{track.name} on {topic}: {text}") for text in texts]
     return violations
@@ -121,12 +121,15 @@ def _receive(
     wanted: dict[str, dict[str, list[Sent]]],
     event: Received,
     live_at: float | None,
+    track: Track,
 ) -> str | None:
     """Note a message and what is lacking before it; say what is wrong with the message itself."""
     _, topic, publisher, sequence = event
     sent = wanted.get(topic, {}).get(publisher, ())
     if sequence >= len(sent):
         return f"received {topic} {publisher} {sequence}, which nobody sent to it"
+    if not track.is_match(publisher, sequence):
+        return f"received {topic} {publisher} {sequence}, which its filter does not match"
     story = stories[topic]
     before, gaps_before = story.latest.get(publisher, (-1, 0))
     gaps_now = len(story.gaps)
@@ -136,7 +139,7 @@ def _receive(
             return f"received {topic} {publisher} {sequence} twice"
     else:
         if sequence > before + 1:
-            _lack(story, sent, publisher, (before + 1, sequence), (gaps_before, gaps_now), live_at)
+            _lack(story, sent, publisher, (before + 1, sequence), (gaps_before, gaps_now), live_at, track)
         story.latest[publisher] = (sequence, story.gaps_before(event.at))
     if sent[sequence].outcome is PublishOutcome.FAILED:
         return f"received {topic} {publisher} {sequence}, which its publisher was told had failed"
@@ -150,8 +153,11 @@ def _lack(
     sequences: tuple[int, int],
     gaps: tuple[int, int],
     live_at: float | None,
+    track: Track,
 ) -> None:
     for sequence in range(*sequences):
+        if not track.is_match(publisher, sequence):
+            continue
         message = sent[sequence]
         is_owed = (
             message.outcome is PublishOutcome.ACKNOWLEDGED
@@ -162,13 +168,13 @@ def _lack(
         story.lacks[publisher, sequence] = _Lack(*gaps, is_owed, is_possible)
 
 
-def _close(story: _Story, senders: dict[str, list[Sent]], live_at: float | None) -> None:
+def _close(story: _Story, senders: dict[str, list[Sent]], live_at: float | None, track: Track) -> None:
     """What comes after the last message received may still be on its way: that is progress's business."""
     last = len(story.gaps)
     story.gaps.append(_Gap(float("inf"), None))
     for publisher, sent in senders.items():
         sequence, gaps_before = story.latest.get(publisher, (-1, 0))
-        _lack(story, sent, publisher, (sequence + 1, len(sent)), (gaps_before, last + 1), live_at)
+        _lack(story, sent, publisher, (sequence + 1, len(sent)), (gaps_before, last + 1), live_at, track)
 
 
 def _match(story: _Story, *, is_exact: bool) -> list[str]:

@@ -19,7 +19,11 @@ def check(history: History) -> list[Violation]:
             violations.append(Violation(NAME, f"{publisher} could not publish to {topic} after healing"))
             continue
         for track in history.tracks:
-            if track.wants(topic) and not track.has_reached(stream, sequence, history.healed_at):
+            if (
+                track.wants(topic)
+                and track.is_for(publisher)
+                and not track.has_reached(stream, sequence, history.healed_at)
+            ):
                 text = (
                     f"{track.name} received nothing of {publisher} on {topic} after healing: neither {sequence} nor "
                     f"a later one; its latest is {track.latest(stream)}"

@@ -1,0 +1,116 @@
+"""Worlds of several hubs whose plain subscribers ask by filters for some of a topic's messages.
+
+The homes of topics move, relays come and go, links fall, hubs die: what matches a filter arrives as everything does for
+a subscriber without one, and nothing else arrives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LOUD, QUIET
+from equipoise.lab.scenarios.scenario import ClusterScenario
+from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, Subscribing, Workload
+
+__all__ = ["CONTENT_SCENARIOS"]
+
+
+def _talk(*topics: str) -> tuple[PublishedStream, ...]:
+    return (
+        PublishedStream(
+            topics=topics,
+            count=240,
+            burst=(1, 6),
+            interval_s=0.05,
+            receipts=0.1,
+            payload_bytes=(60, 90),
+            is_json=True,
+        ),
+    )
+
+
+def _hear(name: str, where: str = "", *, is_pattern: bool = False) -> tuple[Subscribing, ...]:
+    return (Subscribing(names=(name,), where=where, is_pattern=is_pattern),)
+
+
+# Filters that match one message in three, most, those of one publisher, and few; beside subscribers without one.
+_CROWD = Workload(
+    clients=(
+        Client(name="ann", publishes=_talk("a", "b")),
+        Client(name="bob", publishes=_talk("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1"), copies=2),
+        Client(
+            name="dan",
+            dialect=Dialect.RESP2,
+            subscribes=_hear("a", "third in (0, 2) and number >= 3"),
+            copies=2,
+        ),
+        Client(name="eve", dialect=Dialect.RESP2, subscribes=_hear("a", "publisher prefix 'b'")),
+        Client(name="fay", dialect=Dialect.RESP3, subscribes=_hear("b", "third = 0 and number != 9")),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("a")),
+        Client(name="hal", dialect=Dialect.RESP2, subscribes=_hear("[ab]", is_pattern=True)),
+        Client(name="ida", subscribes=_hear("a")),
+    )
+)
+
+
+# Filters alone: without them no hub but the home would follow the topic.
+_ALONE = Workload(
+    clients=(
+        Client(name="ann", publishes=_talk("a", "b")),
+        Client(name="bob", publishes=_talk("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1"), copies=3),
+        Client(name="dan", dialect=Dialect.RESP2, subscribes=_hear("b", "third in (0, 2)"), copies=3),
+    )
+)
+
+
+def _case(name: str, summary: str, **fields: object) -> ClusterScenario:
+    made = ClusterScenario(name=f"content-{name}", summary=summary, workload=_CROWD, expectation=QUIET)
+    return replace(made, **fields)  # type: ignore[arg-type]  # fields by name
+
+
+CONTENT_SCENARIOS = (
+    _case("moves", "subscribers by filter, while topics move from hub to hub", moves=(1, 6)),
+    _case(
+        "skew",
+        "subscribers by filter, while hubs go by different plans, links break and hubs stand still",
+        moves=(1, 6),
+        link_resets=(0, 5),
+        link_cuts=(0, 3),
+        pauses=(0, 2),
+        lag_s=0.3,
+    ),
+    _case(
+        "lanes",
+        "subscribers by filter, while topics are spread over several homes and gathered again",
+        replications=(1, 4),
+        modes=BOTH_MODES,
+        link_resets=(0, 2),
+        lag_s=0.2,
+    ),
+    _case(
+        "relays",
+        "subscribers by filter lose their connections, so that relays come and go while topics move",
+        moves=(1, 4),
+        client_resets=(2, 8),
+        link_resets=(0, 2),
+        expectation=LOUD,
+    ),
+    _case(
+        "alone",
+        "topics with subscribers by filter only, while they move and connections are lost",
+        workload=_ALONE,
+        moves=(1, 6),
+        client_resets=(0, 6),
+        link_resets=(0, 3),
+        expectation=LOUD,
+    ),
+    _case(
+        "crashes",
+        "subscribers by filter, while hubs crash and come back",
+        moves=(0, 3),
+        crashes=(1, 2),
+        expectation=LOUD,
+    ),
+)
