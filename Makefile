@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format docs screenshots bench kill results results-check clean
+.PHONY: setup demo test check format docs screenshots bench kill envelopes results results-check clean
 
 setup: $(STAMP)
 
@@ -49,6 +49,10 @@ bench: $(STAMP)
 # Ten minutes of kill -9 and SIGSTOP on a system under load, and what became of its messages.
 kill: $(STAMP)
 	$(BIN)/python benchmarks/system/kill.py --pipeline
+
+# A rate limit over ten live hubs, under every kind of publisher and changes of the plan: prints what arrived.
+envelopes: $(STAMP)
+	$(BIN)/python benchmarks/system/envelopes.py
 
 # The papers' experiments in full size: about two hours. Pages and figures go to docs/results.
 results: $(STAMP)

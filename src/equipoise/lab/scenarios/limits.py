@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from equipoise.lab.scenarios.cluster import CLUSTER_SCENARIOS
 from equipoise.lab.scenarios.cluster_base import LOUD, QUIET, case
 from equipoise.lab.scenarios.cluster_clients import CROWD
 from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation
 from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, Subscribing, Workload
 
-__all__ = ["LIMITS_SCENARIOS", "limited"]
+__all__ = ["LIMITS_SCENARIOS"]
 
 # Below what the crowd would publish, and less deep than its bursts: messages wait, and some are refused.
 ENVELOPES = {"a": (12.0, 5), "b": (6.0, 4), "[cd]": (9.0, 4)}
@@ -24,12 +25,17 @@ EAGER_CROWD = Workload(
 )
 
 
-def limited(made: ClusterScenario, name: str, summary: str, **fields: object) -> ClusterScenario:
-    """The same with limited topics."""
-    expectation = replace(
-        made.expectation, properties=tuple(dict.fromkeys((*made.expectation.properties, "envelope")))
+def _everything(name: str) -> ClusterScenario:
+    """All that can happen to hubs, with limited topics."""
+    made = next(one for one in CLUSTER_SCENARIOS if one.name == f"cluster-{name}")
+    return replace(
+        made,
+        name=f"limits-{name}",
+        summary=f"{made.summary}; topics are limited and split",
+        limited=ENVELOPES,
+        share_changes=(0, 3),
+        expectation=_LOUD,
     )
-    return replace(made, name=name, summary=summary, limited=ENVELOPES, expectation=expectation, **fields)  # type: ignore[arg-type]  # fields by name
 
 
 def _limits(name: str, summary: str, **fields: object) -> ClusterScenario:
@@ -151,4 +157,6 @@ LIMITS_SCENARIOS = (
         duration_s=15.0,
         expectation=Expectation(properties=("order", "bounded memory", "envelope")),
     ),
+    _everything("everything"),
+    _everything("store-everything"),
 )
