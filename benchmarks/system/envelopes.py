@@ -133,7 +133,8 @@ async def batches(address: str, tally: Counter[str]) -> None:
     connection = client(address)
     while True:
         try:
-            outcome: object = await connection.execute_command("EQ.PUBLISH", TOPIC, "batch", "batch", "batch")
+            words = ("EQ.PUBLISH", TOPIC, "batch", "batch", "batch")
+            outcome: object = await connection.execute_command(*words)  # type: ignore[no-untyped-call]
         except redis.RedisError as problem:
             outcome = problem
         if count(tally, "batch", outcome):

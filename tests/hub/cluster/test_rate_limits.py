@@ -260,6 +260,7 @@ def test_a_relay_sends_no_more_ahead_than_the_envelope_lets_pass() -> None:
     pass_time(hubs, 1.0)
     # The depth and 0.1 s of the rate.
     assert len(client.read()) == 5
+    # A home that does not acknowledge gets no more than it has; one that is slow gets one at a time.
     hubs.release("h1", "h2")
     pass_time(hubs, 4.0)
     assert len(client.read()) == 35

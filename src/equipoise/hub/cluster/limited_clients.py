@@ -125,9 +125,17 @@ class LimitedClients:
         if target.is_home and target.limit is not None:
             waits = target.stream is not None and () in target.stream.admission.waiting
             return not waits and self._tokens.room(target) >= count
-        return self._ahead(topic, target) + count <= limit.window and limit.mirror.take(
-            count, self._tokens.now()
-        )
+        ahead = self._ahead(topic, target)
+        limit.note_acked(ahead)
+        if ahead + count > limit.window or not limit.mirror.take(count, self._tokens.now()):
+            return False
+        limit.note_sent(count)
+        return True
+
+    def acked(self, topic: Topic, limit: TopicLimit) -> None:
+        """The home has acknowledged messages: note how long it took."""
+        if limit.sent_at:
+            limit.note_acked(self._ahead(topic, self._cluster.ways.stream_now(topic)))
 
     def _ahead(self, topic: Topic, target: Topic) -> int:
         """Messages of this hub's clients that are not acknowledged."""

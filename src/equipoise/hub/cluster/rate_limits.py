@@ -222,7 +222,10 @@ class RateLimits:
     def progressed(self, trunk: Topic) -> None:
         """Acknowledgements have come, or the stream stands here: perhaps clients may go on."""
         limit = trunk.limit
-        if limit is not None and limit.queue is not None:
+        if limit is None:
+            return
+        self.clients.acked(trunk, limit)
+        if limit.queue is not None:
             self.serve(trunk)
 
     def heard_waiting(self, topic: Topic, hub: str, count: int) -> None:

@@ -8,6 +8,7 @@ Always true: what the bucket has belongs to this hub alone; where another hub nu
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CLIENTS", "CarriedLevel", "TopicLimit"]
 
+# A home that takes longer to acknowledge has messages waiting: more than a round trip between continents.
+SLOW_ACK_NS = 250_000_000
 # The party that all clients of this hub are together.
 CLIENTS: Path = (("\0clients", 0),)
 
@@ -38,6 +41,7 @@ class TopicLimit:
     """Owned by one topic, or one lane, that has an envelope. Changes through `RateLimits`."""
 
     __slots__ = (
+        "ack_ns",
         "admitted",
         "bucket",
         "carried",
@@ -54,6 +58,7 @@ class TopicLimit:
         "queue",
         "refused",
         "ring",
+        "sent_at",
         "share",
         "wait_ns",
         "waiting_at",
@@ -87,6 +92,9 @@ class TopicLimit:
         self.is_served = False
         # When it is looked at next; None: there is no need.
         self.due_at: int | None = None
+        # When messages were sent ahead to the home that it has not acknowledged; how long it took with the last one.
+        self.sent_at: deque[int] = deque()
+        self.ack_ns = 0
         self.admitted = 0
         self.refused = 0
         # What admitted messages of this hub's clients have waited, in sum and at most.
@@ -102,9 +110,23 @@ class TopicLimit:
 
     @property
     def window(self) -> int:
-        """Messages that a relay may send ahead of acknowledgements: the depth and 0.1 s of the rate."""
+        """Messages that a relay may send ahead of acknowledgements: the depth and 0.1 s of the rate.
+
+        Where the home is slow to acknowledge, messages wait there already: then 0.1 s of the rate, or one.
+        """
         whole = self.envelope.whole
-        return max(1, -(-(whole.depth + whole.rate * 10**8) // TOKEN))
+        oldest_ns = self.now() - self.sent_at[0] if self.sent_at else 0
+        is_slow = max(self.ack_ns, oldest_ns) > SLOW_ACK_NS
+        return max(1, -(-((0 if is_slow else whole.depth) + whole.rate * 10**8) // TOKEN))
+
+    def note_sent(self, count: int) -> None:
+        """So many messages were sent ahead to the home."""
+        self.sent_at.extend([self.now()] * count)
+
+    def note_acked(self, outstanding: int) -> None:
+        """So many of them are not acknowledged."""
+        while len(self.sent_at) > outstanding:
+            self.ack_ns = self.now() - self.sent_at.popleft()
 
     def resize(self, share: Share) -> None:
         self.share = share

@@ -145,6 +145,7 @@ LIMITS_SCENARIOS = (
         "publishers that never stop beside some that send now and then",
         workload=_FAIR_CROWD,
         limited={"a": (20.0, 4)},
+        limit_wait_ms=2_000.0,
         expectation=Expectation(properties=(*QUIET.properties, "envelope", "fair turns")),
         duration_s=15.0,
     ),

@@ -108,6 +108,8 @@ class ClusterScenario(Scenario):
     modes: tuple[Mode, ...] = (Mode.ALL_PUBLISHERS,)
     # By pattern, the rate envelope of topics: messages per second, and burst.
     limited: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    # How long a message of a limited topic may wait: so short that some are refused.
+    limit_wait_ms: float = 400.0
     # A limited topic is split among several homes in other parts, or not at all.
     share_changes: Times = NEVER
     # New hubs.

@@ -46,8 +46,6 @@ QUICK: dict[str, int | float | str] = {
 }
 START_S, OPENING_S = 5.0, 10.0
 SETTLING_S = 20.0
-# How long a message of a limited topic may wait: so short that some are refused.
-WAIT_MS = 400.0
 
 
 class ClusterWorld:
@@ -118,7 +116,12 @@ class ClusterWorld:
 
     def _specs(self) -> list[TopicSpec]:
         return [
-            TopicSpec(pattern=pattern.encode(), rate_per_s=rate, burst_messages=burst, wait_ms=WAIT_MS)
+            TopicSpec(
+                pattern=pattern.encode(),
+                rate_per_s=rate,
+                burst_messages=burst,
+                wait_ms=self.scenario.limit_wait_ms,
+            )
             for pattern, (rate, burst) in self.scenario.limited.items()
         ]
 
