@@ -322,6 +322,13 @@ def test_a_run_of_messages_is_as_many_arrivals(world: MeteredWorld) -> None:
     assert [record["size_bytes"] for record in arrivals(world.window())] == list(range(50))
 
 
+def test_publishes_with_a_receipt_are_arrivals_too(world: MeteredWorld) -> None:
+    """Before, EQ.PUBLISH of smart clients went past the recording."""
+    world.client().send("EQ.ARRIVALS", "t", "ON")
+    world.client(3).do("EQ.PUBLISH", "t", "x", "xx")
+    assert [record["size_bytes"] for record in arrivals(world.window())] == [1, 2]
+
+
 def test_publishers_have_pseudonyms_that_tell_them_apart(world: MeteredWorld) -> None:
     world.client().send("EQ.ARRIVALS", "t", "ON")
     first, second = world.client(), world.client()
