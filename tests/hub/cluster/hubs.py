@@ -9,6 +9,7 @@ from equipoise.access import Users
 from equipoise.hub.cluster import Cluster, LiveHub, Routing
 from equipoise.hub.cluster.link.capabilities import VERBS, Announcement, spell_greeting
 from equipoise.hub.cluster.link.link import OutLink
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.settings import HubSettings, Limits
@@ -23,11 +24,12 @@ HUB_USER = "hub"
 class Node(World):
     """One hub among others."""
 
-    def __init__(self, hubs: Hubs, name: str, users: Users | None, limits: Limits) -> None:
+    def __init__(
+        self, hubs: Hubs, name: str, users: Users | None, limits: Limits, cluster: ClusterSettings
+    ) -> None:
         self.shell = FakeShell(1 << 30)
-        self.core = HubCore(
-            HubSettings(name=name, port=0, limits=limits), users or Users.open(), self.shell, Dispatch
-        )
+        settings = HubSettings(name=name, port=0, limits=limits, cluster=cluster)
+        self.core = HubCore(settings, users or Users.open(), self.shell, Dispatch)
         self.cluster = self.core.cluster = Cluster(self.core, Wires(hubs, name))
 
 
@@ -61,6 +63,7 @@ class Hubs:
         users: Users | None = None,
         legacy: Iterable[str] = (),
         limits: Mapping[str, Limits] | None = None,
+        cluster: ClusterSettings | None = None,
     ) -> None:
         self.links: dict[tuple[str, str], OutLink] = {}
         # By link, the other end and what is on its way there.
@@ -68,7 +71,10 @@ class Hubs:
         self.held: set[tuple[str, str]] = set()
         # Those that greet as the release before capabilities had names.
         self._legacy = frozenset(legacy)
-        self.nodes = {name: Node(self, name, users, (limits or {}).get(name, Limits())) for name in names}
+        self.nodes = {
+            name: Node(self, name, users, (limits or {}).get(name, Limits()), cluster or ClusterSettings())
+            for name in names
+        }
         self.alive = set(names)
         self._plan = Plan(members=tuple(Member(name) for name in sorted(names)))
         self.commit()

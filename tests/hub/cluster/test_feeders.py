@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from equipoise.hub.cluster.lane_state import lane_key
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient
@@ -131,3 +134,20 @@ def test_the_death_of_a_former_home_is_told_by_the_new_one() -> None:
     hubs.kill("h1")
     hubs.publish_first("h3", "t")
     assert messages(subscriber)[-1][0] > epoch
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_plain_subscribers_are_disconnected_on_a_loss_if_that_is_set(is_on: bool) -> None:
+    hubs = Hubs("h1", "h2", "h3", cluster=ClusterSettings(disconnect_on_loss=is_on))
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    by_name, by_pattern, other, smart = (hubs["h1"].client(3 if i == 3 else 2) for i in range(4))
+    by_name.send("SUBSCRIBE", "t")
+    by_pattern.send("PSUBSCRIBE", "t*")
+    other.send("SUBSCRIBE", "u")
+    smart.send("EQ.SUBSCRIBE", "t")
+    hubs.publish_first("h2", "t")
+    hubs.kill("h2")
+    hubs.settle()
+    assert [client.is_connected() for client in (by_name, by_pattern)] == [not is_on] * 2
+    assert other.is_connected(), "it has lost nothing"
+    assert smart.is_connected(), "it is told"

@@ -89,6 +89,8 @@ class Cluster:
         self.asking = PositionQueries(self)
         self.ways = PublishRouting(self)
         self.listening = Listening(self)
+        if settings.disconnect_on_loss:
+            core.losses.on_loss = self.listening.disconnect_plain
         self.receipts = ClientAcks(self)
         self.telling = Telling(self, core.settings.cluster)
         self.counts = SubscriberCounts(core, self.out)

@@ -94,6 +94,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     reconnect_interval_s_max: Annotated[
         float, Meta(gt=0, description="Longest delay between two attempts to connect to another hub.")
     ] = 1.0
+    disconnect_on_loss: Annotated[
+        bool,
+        Meta(
+            description="Whether plain Redis subscribers are disconnected when messages that they should have had are "
+            "lost. They cannot be told otherwise; smart clients get a gap. Losses are counted either way."
+        ),
+    ] = False
     redirect_mode: Annotated[
         Literal["eager", "lazy"],
         Meta(

@@ -282,3 +282,23 @@ class Listening:
         for session, kinds in topic.members.items():
             if Kind.POSITIONED_NAME in kinds or (Kind.OWN in kinds and session not in absent):
                 session.write(frame)
+
+    def disconnect_plain(self, name: bytes | None) -> None:
+        """Messages of a topic are lost, or of any: end the connections of plain subscribers that it concerns.
+
+        They hear of a loss in no other way. In a turn of its own: this is called in the middle of deliveries.
+        """
+        self._cluster.core.shell.call_later(0, self._disconnect_plain, name)
+
+    def _disconnect_plain(self, name: bytes | None) -> None:
+        core = self._cluster.core
+        topic = None if name is None else core.index.topics.get(name)
+        patterns = core.index.patterns if name is None else core.index.patterns.matching(name)
+        groups = [(pattern.members, Kind.PATTERN) for pattern in patterns]
+        if topic is not None:
+            groups.append((topic.members, Kind.NAME))
+        for members, kind in groups:
+            for session in [
+                session for session in core.sessions.values() if kind in members.get(session, ())
+            ]:
+                core.cut(session, "messages of its topics are lost")

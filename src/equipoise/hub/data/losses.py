@@ -10,6 +10,7 @@ Always true: the sums count every loss; `by_topic` has the latest TOPICS_MAX top
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 __all__ = ["Losses", "TopicLoss"]
@@ -37,6 +38,8 @@ class Losses:
         # Other hubs that died, or whose link lost frames: each may have cost messages of any topic.
         self.hubs = 0
         self.by_topic: dict[bytes, TopicLoss] = {}
+        # Called with the topic; None: messages of any topic may be missing.
+        self.on_loss: Callable[[bytes | None], object] = lambda topic: None
 
     def count(self, topic: bytes, messages: int | None) -> None:
         """So many messages of the topic never come; None: an unknown number."""
@@ -52,6 +55,7 @@ class Losses:
         else:
             self.messages += messages
             loss.messages += messages
+        self.on_loss(topic)
 
     def facts(self, topic: bytes | None = None) -> dict[str, int]:
         """For INFO and metrics: of one topic, or over all."""
@@ -63,3 +67,4 @@ class Losses:
     def count_hub(self) -> None:
         """Another hub was lost, with whatever it had taken."""
         self.hubs += 1
+        self.on_loss(None)
