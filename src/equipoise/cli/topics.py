@@ -11,6 +11,7 @@ import typer
 from equipoise.cli.support.completion import hub_names, topic_names
 from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, ask_all, read_login
 from equipoise.cli.support.latency_status import TokenFile, latency_words, topic_latency
+from equipoise.cli.support.log_files import export_log, import_log
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_rows, show_table
 from equipoise.cli.support.units import parse_milliseconds, parse_rate
@@ -22,6 +23,8 @@ app = typer.Typer(
     help="List topics, show one topic, and set specs: limits for the topics that match a pattern.",
     no_args_is_help=True,
 )
+app.command("export")(export_log)
+app.command("import")(import_log)
 
 Pattern = Annotated[
     str, typer.Argument(metavar="PATTERN", help="Topic name or glob pattern, such as 'game.*'.")

@@ -1,0 +1,222 @@
+"""`equipoise topics export` and `import`: move the log of a topic to and from a file.
+
+By its name a file is JSON lines (`.jsonl`) or Parquet (`.parquet`). An entry is its id, and fields and values in turn;
+in JSON, bytes that are not UTF-8 text are `{"base64": …}`. Groups are not exported.
+
+An import keeps the ids, and goes on behind the last id that the log has: an import that was interrupted is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, read_login
+from equipoise.cli.support.store_options import AsJson
+from equipoise.cli.support.tables import show_result
+from equipoise.errors import DisconnectedError, SettingsError
+from equipoise.model.address import split_address
+
+__all__ = ["export_log", "import_log"]
+
+# Entries asked for, or added, at a time.
+_AT_ONCE = 1_000
+_PATIENCE_S = 30.0
+
+# An id, and fields and values in turn.
+Entry = tuple[tuple[int, int], list[bytes]]
+HubAddress = Annotated[str, typer.Option("--hub", metavar="HOST:PORT", help="Hub that keeps the log.")]
+LogFile = Annotated[Path, typer.Argument(metavar="FILE", help="File that ends in .jsonl or .parquet.")]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic whose log it is.")]
+
+
+def export_log(
+    topic: TopicName,
+    file: LogFile,
+    *,
+    hub: HubAddress = "127.0.0.1:6399",
+    user: User = "",
+    password_file: PasswordFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write the log of a topic to a file. The file appears once it is complete."""
+
+    async def main() -> int:
+        count = 0
+        part = file.with_name(f"{file.name}.part")
+        with _writer(file, part) as write:
+            async with _connected(hub, read_login(user, password_file)) as connection:
+                async for entries in _pages(connection, topic.encode()):
+                    write(entries)
+                    count += len(entries)
+        part.replace(file)
+        return count
+
+    with exit_on_failure():
+        _check(file)
+        count = asyncio.run(main())
+        show_result(
+            {"topic": topic, "entries": count}, f"{count} entries of {topic} in {file}", as_json=as_json
+        )
+
+
+def import_log(
+    topic: TopicName,
+    file: LogFile,
+    *,
+    hub: HubAddress = "127.0.0.1:6399",
+    user: User = "",
+    password_file: PasswordFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Add the entries of a file to the log of a topic, under their ids. Entries up to its last id are left out."""
+
+    async def main() -> tuple[int, int]:
+        added = skipped = 0
+        async with _connected(hub, read_login(user, password_file)) as connection:
+            last = await connection.ask(b"XREVRANGE", topic.encode(), b"+", b"-", b"COUNT", b"1")
+            known = _id(last[0][0]) if last else (0, 0)
+            for at, fields in _read(file):
+                if at <= known:
+                    skipped += 1
+                    continue
+                await connection.ask(b"XADD", topic.encode(), b"%d-%d" % at, *fields)
+                added += 1
+        return added, skipped
+
+    with exit_on_failure():
+        _check(file)
+        added, skipped = asyncio.run(main())
+        facts = {"topic": topic, "added": added, "skipped": skipped}
+        show_result(facts, f"{added} entries added to {topic}, {skipped} left out", as_json=as_json)
+
+
+def _check(file: Path) -> None:
+    if file.suffix not in (".jsonl", ".parquet"):
+        raise SettingsError(f"{file}: give a file that ends in .jsonl or .parquet")
+
+
+@asynccontextmanager
+async def _connected(hub: str, login: tuple[bytes, bytes] | None) -> AsyncIterator[CommandConnection]:
+    host, port = split_address(hub) or ("", 0)
+    if not port:
+        raise SettingsError(f"--hub {hub}: give HOST:PORT, such as 127.0.0.1:6399")
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            reader, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError) as problem:
+        raise DisconnectedError(f"no hub answers at {hub}") from problem
+    try:
+        connection = CommandConnection(reader, writer)
+        if login is not None:
+            await connection.ask(b"AUTH", *login)
+        yield connection
+    finally:
+        writer.transport.abort()
+
+
+async def _pages(connection: CommandConnection, topic: bytes) -> AsyncIterator[list[Entry]]:
+    start = b"-"
+    while True:
+        found = await connection.ask(b"XRANGE", topic, start, b"+", b"COUNT", b"%d" % _AT_ONCE)
+        if not found:
+            return
+        yield [(_id(at), fields) for at, fields in found]
+        start = b"(" + found[-1][0]
+
+
+def _id(at: bytes) -> tuple[int, int]:
+    ms, _, seq = at.partition(b"-")
+    return int(ms), int(seq)
+
+
+class _JsonLines:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", encoding="utf-8")
+
+    def __call__(self, entries: list[Entry]) -> None:
+        for (ms, seq), fields in entries:
+            line = {"id": f"{ms}-{seq}", "fields": [_text(word) for word in fields]}
+            self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def __enter__(self) -> _JsonLines:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._file.close()
+
+
+class _Parquet:
+    def __init__(self, path: Path) -> None:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+
+        self._arrow = arrow
+        columns = [("ms", arrow.uint64()), ("seq", arrow.uint64()), ("fields", arrow.list_(arrow.binary()))]
+        self._schema = arrow.schema(columns)
+        self._file = parquet.ParquetWriter(path, self._schema)
+
+    def __call__(self, entries: list[Entry]) -> None:
+        rows = [{"ms": ms, "seq": seq, "fields": fields} for (ms, seq), fields in entries]
+        self._file.write_table(self._arrow.Table.from_pylist(rows, schema=self._schema))
+
+    def __enter__(self) -> _Parquet:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._file.close()
+
+
+def _writer(file: Path, part: Path) -> _JsonLines | _Parquet:
+    return _Parquet(part) if file.suffix == ".parquet" else _JsonLines(part)
+
+
+def _read(file: Path) -> Iterator[Entry]:
+    """Raises SettingsError for a file that cannot be read or is no log."""
+    try:
+        yield from _read_parquet(file) if file.suffix == ".parquet" else _read_json(file)
+    except OSError as problem:
+        raise SettingsError(f"cannot read {file}: {problem.strerror or problem}") from problem
+
+
+def _read_json(file: Path) -> Iterator[Entry]:
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                row = json.loads(line)
+                yield _id(row["id"].encode()), [_bytes(word) for word in row["fields"]]
+            except (ValueError, KeyError, TypeError, AttributeError) as problem:
+                raise SettingsError(f"{file}, line {number}: no entry of a log: {problem!r}") from problem
+
+
+def _read_parquet(file: Path) -> Iterator[Entry]:
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    try:
+        for batch in parquet.ParquetFile(file).iter_batches(_AT_ONCE, columns=["ms", "seq", "fields"]):
+            for row in batch.to_pylist():
+                yield (row["ms"], row["seq"]), row["fields"]
+    except (arrow.ArrowInvalid, KeyError) as problem:
+        raise SettingsError(f"{file}: no log in Parquet: {problem}") from problem
+
+
+def _text(word: bytes) -> Any:
+    try:
+        return word.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(word).decode()}
+
+
+def _bytes(word: Any) -> bytes:
+    if isinstance(word, dict):
+        return base64.b64decode(word["base64"], validate=True)
+    return str(word).encode()
