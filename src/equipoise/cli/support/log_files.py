@@ -156,8 +156,8 @@ class _JsonLines:
 
 class _Parquet:
     def __init__(self, path: Path) -> None:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
+        import pyarrow as arrow  # type: ignore[import-untyped]  # no stubs
+        import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # no stubs
 
         self._arrow = arrow
         columns = [("ms", arrow.uint64()), ("seq", arrow.uint64()), ("fields", arrow.list_(arrow.binary()))]
