@@ -14,12 +14,14 @@ from random import Random
 
 from equipoise.bookie.engine import BookieEngine
 from equipoise.bookie.manifest import Manifest, load_deleted, load_manifest, save_deleted, save_manifest
+from equipoise.bookie.mending import mend
 from equipoise.bookie.segments import SealedSegment, Segments
 from equipoise.bookie.server import Asker, BookieServer
 from equipoise.bookie.settings import BookieSettings
 from equipoise.disk import Disk
 from equipoise.errors import DamagedError, DiskFailedError, DiskFullError, SettingsError, StoreError
 from equipoise.ledger.registration import BookieFacts, Cookie
+from equipoise.replication.bookie_pool import BookiePool
 from equipoise.store.contract import SessionState, Store
 from equipoise.store.records.bookies import BookiesStore
 from equipoise.store.records.ledgers import LedgersStore
@@ -110,6 +112,7 @@ class Bookie:
                 tasks.create_task(self._watch_room())
                 tasks.create_task(self._watch_draining())
                 tasks.create_task(self._collect())
+                tasks.create_task(self._mend())
         except* DiskFailedError as group:
             raise group.exceptions[0] from None
         finally:
@@ -225,6 +228,30 @@ class Bookie:
         used, engine = self._disk.room().used, self.server.engine
         limit = self.settings.writable_used if engine.is_full else self.settings.read_only_used
         engine.is_full = used >= limit
+
+    # --- damage
+
+    async def _mend(self) -> None:
+        """After damage that may have taken anything: get it back from others, then take entries again."""
+        if not self.server.engine.segments.has_doubt:
+            return
+        pool = BookiePool(self._bookies)
+        started = False
+        try:
+            while True:
+                try:
+                    if not started:
+                        await pool.start()
+                        started = True
+                    if await mend(self.server, pool, self._ledgers, self.facts.name):
+                        break
+                except StoreError as error:
+                    log.warning("mending put off: %s", error)
+                await asyncio.sleep(_RETRY_S)
+        finally:
+            await pool.close()
+        log.warning("what was damaged is here again, copied from other bookies")
+        self._changed.set()
 
     # --- collection
 

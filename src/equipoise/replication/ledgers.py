@@ -56,7 +56,9 @@ class BookieLedgers:
         await self.pool.start()
 
     async def close(self) -> None:
-        """Let go of all connections. Open ledgers stay open: their next owner recovers them."""
+        """Let go of all connections. Open ledgers stay open in the store: their next owner recovers them."""
+        for ledger in list(self._open.values()):
+            await ledger.abandon()
         await self.pool.close()
 
     # --- the contract
@@ -84,9 +86,9 @@ class BookieLedgers:
         )
         version = await self.records.create(metadata)
         ledger = BookieLedger(self.pool, self.records, metadata, version, self._replacement)
-        await self._write_header(ledger, topic, epoch)
         self._open = {number: each for number, each in self._open.items() if each.failed is None}
         self._open[ledger.ledger] = ledger
+        await self._write_header(ledger, topic, epoch)
         return ledger
 
     async def recover(self, ledger: int) -> int:

@@ -18,7 +18,7 @@ from equipoise.replication.bookie_pool import BookiePool
 from equipoise.replication.reading import read_copy, write_copy
 from equipoise.store.records.ledgers import LedgersStore
 
-__all__ = ["Repair", "RepairOutcome", "ledgers_on"]
+__all__ = ["Repair", "RepairOutcome", "entries_of", "ledgers_on"]
 
 _ATTEMPTS = 5
 
@@ -97,7 +97,7 @@ class Repair:
     async def _copy(self, metadata: LedgerMetadata, at: int, index: int, other: str) -> int:
         """Store at `other` what the member with this index keeps of the segment."""
         copied = 0
-        for entry in _entries_of(metadata, at):
+        for entry in entries_of(metadata, at):
             if index in metadata.quorum.write_set(entry):
                 body, _ = await read_copy(self._pool, metadata, entry)
                 code = await write_copy(self._pool, metadata, other, entry, body)
@@ -113,7 +113,7 @@ def _has(metadata: LedgerMetadata, bookie: str) -> bool:
     return any(bookie in segment.members for segment in metadata.segments)
 
 
-def _entries_of(metadata: LedgerMetadata, at: int) -> range:
+def entries_of(metadata: LedgerMetadata, at: int) -> range:
     """The entries of a segment: to the next one, or to the end of a closed ledger."""
     is_last = at + 1 == len(metadata.segments)
     end = metadata.last + 1 if is_last else metadata.segments[at + 1].first

@@ -231,6 +231,15 @@ class BookieLedger:
             completion(self.failed)
         self._over.set()
 
+    async def abandon(self) -> None:
+        """Do nothing more: the process ends. What was in flight is for recovery to settle."""
+        self._end(FailureReason.CLOSED)
+        if self._tick is not None:
+            self._tick.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     def _spawn(self, work: object) -> None:
         task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
         self._tasks.add(task)

@@ -6,6 +6,7 @@ from equipoise.errors import SettingsError
 from equipoise.lab.scenarios.cluster import CLUSTER_SCENARIOS
 from equipoise.lab.scenarios.content import CONTENT_SCENARIOS
 from equipoise.lab.scenarios.demo import DEMO
+from equipoise.lab.scenarios.durable import DURABLE_SCENARIOS
 from equipoise.lab.scenarios.hub import HUB_SCENARIOS
 from equipoise.lab.scenarios.limits import LIMITS_SCENARIOS
 from equipoise.lab.scenarios.scenario import Scenario
@@ -14,7 +15,14 @@ __all__ = ["SCENARIOS", "scenario_by_name"]
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
-    for scenario in (*HUB_SCENARIOS, *CLUSTER_SCENARIOS, *LIMITS_SCENARIOS, *CONTENT_SCENARIOS, DEMO)
+    for scenario in (
+        *HUB_SCENARIOS,
+        *CLUSTER_SCENARIOS,
+        *LIMITS_SCENARIOS,
+        *CONTENT_SCENARIOS,
+        *DURABLE_SCENARIOS,
+        DEMO,
+    )
 }
 
 

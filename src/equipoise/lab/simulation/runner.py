@@ -20,10 +20,12 @@ from typing import TextIO
 
 from equipoise.errors import EquipoiseError
 from equipoise.lab.scenarios import ClusterScenario, Scenario
+from equipoise.lab.scenarios.durable import DurableScenario
 from equipoise.lab.simulation.checkers import CHECKERS, Violation
 from equipoise.lab.simulation.cluster.faults import play
 from equipoise.lab.simulation.cluster.stories import STORIES, TappedWire, begin_story, tapped
 from equipoise.lab.simulation.cluster.world import ClusterWorld
+from equipoise.lab.simulation.durable.world import DurableWorld
 from equipoise.lab.simulation.hub_world import HubWorld
 from equipoise.lab.simulation.link import LinkSpec
 from equipoise.lab.simulation.rules import quick_secrets
@@ -111,13 +113,15 @@ def run_seed(
         )
 
 
-def _world(sim: Simulation, scenario: Scenario, history: History) -> HubWorld | ClusterWorld:
+def _world(sim: Simulation, scenario: Scenario, history: History) -> HubWorld | ClusterWorld | DurableWorld:
+    if isinstance(scenario, DurableScenario):
+        return DurableWorld(sim, scenario, history)
     if isinstance(scenario, ClusterScenario):
         return ClusterWorld(sim, scenario, history)
     return HubWorld(sim, scenario, history)
 
 
-def _fired(sim: Simulation, world: HubWorld | ClusterWorld) -> Counter[str]:
+def _fired(sim: Simulation, world: HubWorld | ClusterWorld | DurableWorld) -> Counter[str]:
     """How often each kind of fault happened, the network's own included."""
     fired = Counter(world.fired())
     if sim.faults["loss"]:

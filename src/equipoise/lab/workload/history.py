@@ -24,6 +24,7 @@ __all__ = [
     "Away",
     "Event",
     "History",
+    "LedgerTrack",
     "Live",
     "Marker",
     "MemoryPeak",
@@ -227,6 +228,28 @@ class MemoryPeak:
 
 
 @dataclass(slots=True)
+class LedgerTrack:
+    """One ledger: what its writer appended and heard, and what was read back when everything was healed."""
+
+    name: str
+    ledger: int
+    ack_quorum: int
+    # By entry: what was appended, and which of it was acknowledged.
+    appended: dict[int, bytes] = field(default_factory=dict)
+    acknowledged: set[int] = field(default_factory=set)
+    # Its last entry, as each recovery found it.
+    ends: set[int] = field(default_factory=set)
+    # By entry, what clients read back.
+    found: dict[int, bytes] = field(default_factory=dict)
+    # By entry, on how many disks a valid copy lies; and how many copies a fault may have taken.
+    copies: dict[int, int] = field(default_factory=dict)
+    copies_lost_max: int = 0
+    is_deleted: bool = False
+    # What went wrong while it was read back, in words.
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class History:
     """Everything about one run that a checker may ask."""
 
@@ -248,6 +271,8 @@ class History:
     healed_at: float = 0.0
     # Payloads already read, see Track.receiver.
     payloads: dict[bytes, tuple[str, int]] = field(default_factory=dict)
+    # Ledgers, each in the words of its writer and its readers.
+    ledgers: list[LedgerTrack] = field(default_factory=list)
     # What was still under way when the run was over, in words.
     unfinished: list[str] = field(default_factory=list)
 

@@ -6,6 +6,7 @@ from equipoise.lab.simulation.checkers import (
     authorised,
     envelope,
     fair_turns,
+    kept,
     memory,
     needless_gap,
     once,
@@ -19,5 +20,5 @@ __all__ = ["CHECKERS", "Violation"]
 
 CHECKERS: dict[str, Callable[[History], list[Violation]]] = {
     checker.NAME: checker.check
-    for checker in (once, order, memory, authorised, progress, needless_gap, envelope, fair_turns)
+    for checker in (once, order, memory, authorised, progress, needless_gap, envelope, fair_turns, kept)
 }

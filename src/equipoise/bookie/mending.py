@@ -1,0 +1,60 @@
+"""Give a damaged bookie back what it lost, from the other members of its ledgers.
+
+A region of the open segment that is damaged when the bookie starts may have held any entry and any fence. The bookie is
+read-only then and says "unknown" of what it does not find. Mending asks the store for every ledger that names the
+bookie, copies the entries that are missing here from other members, fences the ledgers that are not open, and only
+then lets the bookie say "no entry" again. It waits for ledgers whose last segment names the bookie and is still
+written to or recovered: their writers replace a read-only member with their next entry.
+"""
+
+from __future__ import annotations
+
+from equipoise.bookie.server import BookieServer
+from equipoise.errors import LedgerError
+from equipoise.ledger.entry import ledger_key
+from equipoise.ledger.metadata import LedgerMetadata, LedgerState
+from equipoise.ledger.wire import LAST_ENTRY, AddRequest, Code, Flag, ReadRequest, decode_answer
+from equipoise.replication.bookie_pool import BookiePool
+from equipoise.replication.reading import read_copy
+from equipoise.replication.repair import entries_of, ledgers_on
+from equipoise.store.records.ledgers import LedgersStore
+
+__all__ = ["mend"]
+
+_COPY = Flag.RECOVERY | Flag.HIGH_PRIORITY
+
+
+async def mend(server: BookieServer, pool: BookiePool, ledgers: LedgersStore, name: str) -> bool:
+    """Whether everything is here again. Raises StoreError."""
+    async for metadata in ledgers_on(ledgers, name):
+        if metadata.state is not LedgerState.CLOSED and name in metadata.current.members:
+            return False
+        try:
+            await _mend_ledger(server, pool, metadata, name)
+        except LedgerError:
+            # No other member has a valid copy now: later, perhaps.
+            return False
+    await server.in_thread(server.engine.segments.settle_damage)
+    return True
+
+
+async def _mend_ledger(server: BookieServer, pool: BookiePool, metadata: LedgerMetadata, name: str) -> None:
+    engine, key = server.engine, ledger_key(metadata.password)
+    if metadata.state is not LedgerState.OPEN:
+        engine.submit(None, ReadRequest(metadata.ledger, LAST_ENTRY, key, Flag.FENCE))
+    for at, segment in enumerate(metadata.segments):
+        if name not in segment.members:
+            continue
+        index = segment.members.index(name)
+        for entry in entries_of(metadata, at):
+            if index not in metadata.quorum.write_set(entry) or _has(server, metadata.ledger, entry):
+                continue
+            body, _ = await read_copy(pool, metadata, entry)
+            while engine.submit(None, AddRequest(metadata.ledger, entry, key, _COPY, body)) is not None:
+                await server.written()
+    await server.written()
+
+
+def _has(server: BookieServer, ledger: int, entry: int) -> bool:
+    answer = server.engine.submit(None, ReadRequest(ledger, entry, None, Flag(0)))
+    return answer is not None and decode_answer(answer[4:]).code is Code.OK

@@ -1,0 +1,109 @@
+"""Worlds of bookies: ledgers are written, recovered and read back while disks, machines, links and metadata fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from equipoise.lab.scenarios.scenario import NEVER, Expectation, NetworkShape, Scenario, Times
+from equipoise.lab.scenarios.workload import Workload
+
+__all__ = ["DURABLE_SCENARIOS", "DurableScenario"]
+
+_NO_CLIENTS = Workload(clients=())
+_LAN = NetworkShape(latency_s=(0.000_1, 0.003), jitter_s=(-0.002, 0.002), split=(0.0, 0.2))
+_KEPT = Expectation(properties=("kept",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurableScenario(Scenario):
+    """A store, bookies, and writers that append to ledgers. Whom a fault hits is drawn from the seed.
+
+    Faults that take a copy of what was acknowledged (loss, rot, lies, an emptied disk) hit one bookie, the victim: more
+    than the ack quorum less one of them is beyond the promise.
+    """
+
+    workload: Workload = _NO_CLIENTS
+    topology: NetworkShape = _LAN
+    expectation: Expectation = _KEPT
+    duration_s: float = 3.0
+    bookies: int = 3
+    quorum: tuple[int, int, int] = (3, 3, 2)
+    writers: int = 2
+    # All bookies lose their power at once.
+    power_cuts: Times = NEVER
+    # One bookie crashes and is started again; one crashes for good.
+    crashes: Times = NEVER
+    losses: Times = NEVER
+    # Other processes recover ledgers under their writers.
+    recoveries: Times = NEVER
+    # A writer or a recovering process does not hear a bookie, one way or both.
+    cuts: Times = NEVER
+    # The syncs of a bookie take seconds for a while.
+    slow_syncs: Times = NEVER
+    # Of the victim: bits flip and sectors are lost; its disk is exchanged for an empty one; its syncs lie and it loses
+    # its power.
+    rots: Times = NEVER
+    emptied: Times = NEVER
+    lies: Times = NEVER
+    # Disks fill up, of one bookie and then of all; a sync fails.
+    full: Times = NEVER
+    failed_syncs: Times = NEVER
+    # The node of a ledger, and the identity of the cluster, are not what they were for a while.
+    metadata_damages: Times = NEVER
+    # Ledgers are deleted, and bookies compact.
+    deletions: Times = NEVER
+    # An operator drains a bookie that is there, or copies the ledgers of one that is lost.
+    repairs: Times = NEVER
+
+
+def _case(name: str, summary: str, **fields: object) -> DurableScenario:
+    return DurableScenario(name=f"durable-{name}", summary=summary, **fields)  # type: ignore[arg-type]  # by name
+
+
+DURABLE_SCENARIOS = (
+    _case("power", "all bookies lose their power just after acknowledging", power_cuts=(1, 3)),
+    _case(
+        "recovery",
+        "ledgers are recovered by several at once, under their writers, with bookies crashing and cut off",
+        recoveries=(1, 4),
+        crashes=(0, 3),
+        cuts=(0, 4),
+        bookies=4,
+    ),
+    _case("emptied", "an emptied disk at an old name is refused", emptied=(1, 1), crashes=(1, 3)),
+    _case("torn", "writes are torn by crashes of single bookies", crashes=(3, 8), duration_s=4.0),
+    _case(
+        "rot",
+        "bits flip and sectors are lost on one bookie",
+        rots=(1, 4),
+        crashes=(1, 3),
+        quorum=(3, 2, 2),
+        bookies=4,
+    ),
+    _case("lies", "the disk of one bookie lies about its syncs", lies=(1, 2), bookies=4),
+    _case(
+        "metadata",
+        "metadata is damaged for a while: nothing is served from it and nothing deleted",
+        metadata_damages=(1, 3),
+        crashes=(0, 1),
+    ),
+    _case(
+        "full",
+        "disks fill up and syncs fail, on one and then on too many",
+        full=(1, 2),
+        failed_syncs=(0, 2),
+        duration_s=5.0,
+    ),
+    _case(
+        "bookies",
+        "bookies are lost, slow, drained and replaced; ledgers are deleted and compacted",
+        bookies=5,
+        losses=(0, 1),
+        crashes=(0, 3),
+        slow_syncs=(0, 2),
+        repairs=(0, 2),
+        deletions=(0, 3),
+        cuts=(0, 2),
+        duration_s=5.0,
+    ),
+)
