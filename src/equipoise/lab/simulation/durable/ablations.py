@@ -11,9 +11,8 @@ from equipoise.bookie.engine import BookieEngine, KeepMark
 from equipoise.bookie.frame import Scan, scan_segment
 from equipoise.bookie.manifest import Manifest, load_manifest, save_manifest
 from equipoise.bookie.segments import Segments
-from equipoise.lab.simulation.ablation import Ablation
+from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import kept
-from equipoise.lab.simulation.patching import replaced
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger.registration import Cookie
 from equipoise.ledger.wire import AddRequest, Code, Flag, ReadRequest
