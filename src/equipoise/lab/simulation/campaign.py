@@ -21,6 +21,7 @@ from equipoise.lab.simulation.ablation import Ablation
 from equipoise.lab.simulation.cluster.ablations import CLUSTER_ABLATIONS
 from equipoise.lab.simulation.cluster.content_ablations import CONTENT_ABLATIONS
 from equipoise.lab.simulation.cluster.limit_ablations import LIMIT_ABLATIONS
+from equipoise.lab.simulation.durable.ablations import DURABLE_ABLATIONS
 from equipoise.lab.simulation.hub_ablations import HUB_ABLATIONS
 from equipoise.lab.simulation.runner import Run, run_seed
 from equipoise.lab.task_pool import SerialPool, TaskPool, settle_collector
@@ -28,7 +29,14 @@ from equipoise.lab.task_pool import SerialPool, TaskPool, settle_collector
 __all__ = ["ABLATIONS", "ablation_by_name", "run_campaign"]
 
 ABLATIONS: dict[str, Ablation] = {
-    one.name: one for one in (*HUB_ABLATIONS, *CLUSTER_ABLATIONS, *LIMIT_ABLATIONS, *CONTENT_ABLATIONS)
+    one.name: one
+    for one in (
+        *HUB_ABLATIONS,
+        *CLUSTER_ABLATIONS,
+        *LIMIT_ABLATIONS,
+        *CONTENT_ABLATIONS,
+        *DURABLE_ABLATIONS,
+    )
 }
 
 
