@@ -106,6 +106,9 @@ def test_specs_are_set_changed_and_removed(system: System) -> None:
     spec = system.json("topics", "show", "game.1")["spec"]
     assert (spec["latency_ms"], spec["site"]) == (50.0, None)
     assert "removed spec game.log" in system.run("topics", "set", "game.log", "--pin", "")
+    said = system.run("topics", "set", "quotes", "--attributes", "first-line")
+    assert "attributes in first-line" in said
+    assert "removed spec quotes" in system.run("topics", "set", "quotes", "--attributes", "")
     system.run("topics", "unset", "game.*")
     assert system.json("topics", "show", "game.1")["spec"] is None
 
@@ -134,6 +137,7 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
         (("plan", "show", "--version", "999"), "the latest is"),
         (("topics", "set", "t", "--latency", "40"), "such as 40ms"),
         (("topics", "set", "t", "--durable", "3"), "such as 3/3/2"),
+        (("topics", "set", "t", "--attributes", "headers"), "give one of payload, first-line"),
         (("topics", "set", "t", "--durable", "3/3/2"), "durability (--durable) is not yet supported"),
         (("topics", "set", "t", "--quantile", "0.9"), "a quantile is of a latency limit: give --latency too"),
         (("topics", "set", "t", "--latency", "40ms", "--quantile", "1"), "between 0 and 1"),

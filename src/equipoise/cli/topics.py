@@ -15,6 +15,7 @@ from equipoise.cli.support.log_files import export_log, import_log
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_rows, show_table
 from equipoise.cli.support.units import parse_milliseconds, parse_rate
+from equipoise.content.attributes import AttributeSource
 from equipoise.control import operations
 from equipoise.errors import BehindError, EquipoiseError, RefusedError, SettingsError
 from equipoise.model import Durability, TopicSpec
@@ -177,6 +178,13 @@ def set_spec(
         typer.Option(help="Keep messages: E/W/A quorums. For a lone hub (--data).", metavar="E/W/A"),
     ] = None,
     pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
+    attributes: Annotated[
+        str | None,
+        typer.Option(
+            help="Where messages have the attributes that filters compare: payload (a JSON object), or first-line.",
+            metavar="WHERE",
+        ),
+    ] = None,
     timeout: Timeout = 10.0,
     as_json: AsJson = False,
 ) -> None:
@@ -195,6 +203,7 @@ def set_spec(
             ("wait_ms", wait, parse_milliseconds),
             ("durability", durable, _durability),
             ("site", pin, str),
+            ("attributes", attributes, _attributes),
         ):
             if text is not None:
                 given[field] = read(text) if text else None
@@ -261,7 +270,7 @@ async def _wait_for_hubs(metadata: ClusterRecords, pattern: str, timeout_s: floa
 
 def spec_facts(spec: TopicSpec) -> dict[str, Any]:
     facts = {"pattern": name_of(spec.pattern)}
-    for field in ("latency_ms", "quantile", "rate_per_s", "burst_messages", "wait_ms", "site"):
+    for field in ("latency_ms", "quantile", "rate_per_s", "burst_messages", "wait_ms", "site", "attributes"):
         facts[field] = getattr(spec, field)
     durability = spec.durability
     return {**facts, "durability": None if durability is None else msgspec.structs.asdict(durability)}
@@ -278,7 +287,15 @@ def spec_words(spec: TopicSpec) -> str:
         parts.append(f"durable {quorums.ensemble}/{quorums.write_quorum}/{quorums.ack_quorum}")
     if spec.site is not None:
         parts.append(f"site {spec.site}")
+    if spec.attributes is not None:
+        parts.append(f"attributes in {spec.attributes}")
     return ", ".join(parts) or "no limits"
+
+
+def _attributes(text: str) -> AttributeSource:
+    if text not in list(AttributeSource):
+        raise SettingsError(f"--attributes {text}: give one of {', '.join(AttributeSource)}")
+    return AttributeSource(text)
 
 
 def _durability(text: str) -> Durability:
