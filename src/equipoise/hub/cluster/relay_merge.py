@@ -6,7 +6,7 @@ same way, each at the hub that numbers it. What depends on another of the topic'
 
 Always true:
     positions are passed on as the home gave them, each once, in rising order;
-    `pending_bytes` is the payload of all that waits.
+    `pending_bytes` is the memory of all that waits.
 """
 
 from __future__ import annotations
