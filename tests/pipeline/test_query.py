@@ -308,14 +308,17 @@ def test_the_lake_is_merged_and_read_by_spark(
     lake = Lake(tmp_path / "lake")
     before = len(lake.files())
     assert before > 5
+    told: list[int] = []
     done = keep(
         driver.session,
         lake,
         KeepingSettings(replaced_retention_s=0.0),
         is_all=True,
         clock=lambda: time.time() + 1,
+        tell=told.append,
     )
     assert done.merged == before
+    assert told[-1] == before and told == sorted(told)
     assert len(lake.files()) == len(lake.hours())
     assert kept(tmp_path) == sent(*hubs)
     records = lake_records(driver.session, lake)
