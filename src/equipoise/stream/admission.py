@@ -296,9 +296,7 @@ class Admission:
     ) -> list[Ack]:
         """A hub that messages went to is dead. It cannot have seen those that were never sent: they wait again.
 
-        `own_after`: what the messages of this hub's clients come after; those that were lost may have told it. Those
-        that come next follow all of the dead hub's epoch, so that no subscriber gets them in another stream before it
-        knows of the loss.
+        `own_after`: what the messages of this hub's clients come after; those that were lost may have told it.
         """
         acks = [Ack(by, entry.messages, *NOWHERE) for (to, by), entry in self.unresolved.items() if to == hub]
         self.unresolved = {key: entry for key, entry in self.unresolved.items() if key[0] != hub}
@@ -310,8 +308,6 @@ class Admission:
         messages = messages[max(0, len(messages) - len(paths)) :]
         lost = len(paths) - len(messages)
         acks += [Ack(path, 1, *NOWHERE) for path in paths[:lost]]
-        if acks and self.numbered_at[0]:
-            self.numbered_at = (self.numbered_at[0] + 1, 0)
         again = [one._replace(path=path, version=0) for path, one in zip(paths[lost:], messages, strict=True)]
         first = next((number for number, path in enumerate(paths[lost:]) if not path), None)
         if first is not None:
@@ -319,6 +315,15 @@ class Admission:
         for item in reversed(again):
             self.put_first(item)
         return acks
+
+    def follow_loss(self, epoch: int) -> None:
+        """Acknowledged messages are lost in the stream, which was in that epoch: what comes next follows all of it.
+
+        So no subscriber gets it in another stream before it knows of the loss.
+        """
+        epoch = max(epoch, self.numbered_at[0])
+        if epoch:
+            self.numbered_at = (epoch + 1, 0)
 
     def origin_died(self, hub: str) -> int:
         """A hub that messages came from is dead: its next incarnation must not meet them. How many are dropped."""

@@ -47,7 +47,7 @@ MENDED = [
     ("cluster-followers-crashes", 7),
     ("cluster-routed-everything", 5),
     # A publisher went on in a lane before subscribers knew what had died with the trunk's home.
-    ("cluster-replication-everything", 14),
+    *[("cluster-replication-everything", seed) for seed in (14, 27)],
     # A hub took the late answer to a subscription that it had left for a lane that it followed.
     ("cluster-routed-replication", 117),
     # Messages that a link had given up were numbered, and not counted where plain subscribers by pattern miss them.

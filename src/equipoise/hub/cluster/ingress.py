@@ -31,6 +31,7 @@ from equipoise.resp import RequestReader
 from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Path, Submission, WaitReason
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.leaving import Leaving
     from equipoise.hub.cluster.link.frames import Tag
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.topics import Topic
@@ -68,11 +69,6 @@ class _Feeders(Protocol):
     def tear(self, topic: Topic) -> None: ...
 
 
-class _Leaving(Protocol):
-    @property
-    def hubs(self) -> set[str]: ...
-
-
 class _Routes(Protocol):
     def after(self, trunk: Topic) -> tuple[Tag, ...]: ...
     def unsure(self, topic: Topic) -> None: ...
@@ -84,7 +80,7 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def handover(self) -> _Handover: ...
     @property
-    def leaving(self) -> _Leaving: ...
+    def leaving(self) -> Leaving: ...
     @property
     def receipts(self) -> _Acks: ...
     @property
@@ -253,8 +249,12 @@ class Ingress:
 
     def target_died(self, stream: Stream, peer: str, unsent: Iterable[Submission]) -> None:
         """A hub that messages went to is dead. It cannot have seen the last of them, `unsent`: they wait again."""
-        after = self._cluster.ways.after(stream.topic.trunk)
-        acks = stream.admission.target_died(peer, unsent, after)
+        admission, after = stream.admission, self._cluster.ways.after(stream.topic.trunk)
+        # Then the home tells of a gap, in a later epoch.
+        is_told = admission.vouched is not None and admission.vouched[0] == peer
+        acks = admission.target_died(peer, unsent, after)
+        if acks and is_told:
+            admission.follow_loss(stream.topic.epoch)
         self.lost += sum(ack.messages for ack in acks)
         self._carry_out(stream.topic, acks)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from equipoise.client.publishing import Publishing, TopicPublisher
@@ -29,10 +29,9 @@ from equipoise.stream.admission import Admission
 from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
 from equipoise.stream.effects import OpenEpoch, SendPrepared, StateChanged
 from equipoise.stream.merge import TopicMerge
-from equipoise.stream.parts import Dependency
 from equipoise.stream.relay import RelayMerge
 from equipoise.stream.sources import MergedStream, Source
-from equipoise.stream.submission import Ack, Submission, WaitReason
+from equipoise.stream.submission import Submission, WaitReason
 
 __all__ = ["CLUSTER_ABLATIONS"]
 
@@ -88,18 +87,6 @@ def _open_when_asked(engine: HandoverEngine, stream: Stream, effect: SendPrepare
         stream.term += 1
         engine._state_changed(stream, StateChanged(State.OPENING, State.OPEN))
         engine._open(stream, OpenEpoch(("", 0, 0)))
-
-
-def _follow_what_was_numbered(
-    admission: Admission, hub: str, unsent: Iterable[Submission], own_after: Sequence[Dependency]
-) -> list[Ack]:
-    numbered_at = admission.numbered_at
-    acks = _TARGET_DIED(admission, hub, unsent, own_after)
-    admission.numbered_at = numbered_at
-    return acks
-
-
-_TARGET_DIED = Admission.target_died
 
 
 def _keep_epochs(lanes: Lanes) -> None:
@@ -199,8 +186,8 @@ CLUSTER_ABLATIONS = (
         "what a publisher sends after a loss comes in no other lane before subscribers know of the loss",
         once.NAME,
         "cluster-replication-everything",
-        _with(Admission, "target_died", _follow_what_was_numbered),
-        seed=14,
+        _with(Admission, "follow_loss", lambda self, epoch: None),
+        seed=27,
     ),
     Ablation(
         "counted-losses",
