@@ -143,6 +143,22 @@ def show(
     run(store, region, main, is_quiet=as_json)
 
 
+Quantile = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of messages that the latency limit is for, such as 0.99. Judged on measured latency at "
+        "the next of 0.5, 0.9, 0.99 and 1."
+    ),
+]
+Attributes = Annotated[
+    str | None,
+    typer.Option(
+        help="Where messages have the attributes that filters compare: payload (a JSON object), or first-line.",
+        metavar="WHERE",
+    ),
+]
+
+
 @app.command("set")
 def set_spec(
     pattern: Pattern,
@@ -152,13 +168,7 @@ def set_spec(
     latency: Annotated[
         str | None, typer.Option(help="Latency limit from publish to delivery, such as 40ms.", metavar="TIME")
     ] = None,
-    quantile: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of messages that the latency limit is for, such as 0.99. Judged on measured latency at "
-            "the next of 0.5, 0.9, 0.99 and 1."
-        ),
-    ] = None,
+    quantile: Quantile = None,
     rate: Annotated[
         str | None,
         typer.Option(help="Rate limit of each topic over the whole cluster, such as 500/s.", metavar="RATE"),
@@ -178,13 +188,7 @@ def set_spec(
         typer.Option(help="Keep messages: E/W/A quorums. For a lone hub (--data).", metavar="E/W/A"),
     ] = None,
     pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
-    attributes: Annotated[
-        str | None,
-        typer.Option(
-            help="Where messages have the attributes that filters compare: payload (a JSON object), or first-line.",
-            metavar="WHERE",
-        ),
-    ] = None,
+    attributes: Attributes = None,
     timeout: Timeout = 10.0,
     as_json: AsJson = False,
 ) -> None:
