@@ -88,7 +88,7 @@ def test_a_hub_tells_others_where_they_reach_it_and_not_where_it_listens(
 ) -> None:
     made: list[HubSettings] = []
 
-    async def serve(settings: HubSettings) -> None:
+    async def serve(settings: HubSettings, *_: object) -> None:
         made.append(settings)
 
     monkeypatch.setenv("EQUIPOISE_STORE", "zk://zk.example/equipoise")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.coordinates.centroid import ClientGroup
+from equipoise.coordinates.centroid import ClientGroup, centroid_of
 
 SETTINGS = CoordinateSettings()
 Record = dict[str, Any]
@@ -96,15 +96,14 @@ def _crowd(side: str, told: Mapping[str, Record]) -> ClientGroup | None:
     places = {hub: Coordinate.from_bytes(record[f"{side}_at"], SETTINGS) for hub, record in told.items()}
     # The mean of as many clients as there are, each where its hub's centroid is.
     clients = [places[hub] for hub, record in told.items() for _ in range(record[f"{side}_located"])]
-    crowd = ClientGroup.of(clients)
-    assert crowd is not None
+    mean = centroid_of(clients)
     farthest_s = []
     for hub, record in told.items():
-        place, mean = places[hub], crowd.centroid
+        place = places[hub]
         apart_s = sum((a - b) ** 2 for a, b in zip(place.point_s, mean.point_s, strict=True)) ** 0.5
         above_s = place.height_s + place.adjustment_s - mean.height_s - mean.adjustment_s
         farthest_s.append(record[f"{side}_deviation_us"] / 1e6 + (apart_s + max(0.0, above_s)) / 2)
-    return ClientGroup(crowd.centroid, max(farthest_s), crowd.count)
+    return ClientGroup(mean, max(farthest_s), len(clients))
 
 
 def _centroid(crowd: ClientGroup | None) -> Coordinate | None:
