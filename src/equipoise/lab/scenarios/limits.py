@@ -14,7 +14,7 @@ __all__ = ["LIMITS_SCENARIOS"]
 
 # Below what the crowd would publish, and less deep than its bursts: messages wait, and some are refused.
 ENVELOPES = {"a": (12.0, 5), "b": (6.0, 4), "[cd]": (9.0, 4)}
-# Gaps are allowed everywhere: a smart client's pings wait behind its publishes, so one that waits for long connects anew.
+# Gaps are allowed: a smart client's pings wait behind its publishes, so one that waits for long connects anew.
 _LOUD = Expectation(properties=(*LOUD.properties, "envelope"))
 # The same crowd with twice as much to say.
 EAGER_CROWD = Workload(
