@@ -109,7 +109,7 @@ class Filtering:
             new += 1
             limit = None if content is None else content.index.objection(request.filter)
             if limit is not None:
-                return f"ERR this topic has {_LIMITS[limit]} already ({limit})"
+                return f"ERR this topic has {_LIMITS[limit]} already, and takes no more"
         return self._core.quotas.objection(Resource.FILTERS, owner_of(session.user), new) if new else None
 
     def attach(
