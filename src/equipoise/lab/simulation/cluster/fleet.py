@@ -81,8 +81,9 @@ class Fleet(Directory):
         is_over = await self.sim.until(lambda: not node.clients or name in self.members, patience_s)
         if not is_over or name in self.members:
             return False
-        self.expire(name)
+        # It leaves in order before it counts as dead: its end is no gap then.
         await node.host.spawn(node.stop(), name="stop")
+        self.expire(name)
         return True
 
     def commit(self, plan: Plan) -> None:
