@@ -153,9 +153,9 @@ CLUSTER_ABLATIONS = (
         "unknown-gaps",
         "a client tells that an unknown number of messages is missing",
         once.NAME,
-        "cluster-crashes",
+        "cluster-everything",
         _with(Cursor, "accept", _count_known_only),
-        seed=12,
+        seed=6,
     ),
     Ablation(
         "pattern-gaps",
