@@ -156,6 +156,8 @@ class DurableFaults:
         host.disk = SimulatedDisk(host, self._sim.loop, self._sim.seed)
         await asyncio.sleep(0.2)
         self._boot(self._victim)
+        # Until it has refused to start.
+        await asyncio.sleep(1.0)
 
     async def _lie(self) -> None:
         world = self._world
