@@ -346,7 +346,7 @@ CLUSTER_ABLATIONS = (
         needless_gap.NAME,
         "cluster-routed-replication",
         _with(MergedStream, "is_awaited_from", lambda *words: False),
-        seed=57,
+        seed=130,
     ),
     Ablation(
         "after",
