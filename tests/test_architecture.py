@@ -30,7 +30,7 @@ LAYERS: list[frozenset[str]] = [
     frozenset({"gateway"}),
     frozenset({"hub", "client", "control", "bookie"}),
     # Ledgers over bookies: for hubs, which write them, and for bookies, which repair each other.
-    frozenset({"replication"}),
+    frozenset({"ledger_client"}),
     frozenset({"store"}),
     frozenset({"disk"}),
     # What is below all planes and yet not pure: it meets the kernel and the loop.

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from equipoise.replication.bookie_pool import ReplicationSettings
-from equipoise.replication.ledgers import BookieLedgers
+from equipoise.ledger_client.bookie_pool import ReplicationSettings
+from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.store import MemoryStoreServer, MemoryTree, Store, StoreSettings, Tree, open_store
 from support.processes import process_environment
 

@@ -21,7 +21,7 @@ from equipoise.bookie.settings import BookieSettings
 from equipoise.disk import Disk
 from equipoise.errors import DamagedError, DiskFailedError, DiskFullError, SettingsError, StoreError
 from equipoise.ledger.registration import BookieFacts, Cookie
-from equipoise.replication.bookie_pool import BookiePool
+from equipoise.ledger_client.bookie_pool import BookiePool
 from equipoise.store.contract import SessionState, Store
 from equipoise.store.records.bookies import BookiesStore
 from equipoise.store.records.ledgers import LedgersStore

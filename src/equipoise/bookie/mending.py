@@ -14,9 +14,9 @@ from equipoise.errors import LedgerError
 from equipoise.ledger.entry import ledger_key
 from equipoise.ledger.metadata import LedgerMetadata, LedgerState
 from equipoise.ledger.wire import LAST_ENTRY, AddRequest, Code, Flag, ReadRequest, decode_answer
-from equipoise.replication.bookie_pool import BookiePool
-from equipoise.replication.reading import read_copy
-from equipoise.replication.repair import entries_of, ledgers_on
+from equipoise.ledger_client.bookie_pool import BookiePool
+from equipoise.ledger_client.ledger_reader import read_copy
+from equipoise.ledger_client.repair import entries_of, ledgers_on
 from equipoise.store.records.ledgers import LedgersStore
 
 __all__ = ["mend"]

@@ -11,8 +11,8 @@ from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, 
 from equipoise.cli.support.tables import show_json, show_result, show_rows
 from equipoise.errors import MisuseError, WorldError
 from equipoise.ledger.registration import BookieFacts
-from equipoise.replication.ledgers import BookieLedgers
-from equipoise.replication.repair import Repair, RepairOutcome, ledgers_on
+from equipoise.ledger_client.ledgers import BookieLedgers
+from equipoise.ledger_client.repair import Repair, RepairOutcome, ledgers_on
 from equipoise.store.records.bookies import BookiesStore
 from equipoise.store.tree import Tree
 

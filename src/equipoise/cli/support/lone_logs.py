@@ -24,8 +24,8 @@ from equipoise.disk import DirectoryDisk
 from equipoise.errors import SettingsError
 from equipoise.hub import Hub
 from equipoise.ledger.quorum import Quorum
+from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.processes import ChildSpec, Phase, PhaseChange, Supervisor
-from equipoise.replication.ledgers import BookieLedgers
 from equipoise.store.backends.journal import JournalledTree
 from equipoise.store.backends.memory import MemoryStore
 from equipoise.store.backends.memory_server import MemoryStoreServer

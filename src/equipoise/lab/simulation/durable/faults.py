@@ -11,7 +11,7 @@ from equipoise.errors import BadVersionError, DiskFailedError, LedgerError, NoNo
 from equipoise.lab.scenarios.scenario import Times
 from equipoise.lab.simulation.disk import SimulatedDisk
 from equipoise.ledger.metadata import ledger_path
-from equipoise.replication.repair import Repair, ledgers_on
+from equipoise.ledger_client.repair import Repair, ledgers_on
 from equipoise.store import MemoryStore, Tree
 from equipoise.store.records.bookies import BookiesStore
 

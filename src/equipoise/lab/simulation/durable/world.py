@@ -33,8 +33,8 @@ from equipoise.ledger.entry import decode_entry
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger.registration import BookieFacts
 from equipoise.ledger.wire import Flag, ReadRequest, decode_answer
-from equipoise.replication.bookie_pool import ReplicationSettings
-from equipoise.replication.ledgers import BookieLedgers
+from equipoise.ledger_client.bookie_pool import ReplicationSettings
+from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.store import MemoryStoreServer, MemoryTree, RemoteMemoryStore, StoreSettings, Tree
 
 __all__ = ["DurableWorld"]

@@ -16,13 +16,13 @@ import msgspec
 
 from equipoise.errors import DisconnectedError, StoreError
 from equipoise.ledger.registration import BookieFacts
-from equipoise.replication.bookie_link import BookieLink
+from equipoise.ledger_client.bookie_link import BookieLink
 from equipoise.store.contract import Watch
 from equipoise.store.records.bookies import BookiesStore
 
 __all__ = ["BookiePool", "ReplicationSettings"]
 
-log = logging.getLogger("equipoise.replication")
+log = logging.getLogger("equipoise.ledger_client")
 
 
 class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

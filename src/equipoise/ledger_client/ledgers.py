@@ -15,10 +15,10 @@ from equipoise.ledger.log import EPOCH_KEY, READ_BYTES_MAX, TOPIC_KEY, OpenLedge
 from equipoise.ledger.metadata import LedgerMetadata, LedgerState, Segment
 from equipoise.ledger.placement import place_ensemble, replacement_for
 from equipoise.ledger.quorum import Quorum
-from equipoise.replication.bookie_pool import BookiePool, ReplicationSettings
-from equipoise.replication.reading import read_entries
-from equipoise.replication.recovering import recover_ledger
-from equipoise.replication.writing import BookieLedger
+from equipoise.ledger_client.bookie_pool import BookiePool, ReplicationSettings
+from equipoise.ledger_client.ledger_reader import read_entries
+from equipoise.ledger_client.ledger_recovery import recover_ledger
+from equipoise.ledger_client.ledger_writer import BookieLedger
 from equipoise.store.contract import Store
 from equipoise.store.records.bookies import BookiesStore
 from equipoise.store.records.ledgers import LedgersStore
@@ -26,7 +26,7 @@ from equipoise.store.tree import Tree
 
 __all__ = ["BookieLedgers"]
 
-log = logging.getLogger("equipoise.replication")
+log = logging.getLogger("equipoise.ledger_client")
 
 # Metadata of closed ledgers never changes but for re-replication: so many are remembered.
 _REMEMBERED = 1_000

@@ -22,7 +22,7 @@ from equipoise.ledger.metadata import LedgerMetadata
 from equipoise.ledger.recovery import LedgerRecovery
 from equipoise.ledger.wire import LAST_ENTRY, Code, Flag
 from equipoise.ledger.writer import BUSY_DELAY_S, Replacement
-from equipoise.replication.bookie_pool import BookiePool
+from equipoise.ledger_client.bookie_pool import BookiePool
 from equipoise.store.records.ledgers import LedgersStore
 
 __all__ = ["recover_ledger"]

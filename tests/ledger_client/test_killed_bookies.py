@@ -16,8 +16,8 @@ from equipoise.errors import LedgerError
 from equipoise.ledger.log import FIRST_ENTRY, OpenLedger
 from equipoise.ledger.metadata import LedgerState
 from equipoise.ledger.quorum import Quorum
-from equipoise.replication.ledgers import BookieLedgers
-from equipoise.replication.repair import Repair, ledgers_on
+from equipoise.ledger_client.ledgers import BookieLedgers
+from equipoise.ledger_client.repair import Repair, ledgers_on
 from equipoise.store import Tree
 from equipoise.store.records.bookies import BookiesStore
 from support.bookies import BookieCluster, bookie_cluster

@@ -14,8 +14,8 @@ from equipoise.errors import BadVersionError, LedgerError
 from equipoise.ledger.metadata import LedgerMetadata, LedgerState
 from equipoise.ledger.placement import replacement_for
 from equipoise.ledger.wire import Code
-from equipoise.replication.bookie_pool import BookiePool
-from equipoise.replication.reading import read_copy, write_copy
+from equipoise.ledger_client.bookie_pool import BookiePool
+from equipoise.ledger_client.ledger_reader import read_copy, write_copy
 from equipoise.store.records.ledgers import LedgersStore
 
 __all__ = ["Repair", "RepairOutcome", "entries_of", "ledgers_on"]

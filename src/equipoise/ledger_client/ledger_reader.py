@@ -12,7 +12,7 @@ from equipoise.errors import DamagedError, DisconnectedError, LedgerError
 from equipoise.ledger.entry import LedgerEntry, decode_entry, ledger_key
 from equipoise.ledger.metadata import LedgerMetadata
 from equipoise.ledger.wire import Code, Flag, ReadAnswer
-from equipoise.replication.bookie_pool import BookiePool
+from equipoise.ledger_client.bookie_pool import BookiePool
 
 __all__ = ["read_copy", "read_entries", "write_copy"]
 

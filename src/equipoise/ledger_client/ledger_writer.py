@@ -20,7 +20,7 @@ from equipoise.ledger.log import Completion
 from equipoise.ledger.metadata import LedgerMetadata
 from equipoise.ledger.wire import Code
 from equipoise.ledger.writer import LedgerWriter, Replacement
-from equipoise.replication.bookie_pool import BookiePool
+from equipoise.ledger_client.bookie_pool import BookiePool
 from equipoise.store.records.ledgers import LedgersStore
 
 __all__ = ["BookieLedger"]

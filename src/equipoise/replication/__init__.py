@@ -1,6 +1,0 @@
-"""Ledgers over bookies: the shell of the ledger client.
-
-`ledgers` implements the contract of `equipoise.ledger.log`. `bookie_link` is a connection to one bookie, `bookie_pool`
-all of them and what the store says of bookies. `writing` and `recovering` carry out the effects of the pure writer and
-recovery, `reading` reads entries from any member that has a valid copy, `repair` copies ledgers off lost bookies.
-"""
