@@ -122,3 +122,22 @@ def test_to_follow_another_home_while_one_is_joined_leaves_that_one() -> None:
     assert relay.follow("h3") == ("h2", True)
     assert relay.unfollow() == ["h1", "h3"]
     assert relay.sources == set()
+
+
+def test_a_dependency_of_the_next_home_comes_behind_the_present_epoch_and_before_its_own_messages() -> None:
+    """The next home names it when it is attached to. Messages of the present epoch must not wait behind it."""
+    relay = RelayEngine(Position(5, 10))
+    relay.source = "h1"
+    relay.follow("h2")
+    relay.receive("h2", Dependency(b"lane", 3, 7), epoch=6)
+    relay.receive("h2", Opened(6, 5, 12, "h1"))
+    relay.receive("h2", messages(6, 1))
+    assert len(relay.pending) == 3, "not even the dependency is taken, although its lane is over here"
+    relay.others[b"lane"] = (3, 6)
+    relay.receive("h1", messages(5, 11, 2))
+    assert relay.taken == [Position(5, 11), Position(5, 12)]
+    assert relay.position == (6, 0), "the epoch is open, and its messages wait for the lane"
+    relay.others[b"lane"] = (3, 7)
+    relay.advance()
+    assert relay.taken[2:] == [Position(6, 1)]
+    assert not relay.pending

@@ -125,23 +125,35 @@ class RelayMerge:
         if isinstance(part, Messages):
             return self.may_take(arrival.origin, part.epoch, part.n)
         if isinstance(part, Dependency):
-            return rules.is_passed(self, part)
+            return not self.is_ahead(arrival) and rules.is_passed(self, part)
         if isinstance(part, Opened):
             return self.may_open(rules, arrival.origin, part)
         assert isinstance(part, Begun | Ended), "a part is one of five"
         return True
+
+    def is_ahead(self, arrival: Arrival) -> bool:
+        """Whether a hub that is not followed yet says something of an epoch that the stream has not reached.
+
+        A dependency is not taken then: passed on at once, it would stand before messages of the present epoch, which
+        other streams may depend on.
+        """
+        return self.source not in (None, arrival.origin) and arrival.epoch > self.position[0]
 
     def due(self: S, rules: RelayRules[S]) -> Iterator[Arrival]:
         """What waits and has become due, lower epochs first. The caller takes each before it asks for the next."""
         waiting = sorted(self.pending, key=lambda arrival: arrival.epoch)
         self.pending.clear()
         blocked: set[str] = set()
+        # Hubs whose dependencies wait for their epoch: its opening may go first, their messages may not.
+        ahead: set[str] = set()
         # Unless there is a source that brings everything in order, an epoch waits for those before it.
         epoch_max: float = float("inf")
         for arrival in waiting:
             is_early = self.source is None and arrival.epoch > epoch_max
-            if is_early or arrival.origin in blocked or not self.is_due(rules, arrival):
-                blocked.add(arrival.origin)
+            is_behind = arrival.origin in ahead and not isinstance(arrival.part, Opened)
+            if is_early or is_behind or arrival.origin in blocked or not self.is_due(rules, arrival):
+                is_dependency = isinstance(arrival.part, Dependency)
+                (ahead if is_dependency and self.is_ahead(arrival) else blocked).add(arrival.origin)
                 epoch_max = min(epoch_max, arrival.epoch)
                 self.pending.append(arrival)
             else:
