@@ -45,8 +45,8 @@ def test_plain_clients_are_told_of_as_far_as_the_kernel_says() -> None:
     record = world.topics()[b"t"]
     assert (record["subscribers_located"], record["subscribers"]) == (2, 3)
     assert record["subscribers_leg_us_max"] == 15_000
-    # Their mean is at 25 ms. Drawn four times towards the farther one, the point reported is at 29 ms: 1 ms of round trip
-    # below it. Bounds are rounded up.
+    # Their mean is at 25 ms. Drawn four times towards the farther one, the point reported is at 29 ms: 1 ms of
+    # round trip below it. Bounds are rounded up.
     assert record["subscribers_deviation_us"] == pytest.approx(500, abs=1)
     assert (record["publishers_located"], record["publishers_leg_us_max"]) == (1, 3_500)
     at = Coordinate.from_bytes(record["publishers_at"], SETTINGS)
