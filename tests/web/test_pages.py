@@ -115,6 +115,28 @@ def test_a_token_that_holds_no_more_is_put_away() -> None:
     look(scenario, token=TOKEN)
 
 
+def test_a_refusal_of_what_was_asked_without_a_token_leaves_a_newer_token_alone() -> None:
+    async def scenario(site: Site, page: Page) -> None:
+        is_kept = asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            await is_kept.wait()
+            await route.continue_()
+
+        await page.route("**/api/topics*", hold)
+        async with page.expect_response(lambda answer: "/api/topics" in answer.url) as refused:
+            await go_to(page, "Topics")
+            await page.evaluate(f"sessionStorage.setItem('equipoise-token', '{TOKEN}')")
+            is_kept.set()
+        assert (await refused.value).status == 401
+        await (await refused.value).finished()
+        async with page.expect_response(lambda answer: "/api/plan" in answer.url) as shown:
+            await go_to(page, "Plans")
+        assert (await shown.value).status == 200
+
+    look(scenario, token=TOKEN)
+
+
 def test_the_token_lies_in_no_cookie() -> None:
     async def scenario(site: Site, page: Page) -> None:
         await log_in(page, TOKEN)

@@ -13,13 +13,18 @@ export function keepToken(value) {
   else sessionStorage.removeItem(KEY);
 }
 
-export class Refused extends Error {}
+export class Refused extends Error {
+  constructor(text, shown) {
+    super(text);
+    this.shown = shown;
+  }
+}
 
-async function answer(response) {
+async function answer(response, shown) {
   const body = await response.json().catch(() => ({}));
   if (response.ok) return body;
   const text = body.error || `the controller answered ${response.status}`;
-  throw response.status === 401 ? new Refused(text) : new Error(text);
+  throw response.status === 401 ? new Refused(text, shown) : new Error(text);
 }
 
 function headers(shown) {
@@ -27,12 +32,13 @@ function headers(shown) {
 }
 
 export async function get(path, shown = token()) {
-  return answer(await fetch(path, { headers: headers(shown) }));
+  return answer(await fetch(path, { headers: headers(shown) }), shown);
 }
 
 export async function post(path, body) {
-  const sent = { method: "POST", headers: { ...headers(token()), "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  return answer(await fetch(path, sent));
+  const shown = token();
+  const sent = { method: "POST", headers: { ...headers(shown), "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  return answer(await fetch(path, sent), shown);
 }
 
 // Calls back with every overview, and with null while there is no connection. Returns what ends it.

@@ -45,6 +45,8 @@ function refused(problem) {
     isTold = true;
     return;
   }
+  // The answer to a request that was sent before this token was kept says nothing of it.
+  if (problem.shown !== token()) return;
   isTold = true;
   keepToken("");
   notice("the token does not hold any more: log in again");
