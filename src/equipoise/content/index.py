@@ -5,7 +5,7 @@ are found by. A filter without an equality is found by a prefix, then by its lis
 asked about at each message. Behind that, filters of one shape with the same values are one group (`groups`).
 
 Always true:
-    a filter is in the index once, whoever asks for it; the same constraints are the same filter;
+    a filter is in the index once, for all its subscribers; the same constraints are the same filter;
     what matches is told as slices of groups: count them with `count_of`, walk them with `listed`. They hold until
     the index changes;
     adding and removing take time that does not grow with the filters that share nothing with it, but for the

@@ -1,6 +1,6 @@
 """Who of those that wait has the next turn: one after another, each as often in a round as its weight says.
 
-A party that joins comes last in the present round, so nobody waits for longer than one round of those before it.
+A party that joins comes last in the present round, so no party waits for longer than one round of those before it.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class LimitedClients:
         return None
 
     def _predict(self, topic: Topic, limit: TopicLimit, count: int, now: int) -> int | None:
-        """Nanoseconds until the last of so many messages of one connection has its turn; None: nobody can say."""
+        """Nanoseconds until the last of so many messages of one connection has its turn; None: unknown."""
         queue = limit.queue
         waiting = 1 if queue is None else max(1, len(queue))
         target = self._cluster.ways.stream_now(topic)

@@ -188,7 +188,7 @@ class RateLimits:
     # What may get its position now.
 
     def room(self, topic: Topic) -> int:
-        """Tokens for messages that nobody waits before: of the turn that is being taken, or of an idle bucket."""
+        """Tokens for messages that are next in line: of the turn that is being taken, or of an idle bucket."""
         limit = topic.limit
         assert limit is not None, "asked of limited topics"
         if limit.granted:
@@ -243,7 +243,7 @@ class RateLimits:
             self.shares.closing(topic, topic.limit, hub)
 
     def opened(self, topic: Topic, hub: str) -> None:
-        """The topic is opened here; it was at that hub before, or nobody knows where."""
+        """The topic is opened here; it was at that hub before, or its former hub is unknown."""
         if topic.limit is not None:
             self.shares.opened(topic, topic.limit, hub)
             self.look_at(topic, topic.limit)
@@ -284,7 +284,7 @@ class RateLimits:
     def _take_turn(self, topic: Topic, limit: TopicLimit) -> None:
         """The first in the ring may have one message numbered."""
         party = limit.ring.first
-        assert party is not None, "somebody waits"
+        assert party is not None, "a client waits"
         limit.granted = 1
         trunk = topic.trunk
         try:

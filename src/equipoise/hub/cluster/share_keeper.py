@@ -129,7 +129,7 @@ class ShareKeeper:
         limit.carried = CarriedLevel(hub, share, frame.level * _TOLD, limit.now())
 
     def opened(self, topic: Topic, limit: TopicLimit, hub: str) -> None:
-        """The stream is numbered here from now on; it was at `hub` before, or nobody knows where."""
+        """The stream is numbered here from now on; it was at `hub` before, or its former hub is unknown."""
         carried = limit.carried
         limit.give_up()
         if carried is not None and carried.hub == hub and carried.share != NOTHING:

@@ -70,7 +70,7 @@ class TopicLimit:
         self.wait_ns = wait_ns
         self.now = now
         at = now()
-        # What this hub may use, and what the plan gives it: the first is smaller until nobody else can use it.
+        # What this hub may use, and what the plan gives it: the first is smaller until no other hub can use it.
         self.share = NOTHING
         self.wanted = NOTHING
         self.bucket = Bucket(0, 0, at)
@@ -103,7 +103,7 @@ class TopicLimit:
 
     @property
     def is_engaged(self) -> bool:
-        """Whether it would be missed: a bucket that is not full, somebody who waits."""
+        """Whether it would be missed: a bucket that is not full, a client that waits."""
         if self.ring or self.queue is not None or self.wanted != self.share:
             return True
         return bool(self.share.rate) and not self.bucket.is_full(self.now())

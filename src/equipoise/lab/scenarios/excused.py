@@ -10,7 +10,7 @@ __all__ = ["EXCUSED", "is_excused"]
 
 # What waits of a lane is given up when the lane's hub dies: its gap is told at once, before what it waited for.
 EARLY = "the gap of a dead lane is told before what its messages waited for, and not in their place"
-# A smart subscriber connects anew while a limited topic waits, and is told of a gap. Its cause is not found yet.
+# The cause is not found yet.
 NEEDLESS = "a subscriber of a limited topic is told of a gap although nothing is missing"
 # By case and seed, what is wrong.
 EXCUSED: dict[tuple[str, int], str] = {

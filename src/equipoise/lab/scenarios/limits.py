@@ -65,7 +65,7 @@ _FAIR_CROWD = Workload(
         Client(name="cat", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a",)),)),
     )
 )
-# Topics that nobody subscribes to are forgotten soon, and their buckets take long to fill.
+# Topics without subscribers are forgotten soon, and their buckets take long to fill.
 _IDLE_CROWD = Workload(
     clients=(
         *(

@@ -134,7 +134,7 @@ LIMIT_ABLATIONS = (
     ),
     Ablation(
         "monotonic-clock",
-        "tokens come by a clock that nobody sets",
+        "tokens come by a clock that is never set",
         envelope.NAME,
         "limits-clocks",
         _with(RateLimits, "now", _by_the_wall),
