@@ -136,11 +136,9 @@ SMALL_MODULES = {
     "lab/scenarios/registry": "the list of scenarios, shown by its package",
     "lab/simulation/outside_calls": "what the simulation refuses: an idea of its own",
     "lab/workload/cast": "shown by its package",
-    "plan/steps/cleanup": "one step of the planner per file",
     "processes/identity": "shown by its package",
     "profile/advice": "what the profile advises, apart from how it is taken",
     "processes/machine": "what the machine allows, read from its files: for any process",
-    "plan/draft/eligibility": "one of the three stories of a draft, as pure functions",
 }
 
 

@@ -112,7 +112,7 @@ def from_record_to_decision() -> list[str]:
     views, planner = LiveViews(), Planner(PlannerSettings())
     reader = Reader(world.client(3), world)
     reader.read_all()
-    plan = Plan(version=1, members=(Member("hub"),))
+    plan, specs = Plan(version=1, members=(Member("hub"),)), Specs()
 
     def walk() -> None:
         publisher.send("PUBLISH", "t", "x")
@@ -124,7 +124,7 @@ def from_record_to_decision() -> list[str]:
         assert view is not None
         data = encode_view(view.time_s, view.window_s, to_tables(view))
         arrived = decode_view(decode_header(data[:HEADER_BYTES]), data[HEADER_BYTES:])
-        planner.decide(arrived, plan, Specs(), arrived.time_s, Memory())
+        planner.decide(arrived, plan, specs, arrived.time_s, Memory())
 
     walk()
     return files_run(walk)

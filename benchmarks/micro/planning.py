@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from equipoise.model import Plan, Specs, apply
 from equipoise.plan import Memory, Planner, PlannerSettings
-from equipoise.plan.plan_placement import ring_homes, topic_positions
+from equipoise.plan.predicted import ring_homes, topic_positions
 from equipoise.profile.environment import keep
 from equipoise.view import HubView, View, from_tables, to_tables
 from equipoise.view.columns import Carried, HubColumns, TopicColumns

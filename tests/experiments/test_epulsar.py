@@ -24,7 +24,7 @@ from equipoise.lab.experiments.epulsar_selection import NodesEstimate, evaluate,
 from equipoise.lab.experiments.epulsar_worlds import PlacedClients, game_world, k_means, swarm_world
 from equipoise.lab.experiments.experiment import silent
 from equipoise.plan.latency import PairsEstimate
-from equipoise.plan.latency.estimate import legs_s
+from equipoise.plan.latency.limits import legs_s
 from equipoise.view.columns import places_of
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from equipoise.plan import Memory, PlannerSettings
-from equipoise.plan.draft.eligibility import coordinate_doubt
-from equipoise.plan.latency import CentroidEstimate
+from equipoise.plan.latency import CentroidEstimate, coordinate_doubt
 from equipoise.view import View
 from plan.near import at, hub, near
 

@@ -12,8 +12,7 @@ from equipoise.model import Plan, Specs
 from equipoise.plan import Memory, Planner, PlannerSettings
 from equipoise.plan.draft import Draft
 from equipoise.plan.load import capacities
-from equipoise.plan.memory import HubNoise
-from equipoise.plan.profile import HubProfile
+from equipoise.plan.memory import HubNoise, HubProfile
 from equipoise.view import HubView, TopicView, View
 from plan.small import plan_of, topic, view
 

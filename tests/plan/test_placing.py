@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.model import Entry, Member, Mode, Plan
-from equipoise.plan.plan_placement import by_entries, ring_homes, topic_positions
+from equipoise.plan.predicted import by_entries, ring_homes, topic_positions
 from equipoise.view import HubView, TopicView, View
 
 HUBS = ["h1", "h2", "h3", "h4"]

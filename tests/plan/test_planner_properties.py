@@ -20,9 +20,8 @@ from equipoise.plan import (
     encode_memory,
 )
 from equipoise.plan.draft import Draft
-from equipoise.plan.plan_placement import Replicas
-from equipoise.plan.steps.high_load import relieve
-from equipoise.plan.steps.spread import spread
+from equipoise.plan.predicted import Replicas
+from equipoise.plan.steps.high_load import relieve, spread
 from equipoise.view import HubView, TopicView, View, from_tables, to_tables
 from plan.small import settled
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.plan import PlannerSettings
-from equipoise.plan.memory import HubNoise, heard
-from equipoise.plan.profile import HubProfile, HubSample, learnt
+from equipoise.plan.memory import HubNoise, HubProfile, HubSample, heard, learnt
 
 SETTINGS = PlannerSettings()
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from equipoise.model import Plan, Specs, apply
 from equipoise.plan import Decision, Memory, Planner, Policy
-from equipoise.plan.plan_placement import by_entries, ring_homes, topic_positions
+from equipoise.plan.predicted import by_entries, ring_homes, topic_positions
 from equipoise.view import HubView, View
 from equipoise.view.columns import Carried, HubColumns, TopicColumns
 

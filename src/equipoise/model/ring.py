@@ -42,34 +42,26 @@ _POSITION_MASK = (1 << POSITION_BITS) - 1
 class Ring:
     """A circle of points. Immutable; made by `ring_over`, which shares equal ones."""
 
-    __slots__ = ("_hubs", "_idle", "_points")
+    __slots__ = ("_idle", "hubs", "points")
 
     def __init__(self, weights: Iterable[tuple[str, int]]) -> None:
         """`weights` holds each hub once. A hub of weight 0 owns nothing and serves only when all others are dead."""
         known = sorted(weights)
         if len(known) > MEMBERS_MAX:
             raise PlanError(f"{len(known)} members: a ring holds at most {MEMBERS_MAX}")
-        self._hubs = [hub for hub, _ in known]
+        # All members, sorted: a point's remainder by `MEMBERS_MAX` is an index into them.
+        self.hubs: Sequence[str] = [hub for hub, _ in known]
         self._idle = [hub for hub, weight in known if weight == 0]
         points: list[float] = []
         for index, (hub, weight) in enumerate(known):
             points += _points_of(hub, weight, index)
         points.sort()
-        self._points = points
-
-    @property
-    def hubs(self) -> Sequence[str]:
-        """All members, sorted: a point's remainder by `MEMBERS_MAX` is an index into them."""
-        return self._hubs
-
-    @property
-    def points(self) -> Sequence[float]:
-        """All points, sorted, for those who look up many topics at once. Not to be changed."""
-        return self._points
+        # Sorted, for those who look up many topics at once. Not to be changed.
+        self.points: Sequence[float] = points
 
     def owner(self, topic: bytes, alive: Container[str] | None = None) -> str | None:
         """The hub that serves a topic; None if no member is alive. `alive` None means that all are."""
-        points, hubs = self._points, self._hubs
+        points, hubs = self.points, self.hubs
         if points:
             count = len(points)
             start = bisect(points, float(xxh3_64_intdigest(topic) >> POSITION_BITS) * MEMBERS_MAX)
@@ -83,7 +75,7 @@ class Ring:
 
     def _next_alive(self, start: int, alive: Container[str]) -> str | None:
         """Walk on along the ring, until a hub is alive or all have been met dead."""
-        points, hubs, count = self._points, self._hubs, len(self._points)
+        points, hubs, count = self.points, self.hubs, len(self.points)
         owners = len(hubs) - len(self._idle)
         dead: set[int] = set()
         for step in range(count):

@@ -107,7 +107,7 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 class Specs:
     """All specs there are. Immutable; `of` finds the one that holds for a topic."""
 
-    __slots__ = ("_exact", "_ranked")
+    __slots__ = ("_exact", "_ranked", "all")
 
     def __init__(self, specs: Iterable[TopicSpec] = ()) -> None:
         self._exact: dict[bytes, TopicSpec] = {}
@@ -121,6 +121,8 @@ class Specs:
                 ranked.append(((len(glob.prefix), len(pattern) - glob.wildcards, pattern), glob, spec))
         ranked.sort(key=lambda item: item[0], reverse=True)
         self._ranked = [(glob, spec) for _, glob, spec in ranked]
+        # The most specific first.
+        self.all = (*self._exact.values(), *(spec for _, spec in self._ranked))
 
     def of(self, topic: bytes) -> TopicSpec | None:
         """The most specific spec that matches; None means best effort. Callers keep the answer per topic."""
@@ -130,12 +132,10 @@ class Specs:
         return next((spec for glob, spec in self._ranked if glob.matches(topic)), None)
 
     def __iter__(self) -> Iterator[TopicSpec]:
-        """The most specific first."""
-        yield from self._exact.values()
-        yield from (spec for _, spec in self._ranked)
+        return iter(self.all)
 
     def __len__(self) -> int:
-        return len(self._exact) + len(self._ranked)
+        return len(self.all)
 
 
 _decoder = msgspec.msgpack.Decoder(TopicSpec)

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.plan.memory import HubNoise
-from equipoise.plan.profile import (
+from equipoise.plan.memory import (
     CPU_TELLING,
     PRICE_MAX,
     PRICE_MIN,
     WORK_TELLING,
+    HubNoise,
     HubProfile,
     HubSample,
     learnt,

@@ -1,18 +1,24 @@
-"""What a policy remembers between rounds, as a value: moves in flight, the noise of loads, what it has learnt.
+"""What a policy remembers between rounds, as a value: moves in flight, what is usual of each hub, what each can carry.
 
 The same view, plan, specs, time and memory always give the same decision; so a decision can be replayed from what was
 stored of its round, and a standby that has the last memory goes on where the leader stopped. A planner that starts with
-an empty memory is careful, not wrong: it counts its hits anew.
+an empty memory is careful, not wrong: it counts its hits anew. Memories are never changed in place, and their tables
+are shared between them.
 
-The arbiter is the one place where moves in flight are known. The planner, content balancing and operators claim a topic
-there before they move it; the owner of a claim has it until the move has been seen to end. Always true: a topic has at
-most one owner; no more topics are claimed than the bound, and no claim takes more than a round's bound.
+Moves in flight: the arbiter is the one place where they are known. The planner, content balancing and operators claim a
+topic there before they move it; the owner of a claim has it until the move has been seen to end. Always true: a topic
+has at most one owner; no more topics are claimed than the bound, and no claim takes more than a round's bound.
 
-Of each hub a slow mean and a slower variance of its rise are kept: how much its load ratio went up within a window. A
-load that rises all the time has a rise that stays the same, so growth is not taken for noise; what is far out counts as
+Noise of a hub: a slow mean and a slower variance of its rise, how much its load ratio went up within a window. A load
+that rises all the time has a rise that stays the same, so growth is not taken for noise; what is far out counts as
 three deviations at most, so that one event does not make the planner deaf.
 
-Memories are never changed in place, and their tables are shared between them.
+Profile of a hub: how much CPU it spends per unit of work (a straight line through its samples, old ones fading), which
+says at what load its CPU is full; and the outgoing rate at which it fell into distress (loop lag above its limit while
+it worked hard and sent at least half as much as it ever sent calmly), which is where it is full, whatever it has least
+of; a stated maximum that is higher is not believed. The alternative, a queueing curve fitted to lag over rate, needs
+samples near the knee to say anything, and hubs are kept away from it. A profile with too few samples says nothing, and
+the constants of the settings hold.
 """
 
 from __future__ import annotations
@@ -23,19 +29,28 @@ from collections.abc import Iterable
 import msgspec
 
 from equipoise.errors import ViewError
-from equipoise.plan.profile import HubProfile
+from equipoise.plan.settings import PlannerSettings
+from equipoise.view.view import View
 
 __all__ = [
+    "CPU_TELLING",
+    "PRICE_MAX",
+    "PRICE_MIN",
+    "WORK_TELLING",
     "Approach",
     "Arbiter",
     "Held",
     "Hits",
     "HubNoise",
+    "HubProfile",
+    "HubSample",
     "Memory",
     "Released",
     "decode_memory",
     "encode_memory",
     "heard",
+    "hit",
+    "learnt",
 ]
 
 
@@ -107,6 +122,8 @@ class Arbiter(msgspec.Struct, frozen=True):
         return Arbiter({topic: held for topic, held in self.in_hand.items() if topic not in gone})
 
 
+# --- what is usual of a hub -------------------------------------------------------------------------------------------
+
 # A minute: six windows. Slower than a hub's own wobbling, faster than its day.
 _LEVEL_S = 60.0
 _VARIANCE_S = 300.0
@@ -162,6 +179,99 @@ def _clipped(off: float, deviation: float) -> float:
     return max(-bound, min(bound, off))
 
 
+# --- what a hub can carry ---------------------------------------------------------------------------------------------
+
+# Below this a hub's CPU is its own housekeeping, and says nothing about the price of work.
+CPU_TELLING = 0.10
+# Nor does a hub whose topics explain less than a thousandth of a core.
+WORK_TELLING = 1e-3
+# Distress at less than this part of the highest calm rate, or without using its own core, has another cause: a
+# neighbour, a pause, a slow disk.
+_DISTRESS_PART_MIN = 0.5
+_DISTRESS_CPU_MIN = 0.5
+# A price of work outside these multiples of the constants is an error of measurement.
+PRICE_MIN, PRICE_MAX = 0.02, 50.0
+
+
+class HubSample(msgspec.Struct, frozen=True):
+    """What one view says of one hub."""
+
+    # CPU time per second by the constants of the settings.
+    work_ratio: float
+    cpu_ratio: float
+    out_bytes_per_s: float
+    loop_lag_s: float
+
+
+class HubProfile(msgspec.Struct, frozen=True, array_like=True):
+    """Sums over samples, old ones fading, and the bound between calm and distress."""
+
+    samples: int = 0
+    weight: float = 0.0
+    work: float = 0.0
+    work_squared: float = 0.0
+    cpu: float = 0.0
+    work_cpu: float = 0.0
+    # The highest rate sent calmly, and the lowest at which there was distress; 0: none seen.
+    calm_bytes_per_s: float = 0.0
+    distress_bytes_per_s: float = 0.0
+
+    def price(self, settings: PlannerSettings) -> float | None:
+        """CPU spent per unit of work, 1 if the constants are right; None if it is not known yet."""
+        if self.samples < settings.profile_samples_min or self.work <= 0:
+            return None
+        spread = self.weight * self.work_squared - self.work**2
+        # Samples that lie together give no slope; the line from nothing through their middle does.
+        if spread > 0.01 * self.work**2:
+            slope = (self.weight * self.work_cpu - self.work * self.cpu) / spread
+        else:
+            slope = self.cpu / self.work
+        through_origin = self.cpu / self.work
+        # A slope above the average would mean that idling costs less than nothing.
+        return min(max(min(slope, through_origin), PRICE_MIN), PRICE_MAX)
+
+    def out_bytes_full(self, settings: PlannerSettings) -> float:
+        """The outgoing rate that is full, as far as it was met; infinite if it never was."""
+        if self.distress_bytes_per_s <= 0:
+            return math.inf
+        return settings.profile_margin_ratio * max(self.distress_bytes_per_s, self.calm_bytes_per_s)
+
+
+def learnt(profile: HubProfile, sample: HubSample, settings: PlannerSettings) -> HubProfile:
+    """The profile with one more sample."""
+    made = _learn_price(profile, sample, settings)
+    is_distress = sample.loop_lag_s >= settings.loop_lag_full_s
+    rate, calm, distress = sample.out_bytes_per_s, made.calm_bytes_per_s, made.distress_bytes_per_s
+    if is_distress:
+        if calm > 0 and rate >= _DISTRESS_PART_MIN * calm and sample.cpu_ratio >= _DISTRESS_CPU_MIN:
+            # What was calm at a higher rate than this was luck, or long ago.
+            distress = rate if distress == 0 else min(distress, rate)
+            calm = min(calm, rate)
+    elif sample.loop_lag_s <= settings.loop_lag_full_s / 2:
+        calm = max(calm, rate)
+        # Calm above what was distress: the hub has become faster, or its distress had another cause.
+        distress = 0.0 if rate > distress else distress
+    return msgspec.structs.replace(made, calm_bytes_per_s=calm, distress_bytes_per_s=distress)
+
+
+def _learn_price(profile: HubProfile, sample: HubSample, settings: PlannerSettings) -> HubProfile:
+    if sample.cpu_ratio < CPU_TELLING or sample.work_ratio < WORK_TELLING:
+        return profile
+    keep = math.exp(-1 / settings.profile_memory_views)
+    work, cpu = sample.work_ratio, sample.cpu_ratio
+    return msgspec.structs.replace(
+        profile,
+        samples=profile.samples + 1,
+        weight=profile.weight * keep + 1,
+        work=profile.work * keep + work,
+        work_squared=profile.work_squared * keep + work * work,
+        cpu=profile.cpu * keep + cpu,
+        work_cpu=profile.work_cpu * keep + work * cpu,
+    )
+
+
+# --- the memory -------------------------------------------------------------------------------------------------------
+
 LONG_AGO_S = -1e18
 
 
@@ -170,6 +280,15 @@ class Hits(msgspec.Struct, frozen=True, array_like=True):
 
     count: int
     at_s: float
+
+
+def hit(before: Hits | None, view: View, *, step: int = 1, is_clear: bool) -> Hits:
+    """One more piece of evidence. What is not clear counts once per window; the other direction starts anew."""
+    if before is None or before.count * step < 0:
+        return Hits(step, view.time_s)
+    if is_clear or view.time_s - before.at_s >= view.window_s:
+        return Hits(before.count + step, view.time_s)
+    return before
 
 
 class Approach(msgspec.Struct, frozen=True, array_like=True):

@@ -18,15 +18,11 @@ from equipoise.plan.draft import PLANNER, Draft
 from equipoise.plan.load import capacities, learn_all
 from equipoise.plan.memory import Memory
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.steps.autoscale import foresee, servers_wanted
-from equipoise.plan.steps.cleanup import tidy
-from equipoise.plan.steps.constraints import obey
-from equipoise.plan.steps.high_load import count_hits, listen, relieve
+from equipoise.plan.steps.autoscale import foresee, may_stop, release, servers_wanted
+from equipoise.plan.steps.high_load import count_hits, listen, relieve, spread
 from equipoise.plan.steps.latency import approach, strays
-from equipoise.plan.steps.low_load import may_stop, release
-from equipoise.plan.steps.membership import keep_members
+from equipoise.plan.steps.obligations import keep_members, obey, tidy
 from equipoise.plan.steps.replication import replicate
-from equipoise.plan.steps.spread import spread
 from equipoise.view.view import View
 
 __all__ = ["STEPS", "Planner", "Step"]
@@ -40,6 +36,8 @@ class Step(NamedTuple):
     run: Callable[[Draft], None]
     # Balances load: needs a view that was not decided on before, and a hub that may be given something.
     is_balancing: bool = True
+    # Has something to do only if a spec has a latency limit.
+    is_for_limits: bool = False
 
 
 def _begin_wait(draft: Draft) -> None:
@@ -52,7 +50,7 @@ STEPS = (
     Step("members: who takes part", keep_members, is_balancing=False),
     Step("obligations: sites that specs name, hubs that are drained", obey, is_balancing=False),
     Step("evidence: overloads are counted", count_hits, is_balancing=False),
-    Step("latency: topics nearer to their clients", approach),
+    Step("latency: topics nearer to their clients", approach, is_for_limits=True),
     Step("replication: more or fewer homes", replicate),
     Step("high load: topics off overloaded hubs", relieve),
     Step("waiting time begins after moves for load", _begin_wait),
@@ -88,7 +86,8 @@ class Planner:
             if step.is_balancing and may_balance is None:
                 # Once the facts are known, and for the whole round.
                 may_balance = is_news and bool(draft.eligible.any())
-            if not step.is_balancing or may_balance:
+            is_due = may_balance or not step.is_balancing
+            if is_due and (not step.is_for_limits or draft.limits):
                 step.run(draft)
         return _decided(draft)
 
@@ -127,7 +126,7 @@ def _recalled(view: View, now: float, memory: Memory, settings: PlannerSettings,
 
 
 def _decided(draft: Draft) -> Decision:
-    change = draft.change()
+    change = draft.changes.plan_change()
     topics = draft.changed_topics
     arbiter, _ = draft.memory.arbiter.claim(
         PLANNER,

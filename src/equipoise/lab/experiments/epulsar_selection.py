@@ -24,7 +24,7 @@ from xxhash import xxh3_64_intdigest
 from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.lab.experiments.epulsar_worlds import PlacedClients, PlacementWorld
 from equipoise.plan.latency import CentroidEstimate, LatencyEstimate, Room, place_topics, rank
-from equipoise.plan.latency.estimate import legs_s
+from equipoise.plan.latency.limits import legs_s
 from equipoise.plan.load import Capacities
 from equipoise.view import HubView, View
 from equipoise.view.columns import Carried, TopicColumns, places_of

@@ -1,33 +1,190 @@
-"""Which topics have a latency limit, whether it holds, and which hubs would keep it.
+"""What a topic's messages take by way of each hub, which topics have a latency limit, and which hubs would keep it.
 
-A step that moves a topic for another reason, load above all, asks here: a move never breaks a limit that held, and
-where a limit is broken already no move makes it worse. What is not known is not judged: a topic none of whose clients
-has a known place may be anywhere.
+ePulsar 3.4.1: W(t, b) is the way from the publishers' centroid to the hub, from the hub to the subscribers' centroid,
+and what the farthest of both are beyond their centroids. To that comes the time that messages spend in the hub, so that
+there is one definition of latency. All of it is one way; distances of coordinates are round trips. A side of a topic
+without coordinates counts nothing: then W is a bound from below. A hub whose coordinate is not known takes for ever.
 
-What a topic takes now is judged as it was measured, where it was: at the quantile of its spec, or the next higher one
-that views have, so a topic is never better than it is told to be. What it would take elsewhere only coordinates can
-tell. What was measured beyond that, as messages that wait for a subscriber that lags, no move changes (`excess_s`).
+`CentroidEstimate` has that from a view, whatever the number of clients. `PairsEstimate` has every client's own
+coordinate and is exact as far as coordinates are: the paper's baseline, which no large system can afford.
+
+A step that moves a topic for another reason, load above all, asks `LatencyLimits`: a move never breaks a limit that
+held, and where a limit is broken already no move makes it worse. A topic none of whose clients has a known place is not
+judged. What a topic takes now is judged as it was measured, where it was: at the quantile of its spec, or the next
+higher one that views have. What it would take elsewhere only coordinates can tell. What was measured beyond that, as
+messages that wait for a subscriber that lags, no move changes (`excess_s`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.model import Glob, Specs
-from equipoise.plan.latency.estimate import LatencyEstimate
-from equipoise.view.columns import TopicColumns
+from equipoise.model import Glob, Specs, TopicSpec
+from equipoise.plan.memory import LONG_AGO_S, Memory
+from equipoise.plan.settings import PlannerSettings
+from equipoise.view.columns import BESIDE_POINT, Places, TopicColumns, is_known
 from equipoise.view.schema import MEASURED_QUANTILES
 from equipoise.view.view import View
 
-__all__ = ["LatencyLimits", "limits_of", "measured_at", "present_latency_s"]
+__all__ = [
+    "CentroidEstimate",
+    "LatencyEstimate",
+    "LatencyLimits",
+    "PairsEstimate",
+    "coordinate_doubt",
+    "legs_s",
+    "limits_of",
+    "measured_at",
+    "present_latency_s",
+    "specs_asking",
+]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+
+class LatencyEstimate(Protocol):
+    """How to know what topics would take."""
+
+    @property
+    def is_located(self) -> Flags:
+        """The topics of which at least one side is known."""
+        ...
+
+    def worst_s(self, topics: Indices) -> Floats:
+        """W: one row for each of the topics, one column for each hub; infinite where a hub's place is not known."""
+        ...
+
+
+class CentroidEstimate:
+    """From the centroids of a view."""
+
+    def __init__(self, view: View, doubt: Floats | None = None) -> None:
+        """`doubt`: by how much of itself the way to each hub may be longer than its coordinate says."""
+        topics, hubs = view.topics, view.hubs
+        self._doubt = None if doubt is None or not doubt.any() else 1.0 + doubt
+        self._sides = (topics.publishers_at, topics.subscribers_at)
+        self._hubs = hubs.coordinate
+        self._deviation_s = np.nan_to_num(topics.deviation_s)
+        self._residence_s = hubs.loop_lag_s
+        # What of all hubs is needed again and again.
+        self._are_hubs_known = hubs.count > 0 and bool(is_known(self._hubs).all())
+        self._right = _right(self._hubs)
+        self._beside = _beside(self._hubs)
+
+    @property
+    def is_located(self) -> Flags:
+        return is_known(self._sides[0]) | is_known(self._sides[1])
+
+    def worst_s(self, topics: Indices) -> Floats:
+        sides = [side[topics] for side in self._sides]
+        if self._are_hubs_known and all(self._is_plain(side) for side in sides):
+            worst = self._plain(sides)
+        else:
+            worst = legs_s(sides[0], self._hubs)
+            worst += legs_s(sides[1], self._hubs)
+        if self._doubt is not None:
+            worst *= self._doubt[None, :]
+        worst += self._deviation_s[topics][:, None]
+        worst += self._residence_s[None, :]
+        return worst
+
+    def _is_plain(self, side: Places) -> bool:
+        """All are known, and no adjustment can make a distance negative."""
+        if not len(side) or not is_known(side).all():
+            return False
+        return bool(_beside(side).min() + self._beside.min() > 0)
+
+    def _plain(self, sides: Sequence[Places]) -> Floats:
+        """The same as `legs_s` of both sides, with half of the passes."""
+        worst = _points_s(sides[0], self._right)
+        worst += _points_s(sides[1], self._right)
+        worst += (_beside(sides[0]) + _beside(sides[1]))[:, None]
+        worst += 2 * self._beside[None, :]
+        worst *= 0.5
+        return worst
+
+
+class PairsEstimate:
+    """From the coordinates of all clients: for each topic its publishers and its subscribers."""
+
+    def __init__(self, clients: Sequence[tuple[Places, Places]], hubs: Places, residence_s: Floats) -> None:
+        self._clients, self._hubs, self._residence_s = clients, hubs, residence_s
+
+    @property
+    def is_located(self) -> Flags:
+        known = [bool(is_known(one).any() or is_known(other).any()) for one, other in self._clients]
+        return np.array(known, np.bool_)
+
+    def worst_s(self, topics: Indices) -> Floats:
+        worst = np.tile(self._residence_s, (len(topics), 1))
+        for row, topic in enumerate(topics.tolist()):
+            for side in self._clients[topic]:
+                if len(side):
+                    worst[row] += legs_s(side, self._hubs).max(axis=0)
+        return worst
+
+
+def legs_s(places: Places, hubs: Places) -> Floats:
+    """One way between each place and each hub: half of `Coordinate.distance_s`, to a billionth of a second."""
+    legs = np.zeros((len(places), len(hubs)))
+    is_place, is_hub = is_known(places), is_known(hubs)
+    if is_place.any() and is_hub.any():
+        if is_place.all() and is_hub.all():
+            legs = _legs_s(places, hubs)
+        else:
+            legs[np.ix_(is_place, is_hub)] = _legs_s(places[is_place], hubs[is_hub])
+    legs[:, ~is_hub] = np.inf
+    return legs
+
+
+def _legs_s(places: Places, hubs: Places) -> Floats:
+    legs = _points_s(places, _right(hubs))
+    legs += places[:, -2][:, None]
+    legs += hubs[:, -2][None, :]
+    adjustment = places[:, -1][:, None] + hubs[:, -1][None, :]
+    if adjustment.min() < 0:
+        # They count unless they would make a distance negative.
+        adjustment = np.where(legs + adjustment > 0, adjustment, 0.0)
+    legs += adjustment
+    legs *= 0.5
+    return legs
+
+
+def _points_s(places: Places, right: Floats) -> Floats:
+    """The distances of the points alone.
+
+    The square of a difference as one product of matrices: two orders of magnitude faster than pair by pair.
+    """
+    own = places[:, :-BESIDE_POINT]
+    left = np.empty((len(own), own.shape[1] + 2))
+    left[:, :-2] = -2.0 * own
+    left[:, -2] = np.einsum("ij,ij->i", own, own)
+    left[:, -1] = 1.0
+    found: Floats = left @ right
+    np.maximum(found, 0.0, out=found)
+    return np.sqrt(found, out=found)
+
+
+def _right(hubs: Places) -> Floats:
+    """The hubs' side of that product."""
+    points = hubs[:, :-BESIDE_POINT]
+    return np.vstack([points.T, np.ones(len(points)), np.einsum("ij,ij->i", points, points)])
+
+
+def _beside(places: Places) -> Floats:
+    """What a place adds to all its distances."""
+    beside: Floats = places[:, -2:].sum(axis=1)
+    return beside
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
 
 
 class LatencyLimits:
@@ -45,6 +202,14 @@ class LatencyLimits:
         self.estimate = estimate
         self._measured_s = view.topics.latency_s_worst if present_s is None else present_s
         self._rows: dict[int, Floats] = {}
+
+    @classmethod
+    def of_specs(cls, view: View, specs: Specs, doubt: Floats) -> LatencyLimits:
+        """The limits that specs give, judged by what was measured at the quantile of each spec."""
+        found = specs_asking(view, specs, lambda spec: spec.latency_ms is not None)
+        limit_s = {topic: spec.latency_ms / 1_000 for topic, spec in found.items() if spec.latency_ms}
+        present_s = present_latency_s(view.topics, {topic: spec.quantile for topic, spec in found.items()})
+        return cls(view, limit_s, CentroidEstimate(view, doubt), present_s)
 
     def __bool__(self) -> bool:
         return bool(self.limit_s)
@@ -115,17 +280,31 @@ class LatencyLimits:
 
 def limits_of(view: View, specs: Specs) -> dict[int, float]:
     """The topics whose spec has a latency limit, and the limit in seconds."""
-    prefixes = tuple(Glob(spec.pattern).prefix for spec in specs if spec.latency_ms is not None)
+    found = specs_asking(view, specs, lambda spec: spec.latency_ms is not None)
+    return {at: spec.latency_ms / 1_000 for at, spec in found.items() if spec.latency_ms is not None}
+
+
+def specs_asking(view: View, specs: Specs, asks: Callable[[TopicSpec], bool]) -> dict[int, TopicSpec]:
+    """The topics whose spec asks for something, and the spec."""
+    prefixes = tuple(Glob(spec.pattern).prefix for spec in specs.all if asks(spec))
     if not prefixes:
         return {}
-    found: dict[int, float] = {}
-    for at, name in enumerate(view.topics.names):
-        # Most topics are under no such pattern; the beginning of a name tells in no time.
-        if name.startswith(prefixes):
-            spec = specs.of(name)
-            if spec is not None and spec.latency_ms is not None:
-                found[at] = spec.latency_ms / 1_000
-    return found
+    # Most topics are under no such pattern; the beginning of a name tells in no time.
+    near = ((at, specs.of(name)) for at, name in enumerate(view.topics.names) if name.startswith(prefixes))
+    return {at: spec for at, spec in near if spec is not None and asks(spec)}
+
+
+def coordinate_doubt(
+    view: View, memory: Memory, settings: PlannerSettings, now: float
+) -> NDArray[np.float64]:
+    """The error of the coordinates of hubs that have just joined, in parts of a distance; 0 of all others."""
+    hubs = view.hubs
+    doubt = np.zeros(hubs.count)
+    for hub, name in enumerate(hubs.names):
+        is_fresh = now - memory.joined_s.get(name, LONG_AGO_S) < settings.joined_doubt_s
+        if is_fresh and hubs.coordinate.shape[1]:
+            doubt[hub] = np.nan_to_num(hubs.coordinate[hub, -BESIDE_POINT])
+    return doubt
 
 
 def measured_at(topics: TopicColumns, quantile: float) -> Floats:

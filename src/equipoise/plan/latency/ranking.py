@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.plan.latency.estimate import LatencyEstimate
+from equipoise.plan.latency.limits import LatencyEstimate
 
 __all__ = ["Candidates", "rank"]
 

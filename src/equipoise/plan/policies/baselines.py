@@ -19,7 +19,7 @@ from equipoise.plan.draft import Draft, why
 from equipoise.plan.load import capacities
 from equipoise.plan.memory import Memory
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.steps.membership import keep_members
+from equipoise.plan.steps.obligations import keep_members
 from equipoise.view.view import View
 
 __all__ = ["ConsistentHashing", "MembersOnly", "Static"]
@@ -54,7 +54,7 @@ class ConsistentHashing:
             draft.remember(servers_wanted=have + 1, plan_s=now)
         ratio = draft.predicted.ratio[draft.eligible]
         return Decision(
-            change=draft.change(),
+            change=draft.changes.plan_change(),
             memory=draft.memory,
             servers_wanted=max(have, draft.memory.servers_wanted, self.settings.servers_min),
             servers_at_work=have,
@@ -81,7 +81,7 @@ class MembersOnly:
             view, plan, specs, now, memory=memory, settings=self._settings, view_before_s=view.time_s
         )
         keep_members(draft)
-        return Decision(change=draft.change(), memory=draft.memory, servers_wanted=0)
+        return Decision(change=draft.changes.plan_change(), memory=draft.memory, servers_wanted=0)
 
     def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
         return False

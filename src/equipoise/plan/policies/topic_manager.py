@@ -30,7 +30,7 @@ from equipoise.plan.latency import (
 )
 from equipoise.plan.memory import Memory
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.steps.membership import keep_members
+from equipoise.plan.steps.obligations import keep_members
 from equipoise.view.columns import places_of
 from equipoise.view.view import View
 
@@ -71,7 +71,7 @@ class TopicManager:
         draft.remember(view_s=max(view.time_s, memory.view_s))
         ratio = draft.predicted.ratio[draft.eligible]
         return Decision(
-            change=draft.change(),
+            change=draft.changes.plan_change(),
             memory=draft.memory,
             servers_wanted=int(draft.eligible.sum()),
             ratio_max=float(ratio.max()) if len(ratio) else 0.0,

@@ -1,12 +1,17 @@
-"""When a server is worth its price: rent or buy.
+"""Autoscaling: when a server is worth its price, and when one is too many. Rent or buy.
 
 Missing capacity costs something every second, and so does a server too many; asking for a server and emptying one cost
-something once. The one rule for both: act when what it has cost not to act reaches what acting costs. Whoever
+something once. The one rule for both: act when what it has cost not to act reaches what acting costs. A planner that
 follows it never pays more than twice what knowing the future would have cost (the ski-rental bound), and needs no
 forecast: large overloads are acted on at once, small ones when they last, and a server that is hardly needed
 goes the sooner the less there is to move.
 
-Asking is all that happens here; a provisioner starts one, and the hub joins when it is alive.
+More: asking is all that happens here; a provisioner starts a server, and the hub joins when it is alive.
+
+Less: a release begins when the others could carry everything, avg + avg/(n − 1) ≤ low, and a server too many has cost
+what emptying one costs (Dynamoth III-B4). Every server too many has a debt of its own, so that those that were idle
+together go right after each other. `low_load` empties the server. One hub at a time; never the last ones, never one
+that has just come, never one that no provisioner would stop.
 """
 
 from __future__ import annotations
@@ -18,17 +23,22 @@ import numpy as np
 from equipoise.model import Reason
 from equipoise.plan.draft import Draft, why
 from equipoise.plan.memory import LONG_AGO_S, HubNoise
-from equipoise.plan.steps.membership import join
+from equipoise.plan.steps import low_load
+from equipoise.plan.steps.obligations import join
 
-__all__ = ["ask", "elapsed_s", "foresee", "rental_price", "servers_wanted"]
+__all__ = ["ask", "elapsed_s", "foresee", "may_stop", "release", "servers_wanted"]
 
 # A pause longer than this says that the planner, not the load, was away.
 _ELAPSED_S_MAX = 10.0
 # What the first view of an overload counts as.
 _ELAPSED_S_FIRST = 1.0
+# Half a minute: three windows.
+_AVERAGE_S = 30.0
+# How much less there has to be to carry before what could not be done is tried again.
+_RETRY_RATIO = 0.05
 
 
-def rental_price(draft: Draft) -> float:
+def _rental_price(draft: Draft) -> float:
     """What a server costs at least."""
     return draft.settings.server_hour_price * draft.settings.rental_min_s / 3600
 
@@ -91,9 +101,9 @@ def _owe(draft: Draft, missing: float, count: int, note: str) -> None:
     debt = draft.memory.overload_debt + settings.overload_hour_price * missing * elapsed_s(draft) / 3600
     draft.remember(overload_debt=debt)
     have = int(draft.eligible.sum())
-    if debt < rental_price(draft) or count == 0 or _is_waiting(draft):
+    if debt < _rental_price(draft) or count == 0 or _is_waiting(draft):
         return
-    numbers = {"missing_ratio": missing, "servers": have, "debt": debt, "price": rental_price(draft)}
+    numbers = {"missing_ratio": missing, "servers": have, "debt": debt, "price": _rental_price(draft)}
     if have >= settings.servers_max:
         draft.reasons.append(why(Reason.NO_ROOM, "no further server can be had", **numbers))
         return
@@ -163,3 +173,117 @@ def _take_back(draft: Draft, count: int) -> None:
         draft.place_all()
         draft.remember(members_s=draft.now)
     assert np.all(draft.eligible <= draft.alive)
+
+
+# --- a server too many ------------------------------------------------------------------------------------------------
+
+
+def release(draft: Draft) -> None:
+    """Begin, go on with, interrupt or finish the release of one server."""
+    if not draft.is_news:
+        return
+    hub = draft.view.hub_index.get(draft.memory.releasing)
+    _average(draft, hub)
+    _owe_idle(draft)
+    if draft.memory.releasing and (hub is None or draft.memory.releasing not in draft.members):
+        low_load.forget(draft)
+    elif hub is not None and draft.memory.releasing:
+        low_load.go_on(draft, hub)
+    else:
+        _consider(draft)
+
+
+def _owe_idle(draft: Draft) -> None:
+    """Add to the debt of every server too many. Noise adds nothing for a while; only more load takes a debt away."""
+    settings = draft.settings
+    noises = [draft.memory.noises.get(name, HubNoise()).deviation for name in draft.view.hubs.names]
+    noise = float(np.median(np.array(noises)[draft.eligible])) if draft.eligible.any() else 0.0
+    # The others have to carry everything, their usual noise included.
+    limit = min(settings.low_ratio, settings.high_ratio - settings.clear_deviations * noise)
+    debts = list(
+        draft.memory.idle_debts[: _idle_servers(draft, settings.low_ratio + settings.low_margin_ratio)]
+    )
+    count = 0 if _is_stirring(draft) or not _is_quiet(draft) else _idle_servers(draft, limit)
+    debts += [0.0] * (count - len(debts))
+    for level in range(count):
+        debts[level] += settings.server_hour_price * elapsed_s(draft) / 3600
+    draft.remember(idle_debts=tuple(debts))
+
+
+def _idle_servers(draft: Draft, limit: float) -> int:
+    """How many of the servers could go before the rest were above the limit on average."""
+    if limit <= 0:
+        return 0
+    needed = math.ceil(float(draft.predicted.ratio[draft.eligible].sum()) / limit - 1e-9)
+    return max(0, int(draft.eligible.sum()) - max(needed, draft.settings.servers_min, 1))
+
+
+def _is_quiet(draft: Draft) -> bool:
+    """Nothing is being shared out or moved, and nothing has shown that this much does not fit on fewer."""
+    return draft.now >= draft.memory.spread_until_s and not draft.has_moves and not _has_failed(draft)
+
+
+def _is_stirring(draft: Draft) -> bool:
+    """Some hub is overloaded, or rises."""
+    over = draft.eligible & (draft.predicted.ratio > draft.settings.high_ratio)
+    rising = draft.eligible & draft.capacities.is_rising
+    return draft.is_pressing or draft.is_short or bool(over.any() or rising.any())
+
+
+def _average(draft: Draft, hub: int | None) -> None:
+    """Keep the slow mean of what the others would carry."""
+    value, before = draft.predicted.average_without_one(draft.eligible, hub), draft.memory.average_without_one
+    if math.isinf(value):
+        # One server alone: there is no mean that could go on later.
+        draft.remember(average_without_one=-1.0)
+        return
+    keep = math.exp(-elapsed_s(draft) / _AVERAGE_S)
+    draft.remember(average_without_one=value if before < 0 else keep * before + (1 - keep) * value)
+
+
+def _consider(draft: Draft) -> None:
+    settings, debts = draft.settings, draft.memory.idle_debts
+    hub = _victim(draft)
+    if hub is None or not debts or settings.server_hour_price <= 0:
+        return
+    moves = int((draft.predicted.home == hub).sum())
+    is_due = debts[0] >= _rental_price(draft) + moves * settings.move_price
+    is_calm = _is_quiet(draft) and not _is_stirring(draft)
+    if is_due and is_calm and draft.may_plan and low_load.fits(draft, hub):
+        name = draft.view.hubs.names[hub]
+        weight = draft.members[name].weight
+        draft.remember(releasing=name, releasing_weight=weight, releasing_s=draft.now, idle_debts=debts[1:])
+        low_load.go_on(draft, hub)
+
+
+def _has_failed(draft: Draft) -> bool:
+    """It was tried with about this much to carry, and there was something that fitted nowhere."""
+    kept = draft.memory.kept_average
+    return kept >= 0 and draft.predicted.average_without_one(draft.eligible) > kept - _RETRY_RATIO
+
+
+def _victim(draft: Draft) -> int | None:
+    """The least loaded of those that may go."""
+    names, settings = draft.view.hubs.names, draft.settings
+    if int(draft.eligible.sum()) <= max(settings.servers_min, 1):
+        return None
+    young = [
+        draft.now - draft.memory.joined_s.get(name, LONG_AGO_S) < settings.rental_min_s for name in names
+    ]
+    may_go = draft.eligible & draft.view.hubs.is_releasable & ~np.array(young, np.bool_)
+    may_go &= ~np.array([name in low_load.pinned_to(draft) for name in names], np.bool_)
+    if not may_go.any():
+        return None
+    return int(np.argmin(np.where(may_go, draft.predicted.ratio, np.inf)))
+
+
+def may_stop(draft: Draft) -> tuple[str, ...]:
+    """The released hubs that no client is served by any more, or that have waited long enough for the last ones."""
+    index, carriers = draft.view.hub_index, set(draft.view.carried.hub.tolist())
+    settings, released = draft.settings, draft.memory.released
+    return tuple(
+        name
+        for name, out in sorted(released.items())
+        if draft.now - out.at_s
+        >= (settings.release_wait_s if index.get(name) in carriers else settings.settle_s)
+    )

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from equipoise.model import Reason, Specs
 from equipoise.plan.draft import PLANNER, Draft, why
 from equipoise.plan.latency import Candidates, measured_at, place_topics, rank
-from equipoise.plan.memory import Hits, Memory
+from equipoise.plan.memory import Hits, Memory, hit
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.hysteresis import may_go, note_move, remembered
 from equipoise.view.view import View
@@ -38,9 +38,7 @@ _STRAYS_MAX = 1_000
 
 
 def approach(draft: Draft) -> None:
-    """Move what has been above its limit for long enough."""
-    if not draft.limits:
-        return
+    """Move what has been above its limit for long enough. Called where a spec has a limit."""
     far = _far(draft)
     _count_hits(draft, [*far, *_kept_far(draft)])
     hits, names = draft.memory.far_hits, draft.view.topics.names
@@ -128,7 +126,7 @@ def _count_hits(draft: Draft, far: list[int]) -> None:
         name = draft.view.topics.names[topic]
         present_s = limits.present_s(topic, draft.homes_of(topic))
         is_clear = present_s > limits.limit_s[topic] * (1 + settings.latency_clear_ratio)
-        hits[name] = draft.hit(memory.far_hits.get(name), is_clear=is_clear)
+        hits[name] = hit(memory.far_hits.get(name), draft.view, is_clear=is_clear)
     draft.remember(far_hits=hits, approaches=remembered(draft, hits))
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from equipoise.model import Mode, Reason
 from equipoise.model.plan import HOMES_MAX
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.memory import Hits, HubNoise
+from equipoise.plan.memory import Hits, HubNoise, hit
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.high_load import is_severe
 
@@ -102,7 +102,7 @@ def replicate(draft: Draft) -> None:
         if count == 0:
             continue
         is_clear = count > 0 and _is_clear(draft, topic, size)
-        hits[name] = draft.hit(draft.memory.replica_hits.get(name), step=count, is_clear=is_clear)
+        hits[name] = hit(draft.memory.replica_hits.get(name), draft.view, step=count, is_clear=is_clear)
         if _is_due(draft, topic, hits[name].count) and _change(draft, topic, up if count > 0 else down, size):
             del hits[name]
         else:
@@ -144,7 +144,7 @@ def _candidates(draft: Draft, size: NDArray[np.float64]) -> list[int]:
 def _wanted(draft: Draft, topic: int, size: float) -> tuple[Wanted, Wanted]:
     """By the thresholds for more homes, and by those for fewer."""
     topics, settings = draft.view.topics, draft.settings
-    spec = draft.spec_of(topic)
+    spec = draft.specs.of(draft.view.topics.names[topic])
     may_split = spec is None or (spec.durability is None and spec.rate_per_s is None)
     part = settings.shrink_ratio
     low = msgspec.structs.replace(

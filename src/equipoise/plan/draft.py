@@ -9,14 +9,13 @@ Always true:
     and has memory left;
     a latency limit that holds is not broken, by an entry or by the ring, unless no hub that may take the topic
     would keep it;
-    an entry that would say what the ring says is not made, and dropped if it is there.
-
-Nothing outside this folder sees a draft; `change` is what comes of it.
+    an entry that would say what the ring says is not made, and dropped if it is there;
+    of a topic and of a member there is one change, the last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -25,25 +24,38 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.model import Entry, Member, Mode, Plan, PlanChange, Reason, Specs, TopicSpec, Why
-from equipoise.plan.draft.changes import Changes, why
-from equipoise.plan.draft.eligibility import coordinate_doubt, eligible_hubs, pinned_sites
-from equipoise.plan.latency import CentroidEstimate, LatencyLimits, limits_of, present_latency_s
+from equipoise.model import (
+    Entry,
+    EntryChange,
+    Member,
+    MemberChange,
+    Mode,
+    Plan,
+    PlanChange,
+    Reason,
+    Specs,
+    Why,
+)
+from equipoise.plan.latency import LatencyLimits, coordinate_doubt, specs_asking
 from equipoise.plan.load import capacities, needs
-from equipoise.plan.memory import LONG_AGO_S, Hits, Memory
-from equipoise.plan.plan_placement import Replicas, by_entries, ring_homes, topic_positions
+from equipoise.plan.memory import LONG_AGO_S, Memory
 from equipoise.plan.predicted import (
     Predicted,
+    Replicas,
     Standing,
+    by_entries,
+    changed,
     home_of_each,
     moving_topics,
     on_ordinary_hub,
+    ring_homes,
     standing,
+    topic_positions,
 )
 from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 
-__all__ = ["PLANNER", "Draft"]
+__all__ = ["PLANNER", "Changes", "Draft", "eligible_hubs", "why"]
 
 # Owner id of the planner in claims of the arbiter.
 PLANNER = "planner"
@@ -77,7 +89,7 @@ class Draft:
         # The view was not decided on before, and when the one before it was.
         self.is_news = view.time_s > view_before_s
         self.view_before_s = view_before_s
-        self._changes = Changes(plan)
+        self.changes = Changes(plan)
         self._positions = topic_positions(view)
         self._touched: set[int] = set()
         # Of these, those that were moved for latency.
@@ -143,15 +155,6 @@ class Draft:
     def may_plan_severe(self) -> bool:
         return self.is_news and self.now - self.memory.plan_s >= self.settings.severe_wait_s
 
-    def hit(self, before: Hits | None, *, step: int = 1, is_clear: bool) -> Hits:
-        """One more piece of evidence. What is not clear counts once per window; the other direction starts anew."""
-        at_s = self.view.time_s
-        if before is None or before.count * step < 0:
-            return Hits(step, at_s)
-        if is_clear or at_s - before.at_s >= self.view.window_s:
-            return Hits(before.count + step, at_s)
-        return before
-
     @property
     def is_crowded(self) -> bool:
         """No further server can be had."""
@@ -159,25 +162,17 @@ class Draft:
 
     # --- what topics may do -------------------------------------------------------------------------------------------
 
-    def spec_of(self, topic: int) -> TopicSpec | None:
-        return self.specs.of(self.view.topics.names[topic])
-
     @cached_property
     def pinned(self) -> dict[int, str]:
         """The topics whose spec names a site, and which."""
-        return pinned_sites(self.view, self.specs)
+        found = specs_asking(self.view, self.specs, lambda spec: spec.site is not None)
+        return {topic: spec.site for topic, spec in found.items() if spec.site is not None}
 
     @cached_property
     def limits(self) -> LatencyLimits:
         """The topics whose spec has a latency limit."""
         doubt = coordinate_doubt(self.view, self.memory, self.settings, self.now)
-        limit_s = limits_of(self.view, self.specs)
-        names = self.view.topics.names
-        quantiles = {
-            topic: spec.quantile for topic in limit_s if (spec := self.specs.of(names[topic])) is not None
-        }
-        present_s = present_latency_s(self.view.topics, quantiles)
-        return LatencyLimits(self.view, limit_s, CentroidEstimate(self.view, doubt), present_s)
+        return LatencyLimits.of_specs(self.view, self.specs, doubt)
 
     @cached_property
     def mean_ratio(self) -> NDArray[np.float64]:
@@ -234,16 +229,12 @@ class Draft:
 
     def set_member(self, member: Member, why: Why) -> None:
         self.members[member.hub] = member
-        self._changes.set_member(member, why)
+        self.changes.set_member(member, why)
 
     def remove_member(self, hub: str, why: Why) -> None:
         """Entries lose it as a home; those that have no other go back to the ring."""
         self.members.pop(hub, None)
-        self._changes.remove_member(hub, why)
-
-    def drop_entry(self, topic: bytes, why: Why) -> None:
-        """Take the entry back, where that moves nothing."""
-        self._changes.drop(topic, why)
+        self.changes.remove_member(hub, why)
 
     def place_all(self) -> None:
         """Find out where everything is, after members changed. Changes of entries so far are kept."""
@@ -252,7 +243,7 @@ class Draft:
         draining = np.flatnonzero(self.view.hubs.is_draining).tolist()
         self._staying = self.members.keys() - {self.view.hubs.names[hub] for hub in draining}
         self.ring_home = ring_homes(self.view, self._positions, self.members.values(), self.alive)
-        self._single, several = by_entries(self.view, self._changes.entries, self.alive)
+        self._single, several = by_entries(self.view, self.changes.entries, self.alive)
         before = self.predicted.home if self._standing is not None else None
         self.predicted = self._predict(self.ring_home, several)
         if before is not None and self.limits:
@@ -270,10 +261,6 @@ class Draft:
         home = int(self.predicted.home[topic])
         return () if home < 0 else (home,)
 
-    def change(self) -> PlanChange:
-        """What makes the next plan out of this one."""
-        return self._changes.plan_change()
-
     @property
     def changed_topics(self) -> list[bytes]:
         """The topics that move by their entries."""
@@ -284,13 +271,6 @@ class Draft:
     def has_moves(self) -> bool:
         """Something was moved for another reason than latency."""
         return len(self._touched) > self.latency_moves
-
-    def has_moved_for(self, reasons: Container[Reason]) -> bool:
-        return self._changes.has_moved_for(reasons)
-
-    @property
-    def has_member_changes(self) -> bool:
-        return self._changes.has_member_changes
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -308,7 +288,7 @@ class Draft:
                 # Nothing moves, so no move is in flight.
                 self._single[topic] = was
                 self.predicted.place(topic, was)
-                self._changes.put(Entry(name, (self.view.hubs.names[was],)), explained)
+                self.changes.put(Entry(name, (self.view.hubs.names[was],)), explained)
                 continue
             after = np.where(self.takers(topic) & allowed, self.predicted.if_added(topic), np.inf)
             if after.min() <= self.settings.crowded_ratio and self.is_free(topic):
@@ -341,6 +321,76 @@ class Draft:
         if mode is Mode.SINGLE:
             self._single[topic] = homes[0]
         if mode is Mode.SINGLE and homes[0] == self.ring_home[topic]:
-            self._changes.give_to_ring(name, why)
+            self.changes.give_to_ring(name, why)
             return
-        self._changes.put(Entry(name, tuple(self.view.hubs.names[hub] for hub in homes), mode), why)
+        self.changes.put(Entry(name, tuple(self.view.hubs.names[hub] for hub in homes), mode), why)
+
+
+class Changes:
+    """Owned by one draft."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._entries: dict[bytes, EntryChange] = {}
+        self._members: dict[str, MemberChange] = {}
+
+    @property
+    def entries(self) -> Mapping[bytes, Entry]:
+        """The entries that there will be."""
+        return changed(self._plan.entries, self._entries.values())
+
+    @property
+    def has_member_changes(self) -> bool:
+        return bool(self._members)
+
+    def has_moved_for(self, reasons: Container[Reason]) -> bool:
+        return any(part.why.reason in reasons for part in self._entries.values())
+
+    def put(self, entry: Entry, why: Why) -> None:
+        self._entries[entry.topic] = EntryChange(entry.topic, entry, why)
+
+    def give_to_ring(self, topic: bytes, why: Why) -> None:
+        if topic in self._plan.entries:
+            self._entries[topic] = EntryChange(topic, None, why)
+
+    def drop(self, topic: bytes, why: Why) -> None:
+        """Take the entry back, unless this round has said something about it."""
+        if topic not in self._entries:
+            self.give_to_ring(topic, why)
+
+    def set_member(self, member: Member, why: Why) -> None:
+        self._members[member.hub] = MemberChange(member.hub, member, why)
+
+    def remove_member(self, hub: str, why: Why) -> None:
+        """Entries lose it as a home; those that have no other go back to the ring."""
+        if hub in self._plan.by_hub:
+            self._members[hub] = MemberChange(hub, None, why)
+        else:
+            self._members.pop(hub, None)
+        for entry in [entry for entry in self.entries.values() if hub in entry.homes]:
+            self._entries[entry.topic] = EntryChange(entry.topic, entry.without(hub), why)
+
+    def plan_change(self) -> PlanChange:
+        """What makes the next plan out of this one."""
+        version = self._plan.version + 1
+        return PlanChange(version, tuple(self._entries.values()), tuple(self._members.values()))
+
+
+def why(reason: Reason, note: str = "", **numbers: float) -> Why:
+    """A reason with its numbers, rounded to what they are worth."""
+    return Why(reason, {name: round(float(value), 4) for name, value in numbers.items()}, note)
+
+
+def eligible_hubs(
+    view: View, members: Mapping[str, Member], memory: Memory, settings: PlannerSettings
+) -> NDArray[np.bool_]:
+    """The hubs that may be given something: live members with a weight, not drained or released, with memory left."""
+    hubs = view.hubs
+    weights = [members[name].weight if name in members else 0 for name in hubs.names]
+    limit = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
+    has_memory = hubs.memory_bytes <= settings.memory_full_ratio * limit
+    stays = np.array([name != memory.releasing for name in hubs.names], np.bool_)
+    is_eligible: NDArray[np.bool_] = (
+        stays & hubs.is_alive & ~hubs.is_draining & (np.array(weights, np.int64) > 0) & has_memory
+    )
+    return is_eligible
