@@ -316,3 +316,15 @@ def test_the_hub_stops_asking_for_a_client_that_has_gone() -> None:
     assert node.shell.timers_pending == pending
     callbacks = [timer[3] for timer in node.shell._timers if not timer[2].is_cancelled]
     assert not any(callback.__name__ == "_ask" for callback in callbacks)
+
+
+def test_a_client_with_a_link_hears_once_a_second_that_the_hub_is_alive() -> None:
+    """Its pings are answered behind the replies that it is owed."""
+    hubs = remote("t")
+    client, other = hubs["h2"].client(3), hubs["h2"].client(3)
+    assert client.do("EQ.LINK", "mine-" + "0" * 16) == b"OK"
+    for one in (client, other):
+        one.send_raw(pipeline([["EQ.PUBLISH", "t", "a"], ["PING"]]))
+    hubs["h2"].advance(1.1)
+    assert client.read() == [[b"eq.wait", 1]]
+    assert other.read() == [], "only clients that know the word are told"

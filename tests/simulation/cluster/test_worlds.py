@@ -54,6 +54,10 @@ MENDED = [
     *[("cluster-narrow", seed) for seed in (19, 29, 53)],
     # Lanes of a hub that came back with an earlier clock; lanes that began while a subscriber was away.
     *[("cluster-everything", seed) for seed in (448, 614, 667, 811, 872)],
+    # What had come of a lane and waited for the trunk was given up when the lane's hub died.
+    ("cluster-everything", 1995),
+    # A client took a hub for dead that owed it replies: its pings waited behind them.
+    ("limits-relays", 27),
 ]
 
 

@@ -217,7 +217,7 @@ class Cluster:
         self.barrier.forget(name)
         self.handover.forget_offers(name)
         self.core.index.remove_pattern_relays(link)
-        self.lanes.link_gone(link)
+        self.lanes.followers.link_gone(link)
         self.asking.peer_gone(name)
         self.receipts.peer_gone(name)
         self.core.index.recount(self.core.index.counts.forget(name))

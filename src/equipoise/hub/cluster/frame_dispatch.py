@@ -205,7 +205,7 @@ class FrameDispatch:
     def _detach(self, peer: str, frame: DetachFrame) -> None:
         topic, link = self._find(frame.key), self._cluster.out.get(peer)
         if link is not None:
-            self._cluster.lanes.heard_detach(link, frame.key)
+            self._cluster.lanes.followers.heard_detach(link, frame.key)
         if topic is None or link is None:
             return
         if topic.relays and link in topic.relays:
@@ -245,7 +245,7 @@ class FrameDispatch:
     def _follow(self, peer: str, frame: FollowFrame) -> None:
         link = self._cluster.out.get(peer)
         if link is not None:
-            self._cluster.lanes.heard_follow(link, frame.key, frame.version, frame.ticket)
+            self._cluster.lanes.followers.heard_follow(link, frame.key, frame.version, frame.ticket)
 
     def _over(self, peer: str, frame: OverFrame) -> None:
         stream = self._stream(frame.key)

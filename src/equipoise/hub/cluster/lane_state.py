@@ -69,7 +69,7 @@ class Beside:
 class Lane(Topic):
     """One lane at one hub, its own or another's. Made and ended by `lanes`."""
 
-    __slots__ = ("_trunk", "asked", "facts", "hub", "named", "told_epoch")
+    __slots__ = ("_trunk", "asked", "deaths", "facts", "hub", "named", "told_epoch")
 
     def __init__(self, trunk: Topic, hub: str, facts: Facts, *, epoch: int) -> None:
         super().__init__(trunk.name, epoch, is_shard=False)
@@ -81,6 +81,8 @@ class Lane(Topic):
         # Another hub's: the plan under which we have asked to follow it, and the epoch that subscribers were told.
         self.asked = 0
         self.told_epoch = 0
+        # Another hub's: lives of that hub that are over, and whose last messages of the lane wait here.
+        self.deaths = 0
         # The very same: who subscribes to the topic subscribes to its lanes.
         self.members = trunk.members
 

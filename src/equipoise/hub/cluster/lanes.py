@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.lane_followers import LaneFollowers
 from equipoise.hub.cluster.lane_state import (
     Beside,
     Facts,
@@ -58,6 +59,8 @@ class _Subscriptions(Protocol):
 
 class _Relays(Protocol):
     def drop_pending(self, stream: Stream) -> None: ...
+    def lane_died(self, stream: Stream, hub: str) -> None: ...
+    def torn(self, stream: Stream) -> None: ...
 
 
 class _Dependencies(Protocol):
@@ -99,10 +102,7 @@ class Lanes:
         # By hub, this one included, the latest version about which it has said SETTLED.
         self.settled: dict[str, int] = {}
         self._version = 0
-        # Whether every live hub has introduced itself once: from then on epochs here are later than all before.
-        self._is_introduced = False
-        # Hubs that want to follow a lane of ours too early: by key, the plan's version and the number of the question.
-        self._waiting: dict[bytes, dict[OutLink, tuple[int, int]]] = {}
+        self.followers = LaneFollowers(cluster)
 
     # What the plan says.
 
@@ -123,7 +123,7 @@ class Lanes:
             is_wanted = self._cluster.name in known or self._cluster.listening.hears(name)
             if is_wanted and (topic := self._cluster.core.make_topic(name)) is not None:
                 self.adopt(topic)
-        self._answer_waiting()
+        self.followers.answer_waiting()
 
     def _name(self, known: dict[str, Facts], hub: str, version: int) -> None:
         facts = known.get(hub)
@@ -153,7 +153,7 @@ class Lanes:
             topic.renew()
             self._cluster.limits.adopt(lane, self._cluster.core.specs.of(lane))
             if is_own:
-                self._tell_begun(lane)
+                self.tell_begun(lane)
 
     def evaluate(self, topic: Topic) -> None:
         """After a change of plan, or of who is alive, and before DONE is said about it."""
@@ -178,7 +178,7 @@ class Lanes:
             lane.audience = None
             lane.told_epoch = 0
             if lane.hub == self._cluster.name:
-                self._tell_begun(lane)
+                self.tell_begun(lane)
 
     def of(self, topic: Topic) -> list[Lane]:
         return [] if topic.beside is None else list(topic.beside.lanes.values())
@@ -195,7 +195,7 @@ class Lanes:
     def follow(self, lane: Lane) -> None:
         """Attach to the lane, if a client here wants it and we have not, or if it is another than the one we follow."""
         stream = lane.stream
-        if stream is None or stream.state is not State.REMOTE:
+        if stream is None or stream.state is not State.REMOTE or lane.facts.is_over:
             return
         stream.is_kept = self._cluster.listening.is_kept(lane)
         is_asked = stream.source is not None or stream.joining is not None
@@ -211,9 +211,9 @@ class Lanes:
         """We follow the lane."""
         lane = stream.topic
         assert isinstance(lane, Lane), "trunks are opened"
-        self._tell_begun(lane)
+        self.tell_begun(lane)
 
-    def _tell_begun(self, lane: Lane) -> None:
+    def tell_begun(self, lane: Lane) -> None:
         if lane.told_epoch != lane.epoch:
             lane.told_epoch = lane.epoch
             self._cluster.listening.push(lane, lane_push(lane))
@@ -222,13 +222,20 @@ class Lanes:
         """The lane is over, and all of it has been taken. Epoch 0: there was none."""
         lane = stream.topic
         assert isinstance(lane, Lane), "trunks are closed"
-        facts = lane.facts
-        if epoch and not facts.dropped and not facts.is_over:
+        if self._cluster.core.index.lanes.get(lane.key) is not lane:
+            return
+        facts, has_died = lane.facts, not epoch and lane.deaths > 0
+        if has_died:
+            lane.deaths -= 1
+            self._cluster.merging.torn(stream)
+        if (epoch and not facts.dropped and not facts.is_over) or (
+            has_died and (lane.deaths or not facts.is_over)
+        ):
             # The plan names it again: its hub has been asked for the next one.
             self._cluster.listening.push(lane, ended_push(lane, epoch, n))
             stream.source, stream.joining = None, lane.hub
             # Beyond all of that epoch.
-            lane.epoch, lane.n, lane.audience = max(lane.epoch, epoch + 1), 0, None
+            lane.epoch, lane.n, lane.audience = max(lane.epoch, (epoch or lane.epoch) + 1), 0, None
             return
         facts.is_over = True
         self._remove(lane, epoch, n)
@@ -334,32 +341,15 @@ class Lanes:
         if topic is not None:
             self.evaluate(topic)
 
-    def heard_follow(self, link: OutLink, key: bytes, version: int, ticket: int) -> None:
-        """A hub wants to follow a lane of ours that the plan of this version names, or named."""
-        lane = self._cluster.core.index.lanes.get(key)
-        if version > self._cluster.router.version or not self._is_introduced:
-            self._waiting.setdefault(key, {})[link] = (version, ticket)
-        elif lane is not None and lane.hub == self._cluster.name:
-            self._cluster.take_in(lane, link, ticket)
-        else:
-            link.send(OverFrame(key, 0, 0))
-
     def introduced(self) -> None:
         """All hubs have introduced themselves: lanes of this life begin in later epochs than those of former ones."""
-        if self._is_introduced:
+        if self.followers.is_introduced:
             return
-        self._is_introduced = True
-        for lane in filter(
-            lambda lane: lane.hub == self._cluster.name, self._cluster.core.index.lanes.values()
-        ):
-            lane.epoch, lane.audience = self._cluster.core.new_epoch(), None
-            self._tell_begun(lane)
-        self._answer_waiting()
-
-    def heard_detach(self, link: OutLink, key: bytes) -> None:
-        """The hub does not want to follow the lane any more."""
-        if key in self._waiting:
-            self._waiting[key].pop(link, None)
+        for lane in self._cluster.core.index.lanes.values():
+            if lane.hub == self._cluster.name:
+                lane.epoch, lane.audience = self._cluster.core.new_epoch(), None
+                self.tell_begun(lane)
+        self.followers.introduced()
 
     def introduce(self, link: OutLink) -> None:
         """What a hub that we meet has to know of our lanes."""
@@ -368,12 +358,8 @@ class Lanes:
             if lane.hub == self._cluster.name:
                 link.send(LaneFrame(key))
 
-    def link_gone(self, link: OutLink) -> None:
-        for links in self._waiting.values():
-            links.pop(link, None)
-
     def hub_died(self, hub: str) -> None:
-        """Its lanes are no more. Where they ended is unknown."""
+        """Its lanes are no more. Where they ended is unknown: that is said behind what has come of them and waits."""
         self.settled.pop(hub, None)
         for name, known in list(self.known.items()):
             facts = known.pop(hub, None)
@@ -387,13 +373,10 @@ class Lanes:
                 # Who got it from that hub itself hears of this nowhere else.
                 lane.beside.absent.clear()
                 lane.told_epoch = lane.told_epoch or 1
-            self._remove(lane, 0, 0)
-
-    def _answer_waiting(self) -> None:
-        """The plan has changed: hubs that knew it before us may be answered."""
-        version = self._cluster.router.version
-        for key, links in list(self._waiting.items()):
-            for link in [link for link, (asked, _) in links.items() if asked <= version]:
-                self.heard_follow(link, key, *links.pop(link))
-            if not links:
-                del self._waiting[key]
+            stream = lane.stream
+            if stream is not None and stream.pending:
+                lane.deaths += 1
+                self._cluster.ways.lane_gone(lane)
+                self._cluster.merging.lane_died(stream, hub)
+            else:
+                self._remove(lane, 0, 0)

@@ -172,6 +172,10 @@ class PublishRouting:
         routing = [stream.admission.take_routing() for _ in range(len(stream.admission.routing))]
         for item in (*waiting, *routing):
             stream.admission.put_routing(item)
+        at = self._reached(lane)
+        if at[0]:
+            # A hub where messages of the lane still wait delivers them first.
+            way.after[lane.lane] = at
         way.target = self._target(lane.trunk)
         way.now = way.target
         way.is_due = bool(way.after)

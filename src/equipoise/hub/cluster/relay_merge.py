@@ -168,6 +168,17 @@ class Merging:
                     session.write(frame)
         self._torn.update(self._waiting)
 
+    def lane_died(self, stream: Stream, hub: str) -> None:
+        """The hub of a lane is dead: its end, which is unknown, waits behind all that has come of the lane."""
+        epoch = max(arrival.epoch for arrival in stream.pending)
+        self._arrive(stream, Arrival(hub, epoch, Ended(0, 0)))
+
+    def torn(self, stream: Stream) -> None:
+        """All that came of a lane whose hub is dead has been taken: what follows it never comes."""
+        self.count_loss(stream.topic, stream.topic.epoch + 1, 0)
+        self._torn.discard(stream)
+        self._tell_gap(stream.topic)
+
     def is_behind(self, stream: Stream) -> bool:
         """Whether subscribers by pattern wait here for a part that comes before others."""
         if not stream.pending:

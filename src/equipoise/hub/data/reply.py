@@ -187,6 +187,9 @@ class OwedReplies:
             self._bytes -= size
         return ready
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     @property
     def is_empty(self) -> bool:
         return not self._entries

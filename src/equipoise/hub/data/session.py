@@ -19,7 +19,7 @@ from equipoise.hub.data.publish import publish_batch, publish_run, spelled_out
 from equipoise.hub.data.reply import OwedReplies, Reply, ReplyMode
 from equipoise.hub.data.turns import TURN_S
 from equipoise.resp import Command, Publishes, RequestReader, leading_publishes
-from equipoise.resp.replies import error
+from equipoise.resp.replies import bulk, error, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.data.session_host import SessionHost
@@ -294,6 +294,9 @@ class Session(ClientState):
         assert owed is not None, "the timer runs while replies are owed"
         owed.timer = core.shell.call_later(_WATCH_S, self._watch)
         owed.expire(core.now())
+        if self.link is not None and self.proto == 3 and not owed.is_empty:
+            # Its pings wait behind what it is owed: it must not take this hub for dead.
+            self.write(push((bulk(b"eq.wait"), integer(len(owed))), 3))
         if self._is_paused and core.shell.has_hung_up(self.wire):
             # A transport whose reading is paused would not tell.
             core.cut(self, "it has hung up")

@@ -19,6 +19,7 @@ from equipoise.hub.cluster.link.link import OutLink, Send
 from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.core import HubCore
+from equipoise.hub.data import session
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.membership.liveness import Sight
 from equipoise.lab.simulation.ablation import Ablation, replaced
@@ -90,8 +91,11 @@ def _open_when_asked(engine: HandoverEngine, stream: Stream, effect: SendPrepare
 
 
 def _keep_epochs(lanes: Lanes) -> None:
-    lanes._is_introduced = True
-    lanes._answer_waiting()
+    lanes.followers.introduced()
+
+
+def _end_at_once(merging: Merging, stream: Stream, hub: str) -> None:
+    merging._cluster.lanes.ended(stream, 0, 0)
 
 
 class _SameForEver:
@@ -286,6 +290,22 @@ CLUSTER_ABLATIONS = (
         "cluster-everything",
         _with(Lanes, "introduced", _keep_epochs),
         seed=614,
+    ),
+    Ablation(
+        "lane-ends",
+        "the unknown end of a lane whose hub died waits behind what has come of the lane",
+        once.NAME,
+        "cluster-everything",
+        _with(Merging, "lane_died", _end_at_once),
+        seed=1995,
+    ),
+    Ablation(
+        "waiting-clients",
+        "a client whose pings wait behind replies that it is owed hears that its hub is alive",
+        needless_gap.NAME,
+        "limits-relays",
+        _with_module(session, "_WATCH_S", 3_600.0),
+        seed=27,
     ),
     Ablation(
         "doubt",
