@@ -34,7 +34,7 @@ from equipoise.plan.latency import place_topics, rank
 from equipoise.plan.settings import PlannerSettings
 from equipoise.profile.environment import keep
 from equipoise.view import HubView, View
-from equipoise.view.columns import Carried, TopicColumns
+from equipoise.view.view import Carried, TopicColumns
 
 HUBS = 1_000
 SITES = 100

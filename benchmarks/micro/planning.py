@@ -30,7 +30,7 @@ from equipoise.plan import Memory, Planner, PlannerSettings
 from equipoise.plan.predicted import ring_homes, topic_positions
 from equipoise.profile.environment import keep
 from equipoise.view import HubView, View, from_tables, to_tables
-from equipoise.view.columns import Carried, HubColumns, TopicColumns
+from equipoise.view.view import Carried, HubColumns, TopicColumns
 
 HUBS = 100
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)

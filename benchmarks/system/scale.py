@@ -37,9 +37,9 @@ from equipoise.model import Entry, Member, Plan, Specs, encode_plan
 from equipoise.pipeline.hub_sums import HubSums, hub_sums, joined_sums
 from equipoise.pipeline.samples import Sampled, sampled
 from equipoise.pipeline.settings import Plausible
+from equipoise.pipeline.sliding_window import view_tables
 from equipoise.pipeline.validation import judged
 from equipoise.pipeline.view_bound import ViewBound, bounded
-from equipoise.pipeline.view_join import view_tables
 from equipoise.plan import Memory, Planner
 from equipoise.profile.environment import keep
 from equipoise.view.codec import HEADER_BYTES, ViewTables, decode_header, decode_view, encode_view

@@ -25,7 +25,7 @@ from equipoise.lab.experiments.epulsar_worlds import PlacedClients, game_world, 
 from equipoise.lab.experiments.experiment import silent
 from equipoise.plan.latency import PairsEstimate
 from equipoise.plan.latency.limits import legs_s
-from equipoise.view.columns import places_of
+from equipoise.view.view import places_of
 
 
 def test_every_figure_that_can_be_reproduced_is_registered() -> None:

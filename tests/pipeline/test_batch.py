@@ -17,9 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from equipoise.errors import PipelineError
 from equipoise.pipeline.batch import judged_records, rejections, valid_records, view_at
-from equipoise.pipeline.client_locations import WHERE_COLUMNS
 from equipoise.pipeline.lake.profiles import hub_profiles, quantiles, topic_profiles
-from equipoise.pipeline.samples import sampled
+from equipoise.pipeline.samples import WHERE_COLUMNS, sampled
 from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.sliding_window import SlidingWindow
 from equipoise.pipeline.source.piece_rows import Rejection

@@ -11,8 +11,7 @@ import pytest
 
 from equipoise.coordinates import Coordinate
 from equipoise.coordinates.centroid import ClientGroup, centroid_of
-from equipoise.pipeline.client_locations import packed, unpacked_rows, where_rows
-from equipoise.pipeline.samples import sampled
+from equipoise.pipeline.samples import packed, sampled, unpacked_rows, where_rows
 from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.sliding_window import SlidingWindow
 from equipoise.pipeline.validation import judged

@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pytest
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
-from equipoise.pipeline.client_locations import WHERE_COLUMNS
+from equipoise.pipeline.samples import WHERE_COLUMNS
 from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.validation import conformed, judged

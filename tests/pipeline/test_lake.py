@@ -12,10 +12,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # It ships no type
 import pytest
 
 from equipoise.errors import DamagedError, PipelineError
-from equipoise.pipeline.client_locations import WHERE_COLUMNS
 from equipoise.pipeline.lake.compaction import groups, merged
 from equipoise.pipeline.lake.lake import Lake, Merge
 from equipoise.pipeline.lake.writer import hour_folder, written
+from equipoise.pipeline.samples import WHERE_COLUMNS
 from equipoise.pipeline.settings import KeepingSettings, Plausible
 from equipoise.pipeline.validation import judged
 from pipeline.places import random_place, side_told

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from equipoise.pipeline.client_locations import (
+from equipoise.pipeline.measured_latency import MeasuredRows, measured_latency
+from equipoise.pipeline.samples import (
     DELAYS,
     HOME_DELAY,
     MEASURED,
@@ -17,7 +18,6 @@ from equipoise.pipeline.client_locations import (
     SIDES,
     WHERE_NUMBERS,
 )
-from equipoise.pipeline.measured_latency import MeasuredRows, measured_latency
 from equipoise.view.schema import MEASURED_QUANTILES
 from pipeline.places import random_place, side_told
 from pipeline.records import Record

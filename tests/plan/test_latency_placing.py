@@ -11,7 +11,7 @@ from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.coordinates.centroid import expected_worst_s, worst_s
 from equipoise.plan.latency import CentroidEstimate, PairsEstimate, place_topics, rank
 from equipoise.view import HubView, TopicView, View
-from equipoise.view.columns import places_of
+from equipoise.view.view import places_of
 from plan.near import SmallWorld, at, hub, near
 
 places = st.builds(

@@ -9,7 +9,6 @@ import pytest
 from equipoise.pipeline.samples import HUB_SAMPLES, TOPIC_SAMPLES
 from equipoise.telemetry import COLUMNS, RecordKind
 from equipoise.view.codec import HUB_SCHEMA, TOPIC_SCHEMA
-from equipoise.view.columns import HubColumns, TopicColumns
 from equipoise.view.schema import (
     ADDED,
     HUB_COLUMNS,
@@ -19,6 +18,7 @@ from equipoise.view.schema import (
     TopicView,
     ViewColumn,
 )
+from equipoise.view.view import HubColumns, TopicColumns
 
 BY_KIND = [(RecordKind.TOPIC, column) for column in TOPIC_COLUMNS] + [
     (RecordKind.HUB, column) for column in HUB_COLUMNS

@@ -17,7 +17,7 @@ from equipoise.model import Plan, Specs, apply
 from equipoise.plan import Decision, Memory, Planner, Policy
 from equipoise.plan.predicted import by_entries, ring_homes, topic_positions
 from equipoise.view import HubView, View
-from equipoise.view.columns import Carried, HubColumns, TopicColumns
+from equipoise.view.view import Carried, HubColumns, TopicColumns
 
 Floats = NDArray[np.float64]
 

@@ -1,6 +1,6 @@
 """Records as DataFrames: validated, and made into the view of a moment. For the lake, experiments and looking back.
 
-The sums are those of the live query, `hub_sums`, made on executors, hub by hub; `view_join` puts them together.
+The sums are those of the live query, `hub_sums`, made on executors, hub by hub; `sliding_window` puts them together.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From the samples of a window to one row per hub, and per topic and hub, in Arrow and numpy. Pure.
 
 A hub's sums follow from its own records alone, whatever other hubs told: so hubs can be summed anywhere, in any
-grouping, and `view_join` puts them together. The driver sums all hubs at once, executors those of their task.
+grouping, and `sliding_window` puts them together. The driver sums all hubs at once, executors those of their task.
 
 Always true of the sums of a hub, over its window (newest − over, newest], newest being its own last record:
     its topics count up to that record, which is what closes each of its windows;

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.pipeline.client_locations import DELAYS, HOME_DELAY, MEASURED, SIDE_NUMBERS, SIDES
+from equipoise.pipeline.samples import DELAYS, HOME_DELAY, MEASURED, SIDE_NUMBERS, SIDES
 from equipoise.view.schema import MEASURED_QUANTILES
 
 __all__ = ["MeasuredRows", "measured_latency"]
@@ -40,7 +40,7 @@ class MeasuredRows(NamedTuple):
     topic: Indices
     # Whether messages get their positions here: then there is no way to the home.
     is_numbering: NDArray[np.bool_]
-    # As `client_locations` has it.
+    # As `samples` has it.
     where: Floats
     # How many clients the hub has: a column for each of `SIDES`.
     clients: Floats

@@ -1,26 +1,162 @@
-"""The part of a record that a view needs. Pure.
+"""The part of a record that a view needs: numbers, the hub's role, and where clients and hubs are. Pure.
 
 Which columns of telemetry those are follows from the view's schema: every source of a number of topics or hubs.
 
-Always true of samples: they come in the order of the hub's records; a number that a record does not say is 0 in them,
-a place is null.
+What a topic's record says of the locations of both sides becomes one row of numbers, NaN where the record says nothing:
+
+    publishers: their centroid, how many are in it, deviation and leg, in seconds; of how many the delay was measured,
+    and its quantiles; then subscribers, likewise; then the measured delay between the hub and the topic's home
+
+In samples such a row is one value of bytes, null in a record that has neither side: where no client reports, that is
+one column without values.
+
+Always true of samples: they come in the order of the hub's records; a number that a record does not have is 0 in them,
+a place is null. Always true of judged records: a centroid comes with its count and deviation; a leg may be missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
+from numpy.typing import NDArray
 
-from equipoise.pipeline.client_locations import packed
-from equipoise.pipeline.source.unpack import Rejected
-from equipoise.pipeline.topic_latency import ROLES
+from equipoise.coordinates import CoordinateSettings
+from equipoise.pipeline.source.piece_rows import Rejected
 from equipoise.telemetry import COLUMNS, ColumnType, RecordKind
 from equipoise.view.schema import ADDED, HUB_COLUMNS, TOPIC_COLUMNS, ViewColumn
 
-__all__ = ["HUB_SAMPLES", "TOPIC_SAMPLES", "Sampled", "sampled"]
+__all__ = [
+    "DELAYS",
+    "DEVIATION",
+    "HOME_DELAY",
+    "HUB_SAMPLES",
+    "LEG",
+    "LOCATED",
+    "LOCATED_MAX",
+    "MEASURED",
+    "PLACE_NUMBERS",
+    "PLACE_REACH_S",
+    "ROLES",
+    "SIDES",
+    "SIDE_NUMBERS",
+    "SIDE_REACH_US",
+    "TOPIC_SAMPLES",
+    "WHERE_COLUMNS",
+    "WHERE_NUMBERS",
+    "Sampled",
+    "has_lengths",
+    "packed",
+    "place_rows",
+    "sampled",
+    "unpacked_rows",
+    "where_rows",
+]
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+# What a hub is to a topic, as a number: its place here. The last is the home.
+ROLES = ("relay", "lane", "home")
+SIDES = ("publishers", "subscribers")
+# A coordinate: point, error, height, adjustment.
+PLACE_NUMBERS = CoordinateSettings().dimensions + 3
+_PLACE_BYTES = 8 * PLACE_NUMBERS
+# Where the other numbers of a side are.
+LOCATED, DEVIATION, LEG = PLACE_NUMBERS, PLACE_NUMBERS + 1, PLACE_NUMBERS + 2
+MEASURED = PLACE_NUMBERS + 3
+_LEVELS = ("p50", "p90", "p99", "max")
+DELAYS = slice(MEASURED + 1, MEASURED + 1 + len(_LEVELS))
+SIDE_NUMBERS = MEASURED + 1 + len(_LEVELS)
+HOME_DELAY = SIDE_NUMBERS * len(SIDES)
+WHERE_NUMBERS = HOME_DELAY + 1
+_ROW_BYTES = 8 * WHERE_NUMBERS
+_OF_A_SIDE = (
+    *("at", "located", "deviation_us", "leg_us_max", "measured"),
+    *(f"delay_us_{level}" for level in _LEVELS),
+)
+WHERE_COLUMNS = [*(f"{side}_{what}" for side in SIDES for what in _OF_A_SIDE), "home_delay_us"]
+# As far as anything on earth is, twice over: as for a coordinate that another node tells.
+PLACE_REACH_S = 100.0
+# Two places at opposite ends of the reach, in each dimension, and their heights.
+SIDE_REACH_US = 1_000_000_000
+# Clients of one hub: a thousand times what one has been seen with, so that no mean is of one hub's lies alone.
+LOCATED_MAX = 10_000_000
+_US = 1e6
+
+
+def has_lengths(column: pa.Array) -> Flags:
+    """Whether each value is missing or as long as a coordinate."""
+    is_right = pc.equal(pc.binary_length(column), _PLACE_BYTES)
+    return np.asarray(is_right.fill_null(True).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def place_rows(column: pa.Array) -> Floats:
+    """A row for each value, all of the right length; NaN for a missing one."""
+    return _rows(column, PLACE_NUMBERS)
+
+
+def where_rows(records: Any) -> Floats:
+    """The rows of records about topics, from anything that has `WHERE_COLUMNS`."""
+    count = len(records)
+    rows = np.full((count, WHERE_NUMBERS), np.nan)
+    for at, side in enumerate(SIDES):
+        own = rows[:, at * SIDE_NUMBERS : (at + 1) * SIDE_NUMBERS]
+        own[:, :PLACE_NUMBERS] = place_rows(records.column(f"{side}_at"))
+        own[:, LOCATED] = _numbers(records.column(f"{side}_located"))
+        own[:, DEVIATION] = _numbers(records.column(f"{side}_deviation_us")) / _US
+        own[:, LEG] = _numbers(records.column(f"{side}_leg_us_max")) / _US
+        own[:, MEASURED] = _numbers(records.column(f"{side}_measured"))
+        for number, level in enumerate(_LEVELS, DELAYS.start):
+            own[:, number] = _numbers(records.column(f"{side}_delay_us_{level}")) / _US
+        # A side without clients has no location.
+        own[np.isnan(own[:, 0])] = np.nan
+    rows[:, HOME_DELAY] = _numbers(records.column("home_delay_us")) / _US
+    return rows
+
+
+def packed(records: pa.RecordBatch) -> pa.Array:
+    """The rows as bytes; null where a record tells of neither side."""
+    has_place = [records.column(f"{side}_at").is_valid() for side in SIDES]
+    is_told = pc.or_(*has_place)
+    if not is_told.true_count:
+        return pa.nulls(len(records), pa.binary())
+    told = where_rows(records.filter(is_told))
+    lengths = np.where(is_told.to_numpy(zero_copy_only=False), _ROW_BYTES, 0)
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    validity = pa.array(is_told).buffers()[1]
+    return pa.Array.from_buffers(
+        pa.binary(),
+        len(records),
+        [validity, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(told))],
+    )
+
+
+def unpacked_rows(column: pa.Array) -> Floats:
+    """What `packed` made, as rows."""
+    return _rows(column, WHERE_NUMBERS)
+
+
+def _rows(column: pa.Array, width: int) -> Floats:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    rows = np.full((len(column), width), np.nan)
+    if column.null_count < len(column):
+        fixed = column.drop_null().cast(pa.binary(8 * width))
+        numbers = np.frombuffer(fixed.buffers()[1], "<f8", len(fixed) * width, fixed.offset * 8 * width)
+        rows[column.is_valid().to_numpy(zero_copy_only=False)] = numbers.reshape(-1, width)
+    return rows
+
+
+def _numbers(column: pa.Array) -> Floats:
+    """NaN where there is none."""
+    return np.asarray(column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
 
 _FRACTIONS = frozenset(column.name for column in COLUMNS if column.type is ColumnType.DOUBLE)
 _ROLES = pa.array(ROLES)
@@ -40,7 +176,7 @@ TOPIC_SAMPLES = pa.schema(
     [
         *(("hub", pa.string()), ("topic", pa.binary()), ("time_us", pa.int64())),
         *_TOPIC_NUMBERS,
-        # An index into ROLES; and the coordinates of its clients, as `client_locations` packs them.
+        # An index into ROLES; and the coordinates of its clients, as `packed` has them.
         *(("role", pa.int8()), ("where", pa.binary())),
     ]
 )

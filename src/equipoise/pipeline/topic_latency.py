@@ -22,16 +22,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.pipeline.client_locations import DEVIATION, LEG, LOCATED, PLACE_NUMBERS, SIDE_NUMBERS, SIDES
+from equipoise.pipeline.samples import DEVIATION, LEG, LOCATED, PLACE_NUMBERS, SIDE_NUMBERS, SIDES
 
-__all__ = ["ROLES", "Gathered", "TopicRows", "gathered", "home_rows", "is_relaying"]
+__all__ = ["Gathered", "TopicRows", "gathered", "home_rows", "is_relaying"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# What a hub is to a topic, as a number: its place here. The last is the home.
-ROLES = ("relay", "lane", "home")
+# Indices into `ROLES`.
 _RELAY, _HOME = 0, 2
 
 
@@ -43,7 +42,7 @@ class TopicRows(NamedTuple):
     # An index into `ROLES`.
     role: NDArray[np.int8]
     time_us: Indices
-    # As `whereabouts` has it.
+    # As `samples` has it.
     where: Floats
     # How many clients the hub has, known or not: a column for each of `SIDES`.
     clients: Floats

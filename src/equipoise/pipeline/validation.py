@@ -18,7 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 from numpy.typing import NDArray
 
-from equipoise.pipeline.client_locations import (
+from equipoise.pipeline.samples import (
     LOCATED_MAX,
     PLACE_REACH_S,
     SIDE_REACH_US,

@@ -27,9 +27,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 from numpy.typing import NDArray
 
 from equipoise.errors import ProtocolError, ViewError
-from equipoise.view.columns import Carried, HubColumns, Places, TopicColumns, filled, is_known, no_places
 from equipoise.view.schema import HUB_COLUMNS, TOPIC_COLUMNS, Shape, ViewColumn
-from equipoise.view.view import View
+from equipoise.view.view import Carried, HubColumns, Places, TopicColumns, View, filled, is_known, no_places
 
 __all__ = [
     "CARRIED_SCHEMA",

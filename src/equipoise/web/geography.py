@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.view import View
-from equipoise.view.columns import BESIDE_POINT, Places, is_known
+from equipoise.view.view import BESIDE_POINT, Places, is_known
 
 __all__ = ["Picture", "Projector", "clients_at"]
 

@@ -27,7 +27,7 @@ from equipoise.plan.latency import CentroidEstimate, LatencyEstimate, Room, plac
 from equipoise.plan.latency.limits import legs_s
 from equipoise.plan.load import Capacities
 from equipoise.view import HubView, View
-from equipoise.view.columns import Carried, TopicColumns, places_of
+from equipoise.view.view import Carried, TopicColumns, places_of
 
 __all__ = ["POLICIES", "NodesEstimate", "SelectionOutcome", "evaluate", "select"]
 

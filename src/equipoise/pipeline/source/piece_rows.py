@@ -9,13 +9,14 @@ Always true: a row whose `rejected` is null holds records `first` to `next` of a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 
-__all__ = ["PIECES_DDL", "PIECES_SCHEMA", "Rejection", "missing", "piece_row", "stream_of"]
+__all__ = ["PIECES_DDL", "PIECES_SCHEMA", "Rejected", "Rejection", "missing", "piece_row", "stream_of"]
 
 
 class Rejection(StrEnum):
@@ -40,6 +41,9 @@ class Rejection(StrEnum):
     # The window of the view had passed when it came. It is kept in the lake.
     LATE = "late"
 
+
+# How many records, by hub and reason.
+Rejected = Counter[tuple[str, str]]
 
 PIECES_SCHEMA = pa.schema(
     [

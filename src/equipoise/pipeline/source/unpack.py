@@ -14,14 +14,11 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 
 from equipoise.pipeline.settings import Plausible
-from equipoise.pipeline.source.piece_rows import Rejection, stream_of
+from equipoise.pipeline.source.piece_rows import Rejected, Rejection, stream_of
 from equipoise.pipeline.validation import conformed, reasons
 from equipoise.telemetry import arrow_schema
 
-__all__ = ["Rejected", "unpacked"]
-
-# How many records, by hub and reason.
-Rejected = Counter[tuple[str, str]]
+__all__ = ["unpacked"]
 
 
 def unpacked(

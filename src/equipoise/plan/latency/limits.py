@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 from equipoise.model import Glob, Specs, TopicSpec
 from equipoise.plan.memory import LONG_AGO_S, Memory
 from equipoise.plan.settings import PlannerSettings
-from equipoise.view.columns import BESIDE_POINT, Places, TopicColumns, is_known
 from equipoise.view.schema import MEASURED_QUANTILES
-from equipoise.view.view import View
+from equipoise.view.view import BESIDE_POINT, Places, TopicColumns, View, is_known
 
 __all__ = [
     "CentroidEstimate",

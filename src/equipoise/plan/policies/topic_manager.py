@@ -31,8 +31,7 @@ from equipoise.plan.latency import (
 from equipoise.plan.memory import Memory
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.obligations import keep_members
-from equipoise.view.columns import places_of
-from equipoise.view.view import View
+from equipoise.view.view import View, places_of
 
 __all__ = ["AllPairs", "TopicManager", "excess_rates", "topics_to_shed"]
 
