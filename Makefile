@@ -17,15 +17,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/equipoise demo
 
-# These run whole systems on the ports that users find them on: one after the other.
-SYSTEMS := tests/local/test_up.py tests/local/test_up_failing.py tests/local/test_up_whole.py \
-	tests/local/test_grow_and_shrink.py tests/local/test_store_process.py tests/docs/test_code_blocks.py \
-	tests/demo/test_command.py tests/web/test_pages_up.py tests/integration
-
-# The longest tests are listed at the end of each part.
+# Three workers for two cores: systems that start and wait leave room (tests/support/schedule.py). The longest tests are
+# listed at the end. `make test KEEP=--keep-durations` writes down how long each module took.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=25 $(addprefix --ignore=,$(SYSTEMS))
-	$(BIN)/python -m pytest --durations=25 $(SYSTEMS)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --durations=25 $(KEEP)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -12,6 +12,8 @@ import pytest
 
 from local.up_world import require_java
 
+pytestmark = pytest.mark.xdist_group("up")
+
 
 def demo(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -72,6 +72,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 @pytest.mark.needs_redis
 # A page may start Spark twice, with a machine's worth of other tests beside it at worst.
 @pytest.mark.timeout(600)
+@pytest.mark.xdist_group("up")
 @pytest.mark.parametrize("page", list(played()))
 def test_a_page_works_as_written(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     require("redis-cli")

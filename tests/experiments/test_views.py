@@ -92,6 +92,7 @@ def spark() -> Iterator[SparkDriver | None]:
 
 @pytest.mark.needs_spark
 @pytest.mark.usefixtures("spark")
+@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 def test_spark_makes_the_same_views_as_the_live_window() -> None:
     from pyspark.sql import SparkSession

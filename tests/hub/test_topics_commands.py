@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.hub.settings import Limits
 from hub.world import Error, FakeClient, World, users
 
-EXPIRED = Error("ERR this cursor has expired: begin again with cursor 0")
 GAME = 'create = ["game.*"]\npublish = ["game.*"]\nsubscribe = ["game.*"]'
 
 
@@ -54,17 +54,25 @@ def test_a_page_that_takes_long_comes_in_a_later_turn() -> None:
     assert (cursor, len(rows)) == (b"0", 500)
 
 
-def test_a_cursor_whose_topic_is_gone_says_so() -> None:
-    world = World()
-    client = world.client()
-    client.do("PUBLISH", "t", "x")
-    assert client.do("EQ.TOPICS", "=gone", "10") == EXPIRED
+def test_a_cursor_whose_topic_is_gone_still_leads_on() -> None:
+    world = World(limits=Limits(topic_idle_s=10.0))
+    client, subscriber = world.client(), world.client()
+    for name in ("a", "b", "c"):
+        subscriber.do("SUBSCRIBE", name)
+    cursor, rows = client.do("EQ.TOPICS", "0", "2")
+    assert [row[0] for row in rows] == [b"a", b"b"]
+    subscriber.do("UNSUBSCRIBE", "b")
+    world.advance(25.0)
+    assert b"b" not in world.core.index.topics
+    client.do("PUBLISH", "d", "x")
+    assert [row[0] for row in client.do("EQ.TOPICS", cursor, "10")[1]] == [b"c", b"d"]
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ("7", "10"),
+        ("-1", "10"),
+        ("=t", "10"),
         ("0", "0"),
         ("0", "1001"),
         ("0", "ten"),
@@ -93,5 +101,9 @@ def test_a_cursor_does_not_tell_whether_a_topic_exists() -> None:
     root, alice = world.client(user="root"), world.client(user="alice")
     for name in ("game.1", "secret", "game.2"):
         root.do("PUBLISH", name, "x")
-    assert alice.do("EQ.TOPICS", "=secret", "10") == alice.do("EQ.TOPICS", "=missing", "10") == EXPIRED
     assert pages(alice, 1) == [[b"game.1"], [b"game.2"]]
+    # A page of every cursor there can be: the same as if the other topic were not there.
+    names = [[row[0] for row in alice.do("EQ.TOPICS", str(cursor), "10")[1]] for cursor in range(5)]
+    assert names == [[b"game.1", b"game.2"], [b"game.2"], [b"game.2"], [], []]
+    for name in ("secret", "missing"):
+        assert isinstance(alice.do("EQ.TOPICS", f"={name}", "10"), Error)

@@ -17,7 +17,7 @@ from support.processes import ROOT
 from support.spark import need_spark, spark_cache
 from support.spark_cluster import SparkCluster, spark_cluster
 
-pytestmark = [pytest.mark.needs_spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.needs_spark, pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
 
 PATIENCE_S = 300.0
 TASKS = 6

@@ -16,7 +16,12 @@ from equipoise.lab.scenarios.game import Game
 from equipoise.lab.workload.game import GameLoad
 from local.up_world import Up
 
-pytestmark = [pytest.mark.needs_java, pytest.mark.needs_spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.needs_java,
+    pytest.mark.needs_spark,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("up"),
+]
 # For machines with much else to do; an idle one needs a tenth of it for each step.
 PATIENCE_S = 300.0
 # Few players fill a hub: two dozen of them on nine tiles have it send about 300 kB/s.

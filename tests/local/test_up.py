@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from equipoise.cli.main import app
 from local.up_world import Up
 
-pytestmark = pytest.mark.needs_java
+pytestmark = [pytest.mark.needs_java, pytest.mark.xdist_group("up")]
 # Far more than the seconds it takes, for machines that do something else meanwhile.
 STOP_S_MAX = 30.0
 

@@ -16,7 +16,7 @@ from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.processes import HealthSettings, Phase, PhaseChange
 from local.up_world import Up, require_java
 
-pytestmark = pytest.mark.needs_java
+pytestmark = [pytest.mark.needs_java, pytest.mark.xdist_group("up")]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,12 @@ import redis
 
 from local.up_world import Up, require_java
 
-pytestmark = [pytest.mark.needs_java, pytest.mark.needs_spark, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.needs_java,
+    pytest.mark.needs_spark,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("up"),
+]
 STOP_S_MAX = 5.0
 # Starting Spark takes 15 s on an idle machine of two cores.
 PLAN_S_MAX = 90.0

@@ -41,7 +41,7 @@ from pipeline.records import (
     view_of,
 )
 
-pytestmark = pytest.mark.needs_spark
+pytestmark = [pytest.mark.needs_spark, pytest.mark.xdist_group("spark")]
 
 
 def frame(driver: SparkDriver, records: Sequence[Record]) -> DataFrame:

@@ -31,7 +31,7 @@ from pipeline.fake_hub import FakeHub
 from pipeline.records import SECOND_US, Record, assert_same_view, batch_of, hub_record, topic_record, view_of
 from pipeline.store_thread import REGION, StoreThread
 
-pytestmark = pytest.mark.needs_spark
+pytestmark = [pytest.mark.needs_spark, pytest.mark.xdist_group("spark")]
 
 PATIENCE_S = 60.0
 

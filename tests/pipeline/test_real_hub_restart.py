@@ -16,7 +16,7 @@ from equipoise.pipeline.spark.session import SparkDriver
 from pipeline.test_query import running, until
 from support.processes import ServerProcess, hub
 
-pytestmark = [pytest.mark.needs_spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.needs_spark, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
 
 
 def history(folder: Path) -> pa.Table:

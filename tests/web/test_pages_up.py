@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.needs_spark,
     pytest.mark.needs_chromium,
     pytest.mark.timeout(300),
+    pytest.mark.xdist_group("up"),
 ]
 READY_S = 120.0
 TILE = "world/tile/1/1"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from equipoise.access import Users
+from equipoise.hub.access import quotas
 from equipoise.hub.cluster import publish_acks
 from equipoise.hub.commands import positioned
 from equipoise.model import Mode
@@ -194,6 +195,34 @@ def test_questions_and_severed_links_are_bounded(monkeypatch: pytest.MonkeyPatch
     for number in range(9):
         client.send("EQ.SEVER", f"{LINK}{number}", "h2:6399")
     assert len(hubs["h2"].cluster.receipts._severed) == 3
+
+
+def test_a_flood_of_severs_does_not_make_a_hub_forget_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    1. A client has its link to h2 ended, which h2 remembers. 2. Another address has more links ended than h2 remembers
+    in all: most are refused. 3. A connection that names the first link comes late: it is not served. 4. A minute later
+    the other address may go on.
+    """
+    monkeypatch.setattr(publish_acks, "SEVERED_MAX", 30)
+    monkeypatch.setattr(quotas, "SEVERS_PER_MINUTE_MAX", 10)
+    hubs = remote()
+    client, flood = hubs["h1"].client(3), hubs["h1"].client(3)
+    client.session.address, flood.session.address = "192.0.2.7:1", "192.0.2.8:1"
+    client.send("EQ.SEVER", LINK, "h2:6399")
+    hubs.settle()
+    for number in range(40):
+        flood.send("EQ.SEVER", f"{LINK}{number}", "h2:6399")
+        hubs.settle()
+    assert sum(isinstance(answer, Error) for answer in flood.read()) == 30
+    late = hubs["h2"].client(3)
+    late.send("EQ.LINK", LINK)
+    assert not late.is_connected()
+    hubs.settle(60.0)
+    flood.send("EQ.SEVER", f"{LINK}.", "h2:6399")
+    hubs.settle()
+    assert not any(isinstance(answer, Error) for answer in flood.read())
 
 
 def test_accounts_are_closed_when_all_is_settled() -> None:

@@ -21,6 +21,11 @@ __all__ = ["Quotas", "Resource", "owner_of", "topic_bytes"]
 # Memory of a topic beside its name, measured; and how often its name is there: its own, and in a frame's header.
 TOPIC_BYTES = 700
 NAME_COPIES = 2
+# Links that one user, or one address where there are no users, may have ended within a minute. Every client of a large
+# network that loses a hub ends one; a hub remembers ten times as many (SEVERED_MAX), so that one flood does not make it
+# forget those of other clients.
+SEVERS_PER_MINUTE_MAX = 5_000
+_MINUTE_S = 60.0
 
 
 class Resource(Enum):
@@ -50,6 +55,9 @@ class Quotas:
         self._total = dict.fromkeys(Resource, 0)
         # By resource and owner; only owners that hold something are here.
         self._held: dict[tuple[Resource, str], int] = {}
+        # By user or address, links ended within the minute that began then.
+        self._severs: dict[str, int] = {}
+        self._severs_since = 0.0
 
     def total(self, resource: Resource) -> int:
         return self._total[resource]
@@ -81,6 +89,14 @@ class Quotas:
         """Why a connection of one user may not become another's."""
         owner = owner_of(user)
         return None if owner == owner_of(former) else self.over_share(Resource.CONNECTIONS, owner, 1)
+
+    def may_sever(self, client: str, now: float) -> bool:
+        """Count one more link that a user or an address has ended; whether it may be."""
+        if now - self._severs_since >= _MINUTE_S:
+            self._severs.clear()
+            self._severs_since = now
+        count = self._severs[client] = self._severs.get(client, 0) + 1
+        return count <= SEVERS_PER_MINUTE_MAX
 
     def pass_on(self, former: User | None, user: User | None, *, subscriptions: int) -> None:
         """A connection of one user, with so many subscriptions, is another's now."""

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["AckWaiter", "Acked", "ClientAcks", "TopicAcks"]
 
 
-# Links whose end is remembered: those of the last minutes, even if all clients of a hub lose it at once.
-SEVERED_MAX = 20_000
+# Links whose end is remembered, some 100 B each: those of the last minutes, even if all clients of a hub lose it at
+# once, and whatever one user or address has ended (SEVERS_PER_MINUTE_MAX).
+SEVERED_MAX = 50_000
 # Links that an account remembers before it forgets those that have nothing under way.
 _LINKS_MAX = 64
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.access.denials import denial
+from equipoise.hub.access.quotas import SEVERS_PER_MINUTE_MAX
 from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.commands.connection import LINK_BYTES_MAX, NEEDS_RESP3
 from equipoise.hub.data.reply import LATE, LOST, NO_ROOM, Reply
@@ -23,6 +24,9 @@ ASKED_MAX = 10_000
 # Links that one session may wait to be ended at once: one per hub that its client has lost. The next waits.
 SEVERING_MAX = 8
 _TOO_MANY = f"ERR {ASKED_MAX} questions of this connection wait for an answer already"
+_TOO_MANY_SEVERED = (
+    f"ERR {SEVERS_PER_MINUTE_MAX} links were ended within a minute for this user or address already"
+)
 # Stands for a position that EQ.AFTER names and that is not confirmed yet.
 UNCONFIRMED = (-1, -1)
 _NOT_CONFIRMED = "TRYAGAIN the position that EQ.AFTER names is not confirmed yet"
@@ -101,6 +105,8 @@ def sever(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     if len(link) > LINK_BYTES_MAX or len(address) > ADDRESS_BYTES_MAX:
         return "ERR syntax error: EQ.SEVER link address"
 
+    if not core.quotas.may_sever(session.owner, core.now()):
+        return _TOO_MANY_SEVERED
     acks = core.cluster.receipts
 
     def severed() -> None:

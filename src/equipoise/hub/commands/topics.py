@@ -1,12 +1,13 @@
 """EQ.TOPICS and EQ.TOPIC: which topics this hub knows, where each lives, and how it is used here.
 
-A client learns nothing of topics that it may neither use nor operate, not even by trying cursors. A listing comes in
-pages; a client that goes on from page to page gets every topic that was there all the while once, in the order in
-which they came.
+A client learns nothing of topics that it may neither use nor operate, not even by trying cursors: a cursor is the
+number of a topic, in the order in which topics came, and any number is answered with what comes after it. A client that
+goes on from page to page gets every topic that was there all the while once, in that order.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,16 +29,14 @@ if TYPE_CHECKING:
 # Topics in one page: 100 kB of a reply.
 PAGE_MAX = 1_000
 _BEGIN = b"0"
-_AFTER = b"="
 _USAGE = "ERR syntax error: EQ.TOPICS cursor count [MATCH pattern] [HOME]"
-_GONE = "ERR this cursor has expired: begin again with cursor 0"
 
 
 class _Asked(NamedTuple):
     """What a page is to show."""
 
     # The topics not yet looked at.
-    names: list[bytes]
+    topics: list[Topic]
     rows_max: int
     glob: Glob | None = None
     # Only those that live here.
@@ -54,12 +53,12 @@ def topics(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
 
     def steps() -> Iterator[None]:
         nonlocal cursor
-        for i, name in enumerate(asked.names):
-            topic = core.index.topics.get(name)
-            if topic is not None and _is_wanted(asked, session, topic):
+        for i, topic in enumerate(asked.topics):
+            is_here = core.index.topics.get(topic.name) is topic
+            if is_here and _is_wanted(asked, session, topic):
                 rows.append(_row(core, topic))
-                if len(rows) == asked.rows_max and i + 1 < len(asked.names):
-                    cursor = _AFTER + name
+                if len(rows) == asked.rows_max and i + 1 < len(asked.topics):
+                    cursor = b"%d" % topic.number
                     return
             if not i % LISTED_AT_ONCE:
                 yield
@@ -104,15 +103,13 @@ def _parse(core: HubCore, session: Session, command: list[bytes]) -> _Asked | st
     cursor, count = command[1], parse_integer(command[2])
     if count is None or not 1 <= count <= PAGE_MAX:
         return f"ERR count must be a number from 1 to {PAGE_MAX}"
-    names = list(core.index.topics)
-    if cursor[:1] == _AFTER:
-        # A client that may not see the topic has no such cursor from here: it does not learn whether there is one.
-        after = cursor[1:]
-        if after not in core.index.topics or not _may_see(session, after):
-            return _GONE
-        names = names[names.index(after) + 1 :]
-    elif cursor != _BEGIN:
+    after = parse_integer(cursor)
+    if after is None or after < 0:
         return "ERR a cursor is 0 or what the page before gave"
+    # In the order of their numbers.
+    topics = list(core.index.topics.values())
+    if after:
+        topics = topics[bisect_right(topics, after, key=lambda topic: topic.number) :]
     glob, is_home = None, False
     words = iter(command[3:])
     for word in words:
@@ -125,7 +122,7 @@ def _parse(core: HubCore, session: Session, command: list[bytes]) -> _Asked | st
             glob = compiled
         else:
             return _USAGE
-    return _Asked(names, count, glob, is_home)
+    return _Asked(topics, count, glob, is_home)
 
 
 def _is_wanted(asked: _Asked, session: Session, topic: Topic) -> bool:

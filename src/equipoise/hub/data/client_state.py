@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action, User
+from equipoise.hub.access.quotas import owner_of
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.ports import discard
 from equipoise.hub.data.reply import ReplyMode
@@ -121,6 +122,11 @@ class ClientState:
 
     def may(self, action: Action, name: bytes) -> bool:
         return self._core.users.is_open or (self.user is not None and self.user.may(action, name))
+
+    @property
+    def owner(self) -> str:
+        """Whose doings this client's are where they are shared out: its user's, or those of its address."""
+        return owner_of(self.user) or self.address.rpartition(":")[0]
 
     @property
     def is_unrestricted(self) -> bool:

@@ -324,7 +324,7 @@ class Session(ClientState):
 
     def _wait_for_turn(self, commands: list[Command] | Publishes) -> None:
         self._suspend(commands)
-        self._core.shell.call_later(0, self._go_on)
+        self._core.turns.queue.enter(self.owner, self._go_on)
 
     def _hold(self, data: bytes) -> None:
         """Transports may bring what they had read already; more than a buffer of it is no accident."""

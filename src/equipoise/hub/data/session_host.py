@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic, TopicIndex
+    from equipoise.hub.data.turns import Turns
     from equipoise.hub.telemetry.stats import Stats
     from equipoise.resp import Command, RequestLimits
 
@@ -63,6 +64,8 @@ class SessionHost(Protocol):
     def cluster(self) -> OtherHubs: ...
     @property
     def filtering(self) -> Filtering: ...
+    @property
+    def turns(self) -> Turns: ...
     @property
     def commands(self) -> Commands: ...
 

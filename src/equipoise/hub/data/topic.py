@@ -63,6 +63,7 @@ class Topic:
         "n",
         "name",
         "news",
+        "number",
         "owner",
         "pattern_relays",
         "patterns",
@@ -77,8 +78,10 @@ class Topic:
         "where",
     )
 
-    def __init__(self, name: bytes, epoch: int, *, is_shard: bool, owner: str = "") -> None:
+    def __init__(self, name: bytes, epoch: int, *, is_shard: bool, owner: str = "", number: int = 0) -> None:
         self.name = name
+        # In the order in which topics came to this hub, from 1; 0 for lanes and shard channels.
+        self.number = number
         self.is_shard = is_shard
         # The user that made it, for whom its memory counts.
         self.owner = owner

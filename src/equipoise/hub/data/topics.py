@@ -82,6 +82,8 @@ class TopicIndex:
         self._log = PatternLog()
         # Subscribers at the other hubs, and the changes of our own that these have to know.
         self.counts = RegionCounts()
+        # Topics that were ever made here, and topics and shard channels that were forgotten.
+        self.created = 0
         self.forgotten = 0
         # Sums over forgotten topics, so that totals never fall.
         self._former = Totals()
@@ -119,7 +121,9 @@ class TopicIndex:
         if not self._has_room(size) and not self._make_room(size):
             return None
         self._quotas.take(Resource.TOPIC_BYTES, owner, size)
-        return Topic(name, self._new_epoch(), is_shard=is_shard, owner=owner)
+        self.created += not is_shard
+        number = 0 if is_shard else self.created
+        return Topic(name, self._new_epoch(), is_shard=is_shard, owner=owner, number=number)
 
     def add_member(self, topic: Topic, session: Subscriber, kind: Kind) -> None:
         if topic.is_queued and self._unheard[-1] is topic:

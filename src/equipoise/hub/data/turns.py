@@ -3,17 +3,22 @@
 The work is an iterator whose steps take a millisecond or two at most. `LongWork` gives it turns of the loop, one after
 another, until it has come to its end; between two turns everything else goes on. `Turns` counts how long the turns
 take, for what stalls a hub shows there first.
+
+Commands of a client that take longer than a turn go on in a later one (`TurnQueue`). The clients that wait so have one
+turn in each pass of the loop between them, however many they are: users, or addresses where there are none, go round.
+A thousand connections that flood a hub with commands keep its loop no longer than one.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from equipoise.hub.data.ports import Shell, Timer
 from equipoise.hub.data.reply import Reply
 
-__all__ = ["TURN_S", "LongWork", "Turns", "by_turns"]
+__all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "by_turns"]
 
 # How long one client's commands may keep the loop, in seconds; then others have a turn.
 TURN_S = 0.01
@@ -25,6 +30,7 @@ class Turns:
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
+        self.queue = TurnQueue(shell)
         # Turns of long work so far, and how long the longest of them has kept the loop.
         self.count = 0
         self.turn_s_max = 0.0
@@ -32,6 +38,37 @@ class Turns:
     def note(self, turn_s: float) -> None:
         self.count += 1
         self.turn_s_max = max(self.turn_s_max, turn_s)
+
+
+class TurnQueue:
+    """Clients whose commands wait for their turn. Owned by `Turns`."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        # By user or address, what goes on with each client that waits; the one whose turn is next comes first.
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}
+        # Runs exactly while a client waits.
+        self._timer: Timer | None = None
+
+    def enter(self, owner: str, go_on: Callable[[], None]) -> None:
+        """`go_on` is called when it is the client's turn, also if the client has left meanwhile."""
+        self._waiting.setdefault(owner, deque()).append(go_on)
+        if self._timer is None:
+            self._timer = self._shell.call_later(0, self._pass)
+
+    def _pass(self) -> None:
+        """Let clients go on until a turn has been used up; one at least, and each of them once at most."""
+        now, until = self._shell.now, self._shell.now() + TURN_S
+        for _ in range(sum(map(len, self._waiting.values()))):
+            owner, queue = next(iter(self._waiting.items()))
+            go_on = queue.popleft()
+            del self._waiting[owner]
+            if queue:
+                self._waiting[owner] = queue
+            go_on()
+            if now() > until:
+                break
+        self._timer = self._shell.call_later(0, self._pass) if self._waiting else None
 
 
 class LongWork:

@@ -1,0 +1,84 @@
+"""Share the tests among workers: the longest modules first, and what clashes one after the other.
+
+A module is one piece of work, since its tests share fixtures. A module that takes longer than a worker's fair share is
+cut into pieces. All tests of a group (`pytest.mark.xdist_group`) are one piece whatever they take: `up` for systems on
+the ports that users find them on, `spark` for those that share a Spark session.
+
+How long a module takes is kept in tests/durations.json; `--keep-durations` writes there what this run took. A module
+that is not in it counts as `UNKNOWN_S`. Wrong durations cost time, never a test.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from xdist.remote import Producer  # type: ignore[import-untyped]  # It ships no types.
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # As above.
+from xdist.workermanage import WorkerController  # type: ignore[import-untyped]  # As above.
+
+__all__ = ["DURATIONS", "ByDuration", "DurationKeeper", "module_of"]
+
+DURATIONS = Path(__file__).parents[1] / "durations.json"
+UNKNOWN_S = 2.0
+# A piece that began last delays the end by half of this on average.
+PIECE_S_MAX = 30.0
+
+
+def module_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+class ByDuration(LoadScopeScheduling):  # type: ignore[misc]  # As above.
+    """Gives a worker that has nearly finished the longest piece that is left."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        super().__init__(config, log)
+        self._kept: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+        self._seconds: dict[str, float] = {}
+
+    def _split_scope(self, nodeid: str) -> str:
+        """The piece that a test belongs to. xdist adds `@group` to the ids of tests that have one."""
+        _, mark, group = nodeid.rpartition("@")
+        if mark and "]" not in group and "::" not in group:
+            return f"@{group}"
+        module = module_of(nodeid)
+        pieces = int(self._kept.get(module, UNKNOWN_S) / PIECE_S_MAX) + 1
+        return module if pieces == 1 else f"{module}#{zlib.crc32(nodeid.encode()) % pieces}"
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if not self._seconds:
+            self._seconds = self._durations()
+        self.workqueue.move_to_end(max(self.workqueue, key=self._seconds.__getitem__), last=False)
+        super()._assign_work_unit(node)
+
+    def _durations(self) -> dict[str, float]:
+        """Of all pieces. The tests of a module count alike."""
+        assert self.collection is not None, "pieces are given out once all workers have collected"
+        sizes: dict[str, int] = defaultdict(int)
+        for nodeid in self.collection:
+            sizes[module_of(nodeid)] += 1
+        found: dict[str, float] = defaultdict(float)
+        for nodeid in self.collection:
+            module = module_of(nodeid)
+            found[self._split_scope(nodeid)] += self._kept.get(module, UNKNOWN_S) / sizes[module]
+        return found
+
+
+class DurationKeeper:
+    """Adds up how long each module takes, and writes it over what is kept. Modules that did not run stay."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[module_of(report.nodeid)] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        kept: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+        kept |= {module: round(seconds, 1) for module, seconds in self._seconds.items()}
+        there = {module: kept[module] for module in sorted(kept) if (DURATIONS.parents[1] / module).exists()}
+        DURATIONS.write_text(json.dumps(there, indent=0) + "\n")
