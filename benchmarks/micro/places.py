@@ -38,7 +38,7 @@ from equipoise.hub.locations.client_location import Place
 from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.hub.settings import HubSettings
 from equipoise.profile.environment import tell
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 
 SPACE = CoordinateSettings()
 

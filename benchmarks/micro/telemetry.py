@@ -36,7 +36,7 @@ from equipoise.profile.audience import open_socket
 from equipoise.profile.environment import tell
 from equipoise.profile.meters import process_cpu_s, resident_bytes
 from equipoise.profile.statistics import percentile
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 
 TICK_S = 0.01
 WARM_UP_S = 3.0

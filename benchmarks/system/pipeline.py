@@ -43,7 +43,7 @@ from equipoise.pipeline.spark.session import SparkDriver
 from equipoise.pipeline.sums_choice import SumsAt
 from equipoise.profile.environment import keep
 from equipoise.profile.meters import process_cpu_s, resident_bytes
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 
 _READY = re.compile(r"ready on \S+:(\d+)")
 # Caught up means: the newest view is younger than this.

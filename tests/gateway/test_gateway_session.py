@@ -9,7 +9,7 @@ import pytest
 
 from equipoise.coordinates import Coordinate
 from equipoise.gateway.server import GatewaySession
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 
 HERE = Coordinate((0.010, *[0.0] * 7), 0.1, 0.001)
 

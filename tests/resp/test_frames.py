@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.resp.frames import interleaved, plain_encoder, positioned_encoder
+from equipoise.resp.replies import interleaved, plain_encoder, positioned_encoder
 from resp.streams import words
 
 FEW = settings(derandomize=True, max_examples=80, deadline=None)

@@ -14,7 +14,7 @@ from equipoise.hub import Hub, HubSettings
 from equipoise.lab.simulation import CpuSpec, Simulation
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.simulated_hub import HostProcess
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 from telemetry.records import read_stream
 
 PORT = 6399

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.telemetry.packing import counting, grown, packed, widened
+from equipoise.telemetry.ring import counting, grown, packed, widened
 
 COUNTERS = st.integers(0, 2**62)
 GROWTHS = st.one_of(st.integers(0, 300), st.integers(0, 2**40), st.integers(0, 2**62))

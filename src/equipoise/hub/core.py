@@ -31,8 +31,9 @@ from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex
 from equipoise.hub.data.turns import Turns
 from equipoise.hub.locations.locations import Locations
 from equipoise.hub.settings import HubSettings
+from equipoise.hub.telemetry.gauges import LagSpikes
 from equipoise.hub.telemetry.recorder import Metering
-from equipoise.hub.telemetry.stats import Health, LagSpikes, Stats
+from equipoise.hub.telemetry.stats import Health, Stats
 from equipoise.resp import RequestLimits
 from equipoise.resp.replies import error, integer
 from equipoise.stream.position import Epochs

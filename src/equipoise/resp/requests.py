@@ -23,8 +23,7 @@ from typing import NamedTuple
 import hiredis
 
 from equipoise.resp.exact import Incomplete, RequestLimits, parse_request, parse_words
-from equipoise.resp.frames import plain_encoder
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import plain_encoder, spell
 
 Command = list[bytes]
 
@@ -343,3 +342,18 @@ def _spell_publishes(publishes: Publishes) -> bytes:
         return plain_encoder(2, b"PUBLISH", topic)(0, payloads)
     messages = zip(topics, payloads, strict=True)
     return b"".join([spell((b"PUBLISH", *message)) for message in messages])
+
+
+def text_of(argument: bytes) -> str:
+    return argument.decode("utf-8", "surrogateescape")
+
+
+def parse_integer(argument: bytes) -> int | None:
+    """As Redis reads numbers: an optional minus, digits, nothing else, within 64 bits."""
+    digits = argument[1:] if argument[:1] == b"-" else argument
+    if not (digits.isdigit() and digits.isascii()) or len(digits) > 19:
+        return None
+    if digits[:1] == b"0" and argument != b"0":
+        return None
+    number = int(argument)
+    return number if -(2**63) <= number < 2**63 else None

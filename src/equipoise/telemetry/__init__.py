@@ -1,7 +1,6 @@
 """Records that hubs make of their load and the pipeline reads: one schema, a ring, Arrow on the wire. Pure."""
 
-from equipoise.telemetry.packing import narrow
-from equipoise.telemetry.ring import Block, NameColumn, Numbers, Part, TelemetryRing, Values
+from equipoise.telemetry.ring import Block, NameColumn, Numbers, Part, TelemetryRing, Values, narrow
 from equipoise.telemetry.schema import (
     COLUMNS,
     EVERY_KIND,

@@ -12,7 +12,7 @@ from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import LaneFrame
 from equipoise.hub.settings import Limits
 from equipoise.model import Mode
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient
 

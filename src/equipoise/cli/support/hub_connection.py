@@ -14,7 +14,7 @@ import hiredis
 import typer
 
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError, RefusedError, SettingsError
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 from equipoise.store.records.hubs import HubSeen
 
 # A hub answers within milliseconds; one that does not is not to keep an operator waiting.

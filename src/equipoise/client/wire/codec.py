@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from equipoise.errors import MisuseError
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 
 Name: TypeAlias = str | bytes
 Payload: TypeAlias = str | bytes | bytearray | memoryview

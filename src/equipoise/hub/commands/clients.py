@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.connection import BAD_NAME, is_client_name
-from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.reply import ReplyMode
 from equipoise.hub.data.turns import by_turns
 from equipoise.resp.replies import OK, array, bulk, integer, mapping, null, set_of, verbatim
+from equipoise.resp.requests import parse_integer, text_of
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import DECOY_SECRET, User
 from equipoise.access.users import DEFAULT_USER
-from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.reply import Reply, ReplyMode
 from equipoise.hub.data.subscribe import forget_session, renew_forms
 from equipoise.resp.replies import OK, PONG, bulk, error, null, push, simple, value
+from equipoise.resp.requests import parse_integer, text_of
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore

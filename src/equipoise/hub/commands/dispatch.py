@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.keys import unknown_command
-from equipoise.hub.commands.spec import CommandSpec, objection
+from equipoise.hub.commands.spec import CommandSpec, wrong_arity
 from equipoise.hub.commands.table import COMMANDS
 from equipoise.hub.commands.transactions import enqueue, rejected
+from equipoise.resp.requests import text_of
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -35,7 +36,7 @@ class Dispatch:
         if spec is None:
             return core.refuse(rejected(session, command, unknown_command(command)))
         session.command = spec.name
-        if problem := objection(session, spec, command):
+        if problem := _objection(session, spec, command):
             return core.refuse(rejected(session, command, problem))
         if session.transaction is not None and (queued := enqueue(core, session, spec, command)):
             return queued
@@ -50,3 +51,23 @@ class Dispatch:
 
 def _spec_of(command: Command) -> CommandSpec | None:
     return COMMANDS.get(command[0]) or COMMANDS.get(command[0].lower())
+
+
+def _objection(session: Session, spec: CommandSpec, command: list[bytes]) -> str | None:
+    """Why the command may not run now. Redis asks in this order too."""
+    if len(command) not in spec.words:
+        return wrong_arity(spec)
+    if session.user is None and not spec.is_open_to_strangers:
+        return "NOAUTH Authentication required."
+    if session.proto == 2 and not spec.runs_while_subscribed and session.is_subscribed:
+        return (
+            f"ERR Can't execute '{_full_name(spec, command)}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / "
+            "PING / QUIT / RESET are allowed in this context"
+        )
+    return None
+
+
+def _full_name(spec: CommandSpec, command: list[bytes]) -> str:
+    """The name with the subcommand that the second word calls for, such as `client|id`."""
+    subcommand = spec.subcommands.get(text_of(command[1]).lower()) if len(command) > 1 else None
+    return spec.name if subcommand is None else subcommand.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from equipoise.hub.commands.spec import CommandSpec, Handler, text_of
+from equipoise.hub.commands.spec import CommandSpec, Handler
 from equipoise.hub.commands.usage import USAGE, arguments, encode_arguments
 from equipoise.hub.data.subscribe import compile_pattern
 from equipoise.hub.data.topics import Totals
@@ -22,6 +22,7 @@ from equipoise.resp.replies import (
     value,
     verbatim,
 )
+from equipoise.resp.requests import text_of
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore

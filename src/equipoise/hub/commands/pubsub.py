@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from equipoise.access import Action
 from equipoise.hub.access.denials import denial, too_long
 from equipoise.hub.commands.connection import NEEDS_RESP3
-from equipoise.hub.commands.spec import Handler, text_of
+from equipoise.hub.commands.spec import Handler
 from equipoise.hub.content.filtering import FilterRequest
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.publish import publish_run
@@ -23,6 +23,7 @@ from equipoise.hub.data.subscribe import (
 )
 from equipoise.hub.data.turns import by_turns
 from equipoise.resp.replies import array, bulk, integer
+from equipoise.resp.requests import text_of
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore

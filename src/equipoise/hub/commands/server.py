@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from equipoise.access import Action, User, Users
 from equipoise.hub.access.quotas import Resource, topic_bytes
-from equipoise.hub.commands.spec import CommandSpec, Handler, container, parse_integer, text_of
-from equipoise.hub.telemetry.stats import SPIKE_S, LagSpikes
+from equipoise.hub.commands.spec import CommandSpec, Handler, container
+from equipoise.hub.telemetry.gauges import SPIKE_S, LagSpikes
 from equipoise.resp.replies import OK, array, bulk, integer, null, value, verbatim
+from equipoise.resp.requests import parse_integer, text_of
 
 if TYPE_CHECKING:
     from equipoise.hub.access.quotas import Quotas

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from equipoise.resp.replies import array, simple
+from equipoise.resp.requests import text_of
 
 if TYPE_CHECKING:
     from equipoise.hub.data.reply import Reply
@@ -14,17 +16,6 @@ if TYPE_CHECKING:
 # Of the hub, the session and the command: the reply's bytes (empty if the handler pushed its own), an error's text, or
 # that the reply comes later. A handler says itself what it needs of the first two.
 Handler = Callable[[Any, Any, list[bytes]], "bytes | str | Reply"]
-
-
-class CommandClient(Protocol):
-    """What decides whether a command may run."""
-
-    @property
-    def user(self) -> object | None: ...
-    @property
-    def proto(self) -> int: ...
-    @property
-    def is_subscribed(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +42,12 @@ class CommandSpec:
     # Whether it works on the logs of topics, which a hub may have no place for; see hub/commands/log_commands.py.
     concerns_logs: bool = False
     subcommands: Mapping[str, CommandSpec] = field(default_factory=dict)
+    # The numbers of words that `arity` allows.
+    words: range = field(init=False)
+
+    def __post_init__(self) -> None:
+        words = range(self.arity, self.arity + 1) if self.arity > 0 else range(-self.arity, sys.maxsize)
+        object.__setattr__(self, "words", words)
 
 
 def dispatch(container: str, subcommands: Mapping[str, CommandSpec]) -> Handler:
@@ -115,42 +112,8 @@ def subcommand_problem(name: str, subcommands: Mapping[str, CommandSpec], comman
 
 
 def arity_problem(spec: CommandSpec, command: list[bytes]) -> str | None:
-    count = len(command)
-    if count != spec.arity if spec.arity > 0 else count < -spec.arity:
-        return f"ERR wrong number of arguments for '{spec.name}' command"
-    return None
+    return None if len(command) in spec.words else wrong_arity(spec)
 
 
-def objection(session: CommandClient, spec: CommandSpec, command: list[bytes]) -> str | None:
-    """Why the command may not run now. Redis asks in this order too."""
-    if (problem := arity_problem(spec, command)) is not None:
-        return problem
-    if session.user is None and not spec.is_open_to_strangers:
-        return "NOAUTH Authentication required."
-    if session.proto == 2 and not spec.runs_while_subscribed and session.is_subscribed:
-        return (
-            f"ERR Can't execute '{full_name(spec, command)}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / "
-            "PING / QUIT / RESET are allowed in this context"
-        )
-    return None
-
-
-def full_name(spec: CommandSpec, command: list[bytes]) -> str:
-    """The name with the subcommand that the second word calls for, such as `client|id`."""
-    subcommand = spec.subcommands.get(text_of(command[1]).lower()) if len(command) > 1 else None
-    return spec.name if subcommand is None else subcommand.name
-
-
-def text_of(argument: bytes) -> str:
-    return argument.decode("utf-8", "surrogateescape")
-
-
-def parse_integer(argument: bytes) -> int | None:
-    """As Redis reads numbers: an optional minus, digits, nothing else, within 64 bits."""
-    digits = argument[1:] if argument[:1] == b"-" else argument
-    if not (digits.isdigit() and digits.isascii()) or len(digits) > 19:
-        return None
-    if digits[:1] == b"0" and argument != b"0":
-        return None
-    number = int(argument)
-    return number if -(2**63) <= number < 2**63 else None
+def wrong_arity(spec: CommandSpec) -> str:
+    return f"ERR wrong number of arguments for '{spec.name}' command"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.connection import NEEDS_RESP3
 from equipoise.hub.commands.positioned import UNCONFIRMED
-from equipoise.hub.commands.spec import parse_integer
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.subscribe import objection, subscribe
 from equipoise.resp.replies import OK
+from equipoise.resp.requests import parse_integer
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore

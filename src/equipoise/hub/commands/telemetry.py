@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.access.denials import denial, too_long
-from equipoise.hub.commands.spec import parse_integer, text_of
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.turns import LongWork
 from equipoise.resp.replies import OK, integer
+from equipoise.resp.requests import parse_integer, text_of
 from equipoise.telemetry import Block, Part, TelemetryRing
 from equipoise.telemetry.arrow import END, batch, schema_message
 
@@ -42,7 +42,7 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
     The records from `first` to `next`, of those up to `end`. A reader that names another incarnation than the present
     gets none, and is told the present one and where it begins.
     """
-    if not (session.is_unrestricted or (session.user is not None and session.user.may_observe)):
+    if not (core.users.is_open or (session.user is not None and session.user.may_observe)):
         return denial(session, Action.OBSERVE, b"*")
     numbers = [parse_integer(argument) for argument in command[1:]]
     if any(number is None or number < 0 for number in numbers):
@@ -101,7 +101,7 @@ class TelemetryReply:
         self._row_bytes = 0
         self._access_version = core.users.version
         # None: everything.
-        sees_all = session.is_unrestricted or (session.user is not None and session.user.may_observe_all)
+        sees_all = core.users.is_open or (session.user is not None and session.user.may_observe_all)
         self._may_see = None if sees_all else cache(self._is_visible)
         self._work = LongWork(core.turns)
 

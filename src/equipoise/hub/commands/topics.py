@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from equipoise.access import Action
 from equipoise.hub.cluster.counters import limit_facts
 from equipoise.hub.commands.pubsub import LISTED_AT_ONCE, is_visible
-from equipoise.hub.commands.spec import parse_integer
 from equipoise.hub.data.subscribe import compile_pattern
 from equipoise.hub.data.turns import by_turns
 from equipoise.model import Glob
 from equipoise.resp.replies import array, bulk, integer, null
+from equipoise.resp.requests import parse_integer
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.resp.frames import Encoder
-from equipoise.resp.replies import integer
+from equipoise.resp.replies import Encoder, integer
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink

@@ -14,7 +14,7 @@ from equipoise.access import Action
 from equipoise.hub.cluster.link.codec import egress_encoder
 from equipoise.hub.data.audience import Audience
 from equipoise.hub.data.kinds import Kind
-from equipoise.resp.frames import Encoder, interleaved, plain_encoder, positioned_encoder
+from equipoise.resp.replies import Encoder, interleaved, plain_encoder, positioned_encoder
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink

@@ -371,7 +371,8 @@ class Session(ClientState):
         if self._waiting is not None or self.is_closing:
             return
         if reader.error is None and reader.buffered_bytes <= core.input_bytes_max:
-            self.note_input()
+            if reader.buffered_bytes or self._holds_input:
+                self.note_input()
             return
         if self._owed is not None:
             # The replies to what was understood come first.

@@ -1,5 +1,6 @@
 """Where this hub and its clients are in the network.
 
-Read `place` (of one client), `sides` (what is said of many), `whereabouts` (of one topic), `renewing` (of all topics in
-use), `probing` (how the hub finds its own), `places` (what the hub knows of itself and its clients).
+Read `client_location` (of one client), `topic_locations` (of the clients of one topic), `location_tracker` (of all
+topics in use, and what records say of it), `probes` (how the hub finds its own), `locations` (what the hub knows of
+itself and its clients).
 """

@@ -4,6 +4,9 @@ Once per window, ahead of its records. A topic has its turn when a client has co
 moved, and some seconds after its last; how long that is depends on its size. So a window costs what has changed and a
 part of the rest, not all there is. What does not fit into a window has its turn in the next, those first that waited
 longest.
+
+From window to window little changes, so the columns of records made for a slice of topics are given again while they
+hold. Blocks of several windows then share them.
 """
 
 from __future__ import annotations
@@ -17,18 +20,19 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.data.patterns import Pattern
 from equipoise.hub.data.topics import Topic
+from equipoise.hub.locations.client_location import Delays
 from equipoise.hub.locations.topic_locations import (
     NEVER,
     PER_CLIENT_S,
     PLAIN_REFRESH_S,
     REFRESH_S,
     STEP,
-    Columns,
     Whereabouts,
     places_of,
     side_of,
     subscribed_by,
 )
+from equipoise.telemetry import NameColumn, Numbers, narrow
 
 if TYPE_CHECKING:
     from equipoise.coordinates import Coordinate
@@ -63,7 +67,7 @@ class Renewing:
     def __init__(self, core: HubCore, places: Locations) -> None:
         self._core = core
         self._places = places
-        self._columns = Columns()
+        self._columns = _Columns()
         # By the second in which they are due. Each topic is awaited once, where its `second` says; other entries are
         # void.
         self._later: dict[int, deque[Topic]] = {}
@@ -273,3 +277,65 @@ def _side(few: Few, hub: Coordinate) -> Side | None:
             next(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # what the steps return
+
+
+# --- columns of records -----------------------------------------------------------------------------------------------
+
+_NUMBERS: dict[str, Callable[[Side], int]] = {
+    **{name: attrgetter(name) for name in ("located", "deviation_us", "leg_us_max")},
+    **{name: attrgetter(f"delays.{name}") for name in Delays._fields},
+}
+_where_of = attrgetter("where")
+_SIDES = {name: attrgetter(name) for name in ("publishers", "subscribers")}
+
+
+class _Columns:
+    """Owned by Renewing. `begin` each window, then `of` slice by slice."""
+
+    def __init__(self) -> None:
+        self._slice = 0
+        # By the number of the slice and the name of the side: the sides, and the columns that they make.
+        self._made: dict[tuple[int, str], tuple[list[Side | None], dict[str, Values]]] = {}
+
+    def begin(self) -> None:
+        # Slices that the last window did not have are forgotten.
+        self._made = {key: made for key, made in self._made.items() if key[0] <= self._slice}
+        self._slice = 0
+
+    def of(self, topics: Sequence[Topic]) -> dict[str, Values]:
+        """Nothing where nothing is known of any of them."""
+        self._slice += 1
+        known = list(map(_where_of, topics))
+        if not any(known):
+            return {}
+        values: dict[str, Values] = {}
+        for name, of in _SIDES.items():
+            sides = list(map(of, known)) if all(known) else [where and of(where) for where in known]
+            values |= self._columns(name, sides)
+        return values
+
+    def _columns(self, name: str, sides: list[Side | None]) -> dict[str, Values]:
+        key = self._slice, name
+        made = self._made.get(key)
+        if made is None or made[0] != sides:
+            made = self._made[key] = (sides, _made_of(name, sides))
+        return made[1]
+
+
+def _made_of(name: str, sides: Sequence[Side | None]) -> dict[str, Values]:
+    known = [side for side in sides if side is not None]
+    if not known:
+        return {}
+    if len(known) < len(sides):
+        return {
+            f"{name}_at": NameColumn.of_optional([None if side is None else side.at for side in sides]),
+            **{
+                f"{name}_{key}": Numbers.of_optional([None if side is None else of(side) for side in sides])
+                for key, of in _NUMBERS.items()
+            },
+        }
+    at = [side.at for side in known]
+    return {
+        f"{name}_at": at[0] if at.count(at[0]) == len(at) else NameColumn.of(at),
+        **{f"{name}_{key}": narrow(list(map(of, known))) for key, of in _NUMBERS.items()},
+    }

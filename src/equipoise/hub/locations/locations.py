@@ -49,6 +49,8 @@ class Locations:
         # Those with a latency limit; none where there is no store to say so.
         self._limited = Specs()
         self.renewing = Renewing(core, self)
+        # The coordinate that was last asked for as bytes, and its bytes.
+        self._written: tuple[Coordinate, bytes] | None = None
         self._origin = replace(Coordinate.unknown(self.settings), error=0.0)
 
     # --- the hub
@@ -59,11 +61,18 @@ class Locations:
 
         One on its own is at the origin, and sure of it: there is nothing else to be placed by.
         """
-        return self.probing.told or (self._origin if self._core.cluster.router.is_only_hub else None)
+        return self.probing.stability.told or (
+            self._origin if self._core.cluster.router.is_only_hub else None
+        )
 
     def own_bytes(self) -> bytes | None:
+        """The same as records have it."""
         own = self.own
-        return None if own is None else own.to_bytes()
+        if own is None:
+            return None
+        if self._written is None or self._written[0] is not own:
+            self._written = own, own.to_bytes()
+        return self._written[1]
 
     def home_delays(self, topics: Sequence[Topic]) -> dict[str, Values]:
         """The column `home_delay_us` of records of these topics; nothing where all of them live here."""

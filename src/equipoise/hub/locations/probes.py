@@ -71,7 +71,8 @@ class Probing:
         self.estimator = Estimator(settings, self._drawn)
         # Whether clients have shown that this hub is behind no access line.
         self.is_flat = False
-        self._stability = Stability()
+        # The coordinate for all but the hubs that probe.
+        self.stability = Stability()
         self._timer: Timer | None = None
         self._under_way: dict[str, _Probe] = {}
         self._last_token = 0
@@ -83,11 +84,6 @@ class Probing:
         self._has_moved = False
         # Probes sent; answers taken in; answers that were late, lies or no coordinates.
         self.sent = self.answered = self.discarded = 0
-
-    @property
-    def told(self) -> Coordinate | None:
-        """The coordinate for all but the hubs that probe; None before the first answer."""
-        return self._stability.told
 
     @property
     def peers(self) -> int:
@@ -145,7 +141,7 @@ class Probing:
         self._set_timer()
         if self._has_moved:
             self._has_moved = False
-            self._stability.consider(self.estimator.coordinate)
+            self.stability.consider(self.estimator.coordinate)
         cluster = self._core.cluster
         for peer in self._choose([name for name in cluster.out if self._may_ask(cluster, name)]):
             self._probe(cluster, peer)
@@ -221,10 +217,10 @@ class Probing:
         self._peers[peer] = coordinate
         self._rtts_s.setdefault(peer, deque(maxlen=RECENT)).append(rtt_s)
         self._has_moved = True
-        if self._stability.told is None:
+        if self.stability.told is None:
             # The first is told at once: anything is better than nothing.
             self._has_moved = False
-            self._stability.consider(self.estimator.coordinate)
+            self.stability.consider(self.estimator.coordinate)
 
 
 def _is_quiet(link: OutLink) -> bool:

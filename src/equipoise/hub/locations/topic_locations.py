@@ -1,13 +1,10 @@
-"""Where the clients of topics are: who they are, where in a constant amount of words, and as columns of records.
+"""Where the clients of one topic are: which clients it has, and where they are in a constant amount of numbers.
 
 A publisher counts for a while after its last message: one that publishes every few seconds would come and go with every
 record otherwise, and the topic's place with it.
 
 Many clients become one side, by ePulsar 3.2 (`coordinates.centroid`). Ten thousand take some 25 ms to look at, so it is
 done in steps that each take a moment. What is rounded is rounded up: deviations and legs are bounds.
-
-From window to window little changes, so the columns made for a slice of topics are given again while they hold. Blocks
-of several windows then share them.
 """
 
 from __future__ import annotations
@@ -17,14 +14,13 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from equipoise.coordinates.centroid import CANDIDATES, centre_of, deviation_s
 from equipoise.coordinates.coordinate import Coordinate
 from equipoise.hub.locations.client_location import Delays, Side
 from equipoise.hub.telemetry.meter import PUBLISHERS_MAX
-from equipoise.telemetry import NameColumn, Numbers, Values, narrow
 
 if TYPE_CHECKING:
     from equipoise.coordinates import Coordinate
@@ -40,7 +36,6 @@ __all__ = [
     "PLAIN_REFRESH_S",
     "REFRESH_S",
     "STEP",
-    "Columns",
     "Few",
     "Whereabouts",
     "places_of",
@@ -221,63 +216,3 @@ def _centroid(places: Sequence[Place]) -> Generator[None, None, Coordinate]:
     count = len(places)
     *point, error, height_s, adjustment_s = (math.fsum(column) / count for column in zip(*sums, strict=True))
     return Coordinate(tuple(point), error, height_s, adjustment_s)
-
-
-_NUMBERS: dict[str, Callable[[Side], int]] = {
-    **{name: attrgetter(name) for name in ("located", "deviation_us", "leg_us_max")},
-    **{name: attrgetter(f"delays.{name}") for name in Delays._fields},
-}
-_where = attrgetter("where")
-_SIDES = {name: attrgetter(name) for name in ("publishers", "subscribers")}
-
-
-class Columns:
-    """Owned by Renewing. `begin` each window, then `of` slice by slice."""
-
-    def __init__(self) -> None:
-        self._slice = 0
-        # By the number of the slice and the name of the side: the sides, and the columns that they make.
-        self._made: dict[tuple[int, str], tuple[list[Side | None], dict[str, Values]]] = {}
-
-    def begin(self) -> None:
-        # Slices that the last window did not have are forgotten.
-        self._made = {key: made for key, made in self._made.items() if key[0] <= self._slice}
-        self._slice = 0
-
-    def of(self, topics: Sequence[Topic]) -> dict[str, Values]:
-        """Nothing where nothing is known of any of them."""
-        self._slice += 1
-        known = list(map(_where, topics))
-        if not any(known):
-            return {}
-        values: dict[str, Values] = {}
-        for name, side_of in _SIDES.items():
-            sides = list(map(side_of, known)) if all(known) else [where and side_of(where) for where in known]
-            values |= self._columns(name, sides)
-        return values
-
-    def _columns(self, name: str, sides: list[Side | None]) -> dict[str, Values]:
-        key = self._slice, name
-        made = self._made.get(key)
-        if made is None or made[0] != sides:
-            made = self._made[key] = (sides, _made_of(name, sides))
-        return made[1]
-
-
-def _made_of(name: str, sides: Sequence[Side | None]) -> dict[str, Values]:
-    known = [side for side in sides if side is not None]
-    if not known:
-        return {}
-    if len(known) < len(sides):
-        return {
-            f"{name}_at": NameColumn.of_optional([None if side is None else side.at for side in sides]),
-            **{
-                f"{name}_{key}": Numbers.of_optional([None if side is None else of(side) for side in sides])
-                for key, of in _NUMBERS.items()
-            },
-        }
-    at = [side.at for side in known]
-    return {
-        f"{name}_at": at[0] if at.count(at[0]) == len(at) else NameColumn.of(at),
-        **{f"{name}_{key}": narrow(list(map(of, known))) for key, of in _NUMBERS.items()},
-    }

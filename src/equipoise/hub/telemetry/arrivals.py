@@ -60,45 +60,45 @@ class Arrivals:
         self._settings = core.settings.telemetry
         self._per_window = max(1, int(self._settings.arrivals_per_s_max * self._settings.window_s))
         # When the watch of each topic ends.
-        self._until: dict[bytes, float] = {}
+        self.until: dict[bytes, float] = {}
         self._key = b""
-        self._runs: list[_Run] = []
+        self.runs: list[_Run] = []
         self._noted = 0
         self.left_out = 0
 
     @property
     def topics(self) -> int:
         """How many are watched."""
-        return len(self._until)
+        return len(self.until)
 
     def watch(self, name: bytes, randbytes: Callable[[int], bytes]) -> str | None:
         """Record the topic's arrivals from now on; or why not."""
         most = self._settings.arrivals_topics_max
-        if name not in self._until and len(self._until) >= most:
+        if name not in self.until and len(self.until) >= most:
             return (
                 f"ERR arrivals of {most} topics are recorded already (telemetry.arrivals_topics_max); "
                 "turn one of them OFF first"
             )
         self._key = self._key or randbytes(_KEY_BYTES)
-        self._until[name] = self._core.now() + self._settings.arrivals_duration_s
+        self.until[name] = self._core.now() + self._settings.arrivals_duration_s
         self._mark(name, is_watched=True)
         return None
 
     def unwatch(self, name: bytes) -> None:
-        if self._until.pop(name, None) is not None:
+        if self.until.pop(name, None) is not None:
             self._mark(name, is_watched=False)
 
     def adopt(self, topic: Topic) -> None:
         """A topic may be made, or made again, after somebody asked for it."""
-        topic.is_watched = topic.name in self._until
+        topic.is_watched = topic.name in self.until
         topic.gate()
 
     def clear(self) -> None:
         """This life of the hub is over: nobody watches, and pseudonyms begin anew."""
-        for name in list(self._until):
+        for name in list(self.until):
             self.unwatch(name)
         self._key = b""
-        self._runs = []
+        self.runs = []
         self._noted = 0
 
     def note(self, topic: Topic, payloads: Sequence[bytes]) -> None:
@@ -114,13 +114,13 @@ class Arrivals:
         user = session.user
         group = None if user is None or user.is_anonymous else user.name.encode()
         time_us = int(self._core.shell.wall_time() * 1_000_000)
-        self._runs.append(_Run(time_us, topic.name, self._pseudonym(session), group, sizes))
+        self.runs.append(_Run(time_us, topic.name, self._pseudonym(session), group, sizes))
 
     def take(self, now: float) -> Iterator[Block]:
         """What has come since the last call, in blocks that each take a moment to make."""
-        for name in [name for name, until in self._until.items() if now > until]:
+        for name in [name for name, until in self.until.items() if now > until]:
             self.unwatch(name)
-        runs, self._runs, self._noted = self._runs, [], 0
+        runs, self.runs, self._noted = self.runs, [], 0
         some: list[_Run] = []
         count = 0
         for run in runs:

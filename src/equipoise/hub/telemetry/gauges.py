@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from equipoise.hub.telemetry.stats import Stats
     from equipoise.telemetry import Values
 
-__all__ = ["PROBE_S", "Gauges", "Process", "reply_bytes"]
+__all__ = ["PROBE_S", "SPIKE_S", "Gauges", "LagSpikes", "Process", "reply_bytes"]
 
 # Between two looks at the loop's lag: a stall of 50 ms is seen every other time, and looking costs 0.01 %.
 PROBE_S = 0.1
@@ -32,6 +32,9 @@ PUBLISHED_BYTES = 4
 LOAD_WINDOWS = 10
 # Topics looked at per window to find out how many live here: some 0.4 ms.
 HOMES_SLICE = 5_000
+# A lag that is worth keeping, and how many are kept, as in Redis.
+SPIKE_S = 0.01
+SPIKES_MAX = 160
 
 
 class Process(Protocol):
@@ -177,3 +180,28 @@ class _Homes:
         if len(some) < HOMES_SLICE:
             self._left, self._last = None, self._counted
         return self._last
+
+
+class LagSpikes:
+    """When the loop's timers were late, and by how much. Noted by the probe of `recorder`."""
+
+    def __init__(self) -> None:
+        # Of each spike the time in whole seconds and the lag in milliseconds; the worst of a second.
+        self.latest: deque[tuple[int, int]] = deque(maxlen=SPIKES_MAX)
+        self.worst_ms = 0
+
+    def note(self, lag_s: float, wall_s: float) -> None:
+        if lag_s < SPIKE_S:
+            return
+        at_s, lag_ms = int(wall_s), round(1e3 * lag_s)
+        self.worst_ms = max(self.worst_ms, lag_ms)
+        if self.latest and self.latest[-1][0] == at_s:
+            lag_ms = max(lag_ms, self.latest.pop()[1])
+        self.latest.append((at_s, lag_ms))
+
+    def clear(self) -> bool:
+        """Whether there was something to clear."""
+        had = bool(self.latest)
+        self.latest.clear()
+        self.worst_ms = 0
+        return had

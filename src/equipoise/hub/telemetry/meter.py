@@ -1,9 +1,8 @@
-"""What is known of one topic's present window, and what a record of it is made from.
+"""What is known of one topic's present window beside the topic's counters.
 
-A meter holds what there is beside the topic's counters. Most topics have one publisher and nothing else to tell, and
-that costs nothing: only a change of publisher is noted, and what came before the first change came from the last
-publisher there was. Records are made in `window`, for many topics at once; few of them have anything noted, and what is
-done about those is here.
+Most topics have one publisher and nothing else to note, and that costs nothing: only a change of publisher is noted,
+and what came before the first change came from the last publisher there was. `window` makes the records, of many topics
+at once.
 """
 
 from __future__ import annotations
@@ -12,26 +11,19 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.telemetry import NameColumn, Role, Values, narrow
-
 if TYPE_CHECKING:
     from equipoise.hub.data.topic import Topic
 
 __all__ = [
     "COUNTED",
+    "NOTED",
     "PUBLISHED",
     "PUBLISHERS_MAX",
-    "Sums",
     "TopicMeter",
-    "add_hidden",
-    "counted_notes",
     "counters",
     "gather_lanes",
-    "greatest",
     "let_rest",
     "meter_of",
-    "one_or_each",
-    "roles",
 ]
 
 # Publishers told apart in one window: beyond any decision that is taken by their number, and 64 KiB at most.
@@ -150,19 +142,9 @@ COUNTED = {
 PUBLISHED = 0
 # Columns that are counted on the meter, since few topics have them.
 NOTED = ("ingress_messages", "ingress_bytes", "egress_messages", "egress_bytes", "cuts", "drops")
-_GREATEST = ("backlog_bytes_max", "queue_us_max")
 
 counters: Callable[[Topic], tuple[int, ...]] = attrgetter(*COUNTED.values())
-_notes: Callable[[TopicMeter], tuple[int, ...]] = attrgetter(*NOTED)
 meter_of: Callable[[Topic], TopicMeter] = attrgetter("meter")
-_stream = attrgetter("stream")
-
-
-class Sums(dict[str, int]):
-    """Over all topics of a window, by column; of the two that name a greatest, the greatest."""
-
-    def __init__(self) -> None:
-        super().__init__(dict.fromkeys((*COUNTED, *NOTED, *_GREATEST), 0))
 
 
 def gather_lanes(topic: Topic) -> None:
@@ -179,71 +161,3 @@ def let_rest(topic: Topic) -> None:
     for stream in (topic, *(() if topic.beside is None else topic.beside.lanes.values())):
         if stream.audience is not None:
             stream.audience.rest()
-
-
-def add_hidden(topics: Sequence[Topic], sums: Sums) -> list[Topic]:
-    """Add up what topics without records of their own did, and begin their next window; those that did something."""
-    awake = []
-    for topic in topics:
-        meter, counted = meter_of(topic), counters(topic)
-        if not meter.is_noted and counted == meter.counted:
-            let_rest(topic)
-            continue
-        awake.append(topic)
-        for name, now, before in zip(COUNTED, counted, meter.counted, strict=True):
-            sums[name] += now - before
-        for name, number in zip(NOTED, _notes(meter), strict=True):
-            sums[name] += number
-        meter.counted = counted
-        meter.forget_notes()
-    return awake
-
-
-def counted_notes(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int]) -> dict[str, Values]:
-    values: dict[str, Values] = dict.fromkeys(NOTED, 0)
-    found = [(i, notes) for i in noted if any(notes := _notes(meters[i]))]
-    if found:
-        columns = [[0] * len(meters) for _ in NOTED]
-        for i, notes in found:
-            for column, number in zip(columns, notes, strict=True):
-                column[i] = number
-        for name, column in zip(NOTED, columns, strict=True):
-            sums[name] += sum(column)
-            values[name] = one_or_each(column)
-    return values
-
-
-def greatest(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int], now: float) -> dict[str, Values]:
-    values: dict[str, Values] = dict.fromkeys(_GREATEST, 0)
-    values["subscribers_queued"] = 0
-    lagging = [i for i in noted if meters[i].queued is not None or meters[i].waited_s_max]
-    if lagging:
-        sizes, ages_us, clients = ([0] * len(meters) for _ in range(3))
-        for i in lagging:
-            meter = meters[i]
-            sizes[i], ages_us[i] = meter.backlog_bytes_max, int(meter.queue_s(now) * 1e6)
-            clients[i] = len(meter.queued or ())
-        for name, column in zip(_GREATEST, (sizes, ages_us), strict=True):
-            sums[name] = max(sums[name], *column)
-            values[name] = narrow(column)
-        values["subscribers_queued"] = narrow(clients)
-    return values
-
-
-def one_or_each(column: Sequence[int]) -> Values:
-    """One value for all where they are the same."""
-    return column[0] if column.count(column[0]) == len(column) else narrow(column)
-
-
-def roles(topics: Sequence[Topic]) -> Values:
-    if not any(map(_stream, topics)):
-        return Role.HOME.value
-    return NameColumn.of([_role(topic).value.encode() for topic in topics])
-
-
-def _role(topic: Topic) -> Role:
-    if topic.is_home:
-        return Role.HOME
-    lanes = () if topic.beside is None else topic.beside.lanes.values()
-    has_own = any(lane.is_home for lane in lanes)
-    return Role.LANE if has_own else Role.RELAY

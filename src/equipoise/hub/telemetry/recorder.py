@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from equipoise.hub.data.turns import LongWork
 from equipoise.hub.telemetry.arrivals import Arrivals
 from equipoise.hub.telemetry.gauges import PROBE_S, Gauges, Process
-from equipoise.hub.telemetry.meter import Sums, TopicMeter, add_hidden
-from equipoise.hub.telemetry.window import SLICE, Slice, joined
+from equipoise.hub.telemetry.meter import TopicMeter
+from equipoise.hub.telemetry.window import SLICE, Slice, Sums, add_hidden, joined
 from equipoise.telemetry import Block, RecordKind, TelemetryRing
 
 if TYPE_CHECKING:
@@ -182,9 +182,10 @@ class Metering:
             self._hidden += add_hidden(hidden[start : start + SLICE], sums)
             steps += 1
             yield
-        for block in self.arrivals.take(core.now()):
-            self.ring.append(block)
-            yield
+        if self.arrivals.until or self.arrivals.runs:
+            for block in self.arrivals.take(core.now()):
+                self.ring.append(block)
+                yield
         assert self._gauges is not None, "stopping ends this as well"
         facts = self._gauges.read(window_s, sums)
         facts["topics_active"] = topics_active

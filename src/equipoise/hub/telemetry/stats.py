@@ -6,16 +6,11 @@ What happens per message is counted on its topic instead; see TopicIndex.totals.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from dataclasses import dataclass
 
-__all__ = ["SPIKE_S", "Health", "LagSpikes", "Stats"]
+__all__ = ["Health", "Stats"]
 
 log = logging.getLogger("equipoise.hub")
-
-# A lag that is worth keeping, and how many are kept, as in Redis.
-SPIKE_S = 0.01
-SPIKES_MAX = 160
 
 
 @dataclass(slots=True)
@@ -70,28 +65,3 @@ class Health:
     def text(self) -> str:
         """`ok`, or the problems in one line."""
         return "; ".join(f"{kind}: {problem}" for kind, problem in sorted(self.problems.items())) or "ok"
-
-
-class LagSpikes:
-    """When the loop's timers were late, and by how much. Kept by telemetry's probe."""
-
-    def __init__(self) -> None:
-        # Of each spike the time in whole seconds and the lag in milliseconds; the worst of a second.
-        self.latest: deque[tuple[int, int]] = deque(maxlen=SPIKES_MAX)
-        self.worst_ms = 0
-
-    def note(self, lag_s: float, wall_s: float) -> None:
-        if lag_s < SPIKE_S:
-            return
-        at_s, lag_ms = int(wall_s), round(1e3 * lag_s)
-        self.worst_ms = max(self.worst_ms, lag_ms)
-        if self.latest and self.latest[-1][0] == at_s:
-            lag_ms = max(lag_ms, self.latest.pop()[1])
-        self.latest.append((at_s, lag_ms))
-
-    def clear(self) -> bool:
-        """Whether there was something to clear."""
-        had = bool(self.latest)
-        self.latest.clear()
-        self.worst_ms = 0
-        return had

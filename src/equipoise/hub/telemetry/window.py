@@ -10,34 +10,37 @@ Always true: a slice's topics have meters, each of which knows its row in the sl
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from itertools import compress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from equipoise.hub.telemetry.meter import (
     COUNTED,
+    NOTED,
     PUBLISHED,
-    counted_notes,
+    TopicMeter,
+    counters,
     gather_lanes,
-    greatest,
     let_rest,
     meter_of,
-    one_or_each,
-    roles,
 )
-from equipoise.telemetry import NameColumn, Role, Values
-from equipoise.telemetry.packing import grown, packed
+from equipoise.telemetry import NameColumn, Role, Values, narrow
+from equipoise.telemetry.ring import grown, packed
 
 if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.topics import Topic
-    from equipoise.hub.telemetry.meter import Sums, TopicMeter
 
-__all__ = ["SLICE", "Slice", "joined"]
+__all__ = ["SLICE", "Slice", "Sums", "add_hidden", "joined"]
 
 # Topics recorded in one go: 0.2 ms, and up to a millisecond where half of them come and go.
 SLICE = 500
+
+_GREATEST = ("backlog_bytes_max", "queue_us_max")
+_notes: Callable[[TopicMeter], tuple[int, ...]] = attrgetter(*NOTED)
+_stream = attrgetter("stream")
 
 # By how much each of the counters has grown, for each topic; None: not at all.
 Growth: TypeAlias = "list[array[int] | None]"
@@ -60,6 +63,13 @@ class _Hub(Protocol):
     def cluster(self) -> OtherHubs: ...
     def now(self) -> float: ...
     def audience_of(self, topic: Topic) -> Audience: ...
+
+
+class Sums(dict[str, int]):
+    """Over all topics of a window, by column; of the two that name a greatest, the greatest."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys((*COUNTED, *NOTED, *_GREATEST), 0))
 
 
 class _Counter:
@@ -134,12 +144,12 @@ class Slice:
             self._names = NameColumn.of([topic.name for topic in topics])
         values: dict[str, Values] = {
             "topic": self._names,
-            "role": Role.HOME.value if is_alone else roles(topics),
+            "role": Role.HOME.value if is_alone else _roles(topics),
             **{name: 0 if one is None else one for name, one in zip(COUNTED, growth, strict=True)},
-            **counted_notes(sums, meters, noted),
+            **_counted_notes(sums, meters, noted),
             "publishers": self._publishers(growth[PUBLISHED], noted),
             **self._audience_columns(core),
-            **greatest(sums, meters, noted, core.now()),
+            **_greatest(sums, meters, noted, core.now()),
             **core.places.renewing.columns_of(topics),
             **core.places.home_delays(topics),
         }
@@ -221,7 +231,7 @@ class Slice:
             counts[row] = 1
         for row, count in others.items():
             counts[row] = count
-        return one_or_each(counts)
+        return _one_or_each(counts)
 
     def _audience_columns(self, core: _Hub) -> dict[str, Values]:
         """Audiences are compiled anew when anything about them changes, so the same ones say the same."""
@@ -231,8 +241,8 @@ class Slice:
             present = [topic.audience or core.audience_of(topic) for topic in self.topics]
             self._audiences = [*present]
             self._heard = {
-                "subscribers": one_or_each([audience.clients for audience in present]),
-                "relays": 0 if core.cluster.is_alone else one_or_each([len(each.hubs) for each in present]),
+                "subscribers": _one_or_each([audience.clients for audience in present]),
+                "relays": 0 if core.cluster.is_alone else _one_or_each([len(each.hubs) for each in present]),
             }
         return self._heard
 
@@ -260,3 +270,76 @@ def _is_everywhere(growth: array[int]) -> bool:
 def _remove(column: MutableSequence[Any], rows: Sequence[int]) -> None:
     for row in reversed(rows):
         del column[row]
+
+
+# --- what meters have noted -------------------------------------------------------------------------------------------
+
+
+def add_hidden(topics: Sequence[Topic], sums: Sums) -> list[Topic]:
+    """Add up what topics without records of their own did, and begin their next window; those that did something."""
+    awake = []
+    for topic in topics:
+        meter, counted = meter_of(topic), counters(topic)
+        if not meter.is_noted and counted == meter.counted:
+            let_rest(topic)
+            continue
+        awake.append(topic)
+        for name, now, before in zip(COUNTED, counted, meter.counted, strict=True):
+            sums[name] += now - before
+        for name, number in zip(NOTED, _notes(meter), strict=True):
+            sums[name] += number
+        meter.counted = counted
+        meter.forget_notes()
+    return awake
+
+
+def _counted_notes(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int]) -> dict[str, Values]:
+    values: dict[str, Values] = dict.fromkeys(NOTED, 0)
+    found = [(i, notes) for i in noted if any(notes := _notes(meters[i]))]
+    if found:
+        columns = [[0] * len(meters) for _ in NOTED]
+        for i, notes in found:
+            for column, number in zip(columns, notes, strict=True):
+                column[i] = number
+        for name, column in zip(NOTED, columns, strict=True):
+            sums[name] += sum(column)
+            values[name] = _one_or_each(column)
+    return values
+
+
+def _greatest(
+    sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int], now: float
+) -> dict[str, Values]:
+    values: dict[str, Values] = dict.fromkeys(_GREATEST, 0)
+    values["subscribers_queued"] = 0
+    lagging = [i for i in noted if meters[i].queued is not None or meters[i].waited_s_max]
+    if lagging:
+        sizes, ages_us, clients = ([0] * len(meters) for _ in range(3))
+        for i in lagging:
+            meter = meters[i]
+            sizes[i], ages_us[i] = meter.backlog_bytes_max, int(meter.queue_s(now) * 1e6)
+            clients[i] = len(meter.queued or ())
+        for name, column in zip(_GREATEST, (sizes, ages_us), strict=True):
+            sums[name] = max(sums[name], *column)
+            values[name] = narrow(column)
+        values["subscribers_queued"] = narrow(clients)
+    return values
+
+
+def _one_or_each(column: Sequence[int]) -> Values:
+    """One value for all where they are the same."""
+    return column[0] if column.count(column[0]) == len(column) else narrow(column)
+
+
+def _roles(topics: Sequence[Topic]) -> Values:
+    if not any(map(_stream, topics)):
+        return Role.HOME.value
+    return NameColumn.of([_role(topic).value.encode() for topic in topics])
+
+
+def _role(topic: Topic) -> Role:
+    if topic.is_home:
+        return Role.HOME
+    lanes = () if topic.beside is None else topic.beside.lanes.values()
+    has_own = any(lane.is_home for lane in lanes)
+    return Role.LANE if has_own else Role.RELAY

@@ -26,7 +26,7 @@ from equipoise.pipeline.samples import sampled
 from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.sliding_window import SlidingWindow
 from equipoise.pipeline.validation import conformed, judged
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 from equipoise.view import View
 from equipoise.view.codec import from_tables
 

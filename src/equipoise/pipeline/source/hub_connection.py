@@ -16,7 +16,7 @@ from typing import NamedTuple
 import hiredis
 
 from equipoise.errors import DisconnectedError, ProtocolError, RefusedError
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 
 __all__ = ["Door", "HubConnection", "Piece"]
 

@@ -18,7 +18,7 @@ from equipoise.hub.cluster.link.capability import CAPABILITIES, PROBE
 from equipoise.hub.cluster.link.codec import parse_number
 from equipoise.hub.cluster.link.frames import Life
 from equipoise.hub.settings import Limits
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 
 __all__ = ["PROTOCOL", "VERBS", "Announcement", "capabilities_of_verbs", "spell_greeting"]
 

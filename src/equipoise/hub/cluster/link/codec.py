@@ -28,8 +28,7 @@ from equipoise.hub.cluster.link.frames import (
     Payloads,
     Tag,
 )
-from equipoise.resp.frames import Encoder
-from equipoise.resp.spelling import bulk, spell
+from equipoise.resp.replies import Encoder, bulk, spell
 
 __all__ = [
     "PAYLOADS_MAX",

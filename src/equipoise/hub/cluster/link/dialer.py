@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.link.capabilities import Announcement, spell_greeting
-from equipoise.resp.spelling import spell
+from equipoise.resp.replies import spell
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink

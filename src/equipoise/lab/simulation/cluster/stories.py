@@ -22,7 +22,7 @@ from equipoise.hub.cluster.link.link import OutLink
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.world import ClusterWorld
-from equipoise.resp.spelling import bulk
+from equipoise.resp.replies import bulk
 
 __all__ = ["STORIES", "TOPIC", "Moment", "Story", "TappedWire", "Trap", "begin_story", "tapped"]
 
