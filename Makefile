@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format docs screenshots bench kill envelopes results results-check clean
+.PHONY: setup demo test check format docs screenshots bench kill envelopes results results-check bookkeeper \
+	test-bookkeeper clean
 
 setup: $(STAMP)
 
@@ -58,6 +59,22 @@ results: $(STAMP)
 # The quick size of every experiment against the verdicts that are kept: some 20 minutes.
 results-check: $(STAMP)
 	$(BIN)/equipoise reproduce --check docs/results --jobs 2
+
+# The jars of Apache BookKeeper, from Maven Central: 93 MB. Needs mvn.
+BOOKKEEPER := bookkeeper-jars
+
+bookkeeper: $(BOOKKEEPER)/.ready
+
+$(BOOKKEEPER)/.ready: ops/bookkeeper/pom.xml
+	rm -rf $(BOOKKEEPER)
+	mvn --quiet --batch-mode --file $< dependency:copy-dependencies -DincludeScope=runtime \
+		-DoutputDirectory=$(CURDIR)/$(BOOKKEEPER)
+	@touch $@
+
+# The tests of ledgers on bookies of Apache BookKeeper: some minutes.
+test-bookkeeper: $(STAMP) bookkeeper
+	EQUIPOISE_TEST_BOOKKEEPER=1 $(BIN)/python -m pytest --durations=25 -m needs_bookkeeper \
+		tests/contracts/test_ledgers.py tests/ledger_client
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -15,7 +15,7 @@ from equipoise.ledger.log import EPOCH_KEY, FIRST_ENTRY, TOPIC_KEY, Ledgers, Ope
 from equipoise.ledger.memory import MemoryLedgers
 from equipoise.ledger.metadata import LedgerState
 from equipoise.ledger.quorum import Quorum
-from support.bookies import bookie_cluster
+from support.bookies import APACHE, APACHE_MARKS, bookie_cluster, prepare_kind
 
 QUORUM = Quorum(1, 1, 1)
 TIMEOUT_S = 120
@@ -36,11 +36,19 @@ async def over_bookies(folder: Path) -> AsyncIterator[tuple[Ledgers, Ledgers]]:
         yield await cluster.ledgers(1), await cluster.ledgers(2)
 
 
-KINDS = {"memory": in_memory, "bookies": over_bookies}
+@asynccontextmanager
+async def over_apache_bookies(folder: Path) -> AsyncIterator[tuple[Ledgers, Ledgers]]:
+    async with bookie_cluster(folder, 1, kind=APACHE) as cluster:
+        yield await cluster.ledgers(1), await cluster.ledgers(2)
 
 
-@pytest.fixture(params=list(KINDS))
+KINDS = {"memory": in_memory, "bookies": over_bookies, APACHE: over_apache_bookies}
+
+
+@pytest.fixture(params=["memory", "bookies", pytest.param(APACHE, marks=APACHE_MARKS)])
 def check(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Test], None]:
+    prepare_kind(request.param)
+
     async def run(test: Test) -> None:
         async with asyncio.timeout(TIMEOUT_S), KINDS[request.param](tmp_path) as (mine, other):
             await test(mine, other)

@@ -80,11 +80,11 @@ def test_a_registration_is_read_as_it_was_written_and_one_of_javas_too() -> None
     facts = BookieFacts(
         name="b1", host="10.0.0.7", port=3181, site="s", rack="r", free_bytes=5, total_bytes=9, directory="d"
     )
-    assert decode_facts("b1", encode_facts(facts), created_id=7, is_read_only=False) == facts
-    java = decode_facts("10.0.0.8:3181", b"", created_id=7, is_read_only=True)
-    assert (java.host, java.port, java.rack, java.directory) == ("10.0.0.8", 3181, "10.0.0.8", "node-7")
+    assert decode_facts("b1", encode_facts(facts), is_read_only=False) == facts
+    java = decode_facts("10.0.0.8:3181", b"", is_read_only=True)
+    assert (java.host, java.port, java.rack, java.directory) == ("10.0.0.8", 3181, "10.0.0.8", "")
     with pytest.raises(DamagedError):
-        decode_facts("b1", b"\xff\xff", created_id=7, is_read_only=False)
+        decode_facts("b1", b"\xff\xff", is_read_only=False)
 
 
 def test_a_cookie_is_read_as_it_was_written() -> None:

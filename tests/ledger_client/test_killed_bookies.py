@@ -16,11 +16,12 @@ from equipoise.errors import LedgerError
 from equipoise.ledger.log import FIRST_ENTRY, OpenLedger
 from equipoise.ledger.metadata import LedgerState
 from equipoise.ledger.quorum import Quorum
+from equipoise.ledger.wire import Code
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.ledger_client.repair import Repair, ledgers_on
 from equipoise.store import Tree
 from equipoise.store.records.bookies import BookiesStore
-from support.bookies import BookieCluster, bookie_cluster
+from support.bookies import BOTH_KINDS, OWN, BookieCluster, bookie_cluster, prepare_kind
 from support.processes import process_environment
 
 THREE = Quorum(3, 3, 2)
@@ -29,9 +30,20 @@ TIMEOUT_S = 240
 PATIENCE_S = 60.0
 
 
-def run(folder: Path, count: int, test: Callable[[BookieCluster], Awaitable[None]], *options: str) -> None:
+def run(
+    folder: Path,
+    count: int,
+    test: Callable[[BookieCluster], Awaitable[None]],
+    *options: str,
+    kind: str = OWN,
+) -> None:
+    prepare_kind(kind)
+
     async def main() -> None:
-        async with asyncio.timeout(TIMEOUT_S), bookie_cluster(folder, count, *options) as cluster:
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            bookie_cluster(folder, count, *options, kind=kind) as cluster,
+        ):
             await test(cluster)
 
     asyncio.run(main())
@@ -82,7 +94,8 @@ async def check_kept(ledgers: BookieLedgers, publisher: Publisher, last: int) ->
     assert all(entries[number - FIRST_ENTRY] == payload for number, payload in publisher.acknowledged.items())
 
 
-def test_appends_go_on_while_one_of_three_bookies_is_killed_and_comes_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_appends_go_on_while_one_of_three_bookies_is_killed_and_comes_back(kind: str, tmp_path: Path) -> None:
     async def test(cluster: BookieCluster) -> None:
         ledgers = await cluster.ledgers()
         publisher = Publisher(await ledgers.create(b"t", 1, THREE))
@@ -98,10 +111,11 @@ def test_appends_go_on_while_one_of_three_bookies_is_killed_and_comes_back(tmp_p
         assert await publisher.ledger.close() == 300
         await check_kept(await cluster.ledgers(2), publisher, 300)
 
-    run(tmp_path, 3, test)
+    run(tmp_path, 3, test, kind=kind)
 
 
-def test_everything_acknowledged_survives_kill_9_of_all_bookies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_everything_acknowledged_survives_kill_9_of_all_bookies(kind: str, tmp_path: Path) -> None:
     async def test(cluster: BookieCluster) -> None:
         publisher = Publisher(await (await cluster.ledgers()).create(b"t", 1, THREE))
         for _ in range(20):
@@ -115,10 +129,12 @@ def test_everything_acknowledged_survives_kill_9_of_all_bookies(tmp_path: Path) 
         await check_kept(other, publisher, last)
         assert await (await cluster.ledgers(3)).recover(publisher.ledger.ledger) == last
 
-    run(tmp_path, 3, test)
+    run(tmp_path, 3, test, kind=kind)
 
 
+@pytest.mark.parametrize("kind", BOTH_KINDS)
 def test_two_recoveries_under_load_agree_and_the_writer_acknowledges_nothing_behind_them(
+    kind: str,
     tmp_path: Path,
 ) -> None:
     async def test(cluster: BookieCluster) -> None:
@@ -134,10 +150,11 @@ def test_two_recoveries_under_load_agree_and_the_writer_acknowledges_nothing_beh
         await until(lambda: publisher.ledger.failed is not None or publisher.ledger.in_flight == 0)
         await check_kept(other, publisher, first)
 
-    run(tmp_path, 3, test)
+    run(tmp_path, 3, test, kind=kind)
 
 
-def test_a_killed_member_is_replaced_and_its_ledgers_are_copied_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_a_killed_member_is_replaced_and_its_ledgers_are_copied_elsewhere(kind: str, tmp_path: Path) -> None:
     async def test(cluster: BookieCluster) -> None:
         ledgers = await cluster.ledgers()
         publisher = Publisher(await ledgers.create(b"t", 1, THREE))
@@ -162,7 +179,7 @@ def test_a_killed_member_is_replaced_and_its_ledgers_are_copied_elsewhere(tmp_pa
         await cluster.bookies[members[0]].kill()
         await check_kept(await cluster.ledgers(2), publisher, 100)
 
-    run(tmp_path, 4, test)
+    run(tmp_path, 4, test, kind=kind)
 
 
 def test_an_emptied_or_foreign_directory_is_refused(tmp_path: Path) -> None:
@@ -185,6 +202,28 @@ def test_an_emptied_or_foreign_directory_is_refused(tmp_path: Path) -> None:
         await check_kept(other, publisher, await other.recover(publisher.ledger.ledger))
 
     run(tmp_path, 1, test)
+
+
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_a_deleted_ledger_is_collected_while_others_are_kept(kind: str, tmp_path: Path) -> None:
+    async def test(cluster: BookieCluster) -> None:
+        ledgers = await cluster.ledgers()
+        kept = Publisher(await ledgers.create(b"kept", 1, Quorum(1, 1, 1)))
+        gone = Publisher(await ledgers.create(b"gone", 1, Quorum(1, 1, 1)))
+        kept.send(20)
+        gone.send(20)
+        await kept.acked(20)
+        await gone.acked(20)
+        await ledgers.delete(gone.ledger.ledger)
+
+        async def is_collected() -> bool:
+            link = await ledgers.pool.link("b1")
+            return (await link.read(gone.ledger.ledger, 0)).code is Code.NO_LEDGER
+
+        await until(is_collected)
+        await check_kept(await cluster.ledgers(2), kept, 20)
+
+    run(tmp_path, 1, test, "--collect-every", "1", kind=kind)
 
 
 def test_a_deleted_ledger_gives_its_room_back_and_stays_fenced(tmp_path: Path) -> None:

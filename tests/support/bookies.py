@@ -1,25 +1,63 @@
-"""Bookies in processes of their own, and a store that they share, for tests of ledgers."""
+"""Bookies in processes of their own, and a store that they share, for tests of ledgers.
+
+Two kinds of bookie: our own, and Apache BookKeeper's, which run from the jars that `make bookkeeper` fetches.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import pytest
+
+from equipoise.bookie.apache import find_bookkeeper
+from equipoise.errors import SettingsError
 from equipoise.ledger_client.bookie_pool import ReplicationSettings
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.store import MemoryStoreServer, MemoryTree, Store, StoreSettings, Tree, open_store
-from support.processes import process_environment
+from support.processes import free_port, process_environment
+from support.zookeeper import require_zookeeper, shared_zookeeper
+
+OWN, APACHE = "own", "apache"
+# A test on bookies of Java's: each takes seconds to start.
+APACHE_MARKS = (pytest.mark.needs_bookkeeper, pytest.mark.timeout(400))
+# For tests that run on both kinds.
+BOTH_KINDS = [OWN, pytest.param(APACHE, marks=APACHE_MARKS)]
+JARS = Path(os.environ.get("EQUIPOISE_BOOKKEEPER", Path(__file__).resolve().parents[2] / "bookkeeper-jars"))
+# Set by `make test-bookkeeper`: a bookie of Java's takes seconds to start.
+_ALL = "EQUIPOISE_TEST_BOOKKEEPER"
+
+
+def require_jars() -> None:
+    """Skip the test, with the reason, where Java, ZooKeeper or the jars of BookKeeper are missing."""
+    require_zookeeper()
+    try:
+        find_bookkeeper(JARS)
+    except SettingsError as problem:
+        pytest.skip(str(problem))
+
+
+def prepare_kind(kind: str) -> None:
+    """Call it outside any loop. Skips a test of Apache BookKeeper, with the reason, unless all are asked for."""
+    if kind == APACHE:
+        if not os.environ.get(_ALL):
+            pytest.skip(f"starts bookies of Apache BookKeeper: run `make test-bookkeeper`, or set {_ALL}=1")
+        require_jars()
+        shared_zookeeper()
+
 
 _READY = re.compile(r"^equipoise bookie (\S+) ready on (\S+):(\d+)")
-_START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 120.0
 
 
 @dataclass
@@ -79,14 +117,19 @@ class BookieProcess:
 class BookieCluster:
     """A store in this process, bookies in others, and as many clients as a test asks for."""
 
-    def __init__(self, folder: Path, server: MemoryStoreServer, stack: AsyncExitStack) -> None:
+    def __init__(self, folder: Path, url: str, kind: str, stack: AsyncExitStack) -> None:
         self.folder = folder
-        self.url = f"eqs://127.0.0.1:{server.port}"
+        self.url = url
+        self.kind = kind
         self.bookies: dict[str, BookieProcess] = {}
         self._stack = stack
 
     async def add(self, name: str, *options: str) -> BookieProcess:
-        bookie = BookieProcess(name, self.folder / name, self.url, options)
+        port = 0
+        if self.kind == APACHE:
+            port = free_port()
+            options = ("--apache", "--jars", str(JARS), *options)
+        bookie = BookieProcess(name, self.folder / name, self.url, options, port)
         self.bookies[name] = bookie
         await bookie.start()
         return bookie
@@ -109,14 +152,25 @@ class BookieCluster:
 
 
 @asynccontextmanager
-async def bookie_cluster(folder: Path, count: int, *options: str) -> AsyncIterator[BookieCluster]:
-    server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time))
-    await server.start()
+async def bookie_cluster(
+    folder: Path, count: int, *options: str, kind: str = OWN, url: str = ""
+) -> AsyncIterator[BookieCluster]:
+    """`url` names a store; by default one in memory, for bookies of Java's a new root in ZooKeeper."""
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(server.stop)
-        cluster = BookieCluster(folder, server, stack)
+        if not url and kind == OWN:
+            server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time))
+            await server.start()
+            stack.push_async_callback(server.stop)
+            url = f"eqs://127.0.0.1:{server.port}"
+        cluster = BookieCluster(folder, url or zookeeper_root(), kind, stack)
         stack.push_async_callback(cluster.close)
+        racks = [("--rack", f"r{number}") if kind == OWN else () for number in range(1, count + 1)]
         await asyncio.gather(
-            *(cluster.add(f"b{number}", "--rack", f"r{number}", *options) for number in range(1, count + 1))
+            *(cluster.add(f"b{number}", *rack, *options) for number, rack in enumerate(racks, 1))
         )
         yield cluster
+
+
+def zookeeper_root() -> str:
+    """A root of its own in the ZooKeeper of the tests, which runs already."""
+    return f"{shared_zookeeper().url}/{uuid.uuid4().hex}"

@@ -128,6 +128,7 @@ class Bookie:
 
     async def _admit(self) -> Manifest:
         name = self.facts.name
+        await self._check_kind()
         manifest, cookie = load_manifest(self._disk), await self._bookies.cookie(name)
         if manifest is None:
             if cookie is not None:
@@ -150,6 +151,15 @@ class Bookie:
                 Cookie(bookie=name, directory=manifest.salt, instance=self._instance)
             )
         return manifest
+
+    async def _check_kind(self) -> None:
+        """Java's autorecovery and tools would speak another version of the protocol to this bookie."""
+        for name in await self._bookies.cookies():
+            cookie = await self._bookies.cookie(name)
+            if cookie is not None and not cookie.is_ours:
+                raise SettingsError(
+                    f"bookie {name} of this region is one of Apache BookKeeper's: a region holds bookies of one kind"
+                )
 
     def _check_owner(self, manifest: Manifest, cookie: Cookie | None) -> None:
         name = self.facts.name

@@ -13,10 +13,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from random import SystemRandom
 from typing import Annotated
+from uuid import uuid4
 
 import typer
 import uvloop
 
+from equipoise.bookie.apache import HOST, ApacheBookie, ApacheSettings
 from equipoise.bookie.bookie import Bookie
 from equipoise.bookie.check import check_directory
 from equipoise.bookie.settings import BookieSettings
@@ -25,7 +27,7 @@ from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.cli.support.store_options import AsJson, Region
 from equipoise.cli.support.tables import show_json, show_table
 from equipoise.disk import DirectoryDisk
-from equipoise.errors import DiskFailedError, SettingsError
+from equipoise.errors import DisconnectedError, DiskFailedError, SettingsError
 from equipoise.ledger.registration import BookieFacts
 from equipoise.store.tree import Tree
 from equipoise.store.urls import open_store
@@ -42,6 +44,21 @@ PORT = 3181
 # What the process ends with after a failed sync: a supervisor that starts it again finds what is really on the disk.
 DISK_FAILED = 74
 _LOCK = "lock"
+
+
+Apache = Annotated[
+    bool,
+    typer.Option(
+        "--apache",
+        help="Run a bookie of Apache BookKeeper instead, on loopback: for trials and tests. Needs Java.",
+    ),
+]
+Jars = Annotated[
+    Path,
+    typer.Option(
+        envvar="EQUIPOISE_BOOKKEEPER", help="With --apache: folder that `make bookkeeper` has filled."
+    ),
+]
 
 
 @app.callback()
@@ -78,6 +95,8 @@ def command(
     collect_every: Annotated[
         float, typer.Option(min=0.1, help="Seconds between two looks for deleted ledgers.")
     ] = BookieSettings().collection_interval_s,
+    apache: Apache = False,
+    jars: Jars = Path("bookkeeper-jars"),
     log_format: LogFormat = LogForm.TEXT,
     verbose: Verbose = False,
 ) -> None:
@@ -98,6 +117,10 @@ def command(
             site=site,
             rack=rack or advertise or host,
         )
+        if apache:
+            check_apache(facts, host)
+            uvloop.run(serve_apache(facts, directory, jars, store, Tree(region), segment_mb, collect_every))
+            return
         settings = BookieSettings(segment_bytes=segment_mb * 1024 * 1024, collection_interval_s=collect_every)
         with locked(directory):
             try:
@@ -170,6 +193,62 @@ def locked(directory: Path) -> Iterator[None]:
         yield
 
 
+def check_apache(facts: BookieFacts, host: str) -> None:
+    """Raises SettingsError for what a bookie of Apache BookKeeper cannot be told from here."""
+    if not _is_loopback(host) or not facts.port or facts.site or facts.rack != facts.host:
+        raise SettingsError(
+            "--apache runs a bookie for trials: on loopback, on a port that is given, without site and rack"
+        )
+
+
+async def serve_apache(
+    facts: BookieFacts,
+    directory: Path,
+    jars: Path,
+    store_url: str,
+    tree: Tree,
+    log_mb: int,
+    collect_every_s: float,
+) -> None:
+    stopped = _stop_signal()
+    settings = ApacheSettings(
+        name=facts.name,
+        port=facts.port,
+        directory=directory,
+        jars=jars,
+        store_url=store_url,
+        tree=tree,
+        collect_every_s=collect_every_s,
+        log_bytes=log_mb * 1024 * 1024,
+    )
+    settings.check()
+    store = await open_store(store_url)
+    try:
+        bookie = ApacheBookie(settings, store)
+        with locked(directory):
+            await bookie.start(str(uuid4()))
+            print(f"equipoise bookie {facts.name} ready on {HOST}:{facts.port}", flush=True)
+            ended, stopping = asyncio.create_task(bookie.wait()), asyncio.create_task(stopped.wait())
+            await asyncio.wait([ended, stopping], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if ended.done():
+                raise DisconnectedError(
+                    f"the bookie has ended with status {ended.result()}; see {bookie.log_path}"
+                )
+            await bookie.stop()
+            await ended
+    finally:
+        await store.close()
+
+
+def _stop_signal() -> asyncio.Event:
+    """Set by SIGINT and SIGTERM."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    return stopped
+
+
 async def serve(
     facts: BookieFacts,
     directory: Path,
@@ -179,10 +258,7 @@ async def serve(
     *,
     listen_host: str,
 ) -> None:
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+    stopped = _stop_signal()
     store = await open_store(store_url)
     try:
         bookie = Bookie(facts, DirectoryDisk(directory), store, tree, SystemRandom(), settings)

@@ -87,8 +87,15 @@ def drain(
     async def main(metadata: ClusterRecords) -> None:
         tree = Tree(region)
         bookies = BookiesStore(metadata.store, tree)
-        if name not in await bookies.cookies() and name not in await bookies.load():
+        known = await bookies.load()
+        if name not in await bookies.cookies() and name not in known:
             raise MisuseError(f"there is no bookie {name!r}: see `equipoise bookies ls`")
+        cookie = await bookies.cookie(name)
+        if cookie is not None and not cookie.is_ours and name in known:
+            raise MisuseError(
+                f"bookie {name} is one of Apache BookKeeper's and takes entries as long as it runs: stop it first, or "
+                "use `bookkeeper shell decommissionbookie`"
+            )
         await bookies.set_draining(name, is_draining=not undo)
         if undo:
             show_result({"bookie": name}, f"bookie {name} takes entries again", as_json=as_json)

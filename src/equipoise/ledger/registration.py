@@ -1,7 +1,7 @@
 """What a bookie says of itself in the store, in BookKeeper's own form: registration nodes and cookies.
 
 Our bookies add properties that Java's pass over: site, rack, room, and the identity of their directory. A bookie that
-says none of them is one of Java's; its identity is that of its registration node.
+says none of them is one of Java's; its identity is that of its cookie.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def encode_facts(facts: BookieFacts) -> bytes:
     )
 
 
-def decode_facts(name: str, data: bytes, *, created_id: int, is_read_only: bool) -> BookieFacts:
+def decode_facts(name: str, data: bytes, *, is_read_only: bool) -> BookieFacts:
     """Raises DamagedError. A node without content is named host:port."""
     host, _, port = name.rpartition(":")
     properties: dict[str, str] = {}
@@ -65,7 +65,8 @@ def decode_facts(name: str, data: bytes, *, created_id: int, is_read_only: bool)
         for number, value in fields(data):
             if number == 6 and isinstance(value, bytes):
                 endpoint = dict(fields(value))
-                if endpoint.get(1) == _RPC:
+                # Java's bookies name the endpoint otherwise; the protocol counts.
+                if _RPC in (endpoint.get(4), endpoint.get(1)):
                     host, port = _text(endpoint.get(3, b"")), str(endpoint.get(2, ""))
             elif number == 7 and isinstance(value, bytes):
                 pair = dict(fields(value))
@@ -78,7 +79,7 @@ def decode_facts(name: str, data: bytes, *, created_id: int, is_read_only: bool)
             rack=properties.get("rack", "") or host,
             free_bytes=int(properties.get("free", 0)),
             total_bytes=int(properties.get("total", 0)),
-            directory=properties.get("directory", "") or f"node-{created_id}",
+            directory=properties.get("directory", ""),
             is_read_only=is_read_only,
         )
     except (MalformedError, ValueError, UnicodeDecodeError) as error:
@@ -97,6 +98,11 @@ class Cookie:
     # What it stores to: the identity of the directory in the place of Java's path.
     directory: str
     instance: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Java's bookies name the path of their journal."""
+        return not self.directory.startswith("/")
 
 
 def encode_cookie(cookie: Cookie) -> bytes:

@@ -85,10 +85,26 @@ class BookiesStore:
             for name in names:
                 node = None if name == _READ_ONLY else await self._store.find(f"{parent}/{name}")
                 if node is not None:
-                    found[name] = decode_facts(
-                        name, node.data, created_id=node.created_id, is_read_only=is_read_only
-                    )
+                    facts = decode_facts(name, node.data, is_read_only=is_read_only)
+                    found[name] = facts if facts.directory else await self._with_identity(facts)
         return found
+
+    async def registered_id(self, name: str) -> int | None:
+        """What tells one registration of a bookie from the next; None if it is not registered."""
+        for parent in (self._available, self._read_only):
+            node = await self._store.find(f"{parent}/{name}")
+            if node is not None:
+                return node.created_id
+        return None
+
+    async def _with_identity(self, facts: BookieFacts) -> BookieFacts:
+        """A bookie of Java's says nothing of its directory: its cookie stands for that.
+
+        Java's bookies start only if the cookie and the files on their disks agree. An emptied one under the same name
+        has a cookie made anew.
+        """
+        node = await self._store.find(f"{self._cookies}/{facts.name}")
+        return facts if node is None else replace(facts, directory=f"cookie-{node.created_id}")
 
     # --- cookies
 
