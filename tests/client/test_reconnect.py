@@ -270,7 +270,7 @@ async def test_nobody_at_the_address_is_told_at_once_with_the_next_step() -> Non
 @on_loop
 async def test_a_hub_that_does_not_greet_in_time_is_told() -> None:
     async with serving() as peer:
-        peer.answers = {command: always(None) for command in (b"HELLO", b"EQ.LINK", b"CLIENT")}
+        peer.answers = {command: always(None) for command in (b"HELLO", b"EQ.LINK", b"EQ.DEFER", b"CLIENT")}
         with pytest.raises(DisconnectedError, match=r"did not answer within 0\.02 s"):
             async with connect(peer.url, connect_timeout_s=0.02):
                 pass

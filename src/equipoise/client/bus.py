@@ -122,7 +122,7 @@ class Bus:
         failure: EquipoiseError | None = None
         try:
             if self._is_entered:
-                await self._flush(self._settings.close_timeout_s)
+                await self._routing.flush(self._settings.close_timeout_s, is_last=True)
         except EquipoiseError as error:
             failure = error
         finally:
@@ -133,6 +133,7 @@ class Bus:
     async def publish(self, topic: Name, payload: Payload, *, timeout_s: float | None = None) -> Receipt:
         """Publish and wait for the receipt. Waits for room in the window, and for a reconnection, in order.
 
+        While the topic is above its rate limit the time-out stands still; the hub refuses what it lets wait no longer.
         Raises LimitError, RefusedError (DeniedError if it is about permission), DisconnectedError or
         BackloggedError if it was not sent in time, UncertainError if it was sent and no receipt came. When
         cancelled, the message may or may not have been sent.
@@ -157,10 +158,11 @@ class Bus:
     async def flush(self, *, timeout_s: float | None = None) -> None:
         """Wait until everything published so far has been acknowledged by the hub it went to.
 
+        While a topic is above its rate limit the time-out stands still.
         Raises the first failure among publishes without receipt since the last flush.
         """
         self._check_open()
-        await self._flush(self._patience_s(timeout_s))
+        await self._routing.flush(self._patience_s(timeout_s))
 
     def subscribe(self, *topics: Name) -> Subscription:
         """Subscribe to topics by name; see Subscription."""
@@ -177,9 +179,6 @@ class Bus:
         self._check_open()
         channels = self._routing.channels
         return Subscription(channels, encoded, is_pattern=is_pattern, settings=self._settings)
-
-    async def _flush(self, timeout_s: float) -> None:
-        await self._routing.flush(timeout_s)
 
     def _check_open(self) -> None:
         if not self._is_entered:

@@ -1,8 +1,7 @@
 """Publish each topic over one connection at a time, so that a publisher is never overtaken by itself.
 
-A TopicPublisher holds what is to be known of one topic: the connection that its last messages went to, and the link
-that the next ones are to go to. As long as the two are the same, publishing costs one comparison more. When they are
-not, the topic's messages wait, and no other's:
+A topic has the connection that its last messages went to, and the link that the next ones are to go to. As long as the
+two are the same, publishing costs one comparison more. When they are not, the topic's messages wait, and no other's:
 
     the last connection is up      its hub is asked whether all that it took has a position (EQ.SETTLE)
     it is lost, same hub again     nothing: the hub has ended the former connection before it took the new one
@@ -15,6 +14,9 @@ A topic with lanes has several streams, and another hub may give its messages to
 client has not heard of. So the answer to EQ.SETTLE names the stream and the position that was reached there, and the
 first message over the new link is tagged with it (EQ.AFTER): subscribers that get both streams see it after that.
 
+While a topic is above its rate limit its hub lets publishes wait (throttle.py). Then its next ones wait here, and it
+does not change hubs.
+
 Always true: messages of a topic are sent in the order in which they were published; at most a window of publishes
 without receipt waits.
 """
@@ -22,9 +24,11 @@ without receipt waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from equipoise.client.settings import ClientSettings
+from equipoise.client.throttle import TopicThrottle
+from equipoise.client.topic_publisher import TopicPublisher
 from equipoise.client.wire.codec import encode_request, with_position
 from equipoise.client.wire.connection import Connection
 from equipoise.client.wire.link import Link
@@ -39,40 +43,9 @@ from equipoise.client.wire.requests import (
 )
 from equipoise.errors import BackloggedError, DisconnectedError, EquipoiseError, UncertainError, WorldError
 
-_PING = encode_request(b"PING")
+PING = encode_request(b"PING")
 TAGS_MAX = 8
 """Streams whose positions are sent along: the latest of them are all that can matter."""
-
-
-class TopicPublisher:
-    """One topic. Owned by Publishing."""
-
-    __slots__ = (
-        "is_tag_due",
-        "last_connection",
-        "last_link",
-        "link",
-        "question",
-        "tags",
-        "topic",
-        "used_at",
-        "waiting",
-    )
-
-    def __init__(self, topic: bytes, link: Link) -> None:
-        self.topic = topic
-        # Where the next messages are to go.
-        self.link = link
-        # Where the last ones went; None if that does not matter any more.
-        self.last_connection: Connection | None = None
-        self.last_link = link
-        # In flight before the connection may change: what is published waits for the answer.
-        self.question: object = None
-        self.waiting: dict[Request, None] = {}
-        # By stream, the positions reached in those used before, the latest last; and whether the next message must say.
-        self.tags: dict[bytes, tuple[int, int]] = {}
-        self.is_tag_due = False
-        self.used_at = 0.0
 
 
 class Publishing:
@@ -83,7 +56,7 @@ class Publishing:
     ) -> None:
         self._messages_max = settings.in_flight_messages_max
         self._bytes_max = settings.in_flight_bytes_max
-        self._losses = losses
+        self.losses = losses
         self._link_for = link_for
         self._base = base
         self._publishers: dict[bytes, TopicPublisher] = {}
@@ -97,6 +70,10 @@ class Publishing:
         self._now = 0.0
         # Why nothing will ever be sent again, once that is so.
         self._end: EquipoiseError | None = None
+
+    @property
+    def publishers(self) -> Iterable[TopicPublisher]:
+        return self._publishers.values()
 
     def __contains__(self, topic: bytes) -> bool:
         return topic in self._publishers
@@ -114,18 +91,18 @@ class Publishing:
         ticket = Ticket(frame, size, asyncio.get_running_loop().create_future())
         publisher = self._publishers.get(topic) or self._add(topic)
         publisher.used_at = self._now
-        self._put(publisher, ticket)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as ticket.clock:
+                self.put(publisher, ticket)
                 return await ticket.future
         except TimeoutError:
             if ticket.future.cancelled():
-                raise _late(ticket, publisher.link, timeout_s) from None
+                raise late(ticket, publisher.link, timeout_s) from None
             # After a pause of this program the answer and the time-out may both be there: the answer counts.
             return ticket.future.result()
         finally:
             if not ticket.is_sent:
-                self._withdraw(ticket, publisher, publisher.link)
+                self.withdraw(ticket, publisher, publisher.link)
 
     def submit_nowait(self, topic: bytes, frame: bytes, size: int) -> None:
         publisher = self._publishers.get(topic) or self._add(topic)
@@ -136,57 +113,20 @@ class Publishing:
             raise self._end or DisconnectedError(
                 "there is no connection to a hub now; publish() waits for one, publish_nowait() cannot"
             )
-        if publisher.last_connection is connection and not publisher.waiting:
+        if publisher.last_connection is connection and not publisher.waiting and publisher.throttle is None:
             outbox.put_nowait(frame, size)
             return
         if self._held_messages >= self._messages_max or self._held_bytes + size > self._bytes_max:
             raise BackloggedError(
-                f"{self._held_messages} publishes ({self._held_bytes} bytes) wait while their topics change hubs; "
+                f"{self._held_messages} publishes ({self._held_bytes} bytes) wait while their topics change hubs, "
+                "or are above their rate limits; "
                 "await flush() or use publish(), which waits by itself"
             )
-        ticket = NowaitTicket(frame, size, self._losses)
+        ticket = NowaitTicket(frame, size, self.losses)
         self._hold(ticket)
-        self._put(publisher, ticket)
+        self.put(publisher, ticket)
 
-    async def flush(self, links: Sequence[Link], timeout_s: float) -> None:
-        """Wait until everything submitted so far is answered; raise the first failure without receipt."""
-        loop = asyncio.get_running_loop()
-        # Answers come in order, so the answer to a ping says that all before it have come.
-        pings: list[tuple[Ticket, TopicPublisher | None, Link]] = []
-        for link in links:
-            if link.connection is not None and link.outbox.is_busy:
-                pings.append((Ticket(_PING, 0, loop.create_future()), None, link))
-                link.outbox.put(pings[-1][0])
-        for publisher in self._publishers.values():
-            if publisher.waiting:
-                pings.append((Ticket(_PING, 0, loop.create_future()), publisher, publisher.link))
-                self._put(publisher, pings[-1][0])
-        try:
-            await self._answers_to(pings, timeout_s)
-        except UncertainError as error:
-            raise self._losses.take() or error from None
-        loss = self._losses.take()
-        if loss is not None:
-            raise loss
-
-    async def _answers_to(
-        self, pings: list[tuple[Ticket, TopicPublisher | None, Link]], timeout_s: float
-    ) -> None:
-        failures: list[EquipoiseError] = []
-        try:
-            if pings:
-                await asyncio.wait([ticket.future for ticket, _, _ in pings], timeout=timeout_s)
-        finally:
-            for ticket, publisher, link in pings:
-                if ticket.future.cancel():
-                    self._withdraw(ticket, publisher, link)
-                    failures.append(_late(ticket, link, timeout_s))
-                elif isinstance(error := ticket.future.exception(), EquipoiseError):
-                    failures.append(error)
-        if failures:
-            raise failures[0]
-
-    def _withdraw(self, ticket: Ticket, publisher: TopicPublisher | None, link: Link) -> None:
+    def withdraw(self, ticket: Ticket, publisher: TopicPublisher | None, link: Link) -> None:
         link.outbox.withdraw(ticket)
         if publisher is not None:
             publisher.waiting.pop(ticket, None)
@@ -203,25 +143,30 @@ class Publishing:
 
     def _forget_first(self) -> None:
         for topic, publisher in self._publishers.items():
-            if not publisher.waiting:
+            if not publisher.waiting and publisher.throttle is None:
                 del self._publishers[topic]
                 return
 
-    def _put(self, publisher: TopicPublisher, request: Request) -> None:
+    def put(self, publisher: TopicPublisher, request: Request) -> None:
         outbox = publisher.link.outbox
         request.publisher = publisher
         if (
             publisher.last_connection is not None
             and publisher.last_connection is outbox.connection
             and not publisher.waiting
+            and publisher.throttle is None
         ):
             outbox.put(request)
         else:
             publisher.waiting[request] = None
+            if publisher.throttle is not None:
+                request.stand_still()
             self._advance(publisher)
 
     def _advance(self, publisher: TopicPublisher) -> None:
         """Bring the publisher to the link that it is to use, as far as that is possible now."""
+        if publisher.throttle is not None and not self._pass_throttle(publisher, publisher.throttle):
+            return
         connection, last = publisher.link.connection, publisher.last_connection
         if connection is not None and last is connection:
             # Back to where it was: the answer to what was asked meanwhile does not matter.
@@ -244,11 +189,59 @@ class Publishing:
         publisher.last_connection, publisher.last_link = connection, publisher.link
         waiting, publisher.waiting = publisher.waiting, {}
         for request in waiting:
-            self._release(request)
-            if not request.is_over:
-                if publisher.is_tag_due:
-                    self._tag(publisher, request)
-                publisher.link.outbox.put(request)
+            self._send(publisher, request)
+
+    def _send(self, publisher: TopicPublisher, request: Request) -> None:
+        """What has waited in the publisher is sent."""
+        self._release(request)
+        if not request.is_over:
+            request.go_on()
+            if publisher.is_tag_due:
+                self._tag(publisher, request)
+            publisher.link.outbox.put(request)
+
+    # A topic above its rate limit.
+
+    def throttle(self, connection: Connection, topic: bytes, ahead: int) -> None:
+        """The hub lets a publish to the topic wait: the next ones wait here, but for so many."""
+        publisher = self._publishers.get(topic)
+        if publisher is None or publisher.last_connection is not connection:
+            return
+        if publisher.throttle is None:
+            publisher.throttle = TopicThrottle(connection, topic)
+            for request in publisher.waiting:
+                request.stand_still()
+        publisher.throttle.ahead = ahead
+
+    def go_on(self, topic: bytes) -> None:
+        """The hub has answered a publish that waited."""
+        publisher = self._publishers.get(topic)
+        if publisher is not None and publisher.throttle is not None:
+            self._advance(publisher)
+
+    def _pass_throttle(self, publisher: TopicPublisher, throttle: TopicThrottle) -> bool:
+        """Send what may wait at the hub; whether nothing waits there any more, so that the publisher is free."""
+        is_there = publisher.link.connection is publisher.last_connection is throttle.connection
+        to_send = throttle.room if is_there and publisher.waiting else 0
+        if to_send:
+            for request in list(publisher.waiting)[:to_send]:
+                del publisher.waiting[request]
+                self._send(publisher, request)
+
+            def answered() -> None:
+                throttle.is_counting = False
+                if publisher.throttle is throttle:
+                    self._advance(publisher)
+
+            # With the answer it is known how many of them wait.
+            throttle.is_counting = True
+            publisher.link.outbox.put(Courtesy(PING, answered))
+        if throttle.is_on or (is_there and publisher.waiting):
+            return False
+        publisher.throttle = None
+        for request in publisher.waiting:
+            request.go_on()
+        return True
 
     def _tag(self, publisher: TopicPublisher, request: Request) -> None:
         """Say ahead of the message which positions it comes after."""
@@ -365,7 +358,8 @@ class Publishing:
         """Forget the topics that were last published to before then."""
         self._now = now
         for topic, publisher in list(self._publishers.items()):
-            if publisher.used_at < before and not publisher.waiting and publisher.question is None:
+            is_idle = not publisher.waiting and publisher.question is None is publisher.throttle
+            if publisher.used_at < before and is_idle:
                 del self._publishers[topic]
 
     def end(self, error: EquipoiseError, unsent: Iterable[Request]) -> None:
@@ -377,7 +371,7 @@ class Publishing:
             request.fail(error)
 
 
-def _late(ticket: Ticket, link: Link, timeout_s: float) -> WorldError:
+def late(ticket: Ticket, link: Link, timeout_s: float) -> WorldError:
     if ticket.is_sent:
         return UncertainError(
             f"no receipt came within {timeout_s:g} s; the message may or may not have been delivered: "

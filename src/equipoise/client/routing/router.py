@@ -17,6 +17,7 @@ import random
 from typing import TYPE_CHECKING
 
 from equipoise.client.coordinate_agent import BusTransport, CoordinateAgent, finder_settings
+from equipoise.client.flush import flush
 from equipoise.client.publishing import Publishing
 from equipoise.client.routing.channels import Channels
 from equipoise.client.routing.routes import Route, Routes, SubscribeTarget, is_spread, next_targets
@@ -31,6 +32,7 @@ from equipoise.model import Mode
 
 if TYPE_CHECKING:
     from equipoise.client.routing.channel import TopicChannel
+    from equipoise.client.wire.connection import Connection
     from equipoise.client.wire.link_subscriptions import AnySubscription
 
 TICK_S = 0.25
@@ -84,8 +86,8 @@ class ClientRouter:
             # Cancelled already: they end at once.
             await asyncio.wait(ending, timeout=self._settings.close_timeout_s)
 
-    async def flush(self, timeout_s: float) -> None:
-        await self.publishing.flush(self._links.all, timeout_s)
+    async def flush(self, timeout_s: float, *, is_last: bool = False) -> None:
+        await flush(self.publishing, self._links.all, timeout_s, is_last=is_last)
 
     def _end(self, error: EquipoiseError, *, is_clean: bool) -> None:
         for timer in (self._ticking, self._sweeping):
@@ -120,6 +122,12 @@ class ClientRouter:
             for home in homes:
                 self._links.remember(home)
             self._place(topic)
+
+    def on_deferred(self, connection: Connection, topic: bytes, ahead: int) -> None:
+        self.publishing.throttle(connection, topic, ahead)
+
+    def on_deferred_reply(self, topic: bytes) -> None:
+        self.publishing.go_on(topic)
 
     def known_hubs(self) -> list[Endpoint]:
         return self._links.known()

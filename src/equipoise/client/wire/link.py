@@ -240,7 +240,10 @@ class Outbox:
     @property
     def is_busy(self) -> bool:
         """Whether anything has no reply yet."""
-        return bool(self._queue) or (self.connection is not None and self.connection.in_flight.messages > 0)
+        if self.connection is None:
+            return bool(self._queue)
+        in_flight = self.connection.in_flight
+        return bool(self._queue) or in_flight.messages > 0 or len(in_flight.deferred) > 0
 
     def put(self, request: Request) -> None:
         """Send in turn. There has to be a connection."""

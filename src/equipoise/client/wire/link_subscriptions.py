@@ -40,6 +40,12 @@ class SubscriptionOwner(Protocol):
     def on_home(self, push: Push) -> None:
         """A hub says where a topic lives."""
 
+    def on_deferred(self, connection: Connection, topic: bytes, ahead: int) -> None:
+        """A publish to the topic waits at the hub; `ahead` of them may."""
+
+    def on_deferred_reply(self, topic: bytes) -> None:
+        """One of them is answered."""
+
 
 class LinkSubscription(Generic[ChannelT]):
     """A name subscribed over one link. Live while the hub has confirmed it on the present connection."""
@@ -114,6 +120,8 @@ class LinkSubscriptions:
             b"eq.here": self._on_here,
             b"eq.settled": lambda connection, push: connection.answer(push),
             b"eq.severed": lambda connection, push: connection.answer(push),
+            b"eq.deferred": self._on_deferred,
+            b"eq.reply": self._on_deferred_reply,
             b"message": self._on_plain_message,
             b"pmessage": self._on_plain_pattern_message,
         }
@@ -309,6 +317,16 @@ class LinkSubscriptions:
         if push[1] is not None:
             connection.hub = bytes(push[1])
         connection.is_among = True
+
+    def _on_deferred(self, connection: Connection, push: Push) -> None:
+        topic, number, ahead = bytes(push[1]), int(push[2]), int(push[3])
+        connection.in_flight.defer(number, topic)
+        self._owner.on_deferred(connection, topic, ahead)
+
+    def _on_deferred_reply(self, connection: Connection, push: Push) -> None:
+        topic = connection.in_flight.deferred.answer(int(push[1]), push[2])
+        if topic is not None:
+            self._owner.on_deferred_reply(topic)
 
     def _on_plain_message(self, connection: Connection, push: Push) -> None:
         for subscription in self._live(push[1], TRUNK):

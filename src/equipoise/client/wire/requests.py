@@ -1,7 +1,8 @@
 """Requests to a hub, and those in flight on one connection, in the order in which they were sent.
 
 A request has one reply, or fails with its connection. Its class decides what the outcome completes: a future, the next
-flush, or a callback that waits for a later push.
+flush, or a callback that waits for a later push. A hub may defer the reply to a publish (`deferred_publishes`): then
+the next requests are answered first.
 
 A connection answers in order. Most requests get one reply; a subscription request gets one push instead, or an error as
 a reply. So one queue serves both: a reply belongs to its head, and so does the push that confirms a subscription.
@@ -18,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
+from equipoise.client.wire.deferred_publishes import DeferredPublishes
 from equipoise.errors import EquipoiseError, ProtocolError, RefusedError, UncertainError
 
 __all__ = []
@@ -118,6 +120,12 @@ class Request:
         """Whether the answer is not wanted any more: then it need not be sent."""
         return False
 
+    def stand_still(self) -> None:
+        """Its topic is above its rate: that takes nothing of the time which the caller has for it."""
+
+    def go_on(self) -> None:
+        """It is sent, or its topic is within its rate again."""
+
     def settle(self, reply: object) -> None:
         raise AssertionError("one of the kinds below")
 
@@ -126,9 +134,9 @@ class Request:
 
 
 class Ticket(Request):
-    """A request whose answer is awaited."""
+    """A request whose answer is awaited. `clock` runs while the caller waits, if its time is limited."""
 
-    __slots__ = ("future",)
+    __slots__ = ("_left_s", "clock", "future")
 
     def __init__(self, frame: bytes, size: int, future: asyncio.Future[object]) -> None:
         # All in one place: this is made for every message with a receipt.
@@ -137,10 +145,26 @@ class Ticket(Request):
         self.is_sent = False
         self.publisher = None
         self.future = future
+        self.clock: asyncio.Timeout | None = None
+        # What the caller waits on when the clock goes on; None while it runs.
+        self._left_s: float | None = None
 
     @property
     def is_over(self) -> bool:
         return self.future.done()
+
+    def stand_still(self) -> None:
+        clock = self.clock
+        if clock is not None and self._left_s is None and not self.future.done():
+            due_at = clock.when()
+            if due_at is not None:
+                self._left_s = due_at - self.future.get_loop().time()
+                clock.reschedule(None)
+
+    def go_on(self) -> None:
+        left_s, self._left_s = self._left_s, None
+        if left_s is not None and self.clock is not None and not self.future.done():
+            self.clock.reschedule(self.future.get_loop().time() + left_s)
 
     def settle(self, reply: object) -> None:
         if self.future.done():
@@ -246,7 +270,7 @@ _Entry: TypeAlias = int | Request | NameRequest | Probe | _Ignored
 class InFlight:
     """What one connection has no answer to yet. `messages` and `bytes` are those of the publishes in it."""
 
-    __slots__ = ("_entries", "_losses", "bytes", "messages")
+    __slots__ = ("_entries", "_losses", "bytes", "deferred", "messages")
 
     def __init__(self, losses: NowaitLosses) -> None:
         # A bare int is a publish without receipt, and its size: nothing else need be kept.
@@ -254,6 +278,8 @@ class InFlight:
         self._losses = losses
         self.messages = 0
         self.bytes = 0
+        # Publishes that are answered later, and not counted above.
+        self.deferred = DeferredPublishes()
 
     def add_nowait(self, size: int) -> None:
         self._entries.append(size)
@@ -289,6 +315,24 @@ class InFlight:
                 raise ProtocolError("a subscription was answered by a reply instead of a push")
             entry.refuse(reply)
 
+    def defer(self, number: int, topic: bytes) -> None:
+        """The next in line, a publish, is answered later. Raises ProtocolError if it is something else."""
+        entry = self._entries.popleft() if self._entries else None
+        if isinstance(entry, int):
+            self.bytes -= entry
+            self.deferred.add(number, topic, self._settle_nowait)
+        elif isinstance(entry, Request):
+            self.bytes -= entry.size
+            entry.stand_still()
+            self.deferred.add(number, topic, entry.settle)
+        else:
+            raise ProtocolError("the reply to something else than a publish was deferred")
+        self.messages -= 1
+
+    def _settle_nowait(self, reply: object) -> None:
+        if isinstance(reply, EquipoiseError):
+            self._losses.add(reply)
+
     def confirm(self, verb: bytes, name: object) -> NameRequest | None:
         """The request that this push confirms, now off the queue; None if the peer pushed it by itself."""
         head = self._entries[0] if self._entries else None
@@ -313,6 +357,7 @@ class InFlight:
                 entry.fail()
         if nowait:
             self._losses.add(_uncertain(reason), nowait)
+        self.deferred.fail(lambda: _uncertain(reason))
 
 
 def _uncertain(reason: str) -> UncertainError:

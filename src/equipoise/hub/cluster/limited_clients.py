@@ -18,7 +18,7 @@ from equipoise.hub.cluster.client_queue import ClientQueue, PendingPublish, Posi
 from equipoise.hub.cluster.link.frames import Tag, WaitingFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.topic_limit import CLIENTS, TopicLimit
-from equipoise.hub.data.reply import NO_ROOM, REPLY_S, Reply
+from equipoise.hub.data.reply import NO_ROOM, REPLY_S, Reply, ReplyMode
 from equipoise.limits import TOKEN
 from equipoise.resp.replies import error
 from equipoise.stream.submission import Budget, Path
@@ -164,7 +164,17 @@ class LimitedClients:
             self._tokens.look_at(topic, limit)
             return refusal
         self._tokens.serve(topic)
-        return reply
+        return reply if reply.pieces is not None else self._defer(topic, limit, one)
+
+    def _defer(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> bytes | Reply:
+        """A client that can tell replies apart need not get them in order: its other topics are not held up."""
+        session, is_run = self._core.sessions.get(one.session), len(one.payloads) > 1
+        deferred = None if session is None or session.is_gathering else session.deferred
+        if session is None or deferred is None or not deferred.has_room:
+            return one.reply
+        if session.reply_mode is not ReplyMode.ON or (is_run and not isinstance(one.reply, PositionedReply)):
+            return one.reply
+        return deferred.defer(one.reply, topic.name, limit.ahead, self._core.now())
 
     def _gone(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> None:
         """The client has gone: what it was not answered is not published."""

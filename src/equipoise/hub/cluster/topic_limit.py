@@ -24,6 +24,8 @@ __all__ = ["CLIENTS", "CarriedLevel", "TopicLimit"]
 
 # A home that takes longer to acknowledge has messages waiting: more than a round trip between continents.
 SLOW_ACK_NS = 250_000_000
+# Of a topic with a low rate.
+AHEAD_MIN = 64
 # The party that all clients of this hub are together.
 CLIENTS: Path = (("\0clients", 0),)
 
@@ -118,6 +120,11 @@ class TopicLimit:
         oldest_ns = self.now() - self.sent_at[0] if self.sent_at else 0
         is_slow = max(self.ack_ns, oldest_ns) > SLOW_ACK_NS
         return max(1, -(-((0 if is_slow else whole.depth) + whole.rate * 10**8) // TOKEN))
+
+    @property
+    def ahead(self) -> int:
+        """Messages that a client may let wait here: enough that tokens do not wait for the client."""
+        return max(AHEAD_MIN, self.envelope.whole.rate * 10**8 // TOKEN)
 
     def note_sent(self, count: int) -> None:
         """So many messages were sent ahead to the home."""

@@ -1,4 +1,4 @@
-"""HELLO, AUTH, PING, ECHO, QUIT, RESET, SELECT, and EQ.LINK."""
+"""HELLO, AUTH, PING, ECHO, QUIT, RESET, SELECT, EQ.LINK and EQ.DEFER."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import DECOY_SECRET, User
 from equipoise.access.users import DEFAULT_USER
+from equipoise.hub.data.deferred_replies import DeferredReplies
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.reply import Reply, ReplyMode
 from equipoise.hub.data.subscribe import forget_session, renew_forms
@@ -39,6 +40,7 @@ _HELLO_NEEDS_AUTH = (
     "the same time"
 )
 _POSITIONS_NEED_RESP3 = "ERR end EQ subscriptions before HELLO 2: they need RESP3"
+_DEFERRED_NEED_RESP3 = "ERR HELLO 2 is not possible after EQ.DEFER: deferred replies need RESP3"
 NEEDS_RESP3 = "ERR EQ commands need RESP3: send HELLO 3 first"
 BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 
@@ -70,6 +72,8 @@ def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
 
     if proto == 2 and session.subscription_count(Kind.POSITIONED_NAME.counted_with):
         return _POSITIONS_NEED_RESP3
+    if proto == 2 and session.deferred is not None:
+        return _DEFERRED_NEED_RESP3
 
     def proceed() -> bytes:
         if name is not None:
@@ -188,6 +192,13 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
             # Before its first plan a hub does not know its address; it may lag behind the others all the more.
             address = cluster.router.own_address(is_tls=session.is_tls)
             session.push(push((bulk(b"eq.here"), null(3) if address is None else bulk(address)), 3))
+    return OK
+
+
+def defer(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    if session.proto != 3:
+        return NEEDS_RESP3
+    session.deferred = session.deferred or DeferredReplies(session, core.shell)
     return OK
 
 

@@ -92,8 +92,10 @@ def settle(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
         return _TOO_MANY
     if topic is None:
         settled(Tag(TRUNK, 0, 0), False)
-    else:
+    elif session.deferred is None:
         core.cluster.receipts.when_acked(topic, None, settled)
+    else:
+        session.deferred.after(name, lambda: core.cluster.receipts.when_acked(topic, None, settled))
     return OK
 
 

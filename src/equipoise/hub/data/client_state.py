@@ -19,6 +19,7 @@ from equipoise.hub.data.reply import ReplyMode
 if TYPE_CHECKING:
     from equipoise.hub.commands.spec import CommandSpec
     from equipoise.hub.content.topic_filters import TopicFilter
+    from equipoise.hub.data.deferred_replies import DeferredReplies
     from equipoise.hub.data.other_hubs import Told
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.ports import Timer
@@ -50,6 +51,7 @@ class ClientState:
         "certificate",
         "command",
         "created_at",
+        "deferred",
         "id",
         "is_certified",
         "is_gathering",
@@ -83,6 +85,8 @@ class ClientState:
         self.link: bytes | None = None
         # By topic, what its next message with a receipt comes after: by stream, epoch and n.
         self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
+        # Replies that come apart from the order of commands; None: the client has not asked for that.
+        self.deferred: DeferredReplies | None = None
         # By topic, where a smart client was told that it lives; None: it has not asked for redirects.
         self.told: dict[bytes, Told] | None = None
         # Common names in the client's certificate, and whether the user was found by one of them.
@@ -114,6 +118,12 @@ class ClientState:
     def push(self, frame: bytes) -> None:
         """Like a reply in order, but CLIENT REPLY does not silence it. It does not wait for replies that are owed."""
         self._replies.append(frame)
+
+    def forget_deferred(self) -> None:
+        """The session has ended, or begins anew: what was not answered is not published."""
+        deferred, self.deferred = self.deferred, None
+        if deferred is not None:
+            deferred.forget()
 
     def take_gathered(self) -> list[bytes]:
         """What has been answered and pushed since EXEC began to gather it, or was last asked."""

@@ -283,7 +283,7 @@ class Session(ClientState):
             self._go_on()
 
     def forget_replies(self) -> None:
-        """All is complete, or the session has ended."""
+        """All that is owed in order is complete, or the session has ended."""
         owed, self._owed = self._owed, None
         if owed is not None:
             owed.timer.cancel()

@@ -68,7 +68,8 @@ def unsubscribe(core: SessionHost, session: Session, kind: Kind, names: list[byt
 
 
 def forget_session(core: SessionHost, session: Session) -> None:
-    """The session ends: leave every topic and pattern without a word."""
+    """The session ends, or begins anew: leave every topic and pattern without a word, and all replies to come."""
+    session.forget_deferred()
     for kind, held in (session.subscriptions or {}).items():
         for name in list(held):
             _detach(core, session, kind, name)

@@ -65,6 +65,23 @@ _FAIR_CROWD = Workload(
         Client(name="cat", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a",)),)),
     )
 )
+# Publishers that never stop, and publish something else over the same connection.
+_BUSY_CROWD = Workload(
+    clients=(
+        *(
+            Client(
+                name=name,
+                publishes=(
+                    PublishedStream(topics=("a",), count=None, burst=(20, 60), interval_s=0.05, receipts=0.2),
+                    PublishedStream(topics=(free,), count=100, interval_s=0.1, receipts=1.0),
+                ),
+            )
+            for name, free in (("hog-1", "x"), ("hog-2", "y"))
+        ),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a", "x", "y")),)),
+        Client(name="dan", subscribes=(Subscribing(names=("a", "x")),)),
+    )
+)
 # Topics without subscribers are forgotten soon, and their buckets take long to fill.
 _IDLE_CROWD = Workload(
     clients=(
@@ -148,6 +165,16 @@ LIMITS_SCENARIOS = (
         limit_wait_ms=2_000.0,
         expectation=Expectation(properties=(*QUIET.properties, "envelope", "fair turns")),
         duration_s=15.0,
+    ),
+    _limits(
+        "beside",
+        "publishers that never stop publish to topics without limit over the same connection",
+        workload=_BUSY_CROWD,
+        limited={"a": (30.0, 6)},
+        moves=(0, 3),
+        is_routing=True,
+        expectation=Expectation(properties=(*QUIET.properties, "envelope", "held up")),
+        duration_s=12.0,
     ),
     _limits(
         "idle",

@@ -9,7 +9,7 @@ from typing import Any
 
 from equipoise.access import Action, User
 from equipoise.client.inbox import Inbox
-from equipoise.client.publishing import TopicPublisher
+from equipoise.client.topic_publisher import TopicPublisher
 from equipoise.client.wire.connection import Connection
 from equipoise.client.wire.link import Link, Outbox
 from equipoise.client.wire.link_subscriptions import LinkSubscriptions

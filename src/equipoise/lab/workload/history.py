@@ -51,11 +51,13 @@ class PublishOutcome(Enum):
 class Sent:
     """One message. Its publisher, topic and number say where it stands in the history."""
 
-    __slots__ = ("began_at", "outcome")
+    __slots__ = ("answered_at", "began_at", "outcome")
 
     def __init__(self, began_at: float, outcome: PublishOutcome = PublishOutcome.UNCERTAIN) -> None:
         self.began_at = began_at
         self.outcome = outcome
+        # When its receipt came; None: it was sent without one, or none came.
+        self.answered_at: float | None = None
 
 
 class Live(NamedTuple):

@@ -189,6 +189,7 @@ class SmartClient:
             sent.outcome = PublishOutcome.FAILED
         else:
             sent.outcome = PublishOutcome.ACKNOWLEDGED
+            sent.answered_at = self._loop.time()
         return sent
 
     async def _publish_together(self, burst: list[str], publishing: PublishedStream) -> None:

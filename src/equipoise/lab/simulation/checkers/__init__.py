@@ -6,6 +6,7 @@ from equipoise.lab.simulation.checkers import (
     authorised,
     envelope,
     fair_turns,
+    held_up,
     kept,
     memory,
     needless_gap,
@@ -20,5 +21,16 @@ __all__ = ["CHECKERS", "Violation"]
 
 CHECKERS: dict[str, Callable[[History], list[Violation]]] = {
     checker.NAME: checker.check
-    for checker in (once, order, memory, authorised, progress, needless_gap, envelope, fair_turns, kept)
+    for checker in (
+        once,
+        order,
+        memory,
+        authorised,
+        progress,
+        needless_gap,
+        envelope,
+        fair_turns,
+        held_up,
+        kept,
+    )
 }

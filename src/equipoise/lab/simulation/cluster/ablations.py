@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from equipoise.client.publishing import Publishing, TopicPublisher
+from equipoise.client.publishing import Publishing
+from equipoise.client.topic_publisher import TopicPublisher
 from equipoise.client.wire.connection import Connection
 from equipoise.hub.access import reauthorization
 from equipoise.hub.cluster.cluster import Cluster

@@ -15,7 +15,7 @@ from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.membership.spec_sync import SpecSync
 from equipoise.lab.simulation.ablation import Ablation, replaced
-from equipoise.lab.simulation.checkers import envelope, fair_turns
+from equipoise.lab.simulation.checkers import envelope, fair_turns, held_up
 from equipoise.limits import Bucket, TurnRing, nanoseconds
 from equipoise.stream.submission import Submission
 
@@ -160,6 +160,13 @@ LIMIT_ABLATIONS = (
         fair_turns.NAME,
         "limits-fair",
         _with(TurnRing, "turn_over", _stay_first),
+    ),
+    Ablation(
+        "deferred-replies",
+        "replies to a topic that waits do not hold up those to other topics",
+        held_up.NAME,
+        "limits-beside",
+        _with(LimitedClients, "_defer", lambda clients, topic, limit, one: one.reply),
     ),
     Ablation(
         "relay-window",
