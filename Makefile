@@ -10,7 +10,7 @@ STAMP := $(VENV)/.ready
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt hatch_build.py src/equipoise/hub/shell/_sockets.c
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench,pipeline,experiments]'
 	@touch $@

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import random
-import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -33,6 +32,7 @@ from equipoise.hub.data.session import LINGER_S
 from equipoise.hub.logs.durable_topics import DurableTopics
 from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.settings import HubSettings
+from equipoise.hub.shell.listening import ListeningPort, listen
 from equipoise.hub.shell.log_opener import LogOpener
 from equipoise.hub.shell.tcp_info import has_hung_up, round_trip_s
 from equipoise.hub.shell.tls import FailedHandshakes, tls_context
@@ -41,14 +41,11 @@ from equipoise.ledger.log import Ledgers
 from equipoise.ledger.quorum import Quorum
 from equipoise.model import Specs, TopicSpec
 from equipoise.processes.machine import memory_bytes_free, network_bytes_per_s
-from equipoise.resp.replies import error
 from equipoise.store.contract import Store
 from equipoise.store.tree import Tree
 
 log = logging.getLogger("equipoise.hub")
 
-# Connections waiting in the kernel to be accepted; as Redis asks for.
-ACCEPT_BACKLOG = 511
 # How long a hub that stops lets its clients read what they are owed, in seconds.
 STOP_S = 1.0
 
@@ -78,7 +75,7 @@ class Hub:
         self._executor = executor
         self._process = process or OwnProcess()
         self._owned_executor: ThreadPoolExecutor | None = None
-        self._servers: list[asyncio.AbstractServer] = []
+        self._servers: list[ListeningPort] = []
         self._core: HubCore | None = None
         self._login: Login = None
         self._opener: LogOpener | None = None
@@ -181,18 +178,15 @@ class Hub:
 
     async def _listen(self, port: int, options: dict[str, Any]) -> int:
         """Accept connections; the port, which is another one if `port` is 0."""
-        core, host = self.core, self.settings.host
-        loop = asyncio.get_running_loop()
+        host = self.settings.host
         try:
-            server = await loop.create_server(
-                lambda: AcceptedConnection(core), host, port, backlog=ACCEPT_BACKLOG, **options
-            )
+            server = await listen(self.core, host, port, options)
         except OSError as problem:
             raise SettingsError(
                 f"cannot listen on {host}:{port}: {problem.strerror}. Choose another port, or 0 for a free one"
             ) from problem
         self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        return server.port
 
     def reload_certificate(self) -> None:
         """Use the certificate and key that the files hold now, for connections from now on. Raises SettingsError."""
@@ -299,57 +293,6 @@ class OwnProcess:
         return network_bytes_per_s()
 
 
-class AcceptedConnection(asyncio.Protocol):
-    """Glue between a transport and its session. The transport calls the session's `receive` directly."""
-
-    __slots__ = ("_address", "_core", "_session", "data_received")
-
-    def __init__(self, core: HubCore) -> None:
-        self._core = core
-        self._session = core.open_session()
-        self._address: str | None = None
-        # An attribute instead of a method saves a call per chunk; transports look it up by name.
-        self.data_received = self._session.receive  # type: ignore[method-assign]  # meant, see above
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # streams only
-        core = self._core
-        address, session = _host_of(transport.get_extra_info("peername")), self._session
-        refusal = core.admission.refusal(address)
-        if refusal is not None:
-            core.stats.connections_refused += 1
-            session.is_closing = True
-            transport.write(error(refusal))
-            transport.close()
-            return
-        self._address = address
-        is_served = core.admission.admit(address, session.proceed)
-        session.address = _format_address(transport.get_extra_info("peername"))
-        session.local_address = _format_address(transport.get_extra_info("sockname"))
-        session.is_tls = transport.get_extra_info("ssl_object") is not None
-        _tune(transport.get_extra_info("socket"), core.limits.keepalive_s)
-        core.join(session, transport, _common_names(transport), is_served=is_served)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._core.lost(self._session)
-        if self._address is not None:
-            self._core.release(self._address, self._session.proceed)
-            self._address = None
-
-    def eof_received(self) -> bool:
-        """A client that closes its side is served no longer: it may be gone, and would be sent messages for ever.
-
-        It gets what it is owed, as far as it takes it within a moment.
-        """
-        self._core.leave(self._session)
-        return False
-
-    def pause_writing(self) -> None:
-        self._core.backlogs.pause(self._session)
-
-    def resume_writing(self) -> None:
-        self._core.backlogs.resume(self._session)
-
-
 def check_exposure(settings: HubSettings, users: Users) -> None:
     if users.is_open and not settings.insecure and not is_loopback(settings.host):
         raise SettingsError(
@@ -357,34 +300,3 @@ def check_exposure(settings: HubSettings, users: Users) -> None:
             "everything. Give --users FILE (see `equipoise users add --help`), listen on 127.0.0.1, or accept "
             "the risk with --insecure"
         )
-
-
-def _common_names(transport: asyncio.Transport) -> list[str]:
-    certificate = transport.get_extra_info("peercert") or {}
-    subject = certificate.get("subject", ())
-    return [value for group in subject for key, value in group if key == "commonName"]
-
-
-def _tune(sock: socket.socket | None, keepalive_s: int) -> None:
-    """Find dead peers: probe silent ones, and give up on unacknowledged data after as long."""
-    if sock is None:
-        return
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, keepalive_s)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive_s)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 2 * keepalive_s * 1_000)
-    except OSError as problem:
-        log.debug("keepalive not set: %s", problem)
-
-
-def _host_of(peername: Any) -> str:
-    return str(peername[0]) if isinstance(peername, tuple) and peername else ""
-
-
-def _format_address(name: Any) -> str:
-    if not isinstance(name, tuple) or len(name) < 2:
-        return ""
-    host = f"[{name[0]}]" if ":" in str(name[0]) else name[0]
-    return f"{host}:{name[1]}"

@@ -1,0 +1,1096 @@
+/* Client connections at the cost of their system calls: sockets on an epoll of their own, and the plainest PUBLISH.
+
+Optional. Where this module is not built, the event loop's transports and `Session.receive` do the same, more slowly;
+the same tests run on both. `listening.py` chooses.
+
+A `Poller` is one epoll descriptor, which the event loop watches as one reader. In `run` it reads every connection that
+has something, once, and hands the bytes to the connection's session. What is written meanwhile is gathered and sent at
+the end of the turn, one system call for each connection; what is written at another time is sent at once.
+
+A `Wire` is one connection: a transport as far as the hub needs one (`hub/data/ports.py`).
+
+`publish` is the only decision in this file, and a copy of one: of the way that a PUBLISH takes through
+`Session.receive`, `publish_run` and `HubCore.publish` if nothing about it is special. What is special in any way is left
+to them, with every byte from the first command on that was not executed here.
+
+Always true:
+    a wire's callbacks are never called after `connection_lost`, and that is called once, in a turn of its own;
+    a wire holds at most the high-water mark and one piece before its protocol is told to pause;
+    while its reading is paused, a wire notices neither FIN nor RST, as with uvloop.
+*/
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* As uvloop's: what is read at once, and when a protocol is told that its transport is full, and that it is not. */
+#define READ_BYTES (256 * 1024)
+#define HIGH_BYTES (64 * 1024)
+#define LOW_BYTES (16 * 1024)
+#define EVENTS_MAX 256
+#define PIECES_AT_ONCE 64
+/* Commands that are executed in one go; the rest of a chunk is for `Session.receive`, which looks at the clock. */
+#define COMMANDS_MAX 2048
+/* As FEW_RECEIVERS of publish.py: for more of them a run may have to be cut into slices. */
+#define RECEIVERS_MAX 50
+
+typedef struct {
+    PyObject_HEAD
+    int epoll;
+    int is_running;
+    PyObject *core;
+    PyObject *call_soon;
+    PyObject *on_error;
+    /* Wires with something to send at the end of the turn; references are held. */
+    struct Wire **dirty;
+    Py_ssize_t dirty_count, dirty_room;
+    char *buffer;
+} Poller;
+
+typedef struct Wire {
+    PyObject_HEAD
+    Poller *poller;
+    PyObject *protocol;
+    PyObject *session;
+    /* What is not sent yet: `pieces` is `first` while one piece has room in it. */
+    PyObject *first;
+    PyObject **pieces;
+    uint32_t head, count, room;
+    int fd;
+    /* Of the piece at `head`, how much is sent; and the bytes of all, without that. */
+    Py_ssize_t sent, bytes;
+    uint8_t interest;
+    uint8_t is_dirty, is_closing, is_full;
+} Wire;
+
+enum { WANTS_IN = 1, WANTS_OUT = 2 };
+
+static PyTypeObject WireType;
+static PyObject *str_receive, *str_pause, *str_resume, *str_lost, *str_eof, *str_publish;
+static PyObject *str_index, *str_topics, *str_version, *str_users, *str_is_open, *str_stats, *str_backlogs, *str_topic;
+static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_end;
+
+/* Where the attributes of the hub's objects are. Filled in by `learn`. */
+static struct {
+    int is_known;
+    PyTypeObject *session, *topic, *audience, *encoder;
+    PyObject *replies_on;
+    /* Session */
+    Py_ssize_t is_closing, waiting, peer, user, reader, subscriptions, owed, transaction, reply_mode, holds_input, told,
+        id, last_at, command, write;
+    /* RequestReader, RequestLimits, Stats */
+    Py_ssize_t unfinished, error, limits, payload_bytes_max, input_bytes, commands;
+    /* Topic */
+    Py_ssize_t t_is_gated, t_stream, t_content, t_audience, t_publisher, t_n, t_published, t_bytes_in, t_bytes_out,
+        t_delivered;
+    /* Audience, PlainEncoder */
+    Py_ssize_t a_version, a_is_plain, a_receivers, a_groups, a_reply, e_head;
+} at;
+
+#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+
+/* --- wires: registration */
+
+static void wire_watch(Wire *w, uint8_t interest) {
+    uint8_t former = w->interest;
+    if (interest == former || w->fd < 0)
+        return;
+    struct epoll_event event = {.data.ptr = w};
+    event.events = (interest & WANTS_IN ? EPOLLIN : 0) | (interest & WANTS_OUT ? EPOLLOUT : 0);
+    /* A descriptor that nothing is wanted of is taken out: epoll would report its end again and again. */
+    int operation = !interest ? EPOLL_CTL_DEL : former ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    epoll_ctl(w->poller->epoll, operation, w->fd, &event);
+    w->interest = interest;
+}
+
+static void wire_drop_pieces(Wire *w) {
+    uint32_t head = w->head, count = w->count;
+    PyObject **taken = w->pieces, *first = w->first;
+    w->pieces = NULL;
+    w->first = NULL;
+    w->head = w->count = w->room = 0;
+    w->bytes = w->sent = 0;
+    if (taken == NULL) {
+        if (count)
+            Py_XDECREF(first);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        Py_DECREF(taken[head + i]);
+    PyMem_Free(taken);
+}
+
+/* Report a Python exception that no caller can be told of. */
+static void poller_report(Poller *p) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(value, traceback);
+    PyObject *done = p->on_error ? PyObject_CallOneArg(p->on_error, value) : NULL;
+    if (done == NULL)
+        PyErr_WriteUnraisable((PyObject *)p);
+    Py_XDECREF(done);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
+/* The connection is no more. Its protocol is told in a turn of its own. */
+static void wire_end(Wire *w, int error) {
+    if (w->fd < 0)
+        return;
+    wire_watch(w, 0);
+    close(w->fd);
+    w->fd = -1;
+    w->is_closing = 1;
+    wire_drop_pieces(w);
+    PyObject *reason = Py_NewRef(Py_None);
+    if (error) {
+        PyObject *made = PyObject_CallFunction(PyExc_OSError, "is", error, strerror(error));
+        if (made != NULL)
+            Py_SETREF(reason, made);
+        else
+            PyErr_Clear();
+    }
+    PyObject *end = PyObject_GetAttr((PyObject *)w, str_end);
+    PyObject *handle = end ? PyObject_CallFunctionObjArgs(w->poller->call_soon, end, reason, NULL) : NULL;
+    if (handle == NULL)
+        poller_report(w->poller);
+    Py_XDECREF(handle);
+    Py_XDECREF(end);
+    Py_DECREF(reason);
+    /* The reference that was held for the kernel's sake. */
+    Py_DECREF(w);
+}
+
+/* --- wires: sending */
+
+static void wire_call(Wire *w, PyObject *method) {
+    if (w->protocol == NULL)
+        return;
+    PyObject *result = PyObject_CallMethodNoArgs(w->protocol, method);
+    if (result == NULL)
+        poller_report(w->poller);
+    Py_XDECREF(result);
+}
+
+static void wire_took(Wire *w, size_t sent) {
+    w->bytes -= sent;
+    while (sent) {
+        PyObject **pieces = w->pieces ? w->pieces : &w->first;
+        PyObject *piece = pieces[w->head];
+        size_t left = PyBytes_GET_SIZE(piece) - w->sent;
+        if (sent < left) {
+            w->sent += sent;
+            return;
+        }
+        sent -= left;
+        w->sent = 0;
+        w->head++;
+        w->count--;
+        if (!w->count) {
+            w->head = 0;
+            if (w->pieces != NULL) {
+                PyMem_Free(w->pieces);
+                w->pieces = NULL;
+                w->room = 0;
+            }
+            w->first = NULL;
+        }
+        Py_DECREF(piece);
+    }
+}
+
+/* Send what the kernel takes. The wire may have ended afterwards; the caller holds a reference. */
+static void wire_send(Wire *w) {
+    while (w->fd >= 0 && w->count) {
+        PyObject **pieces = (w->pieces ? w->pieces : &w->first) + w->head;
+        ssize_t sent;
+        size_t offered;
+        if (w->count == 1) {
+            offered = PyBytes_GET_SIZE(pieces[0]) - w->sent;
+            sent = send(w->fd, PyBytes_AS_STRING(pieces[0]) + w->sent, offered, MSG_NOSIGNAL);
+        } else {
+            struct iovec parts[PIECES_AT_ONCE];
+            int count = w->count < PIECES_AT_ONCE ? (int)w->count : PIECES_AT_ONCE;
+            offered = 0;
+            for (int i = 0; i < count; i++) {
+                Py_ssize_t skip = i ? 0 : w->sent;
+                parts[i].iov_base = PyBytes_AS_STRING(pieces[i]) + skip;
+                parts[i].iov_len = PyBytes_GET_SIZE(pieces[i]) - skip;
+                offered += parts[i].iov_len;
+            }
+            struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+            sent = sendmsg(w->fd, &message, MSG_NOSIGNAL);
+        }
+        if (sent < 0) {
+            if (errno == EINTR)
+                continue;
+            if (errno != EAGAIN && errno != EWOULDBLOCK) {
+                wire_end(w, errno);
+                return;
+            }
+            sent = 0;
+        }
+        wire_took(w, sent);
+        if ((size_t)sent < offered)
+            break;
+    }
+    if (w->fd < 0)
+        return;
+    wire_watch(w, w->count ? w->interest | WANTS_OUT : w->interest & ~WANTS_OUT);
+    if (!w->count && w->is_closing) {
+        wire_end(w, 0);
+        return;
+    }
+    if (w->bytes > HIGH_BYTES && !w->is_full) {
+        w->is_full = 1;
+        wire_call(w, str_pause);
+    } else if (w->is_full && w->bytes <= LOW_BYTES) {
+        w->is_full = 0;
+        wire_call(w, str_resume);
+    }
+}
+
+static int wire_make_dirty(Wire *w) {
+    Poller *p = w->poller;
+    if (p->dirty_count == p->dirty_room) {
+        Py_ssize_t room = p->dirty_room ? 2 * p->dirty_room : 64;
+        Wire **grown = PyMem_Realloc(p->dirty, room * sizeof(Wire *));
+        if (grown == NULL)
+            return -1;
+        p->dirty = grown;
+        p->dirty_room = room;
+    }
+    p->dirty[p->dirty_count++] = (Wire *)Py_NewRef(w);
+    w->is_dirty = 1;
+    return 0;
+}
+
+/* Append the piece, and send unless the turn's end will. Bytes only. */
+static int wire_put(Wire *w, PyObject *data) {
+    Py_ssize_t size = PyBytes_GET_SIZE(data);
+    if (w->is_closing || w->fd < 0 || !size)
+        return 0;
+    if (w->pieces == NULL && !w->count) {
+        w->first = Py_NewRef(data);
+        w->head = 0;
+    } else {
+        if (w->pieces == NULL || w->head + w->count == w->room) {
+            uint32_t room = w->count < 4 ? 8 : 2 * w->count;
+            PyObject **grown = PyMem_Malloc(room * sizeof(PyObject *));
+            if (grown == NULL) {
+                PyErr_NoMemory();
+                return -1;
+            }
+            memcpy(grown, (w->pieces ? w->pieces : &w->first) + w->head, w->count * sizeof(PyObject *));
+            PyMem_Free(w->pieces);
+            w->pieces = grown;
+            w->room = room;
+            w->head = 0;
+        }
+        w->pieces[w->head + w->count] = Py_NewRef(data);
+    }
+    w->count++;
+    w->bytes += size;
+    if (w->interest & WANTS_OUT) {
+        if (w->bytes > HIGH_BYTES && !w->is_full) {
+            w->is_full = 1;
+            wire_call(w, str_pause);
+        }
+        return 0;
+    }
+    if (w->poller->is_running && w->bytes <= HIGH_BYTES) {
+        if (w->is_dirty || wire_make_dirty(w) == 0)
+            return 0;
+    }
+    Py_INCREF(w);
+    wire_send(w);
+    Py_DECREF(w);
+    return 0;
+}
+
+/* --- wires: the face of a transport */
+
+static PyObject *wire_write(Wire *w, PyObject *data) {
+    if (PyBytes_CheckExact(data)) {
+        if (wire_put(w, data) < 0)
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    PyObject *copy = PyBytes_FromObject(data);
+    if (copy == NULL)
+        return NULL;
+    int problem = wire_put(w, copy);
+    Py_DECREF(copy);
+    if (problem < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static void wire_shut(Wire *w) {
+    if (w->is_closing)
+        return;
+    w->is_closing = 1;
+    wire_watch(w, w->interest & ~WANTS_IN);
+    if (!w->count)
+        wire_end(w, 0);
+}
+
+static PyObject *wire_close(Wire *w, PyObject *none) {
+    wire_shut(w);
+    Py_RETURN_NONE;
+}
+
+static PyObject *wire_abort(Wire *w, PyObject *none) {
+    w->is_closing = 1;
+    wire_end(w, 0);
+    Py_RETURN_NONE;
+}
+
+static PyObject *wire_is_closing(Wire *w, PyObject *none) { return PyBool_FromLong(w->is_closing); }
+
+static PyObject *wire_pause_reading(Wire *w, PyObject *none) {
+    wire_watch(w, w->interest & ~WANTS_IN);
+    Py_RETURN_NONE;
+}
+
+static PyObject *wire_resume_reading(Wire *w, PyObject *none) {
+    if (!w->is_closing)
+        wire_watch(w, w->interest | WANTS_IN);
+    Py_RETURN_NONE;
+}
+
+static PyObject *wire_get_write_buffer_size(Wire *w, PyObject *none) { return PyLong_FromSsize_t(w->bytes); }
+
+static PyObject *wire_fileno(Wire *w, PyObject *none) { return PyLong_FromLong(w->fd); }
+
+static PyObject *address_of(Wire *w, int (*ask)(int, struct sockaddr *, socklen_t *)) {
+    struct sockaddr_storage storage;
+    socklen_t size = sizeof storage;
+    char text[INET6_ADDRSTRLEN];
+    if (w->fd < 0 || ask(w->fd, (struct sockaddr *)&storage, &size) < 0)
+        Py_RETURN_NONE;
+    if (storage.ss_family == AF_INET) {
+        struct sockaddr_in *v4 = (struct sockaddr_in *)&storage;
+        inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
+        return Py_BuildValue("(si)", text, ntohs(v4->sin_port));
+    }
+    if (storage.ss_family == AF_INET6) {
+        struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&storage;
+        inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
+        return Py_BuildValue("(siII)", text, ntohs(v6->sin6_port), ntohl(v6->sin6_flowinfo), v6->sin6_scope_id);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *wire_get_extra_info(Wire *w, PyObject *args) {
+    const char *name;
+    PyObject *otherwise = Py_None;
+    if (!PyArg_ParseTuple(args, "s|O", &name, &otherwise))
+        return NULL;
+    if (!strcmp(name, "peername"))
+        return address_of(w, getpeername);
+    if (!strcmp(name, "sockname"))
+        return address_of(w, getsockname);
+    if (!strcmp(name, "socket"))
+        return Py_NewRef(w);
+    return Py_NewRef(otherwise);
+}
+
+/* As of a socket, so that a wire is its own `socket` to those that ask the kernel about it. */
+static PyObject *wire_getsockopt(Wire *w, PyObject *args) {
+    int level, option, number = 0;
+    Py_ssize_t room = 0;
+    if (!PyArg_ParseTuple(args, "ii|n", &level, &option, &room))
+        return NULL;
+    if (!room) {
+        socklen_t number_size = sizeof number;
+        if (getsockopt(w->fd, level, option, &number, &number_size) < 0)
+            return PyErr_SetFromErrno(PyExc_OSError);
+        return PyLong_FromLong(number);
+    }
+    PyObject *value = PyBytes_FromStringAndSize(NULL, room);
+    if (value == NULL)
+        return NULL;
+    socklen_t size = (socklen_t)room;
+    if (getsockopt(w->fd, level, option, PyBytes_AS_STRING(value), &size) < 0) {
+        Py_DECREF(value);
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    _PyBytes_Resize(&value, size);
+    return value;
+}
+
+static PyObject *wire_setsockopt(Wire *w, PyObject *args) {
+    int level, option, value;
+    if (!PyArg_ParseTuple(args, "iii", &level, &option, &value))
+        return NULL;
+    if (setsockopt(w->fd, level, option, &value, sizeof value) < 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
+}
+
+static PyObject *wire_tell_end(Wire *w, PyObject *reason) {
+    PyObject *protocol = w->protocol;
+    w->protocol = NULL;
+    Py_CLEAR(w->session);
+    if (protocol == NULL)
+        Py_RETURN_NONE;
+    PyObject *result = PyObject_CallMethodOneArg(protocol, str_lost, reason);
+    Py_DECREF(protocol);
+    return result;
+}
+
+static void wire_dealloc(Wire *w) {
+    if (w->fd >= 0)
+        close(w->fd);
+    wire_drop_pieces(w);
+    Py_XDECREF(w->protocol);
+    Py_XDECREF(w->session);
+    Py_XDECREF(w->poller);
+    PyObject_Free(w);
+}
+
+static PyMethodDef wire_methods[] = {
+    {"write", (PyCFunction)wire_write, METH_O, NULL},
+    {"close", (PyCFunction)wire_close, METH_NOARGS, NULL},
+    {"abort", (PyCFunction)wire_abort, METH_NOARGS, NULL},
+    {"is_closing", (PyCFunction)wire_is_closing, METH_NOARGS, NULL},
+    {"pause_reading", (PyCFunction)wire_pause_reading, METH_NOARGS, NULL},
+    {"resume_reading", (PyCFunction)wire_resume_reading, METH_NOARGS, NULL},
+    {"get_write_buffer_size", (PyCFunction)wire_get_write_buffer_size, METH_NOARGS, NULL},
+    {"get_extra_info", (PyCFunction)wire_get_extra_info, METH_VARARGS, NULL},
+    {"fileno", (PyCFunction)wire_fileno, METH_NOARGS, NULL},
+    {"getsockopt", (PyCFunction)wire_getsockopt, METH_VARARGS, NULL},
+    {"setsockopt", (PyCFunction)wire_setsockopt, METH_VARARGS, NULL},
+    {"_end", (PyCFunction)wire_tell_end, METH_O, NULL},
+    {NULL}};
+
+static PyTypeObject WireType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "equipoise.hub.shell._sockets.Wire",
+    .tp_basicsize = sizeof(Wire),
+    .tp_dealloc = (destructor)wire_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "One connection. Made by Poller.attach.",
+    .tp_methods = wire_methods,
+};
+
+/* --- publishing */
+
+typedef struct {
+    const char *topic, *payload;
+    Py_ssize_t topic_size, payload_size;
+} Publish;
+
+static const char PUBLISH_HEAD[] = "*3\r\n$7\r\nPUBLISH\r\n$";
+#define PUBLISH_HEAD_SIZE (sizeof PUBLISH_HEAD - 1)
+
+/* A length without leading zeros and the line's end; the place after it, or NULL. */
+static const char *read_length(const char *from, const char *end, Py_ssize_t *length, int digits_max) {
+    Py_ssize_t value = 0;
+    const char *start = from;
+    while (from < end && *from >= '0' && *from <= '9' && from - start < digits_max)
+        value = 10 * value + (*from++ - '0');
+    if (from == start || (*start == '0' && from - start > 1) || end - from < 2 || from[0] != '\r' || from[1] != '\n')
+        return NULL;
+    *length = value;
+    return from + 2;
+}
+
+/* One PUBLISH in its ordinary spelling; the place after it, or NULL if it is anything else, or unfinished. */
+static const char *read_publish(const char *from, const char *end, Py_ssize_t payload_max, Publish *found) {
+    if (end - from < (Py_ssize_t)PUBLISH_HEAD_SIZE || memcmp(from, PUBLISH_HEAD, PUBLISH_HEAD_SIZE))
+        return NULL;
+    from = read_length(from + PUBLISH_HEAD_SIZE, end, &found->topic_size, 4);
+    if (from == NULL || end - from < found->topic_size + 3 || found->topic_size > payload_max)
+        return NULL;
+    found->topic = from;
+    from += found->topic_size;
+    if (from[0] != '\r' || from[1] != '\n' || from[2] != '$')
+        return NULL;
+    from = read_length(from + 3, end, &found->payload_size, 7);
+    if (from == NULL || end - from < found->payload_size + 2 || found->payload_size > payload_max)
+        return NULL;
+    found->payload = from;
+    from += found->payload_size;
+    return from[0] == '\r' && from[1] == '\n' ? from + 2 : NULL;
+}
+
+static int add_to(PyObject *object, Py_ssize_t offset, Py_ssize_t amount) {
+    PyObject *increment = PyLong_FromSsize_t(amount);
+    if (increment == NULL)
+        return -1;
+    PyObject *sum = PyNumber_Add(SLOT(object, offset), increment);
+    Py_DECREF(increment);
+    if (sum == NULL)
+        return -1;
+    Py_SETREF(SLOT(object, offset), sum);
+    return 0;
+}
+
+static void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) {
+    PyObject *former = SLOT(object, offset);
+    SLOT(object, offset) = Py_NewRef(value);
+    Py_XDECREF(former);
+}
+
+static int digits_of(Py_ssize_t number, char *into) {
+    char reversed[24];
+    int count = 0;
+    do
+        reversed[count++] = '0' + number % 10;
+    while (number /= 10);
+    for (int i = 0; i < count; i++)
+        into[i] = reversed[count - 1 - i];
+    return count;
+}
+
+/* As PlainEncoder does: a frame per message. */
+static PyObject *encode_plain(PyObject *head, const Publish *run, Py_ssize_t count) {
+    Py_ssize_t head_size = PyBytes_GET_SIZE(head), size = 0;
+    char digits[24];
+    for (Py_ssize_t i = 0; i < count; i++)
+        size += head_size + digits_of(run[i].payload_size, digits) + run[i].payload_size + 4;
+    PyObject *data = PyBytes_FromStringAndSize(NULL, size);
+    if (data == NULL)
+        return NULL;
+    char *to = PyBytes_AS_STRING(data);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        memcpy(to, PyBytes_AS_STRING(head), head_size);
+        to += head_size;
+        to += digits_of(run[i].payload_size, to);
+        *to++ = '\r';
+        *to++ = '\n';
+        memcpy(to, run[i].payload, run[i].payload_size);
+        to += run[i].payload_size;
+        *to++ = '\r';
+        *to++ = '\n';
+    }
+    return data;
+}
+
+static PyObject *payloads_of(const Publish *run, Py_ssize_t count) {
+    PyObject *payloads = PyTuple_New(count);
+    for (Py_ssize_t i = 0; payloads != NULL && i < count; i++) {
+        PyObject *payload = PyBytes_FromStringAndSize(run[i].payload, run[i].payload_size);
+        if (payload == NULL)
+            Py_CLEAR(payloads);
+        else
+            PyTuple_SET_ITEM(payloads, i, payload);
+    }
+    return payloads;
+}
+
+static inline Wire *wire_behind(PyObject *write) {
+    if (PyCFunction_CheckExact(write) && PyCFunction_GET_FUNCTION(write) == (PyCFunction)wire_write)
+        return (Wire *)PyCFunction_GET_SELF(write);
+    return NULL;
+}
+
+/* What is written just now, for Backlogs: a subscriber's transport may be full, or become so. */
+static int note_run(PyObject *core, PyObject *topic, Py_ssize_t count) {
+    PyObject *backlogs = PyObject_GetAttr(core, str_backlogs), *messages = PyLong_FromSsize_t(count);
+    int problem = backlogs == NULL || messages == NULL || PyObject_SetAttr(backlogs, str_topic, topic) < 0 ||
+                  PyObject_SetAttr(backlogs, str_messages, messages) < 0;
+    Py_XDECREF(backlogs);
+    Py_XDECREF(messages);
+    return problem ? -1 : 0;
+}
+
+static int write_to(PyObject *core, PyObject *session, PyObject *topic, Py_ssize_t count, PyObject *data) {
+    PyObject *write = Py_NewRef(SLOT(session, at.write));
+    Wire *w = wire_behind(write);
+    int problem = 0;
+    if (w != NULL && w->bytes + PyBytes_GET_SIZE(data) <= HIGH_BYTES) {
+        problem = wire_put(w, data);
+    } else {
+        PyObject *result = note_run(core, topic, count) < 0 ? NULL : PyObject_CallOneArg(write, data);
+        problem = result == NULL || (topic != Py_None && note_run(core, Py_None, 0) < 0) ? -1 : 0;
+        Py_XDECREF(result);
+    }
+    Py_DECREF(write);
+    return problem;
+}
+
+/* The topic, with a reference, if its messages take the plain way; NULL if not, or with an exception. */
+static PyObject *plain_topic(PyObject *topics, PyObject *version, const Publish *message) {
+    PyObject *name = PyBytes_FromStringAndSize(message->topic, message->topic_size);
+    if (name == NULL)
+        return NULL;
+    PyObject *topic = PyDict_GetItemWithError(topics, name);
+    Py_DECREF(name);
+    if (topic == NULL || Py_TYPE(topic) != at.topic || SLOT(topic, at.t_is_gated) != Py_False ||
+        SLOT(topic, at.t_stream) != Py_None || SLOT(topic, at.t_content) != Py_None)
+        return NULL;
+    PyObject *audience = SLOT(topic, at.t_audience);
+    if (Py_TYPE(audience) != at.audience || SLOT(audience, at.a_is_plain) != Py_True)
+        return NULL;
+    int is_fresh = PyObject_RichCompareBool(SLOT(audience, at.a_version), version, Py_EQ);
+    if (is_fresh <= 0 || PyLong_AsSsize_t(SLOT(audience, at.a_receivers)) > RECEIVERS_MAX ||
+        !PyBytes_CheckExact(SLOT(audience, at.a_reply)) || !PyBytes_GET_SIZE(SLOT(audience, at.a_reply)))
+        return NULL;
+    return Py_NewRef(topic);
+}
+
+static int deliver_groups(PyObject *core, PyObject *topic, PyObject *groups, const Publish *run, Py_ssize_t count) {
+    PyObject *payloads = NULL;
+    int problem = 0;
+    for (Py_ssize_t g = 0; !problem && g < PyList_GET_SIZE(groups); g++) {
+        PyObject *group = PyList_GET_ITEM(groups, g);
+        PyObject *encoder = PyTuple_GET_ITEM(group, 0), *sessions = PyTuple_GET_ITEM(group, 1), *data = NULL;
+        if (Py_TYPE(encoder) == at.encoder) {
+            data = encode_plain(SLOT(encoder, at.e_head), run, count);
+        } else {
+            PyObject *last = SLOT(topic, at.t_n);
+            PyObject *first = PyLong_FromLongLong(PyLong_AsLongLong(last) - count + 1);
+            if (payloads == NULL)
+                payloads = payloads_of(run, count);
+            if (first != NULL && payloads != NULL)
+                data = PyObject_CallFunctionObjArgs(encoder, first, payloads, NULL);
+            Py_XDECREF(first);
+        }
+        if (data == NULL || !PyBytes_CheckExact(data)) {
+            Py_XDECREF(data);
+            problem = -1;
+            break;
+        }
+        Py_ssize_t receivers = PyList_GET_SIZE(sessions);
+        problem = add_to(topic, at.t_bytes_out, PyBytes_GET_SIZE(data) * receivers);
+        for (Py_ssize_t i = 0; !problem && i < receivers; i++)
+            problem = write_to(core, PyList_GET_ITEM(sessions, i), topic, count, data);
+        Py_DECREF(data);
+    }
+    Py_XDECREF(payloads);
+    return problem;
+}
+
+/* Publish a run of messages to a plain topic; the reply to each, or NULL with an exception. */
+static PyObject *publish_run(PyObject *core, PyObject *session, PyObject *topic, const Publish *run, Py_ssize_t count) {
+    int is_same = PyObject_RichCompareBool(SLOT(topic, at.t_publisher), SLOT(session, at.id), Py_EQ);
+    if (is_same < 0)
+        return NULL;
+    if (!is_same) {
+        PyObject *metering = PyObject_GetAttr(core, str_metering);
+        PyObject *done = metering == NULL
+                             ? NULL
+                             : PyObject_CallMethodObjArgs(metering, str_published_by, topic, session, NULL);
+        Py_XDECREF(metering);
+        if (done == NULL)
+            return NULL;
+        Py_DECREF(done);
+    }
+    Py_ssize_t bytes_in = 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        bytes_in += run[i].payload_size;
+    if (add_to(topic, at.t_n, count) < 0 || add_to(topic, at.t_published, count) < 0 ||
+        add_to(topic, at.t_bytes_in, bytes_in) < 0)
+        return NULL;
+    PyObject *audience = Py_NewRef(SLOT(topic, at.t_audience));
+    Py_ssize_t receivers = PyLong_AsSsize_t(SLOT(audience, at.a_receivers));
+    PyObject *reply = NULL;
+    if (deliver_groups(core, topic, SLOT(audience, at.a_groups), run, count) == 0 &&
+        add_to(topic, at.t_delivered, receivers * count) == 0) {
+        PyObject *now = SLOT(topic, at.t_audience);
+        /* None: a subscriber went while it was written to. */
+        if (Py_TYPE(now) == at.audience && PyBytes_CheckExact(SLOT(now, at.a_reply)))
+            reply = Py_NewRef(SLOT(now, at.a_reply));
+        else
+            reply = PyBytes_FromFormat(":%zd\r\n", receivers);
+    }
+    Py_DECREF(audience);
+    return reply;
+}
+
+/* Whether the session takes its publishes as they come: as `takes_columns` in Session.receive. */
+static int is_plain_session(PyObject *session) {
+    PyObject *reader = SLOT(session, at.reader);
+    return SLOT(session, at.is_closing) == Py_False && SLOT(session, at.waiting) == Py_None &&
+           SLOT(session, at.peer) == Py_None && SLOT(session, at.user) != Py_None &&
+           SLOT(session, at.subscriptions) == Py_None && SLOT(session, at.owed) == Py_None &&
+           SLOT(session, at.transaction) == Py_None && SLOT(session, at.reply_mode) == at.replies_on &&
+           SLOT(session, at.holds_input) == Py_False && SLOT(session, at.told) == Py_None &&
+           SLOT(reader, at.unfinished) == Py_None && SLOT(reader, at.error) == Py_None;
+}
+
+static PyObject *repeated(PyObject *reply, Py_ssize_t count) {
+    if (count == 1)
+        return Py_NewRef(reply);
+    return PySequence_Repeat(reply, count);
+}
+
+/* Execute the PUBLISH commands at the beginning that are plain in every way. How many bytes they had, or -1. */
+static Py_ssize_t publish(PyObject *core, PyObject *session, const char *data, Py_ssize_t size) {
+    Publish messages[COMMANDS_MAX];
+    if (!at.is_known || size < (Py_ssize_t)PUBLISH_HEAD_SIZE || memcmp(data, PUBLISH_HEAD, PUBLISH_HEAD_SIZE) ||
+        Py_TYPE(session) != at.session || !is_plain_session(session))
+        return 0;
+    Py_ssize_t payload_max =
+        PyLong_AsSsize_t(SLOT(SLOT(SLOT(session, at.reader), at.limits), at.payload_bytes_max));
+    Py_ssize_t count = 0;
+    const char *from = data, *end = data + size;
+    while (from < end && count < COMMANDS_MAX) {
+        const char *next = read_publish(from, end, payload_max, &messages[count]);
+        if (next == NULL)
+            break;
+        from = next;
+        count++;
+    }
+    if (!count)
+        return 0;
+    PyObject *index = NULL, *topics = NULL, *users = NULL, *is_open = NULL, *stats = NULL;
+    PyObject *now = NULL, *replies = NULL;
+    Py_ssize_t done = 0, used = -1;
+    users = PyObject_GetAttr(core, str_users);
+    is_open = users ? PyObject_GetAttr(users, str_is_open) : NULL;
+    index = PyObject_GetAttr(core, str_index);
+    topics = index ? PyObject_GetAttr(index, str_topics) : NULL;
+    stats = PyObject_GetAttr(core, str_stats);
+    if (is_open == NULL || topics == NULL || stats == NULL)
+        goto out;
+    used = 0;
+    if (is_open != Py_True || !PyDict_CheckExact(topics))
+        goto out;
+    while (done < count && SLOT(session, at.is_closing) == Py_False) {
+        Publish *run = &messages[done];
+        Py_ssize_t length = 1;
+        while (done + length < count && run[length].topic_size == run->topic_size &&
+               !memcmp(run[length].topic, run->topic, run->topic_size))
+            length++;
+        /* Anew for each run: writing may end a subscriber by patterns. */
+        PyObject *version = PyObject_GetAttr(index, str_version);
+        PyObject *topic = version ? plain_topic(topics, version, run) : NULL;
+        Py_XDECREF(version);
+        if (topic == NULL) {
+            if (PyErr_Occurred())
+                used = -1;
+            break;
+        }
+        if (!done) {
+            now = PyObject_CallMethodNoArgs(core, str_now);
+            if (now == NULL) {
+                Py_DECREF(topic);
+                used = -1;
+                goto out;
+            }
+            set_slot(session, at.last_at, now);
+            set_slot(session, at.command, str_publish);
+        }
+        PyObject *reply = publish_run(core, session, topic, run, length);
+        Py_DECREF(topic);
+        PyObject *several = reply ? repeated(reply, length) : NULL;
+        Py_XDECREF(reply);
+        if (several == NULL) {
+            used = -1;
+            goto out;
+        }
+        if (replies == NULL) {
+            replies = several;
+        } else {
+            PyBytes_ConcatAndDel(&replies, several);
+            if (replies == NULL) {
+                used = -1;
+                goto out;
+            }
+        }
+        done += length;
+    }
+    if (done && used == 0) {
+        used = messages[done - 1].payload + messages[done - 1].payload_size + 2 - data;
+        if (add_to(stats, at.input_bytes, used) < 0 || add_to(stats, at.commands, done) < 0 ||
+            write_to(core, session, Py_None, 0, replies) < 0)
+            used = -1;
+    }
+out:
+    Py_XDECREF(index);
+    Py_XDECREF(topics);
+    Py_XDECREF(users);
+    Py_XDECREF(is_open);
+    Py_XDECREF(stats);
+    Py_XDECREF(now);
+    Py_XDECREF(replies);
+    return used;
+}
+
+/* --- the poller */
+
+static int receive(Wire *w, const char *data, Py_ssize_t size) {
+    PyObject *session = Py_NewRef(w->session);
+    Py_ssize_t used = publish(w->poller->core, session, data, size);
+    if (used < 0 || used == size) {
+        Py_DECREF(session);
+        return used < 0 ? -1 : 0;
+    }
+    PyObject *chunk = PyBytes_FromStringAndSize(data + used, size - used);
+    PyObject *result = chunk ? PyObject_CallMethodOneArg(session, str_receive, chunk) : NULL;
+    Py_XDECREF(chunk);
+    Py_XDECREF(result);
+    Py_DECREF(session);
+    return result == NULL ? -1 : 0;
+}
+
+static void wire_read(Wire *w) {
+    Poller *p = w->poller;
+    ssize_t size = recv(w->fd, p->buffer, READ_BYTES, 0);
+    if (size < 0) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+            wire_end(w, errno);
+        return;
+    }
+    if (!size) {
+        wire_watch(w, w->interest & ~WANTS_IN);
+        wire_call(w, str_eof);
+        wire_shut(w);
+        return;
+    }
+    if (w->session != NULL && receive(w, p->buffer, size) < 0) {
+        poller_report(p);
+        wire_end(w, 0);
+    }
+}
+
+static void wire_serve(Wire *w, uint32_t events) {
+    if (w->fd >= 0 && (w->interest & WANTS_OUT) && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)))
+        wire_send(w);
+    if (w->fd >= 0 && (w->interest & WANTS_IN) && (events & (EPOLLIN | EPOLLERR | EPOLLHUP)))
+        wire_read(w);
+}
+
+static void poller_flush(Poller *p) {
+    while (p->dirty_count) {
+        Py_ssize_t count = p->dirty_count, room = p->dirty_room;
+        Wire **dirty = p->dirty;
+        p->dirty = NULL;
+        p->dirty_count = p->dirty_room = 0;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            dirty[i]->is_dirty = 0;
+            if (!(dirty[i]->interest & WANTS_OUT))
+                wire_send(dirty[i]);
+            Py_DECREF(dirty[i]);
+        }
+        if (p->dirty == NULL) {
+            p->dirty = dirty;
+            p->dirty_room = room;
+        } else {
+            PyMem_Free(dirty);
+        }
+    }
+}
+
+static PyObject *poller_run(Poller *p, PyObject *none) {
+    struct epoll_event events[EVENTS_MAX];
+    if (p->is_running || p->epoll < 0)
+        Py_RETURN_NONE;
+    int count = epoll_wait(p->epoll, events, EVENTS_MAX, 0);
+    for (int i = 0; i < count; i++)
+        Py_INCREF((PyObject *)events[i].data.ptr);
+    p->is_running = 1;
+    for (int i = 0; i < count; i++) {
+        wire_serve(events[i].data.ptr, events[i].events);
+        Py_DECREF((PyObject *)events[i].data.ptr);
+    }
+    p->is_running = 0;
+    poller_flush(p);
+    Py_RETURN_NONE;
+}
+
+/* Take over a connected, non-blocking descriptor. */
+static PyObject *poller_attach(Poller *p, PyObject *args) {
+    int fd;
+    PyObject *protocol, *session;
+    if (!PyArg_ParseTuple(args, "iOO", &fd, &protocol, &session))
+        return NULL;
+    Wire *w = PyObject_New(Wire, &WireType);
+    if (w == NULL)
+        return NULL;
+    memset((char *)w + sizeof(PyObject), 0, sizeof(Wire) - sizeof(PyObject));
+    w->poller = (Poller *)Py_NewRef(p);
+    w->protocol = Py_NewRef(protocol);
+    w->session = Py_NewRef(session);
+    w->fd = fd;
+    /* Until the connection has ended, the kernel names the wire by its address. */
+    Py_INCREF(w);
+    return (PyObject *)w;
+}
+
+static PyObject *poller_fileno(Poller *p, PyObject *none) { return PyLong_FromLong(p->epoll); }
+
+static PyObject *poller_close(Poller *p, PyObject *none) {
+    if (p->epoll >= 0)
+        close(p->epoll);
+    p->epoll = -1;
+    Py_CLEAR(p->on_error);
+    Py_RETURN_NONE;
+}
+
+static int poller_init(Poller *p, PyObject *args, PyObject *options) {
+    PyObject *core, *call_soon, *on_error;
+    if (!PyArg_ParseTuple(args, "OOO", &core, &call_soon, &on_error))
+        return -1;
+    p->core = Py_NewRef(core);
+    p->call_soon = Py_NewRef(call_soon);
+    p->on_error = Py_NewRef(on_error);
+    p->epoll = epoll_create1(EPOLL_CLOEXEC);
+    p->buffer = PyMem_Malloc(READ_BYTES);
+    if (p->epoll < 0 || p->buffer == NULL) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    return 0;
+}
+
+static void poller_dealloc(Poller *p) {
+    if (p->epoll >= 0)
+        close(p->epoll);
+    PyMem_Free(p->dirty);
+    PyMem_Free(p->buffer);
+    Py_XDECREF(p->core);
+    Py_XDECREF(p->call_soon);
+    Py_XDECREF(p->on_error);
+    Py_TYPE(p)->tp_free((PyObject *)p);
+}
+
+static PyMethodDef poller_methods[] = {
+    {"run", (PyCFunction)poller_run, METH_NOARGS, NULL},
+    {"attach", (PyCFunction)poller_attach, METH_VARARGS, NULL},
+    {"fileno", (PyCFunction)poller_fileno, METH_NOARGS, NULL},
+    {"close", (PyCFunction)poller_close, METH_NOARGS, NULL},
+    {NULL}};
+
+static PyTypeObject PollerType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "equipoise.hub.shell._sockets.Poller",
+    .tp_basicsize = sizeof(Poller),
+    .tp_dealloc = (destructor)poller_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "The connections of one hub, as one descriptor that the event loop watches.",
+    .tp_methods = poller_methods,
+    .tp_init = (initproc)poller_init,
+    .tp_new = PyType_GenericNew,
+};
+
+/* --- the module */
+
+static int find_slot(PyObject *type, const char *name, Py_ssize_t *offset) {
+    PyObject *descriptor = PyObject_GetAttrString(type, name);
+    if (descriptor == NULL)
+        return -1;
+    if (Py_TYPE(descriptor) != &PyMemberDescr_Type) {
+        PyErr_Format(PyExc_TypeError, "%s is not a slot of %R", name, type);
+        Py_DECREF(descriptor);
+        return -1;
+    }
+    *offset = ((PyMemberDescrObject *)descriptor)->d_member->offset;
+    Py_DECREF(descriptor);
+    return 0;
+}
+
+/* The hub's own types, whose attributes `publish` reads and changes where they are. */
+static PyObject *learn(PyObject *module, PyObject *args) {
+    PyObject *session, *reader, *limits, *stats, *topic, *audience, *encoder, *replies_on;
+    if (!PyArg_ParseTuple(args, "OOOOOOOO", &session, &reader, &limits, &stats, &topic, &audience, &encoder, &replies_on))
+        return NULL;
+    struct {
+        PyObject *type;
+        const char *name;
+        Py_ssize_t *offset;
+    } slots[] = {
+        {session, "is_closing", &at.is_closing},
+        {session, "_waiting", &at.waiting},
+        {session, "peer", &at.peer},
+        {session, "user", &at.user},
+        {session, "_reader", &at.reader},
+        {session, "subscriptions", &at.subscriptions},
+        {session, "_owed", &at.owed},
+        {session, "transaction", &at.transaction},
+        {session, "reply_mode", &at.reply_mode},
+        {session, "_holds_input", &at.holds_input},
+        {session, "told", &at.told},
+        {session, "id", &at.id},
+        {session, "last_at", &at.last_at},
+        {session, "command", &at.command},
+        {session, "write", &at.write},
+        {reader, "_unfinished", &at.unfinished},
+        {reader, "error", &at.error},
+        {reader, "limits", &at.limits},
+        {limits, "payload_bytes_max", &at.payload_bytes_max},
+        {stats, "input_bytes", &at.input_bytes},
+        {stats, "commands", &at.commands},
+        {topic, "is_gated", &at.t_is_gated},
+        {topic, "stream", &at.t_stream},
+        {topic, "content", &at.t_content},
+        {topic, "audience", &at.t_audience},
+        {topic, "publisher", &at.t_publisher},
+        {topic, "n", &at.t_n},
+        {topic, "published", &at.t_published},
+        {topic, "bytes_in", &at.t_bytes_in},
+        {topic, "bytes_out", &at.t_bytes_out},
+        {topic, "delivered", &at.t_delivered},
+        {audience, "version", &at.a_version},
+        {audience, "is_plain", &at.a_is_plain},
+        {audience, "receivers", &at.a_receivers},
+        {audience, "groups", &at.a_groups},
+        {audience, "reply", &at.a_reply},
+        {encoder, "head", &at.e_head},
+    };
+    at.is_known = 0;
+    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
+        if (find_slot(slots[i].type, slots[i].name, slots[i].offset) < 0)
+            return NULL;
+    at.session = (PyTypeObject *)Py_NewRef(session);
+    at.topic = (PyTypeObject *)Py_NewRef(topic);
+    at.audience = (PyTypeObject *)Py_NewRef(audience);
+    at.encoder = (PyTypeObject *)Py_NewRef(encoder);
+    at.replies_on = Py_NewRef(replies_on);
+    at.is_known = 1;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef module_methods[] = {{"learn", learn, METH_VARARGS, NULL}, {NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "equipoise.hub.shell._sockets",
+    .m_doc = "Client connections on an epoll of their own; see listening.py.",
+    .m_size = -1,
+    .m_methods = module_methods,
+};
+
+PyMODINIT_FUNC PyInit__sockets(void) {
+    struct {
+        PyObject **word;
+        const char *text;
+    } words[] = {
+        {&str_receive, "receive"},       {&str_pause, "pause_writing"},
+        {&str_resume, "resume_writing"}, {&str_lost, "connection_lost"},
+        {&str_eof, "eof_received"},      {&str_publish, "publish"},
+        {&str_index, "index"},           {&str_topics, "topics"},
+        {&str_version, "version"},       {&str_users, "users"},
+        {&str_is_open, "is_open"},       {&str_stats, "stats"},
+        {&str_backlogs, "backlogs"},     {&str_topic, "topic"},
+        {&str_messages, "messages"},     {&str_now, "now"},
+        {&str_metering, "metering"},     {&str_published_by, "published_by"},
+        {&str_end, "_end"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if ((*words[i].word = PyUnicode_InternFromString(words[i].text)) == NULL)
+            return NULL;
+    if (PyType_Ready(&WireType) < 0 || PyType_Ready(&PollerType) < 0)
+        return NULL;
+    PyObject *made = PyModule_Create(&module);
+    if (made == NULL || PyModule_AddObjectRef(made, "Wire", (PyObject *)&WireType) < 0 ||
+        PyModule_AddObjectRef(made, "Poller", (PyObject *)&PollerType) < 0)
+        return NULL;
+    return made;
+}

@@ -1,0 +1,102 @@
+"""One accepted connection: between a transport, the loop's or a wire of our own, and the session that it carries."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Any
+
+from equipoise.resp.replies import error
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.session import Session
+
+__all__ = ["AcceptedConnection"]
+
+log = logging.getLogger("equipoise.hub")
+
+
+class AcceptedConnection(asyncio.Protocol):
+    """Glue between a transport and its session. The transport calls the session's `receive` directly."""
+
+    __slots__ = ("_address", "_core", "data_received", "session")
+
+    def __init__(self, core: HubCore, *, is_on_wire: bool = False) -> None:
+        """`is_on_wire`: the transport knows the session itself."""
+        self._core = core
+        self.session: Session = core.open_session()
+        self._address: str | None = None
+        if not is_on_wire:
+            # An attribute instead of a method saves a call per chunk; transports look it up by name.
+            self.data_received = self.session.receive  # type: ignore[method-assign]  # meant, see above
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # streams only
+        core = self._core
+        address, session = _host_of(transport.get_extra_info("peername")), self.session
+        refusal = core.admission.refusal(address)
+        if refusal is not None:
+            core.stats.connections_refused += 1
+            session.is_closing = True
+            transport.write(error(refusal))
+            transport.close()
+            return
+        self._address = address
+        is_served = core.admission.admit(address, session.proceed)
+        session.address = _format_address(transport.get_extra_info("peername"))
+        session.local_address = _format_address(transport.get_extra_info("sockname"))
+        session.is_tls = transport.get_extra_info("ssl_object") is not None
+        _tune(transport.get_extra_info("socket"), core.limits.keepalive_s)
+        core.join(session, transport, _common_names(transport), is_served=is_served)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._core.lost(self.session)
+        if self._address is not None:
+            self._core.release(self._address, self.session.proceed)
+            self._address = None
+
+    def eof_received(self) -> bool:
+        """A client that closes its side is served no longer: it may be gone, and would be sent messages for ever.
+
+        It gets what it is owed, as far as it takes it within a moment.
+        """
+        self._core.leave(self.session)
+        return False
+
+    def pause_writing(self) -> None:
+        self._core.backlogs.pause(self.session)
+
+    def resume_writing(self) -> None:
+        self._core.backlogs.resume(self.session)
+
+
+def _common_names(transport: asyncio.Transport) -> list[str]:
+    certificate = transport.get_extra_info("peercert") or {}
+    subject = certificate.get("subject", ())
+    return [value for group in subject for key, value in group if key == "commonName"]
+
+
+def _tune(sock: socket.socket | None, keepalive_s: int) -> None:
+    """Find dead peers: probe silent ones, and give up on unacknowledged data after as long."""
+    if sock is None:
+        return
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, keepalive_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 2 * keepalive_s * 1_000)
+    except OSError as problem:
+        log.debug("keepalive not set: %s", problem)
+
+
+def _host_of(peername: Any) -> str:
+    return str(peername[0]) if isinstance(peername, tuple) and peername else ""
+
+
+def _format_address(name: Any) -> str:
+    if not isinstance(name, tuple) or len(name) < 2:
+        return ""
+    host = f"[{name[0]}]" if ":" in str(name[0]) else name[0]
+    return f"{host}:{name[1]}"

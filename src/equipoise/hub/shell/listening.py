@@ -1,0 +1,192 @@
+"""Listen for clients, on the loop's transports or on wires of our own.
+
+Wires (`_sockets.c`) are compiled, and cost a client that publishes one by one, or waits, half of what the loop's
+transports do. They are used where they have been built, on Linux, for connections without TLS, on
+uvloop; everywhere else, and with EQUIPOISE_PURE=1 in the environment, the loop's own server listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from equipoise.hub.data.audience import Audience
+from equipoise.hub.data.reply import ReplyMode
+from equipoise.hub.data.session import Session
+from equipoise.hub.data.topic import Topic
+from equipoise.hub.shell.accepted_connection import AcceptedConnection
+from equipoise.hub.telemetry.stats import Stats
+from equipoise.resp import RequestLimits, RequestReader
+from equipoise.resp.replies import PlainEncoder
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+
+try:
+    from equipoise.hub.shell import _sockets as wires
+
+    wires.learn(Session, RequestReader, RequestLimits, Stats, Topic, Audience, PlainEncoder, ReplyMode.ON)
+except ImportError:
+    # Not built: no compiler, or another system.
+    wires = None  # type: ignore[assignment]  # see above
+
+__all__ = ["ListeningPort", "has_wires", "listen", "wires"]
+
+log = logging.getLogger("equipoise.hub")
+
+# Connections waiting in the kernel to be accepted; as Redis asks for.
+ACCEPT_BACKLOG = 511
+# Accepted in one turn, so that those that are served already do not wait for a crowd.
+_ACCEPTS = 64
+# How long accepting rests when the process has no descriptor left, as in asyncio.
+_REST_S = 1.0
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class ListeningPort(Protocol):
+    """Where clients connect. `close` lets no more in; connections stay."""
+
+    @property
+    def port(self) -> int: ...
+    def close(self) -> None: ...
+
+
+def has_wires(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether connections are served by wires."""
+    is_uvloop = type(loop).__module__.partition(".")[0] == "uvloop"
+    return wires is not None and is_uvloop and not os.environ.get("EQUIPOISE_PURE")
+
+
+async def listen(core: HubCore, host: str, port: int, options: dict[str, Any]) -> ListeningPort:
+    """Accept connections for the hub. Raises OSError if the address cannot be listened on.
+
+    `options`: TLS, as the loop's `create_server` takes it.
+    """
+    loop = asyncio.get_running_loop()
+    if options or not has_wires(loop):
+        server = await loop.create_server(
+            lambda: AcceptedConnection(core), host, port, backlog=ACCEPT_BACKLOG, **options
+        )
+        return LoopPort(server)
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    listener = WirePort(core, loop)
+    try:
+        for family, _, _, _, address in dict.fromkeys(found):
+            listener.listen(_bound(family, address))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class LoopPort:
+    """The loop's own server."""
+
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        self.port = int(server.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class WirePort:
+    """Listening sockets whose connections are wires. The poller ends when listening and the last connection have."""
+
+    def __init__(self, core: HubCore, loop: asyncio.AbstractEventLoop) -> None:
+        self._core = core
+        self._loop = loop
+        self._poller = wires.Poller(core, loop.call_soon, self._report)
+        self._sockets: list[socket.socket] = []
+        self._connections = 0
+        self._is_closed = False
+        self.port = 0
+        loop.add_reader(self._poller.fileno(), self._poller.run)
+
+    def listen(self, sock: socket.socket) -> None:
+        self._sockets.append(sock)
+        self.port = self.port or int(sock.getsockname()[1])
+        self._loop.add_reader(sock.fileno(), self._accept, sock)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for sock in self._sockets:
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
+        self._sockets.clear()
+        self._end_if_done()
+
+    def ended(self) -> None:
+        """One of the connections is no more."""
+        self._connections -= 1
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._is_closed and not self._connections and self._poller.fileno() >= 0:
+            self._loop.remove_reader(self._poller.fileno())
+            self._poller.close()
+
+    def _accept(self, sock: socket.socket) -> None:
+        for _ in range(_ACCEPTS):
+            try:
+                accepted, _ = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as problem:
+                if problem.errno not in _EXHAUSTED:
+                    raise
+                log.error("cannot accept connections for %g s: %s", _REST_S, problem.strerror)
+                self._loop.remove_reader(sock.fileno())
+                self._loop.call_later(_REST_S, self._accept_again, sock)
+                return
+            self._serve(accepted)
+
+    def _accept_again(self, sock: socket.socket) -> None:
+        if sock in self._sockets:
+            self._loop.add_reader(sock.fileno(), self._accept, sock)
+
+    def _serve(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = WireConnection(self._core, self.ended)
+        wire = self._poller.attach(accepted.detach(), connection, connection.session)
+        self._connections += 1
+        connection.connection_made(wire)
+        wire.resume_reading()
+
+    def _report(self, problem: BaseException) -> None:
+        self._loop.call_exception_handler({"message": "a connection's callback failed", "exception": problem})
+
+
+class WireConnection(AcceptedConnection):
+    """A connection on a wire, which its listener counts."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self, core: HubCore, ended: Callable[[], None]) -> None:
+        super().__init__(core, is_on_wire=True)
+        self._ended = ended
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._ended()
+
+
+def _bound(family: int, address: Any) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(ACCEPT_BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,316 @@
+"""The compiled way of a connection does what the way in Python does, and its wires behave as transports.
+
+`tests/hub/live.py` runs every test on uvloop, on wires where they are built, and on asyncio's loop, whose transports
+are the reference. Here both ways get the same bytes, turn by turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from equipoise.hub import Limits
+from equipoise.hub.core import HubCore
+from equipoise.hub.shell import listening
+from equipoise.hub.shell.accepted_connection import AcceptedConnection
+from equipoise.resp import RequestReader
+from hub.live import Peer, eventually, live_hub, on_uvloop
+from hub.world import FakeClient, World, pipeline
+
+ROOT = Path(__file__).resolve().parents[2]
+HIGH_WATER_BYTES = 64 * 1024
+
+needs_wires = pytest.mark.skipif(
+    listening.wires is None, reason="_sockets.c is not built: `make setup` does where there is a C compiler"
+)
+
+
+class WireWorld(World):
+    """A hub core whose clients are at the other ends of real sockets. Turns of the poller are taken by hand."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.problems: list[BaseException] = []
+        self.clients: list[WireClient] = []
+        self._soon: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+        self.poller = listening.wires.Poller(
+            self.core, lambda call, *args: self._soon.append((call, args)), self.problems.append
+        )
+
+    def turn(self) -> None:
+        self.poller.run()
+        while self._soon:
+            call, args = self._soon.pop(0)
+            call(*args)
+
+    def close(self) -> None:
+        for session in list(self.core.sessions.values()):
+            self.core.cut(session, "the test is over")
+        self.turn()
+        self.poller.close()
+        for client in self.clients:
+            client.close()
+
+
+class WireClient:
+    """One end of a connection; the other is a wire of the hub's."""
+
+    def __init__(self, world: WireWorld) -> None:
+        self._world = world
+        self._socket, theirs = socket.socketpair()
+        self._socket.setblocking(False)
+        theirs.setblocking(False)
+        self.connection = AcceptedConnection(world.core, is_on_wire=True)
+        self.session = self.connection.session
+        self.wire = world.poller.attach(theirs.detach(), self.connection, self.session)
+        self.connection.connection_made(self.wire)
+        self.wire.resume_reading()
+        self.received = bytearray()
+        world.clients.append(self)
+
+    def send_raw(self, data: bytes) -> None:
+        try:
+            self._socket.send(data)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        self._world.turn()
+
+    def read(self) -> bytes:
+        """All that has come, so far."""
+        try:
+            while data := self._socket.recv(1 << 20):
+                self.received += data
+        except (BlockingIOError, ConnectionResetError):
+            pass
+        return bytes(self.received)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def wire_world(**options: Any) -> Iterator[WireWorld]:
+    world = WireWorld(**options)
+    try:
+        yield world
+        assert world.problems == []
+    finally:
+        world.close()
+
+
+NAMES = (b"a", b"b", b"chat/1")
+SIZES = (0, 1, 9, 10, 99, 100, 1_000)
+publishes = st.builds(
+    lambda verb, name, size: [verb, name, b"x" * size],
+    st.sampled_from((b"PUBLISH", b"PUBLISH", b"PUBLISH", b"publish", b"SPUBLISH")),
+    st.sampled_from(NAMES),
+    st.sampled_from(SIZES),
+)
+others = st.sampled_from(
+    [
+        [b"PING"],
+        [b"SUBSCRIBE", b"a"],
+        [b"SUBSCRIBE", b"b", b"chat/1"],
+        [b"UNSUBSCRIBE"],
+        [b"PSUBSCRIBE", b"*"],
+        [b"PUNSUBSCRIBE"],
+        [b"HELLO", b"3"],
+        [b"CLIENT", b"REPLY", b"OFF"],
+        [b"CLIENT", b"REPLY", b"SKIP"],
+        [b"CLIENT", b"REPLY", b"ON"],
+        [b"MULTI"],
+        [b"EXEC"],
+        [b"PUBLISH", b"a"],
+        [b"QUIT"],
+    ]
+)
+chunks = st.builds(
+    lambda commands, cut: pipeline(commands)[: None if cut is None else -cut],
+    st.lists(st.one_of(publishes, publishes, publishes, others), min_size=1, max_size=12),
+    st.one_of(st.none(), st.integers(1, 60)),
+)
+SPELLED_ODDLY = (
+    b"*3\r\n$07\r\nPUBLISH\r\n$1\r\na\r\n$1\r\nx\r\n",
+    b"*3\r\n$7\r\nPUBLISH\r\n$1\r\na\n\n$1\r\nx\n\n",
+)
+
+
+def counts(core: HubCore) -> dict[str, object]:
+    topics = {
+        name: (topic.n, topic.published, topic.bytes_in, topic.delivered, topic.bytes_out, topic.publisher)
+        for name, topic in core.index.topics.items()
+    }
+    return {"topics": topics, "stats": core.stats, "held": core.backlogs.bytes}
+
+
+@needs_wires
+@settings(derandomize=True, max_examples=120, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), chunks), min_size=1, max_size=20))
+@example([(0, pipeline([[b"SUBSCRIBE", b"a"]])), (1, SPELLED_ODDLY[0])])
+@example(
+    [(0, pipeline([[b"SUBSCRIBE", b"a"]])), (1, pipeline([[b"PUBLISH", b"a", b"1"]])), (1, SPELLED_ODDLY[1])]
+)
+def test_both_ways_answer_deliver_and_count_alike(sent: list[tuple[int, bytes]]) -> None:
+    reference = World()
+    expected: list[FakeClient] = [reference.client() for _ in range(4)]
+    with wire_world() as world:
+        clients = [WireClient(world) for _ in range(4)]
+        for number, chunk in sent:
+            expected[number].send_raw(chunk)
+            clients[number].send_raw(chunk)
+            reference.advance()
+            world.advance()
+            world.turn()
+        for client, other in zip(clients, expected, strict=True):
+            assert client.read() == bytes(other.wire.sent)
+            assert client.session.is_closing == other.session.is_closing
+        assert counts(world.core) == counts(reference.core)
+
+
+@needs_wires
+def test_what_is_plain_takes_the_compiled_way() -> None:
+    """Else the comparison above would compare one way with itself."""
+    with wire_world() as world:
+        subscriber, publisher = WireClient(world), WireClient(world)
+        subscriber.send_raw(pipeline([[b"SUBSCRIBE", b"a"]]))
+        publisher.send_raw(pipeline([[b"PUBLISH", b"a", b"first"]]))
+        # A session that would fail if it were asked: its reader is not one.
+        reader, publisher.session._reader = publisher.session._reader, _Refusing(publisher.session._reader)
+        publisher.send_raw(pipeline([[b"PUBLISH", b"a", b"one"], [b"PUBLISH", b"a", b"two"]]))
+        publisher.session._reader = reader
+        assert publisher.read() == b":1\r\n" * 3
+        assert subscriber.read().endswith(b"$3\r\none\r\n*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\ntwo\r\n")
+
+
+class _Refusing(RequestReader):
+    """A reader with the same limits that must not be asked."""
+
+    __slots__ = ()
+
+    def __init__(self, other: RequestReader) -> None:
+        super().__init__(other.limits)
+
+    def feed(self, data: bytes) -> Any:
+        raise AssertionError(f"the way in Python was taken: {data!r}")
+
+
+@needs_wires
+def test_what_a_subscriber_does_not_read_is_held_and_comes_in_order() -> None:
+    messages = [b"%04d" % number + b"x" * 1_000 for number in range(2_000)]
+    with wire_world() as world:
+        subscriber, publisher = WireClient(world), WireClient(world)
+        subscriber.send_raw(pipeline([[b"SUBSCRIBE", b"a"]]))
+        for message in messages:
+            publisher.send_raw(pipeline([[b"PUBLISH", b"a", message]]))
+        backlog = world.core.backlogs.lagging[subscriber.session]
+        assert backlog.pieces, "the transport was full"
+        assert subscriber.wire.get_write_buffer_size() <= HIGH_WATER_BYTES + 1_100
+        head = b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1004\r\n"
+        expected = b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + b"".join(
+            head + m + b"\r\n" for m in messages
+        )
+        for _ in range(10_000):
+            if len(subscriber.read()) == len(expected):
+                break
+            world.turn()
+        assert subscriber.read() == expected
+        assert world.core.backlogs.lagging == {} and world.core.backlogs.bytes == 0
+
+
+@needs_wires
+def test_a_client_that_holds_too_much_is_cut_in_the_middle_of_a_run() -> None:
+    limits = Limits(output_bytes_max=256 * 1024, output_soft_bytes=128 * 1024)
+    with wire_world(limits=limits) as world:
+        slow, healthy, publisher = WireClient(world), WireClient(world), WireClient(world)
+        for each in (slow, healthy):
+            each.send_raw(pipeline([[b"SUBSCRIBE", b"a"]]))
+        for _ in range(1_000):
+            publisher.send_raw(pipeline([[b"PUBLISH", b"a", b"x" * 1_000]] * 4))
+            healthy.read()
+            publisher.read()
+        assert slow.session.is_closing and not healthy.session.is_closing
+        assert healthy.received.count(b"message") == 4_000
+        assert publisher.received.endswith(b":1\r\n") and publisher.received.startswith(b":2\r\n")
+        assert world.core.backlogs.cuts == 1
+
+
+@needs_wires
+def test_a_failing_callback_ends_its_connection_and_is_told() -> None:
+    world = WireWorld()
+    client, other = WireClient(world), WireClient(world)
+    client.session._reader = None  # type: ignore[assignment]  # so that receiving fails
+    client.send_raw(pipeline([[b"PING"]]))
+    other.send_raw(pipeline([[b"PING"]]))
+    assert [type(problem) for problem in world.problems] == [AttributeError]
+    assert client.session.id not in world.core.sessions
+    assert other.read() == b"+PONG\r\n"
+    world.close()
+
+
+@needs_wires
+@on_uvloop
+async def test_a_client_that_resets_is_forgotten_also_while_it_is_written_to() -> None:
+    async with live_hub() as hub, Peer.connected(hub) as publisher:
+        for _ in range(20):
+            sock = socket.create_connection(("127.0.0.1", hub.port))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            sock.sendall(pipeline([[b"SUBSCRIBE", b"a"]]))
+            await eventually(lambda: hub.core.index.topics.get(b"a") and hub.core.index.topics[b"a"].members)
+            sock.close()
+            for _ in range(5):
+                await publisher.do("PUBLISH", "a", "x" * 10_000)
+            await eventually(lambda: len(hub.core.sessions) == 1)
+        assert await publisher.do("PUBLISH", "a", "x") == 0
+
+
+@on_uvloop
+async def test_wires_serve_where_they_are_built_and_only_without_tls() -> None:
+    is_built = listening.wires is not None and not os.environ.get("EQUIPOISE_PURE")
+    async with live_hub() as hub, Peer.connected(hub) as peer:
+        assert await peer.do("PING") == b"PONG"
+        (session,) = hub.core.sessions.values()
+        assert (type(session.wire).__name__ == "Wire") == is_built
+        assert listening.has_wires(asyncio.get_running_loop()) == is_built
+
+
+# hatchling is there only while something is built: the hook's base class is all that importing it needs.
+COMPILE = """
+import sys, types
+from pathlib import Path
+names = ["hatchling", "builders", "hooks", "plugin", "interface"]
+for i in range(len(names)):
+    sys.modules[".".join(names[: i + 1])] = types.ModuleType(names[i])
+sys.modules[".".join(names)].BuildHookInterface = list
+sys.path.insert(0, ".")
+import hatch_build
+print(hatch_build.compile_to(hatch_build.SOURCE, Path(sys.argv[1]), *sys.argv[2:]))
+"""
+
+
+def compiled(target: Path, *compiler: str) -> str:
+    command = [sys.executable, "-c", COMPILE, str(target), *compiler]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=True)
+    return done.stdout.strip()
+
+
+def test_a_machine_without_a_compiler_builds_without_the_part(tmp_path: Path) -> None:
+    assert "no-such-compiler" in compiled(tmp_path / "made.so", "no-such-compiler")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_machine_with_a_compiler_builds_the_part(tmp_path: Path) -> None:
+    assert compiled(tmp_path / "made.so", "cc -Wall -Werror") == "None"
+    assert (tmp_path / "made.so").read_bytes().startswith(b"\x7fELF")
