@@ -261,12 +261,15 @@ class Admission:
             )
         return list(found)
 
-    def recounted(self, hub: str, path: Path, ticket: int, left: int) -> Ack | Submission | None:
+    def recounted(
+        self, hub: str, path: Path, ticket: int, left: int, *, is_urgent: bool = False
+    ) -> Ack | Submission | None:
         """The hub has yet to deal with `left` of what is unresolved.
 
         It never got the others: their loss waits in their place, is returned, and acknowledged when it is numbered. Or
         it did, and its acknowledgements were lost: then they are acknowledged without a position. If both links began
         anew it is not known which of the two it was: a gap must not count what did arrive, so the loss is doubtful.
+        So is an urgent one, which must not wait for the next message: that may come in another stream.
         """
         entry = self.unresolved.get((hub, path))
         if entry is None or entry.ticket != ticket or entry.is_counted:
@@ -278,7 +281,7 @@ class Admission:
             return None
         if not entry.may_be_lost:
             return Ack(path, over, *NOWHERE)
-        loss = Submission(path, 0, (), (), over, entry.may_be_acked)
+        loss = Submission(path, 0, (), (), over, entry.may_be_acked or is_urgent)
         self.put_first(loss)
         return loss
 

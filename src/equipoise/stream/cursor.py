@@ -86,15 +86,21 @@ class Cursor:
         self.epoch, self.next_n = epoch, n + count
         return Verdict(0, None)
 
-    def open(self, epoch: int, after_epoch: int, after_n: int) -> int | None:
-        """The stream goes on in a new epoch, after (after_epoch, after_n); return how many were missed until there."""
+    def open(self, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> int | None:
+        """The stream goes on in a new epoch, after (after_epoch, after_n); return how many were missed until there.
+
+        `at`: it goes on after that position of the epoch, which may be the present one.
+        """
         if epoch <= self.epoch:
+            missed = 0
             if epoch == self.epoch:
                 self.behind = None
-            return 0
-        missed = max(0, after_n + 1 - self.next_n) if after_epoch == self.epoch else None
-        self.epoch, self.next_n = epoch, 1
-        return missed
+                missed = max(0, at + 1 - self.next_n)
+                self.next_n += missed
+            return missed
+        lost = max(0, after_n + 1 - self.next_n) if after_epoch == self.epoch else None
+        self.epoch, self.next_n = epoch, at + 1
+        return None if lost is None else lost + at
 
 
 class PatternCursor:

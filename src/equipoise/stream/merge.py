@@ -192,9 +192,9 @@ class TopicMerge:
         if self._waiting.intakes or self._is_changing:
             self._advance()
 
-    def opened(self, source: Source, epoch: int, after_epoch: int, after_n: int) -> None:
-        """The trunk goes on in another epoch."""
-        self._put(source, TRUNK, Opened(epoch, after_epoch, after_n))
+    def opened(self, source: Source, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> None:
+        """The trunk goes on in another epoch, or further on in the present one, behind `at`."""
+        self._put(source, TRUNK, Opened(epoch, after_epoch, after_n, at=at))
 
     def depends(self, source: Source, name: bytes, other: bytes, epoch: int, n: int) -> None:
         """What the source brings of the stream from here on comes after this position of another stream."""
@@ -285,10 +285,10 @@ class TopicMerge:
         match part:
             case Messages(epoch, n, payloads):
                 self._take(stream, epoch, n, payloads)
-            case Opened(epoch, after_epoch, after_n):
-                missed = stream.cursor.open(epoch, after_epoch, after_n)
+            case Opened(epoch, after_epoch, after_n, _, at):
+                missed = stream.cursor.open(epoch, after_epoch, after_n, at)
                 if missed != 0:
-                    self._sink.on_messages(epoch, 1, [], missed)
+                    self._sink.on_messages(epoch, at + 1, [], missed)
             case Ended(epoch, n) if epoch == 0 or epoch == stream.cursor.epoch:
                 missed = None if epoch == 0 else stream.cursor.resume(epoch, n, may_lag=True)
                 self._end(stream)

@@ -28,6 +28,8 @@ class Opened(NamedTuple):
     after_n: int
     after_hub: str = ""
     """The hub that closed the epoch before; relays only."""
+    at: int = 0
+    """How far the epoch has come without the subscriber: what lies before is missing."""
 
 
 class Dependency(NamedTuple):

@@ -58,6 +58,11 @@ MENDED = [
     ("cluster-everything", 1995),
     # A client took a hub for dead that owed it replies: its pings waited behind them.
     ("limits-relays", 27),
+    # The order of two buses of one program, of which no hub knows that they are one: the checker's fault.
+    ("cluster-routed-everything", 89),
+    # A subscriber by pattern was told of a dead feeder before the home of the topic knew of the death; a lane depended
+    # on an epoch of the trunk that no subscriber had been told of.
+    *[("cluster-replication-everything", seed) for seed in (113, 117)],
 ]
 
 

@@ -279,7 +279,7 @@ class LinkSubscriptions:
 
     def _on_opened(self, connection: Connection, push: Push) -> None:
         for subscription in self._live(push[1], TRUNK):
-            subscription.channel.merge.opened(subscription, push[2], push[3], push[4])
+            subscription.channel.merge.opened(subscription, *push[2:6])
 
     def _on_ended(self, connection: Connection, push: Push) -> None:
         topic, stream, epoch, n = push[1:5]

@@ -356,15 +356,15 @@ class Cluster:
         reason = self.ingress.reason(topic)
         return "" if reason is None else reason.value
 
-    def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None:
-        """Tell smart clients that the stream goes on in another epoch.
+    def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> None:
+        """Tell smart clients that the stream goes on in another epoch, or behind `at` of it.
 
         One that follows no end is told by the next message. That is too late where the next message of a publisher
         may come in a lane.
         """
         has_begun = topic.epoch > 0 and topic.beside is not None and len(topic.beside.lanes) > 0
         if after_epoch or has_begun:
-            numbers = map(integer, (epoch, after_epoch, after_n))
+            numbers = map(integer, (epoch, after_epoch, after_n, *((at,) if at else ())))
             self.listening.push(topic, push((bulk(b"eq.opened"), bulk(topic.name), *numbers), 3))
 
     def answer_waiting(self, stream: Stream) -> None:

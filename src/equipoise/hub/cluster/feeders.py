@@ -35,6 +35,7 @@ MEET_S = 600.0
 
 class _Relays(Protocol):
     def count_loss(self, topic: Topic, epoch: int, n: int) -> None: ...
+    def tell_gap(self, topic: Topic) -> None: ...
 
 
 class _Patterns(Protocol):
@@ -103,7 +104,8 @@ class Feeders:
         topics = self._fed_by(hub)
         for topic in () if has_left else topics:
             if topic.is_home:
-                self.tear(topic)
+                # Subscribers by pattern here have just been told of the dead hub.
+                self.tear(topic, is_told=True)
 
     def _fed_by(self, hub: str) -> list[Topic]:
         """The topics that the dead hub may have taken messages of and not passed on, in the order of their keys."""
@@ -112,10 +114,12 @@ class Feeders:
         found = [index.topics.get(key) or index.lanes.get(key) for key in sorted(fed)]
         return [topic for topic in found if topic is not None]
 
-    def tear(self, topic: Topic) -> None:
+    def tear(self, topic: Topic, *, is_told: bool = False) -> None:
         """Number on in an epoch that follows no end, so that subscribers learn of a gap with the next message."""
         cluster, epoch = self._cluster, self._cluster.core.new_epoch(topic.epoch)
         cluster.merging.count_loss(topic, epoch, 0)
+        if not is_told:
+            cluster.merging.tell_gap(topic)
         if not topic.lane:
             cluster.announce(topic, epoch, 0, 0)
         topic.epoch, topic.n, topic.audience = epoch, 0, None
@@ -124,6 +128,6 @@ class Feeders:
             return
         if topic.beside is not None:
             topic.beside.opened = (topic.epoch, 0, 0)
-        frame = encode(OpenedFrame(topic.name, topic.epoch, "", 0, 0))
+        frame = encode(OpenedFrame(topic.name, topic.epoch, cluster.name, 0, 0))
         for link in {**dict.fromkeys(topic.relays or ()), **dict.fromkeys(cluster.patterns.links(topic))}:
             link.write(frame)

@@ -201,7 +201,6 @@ class Ingress:
         return next((self.waiting_for(stream, items[0]) for items in stream.admission.waiting.values()), None)
 
     def discard(self, stream: Stream) -> None:
-        """The stream is over: what waits in it never gets a position."""
         for path in list(stream.admission.waiting):
             for item in stream.admission.drop_waiting(path):
                 self._drop(stream.topic, item)
@@ -237,12 +236,16 @@ class Ingress:
 
     def recounted(self, stream: Stream, peer: str, path: Path, ticket: int, count: int) -> None:
         """The peer has yet to deal with this many of those that are unresolved."""
-        outcome = stream.admission.recounted(peer, path, ticket, count)
+        admission, beside = stream.admission, stream.topic.beside
+        is_urgent = beside is not None and bool(beside.lanes)
+        outcome = admission.recounted(peer, path, ticket, count, is_urgent=is_urgent)
         if isinstance(outcome, Ack):
             self.lost += outcome.messages
             self._carry_out(stream.topic, (outcome,))
         elif outcome is not None:
             self.lost += outcome.lost
+            if is_urgent and not path:
+                admission.follow_loss(stream.topic.epoch)
         self.drain(stream)
 
     # Hubs that die.
@@ -259,7 +262,6 @@ class Ingress:
         self._carry_out(stream.topic, acks)
 
     def origin_died(self, stream: Stream, peer: str) -> None:
-        """A hub that messages came from is dead: its next incarnation must not meet them."""
         self.lost += stream.admission.origin_died(peer)
 
     # Inside.
@@ -289,7 +291,6 @@ class Ingress:
             self._send(stream, item)
 
     def _within_room(self, stream: Stream, item: Submission) -> Submission:
-        """As much of it as a limited topic has room for; the rest waits."""
         if stream.topic.limit is None or item.lost:
             return item
         room = self._cluster.limits.room(stream.topic)

@@ -201,7 +201,8 @@ class Lanes:
         is_asked = stream.source is not None or stream.joining is not None
         if stream.is_wanted and not (is_asked and lane.asked == lane.facts.since):
             lane.asked = lane.facts.since
-            if not is_asked:
+            if not stream.ticket:
+                # A question that is asked again keeps its number: any answer to it is right.
                 stream.ticket = self._cluster.new_ticket()
             if stream.source is None:
                 stream.joining = lane.hub

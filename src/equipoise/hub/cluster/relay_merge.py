@@ -56,7 +56,7 @@ class _Cluster(ClusterPort, Protocol):
     def lanes(self) -> _Lanes: ...
     @property
     def tags(self) -> _Dependencies: ...
-    def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None: ...
+    def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> None: ...
 
 
 class Merging:
@@ -177,7 +177,7 @@ class Merging:
         """All that came of a lane whose hub is dead has been taken: what follows it never comes."""
         self.count_loss(stream.topic, stream.topic.epoch + 1, 0)
         self._torn.discard(stream)
-        self._tell_gap(stream.topic)
+        self.tell_gap(stream.topic)
 
     def is_behind(self, stream: Stream) -> bool:
         """Whether subscribers by pattern wait here for a part that comes before others."""
@@ -239,7 +239,7 @@ class Merging:
             self._waiting.pop(stream, None)
             if stream in self._torn:
                 self._torn.discard(stream)
-                self._tell_gap(stream.topic)
+                self.tell_gap(stream.topic)
         return is_any
 
     def _switch(self, stream: Stream) -> bool:
@@ -271,8 +271,14 @@ class Merging:
                 self._cluster.tags.mark(stream.topic, (part,))
             case Begun(epoch, n):
                 stream.begun(origin)
-                self._jump(stream, epoch, n)
+                has_begun = stream.topic.epoch > 0
+                self._jump(stream, epoch, n if has_begun else 0)
                 self._cluster.lanes.began(stream)
+                if not has_begun and stream.topic.trunk.has_subscribers:
+                    # They were here before the lane was: what lies before is lost, and they see how much.
+                    self._jump(stream, epoch, n)
+                elif not has_begun:
+                    stream.topic.n = n
             case Ended(epoch, n):
                 self._cluster.lanes.ended(stream, epoch, n)
             case Opened():
@@ -281,6 +287,9 @@ class Merging:
     def _deliver(self, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
         topic = stream.topic
         if epoch != topic.epoch or first != topic.n + 1:
+            if topic.lane and stream.source is None and epoch != topic.epoch:
+                # The answer to a question that was asked again: the lane begins here with the answer to the last one.
+                return
             skip = repeated(topic.epoch, topic.n, epoch, first, len(payloads))
             if skip == len(payloads):
                 return
@@ -288,13 +297,13 @@ class Merging:
                 first, payloads = first + skip, payloads[skip:]
             self.count_loss(topic, epoch, first - 1)
             if epoch != topic.epoch:
-                if stream in self._torn:
-                    self._tell_gap(topic)
+                if topic.lane or stream in self._torn:
+                    self.tell_gap(topic)
                 topic.epoch, topic.audience = epoch, None
         self._cluster.core.publish(topic, payloads, first)
 
     def _open(self, stream: Stream, opened: Opened) -> None:
-        topic, (epoch, after_epoch, after_n, hub) = stream.topic, opened
+        topic, (epoch, after_epoch, after_n, hub, _) = stream.topic, opened
         if epoch <= topic.epoch:
             return
         frame = encode(OpenedFrame(topic.name, epoch, hub, after_epoch, after_n))
@@ -302,9 +311,15 @@ class Merging:
             link.write(frame)
         self._cluster.announce(topic, epoch, after_epoch, after_n)
         self.count_loss(topic, after_epoch or epoch, after_n)
+        if topic.epoch and hub and not after_epoch:
+            # The home goes on behind a loss: subscribers by pattern may have been told of the dead hub too early.
+            self.tell_gap(topic)
         topic.epoch, topic.n, topic.audience = epoch, 0, None
 
-    def _tell_gap(self, topic: Topic) -> None:
+    def tell_gap(self, topic: Topic) -> None:
+        """Tell those who get the topic by pattern that messages may be missing here; count it for plain ones."""
+        if not topic.trunk.has_subscribers and self._cluster.core.audience_of(topic).receivers:
+            self._cluster.core.losses.count(topic.trunk.name, None)
         for pattern in self._cluster.core.index.patterns.matching(topic.name):
             for session, kinds in pattern.members.items():
                 if _is_told(kinds) and session.may(Action.SUBSCRIBE, topic.name):
@@ -314,6 +329,9 @@ class Merging:
         """Nothing before this position will come any more."""
         topic = stream.topic
         if (epoch, n) > (topic.epoch, topic.n):
+            if not topic.lane:
+                # What depends on that position may come in a lane before the next message of the trunk does.
+                self._cluster.announce(topic, epoch, 0, 0, n)
             self.count_loss(topic, epoch, n)
             if epoch != topic.epoch:
                 topic.audience = None

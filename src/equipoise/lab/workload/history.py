@@ -51,13 +51,16 @@ class PublishOutcome(Enum):
 class Sent:
     """One message. Its publisher, topic and number say where it stands in the history."""
 
-    __slots__ = ("answered_at", "began_at", "outcome")
+    __slots__ = ("answered_at", "began_at", "bus", "outcome")
 
     def __init__(self, began_at: float, outcome: PublishOutcome = PublishOutcome.UNCERTAIN) -> None:
         self.began_at = began_at
         self.outcome = outcome
         # When its receipt came; None: it was sent without one, or none came.
         self.answered_at: float | None = None
+        # Of a smart client: how many buses it had had before. One whose user was removed is over, and the next one
+        # is another publisher to all hubs.
+        self.bus = 0
 
 
 class Live(NamedTuple):
@@ -281,9 +284,10 @@ class History:
     def next_sequence(self, publisher: str, topic: str) -> int:
         return len(self.sent.setdefault((publisher, topic), []))
 
-    def begin(self, publisher: str, topic: str, at: float) -> Sent:
+    def begin(self, publisher: str, topic: str, at: float, bus: int = 0) -> Sent:
         """Note that the next message of a stream is being sent."""
         sent = Sent(at)
+        sent.bus = bus
         self.sent.setdefault((publisher, topic), []).append(sent)
         return sent
 

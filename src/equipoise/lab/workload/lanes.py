@@ -288,9 +288,9 @@ class LaneConnection(PushConnection):
     def on_after(self, topic: LaneTopic, stream: bytes, other: bytes, epoch: int, n: int) -> None:
         topic.put(stream, self.hub, Item((0, 0), mark=(other, (epoch, n))))
 
-    def on_opened(self, topic: LaneTopic, epoch: int, former: int, n: int) -> None:
+    def on_opened(self, topic: LaneTopic, epoch: int, former: int, n: int, at: int = 0) -> None:
         if self.hub == self.owner.base:
-            topic.put(b"", self.hub, Item((epoch, 0), former=(former, n)))
+            topic.put(b"", self.hub, Item((epoch, at), former=(former, n)))
 
     def on_message(self, topic: LaneTopic, epoch: int, n: int, *payloads: bytes) -> None:
         assert self.hub == self.owner.base, "the trunk was left out"

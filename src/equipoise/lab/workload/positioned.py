@@ -135,14 +135,17 @@ class PositionedConnection(PushConnection):
     ) -> None:
         self._take((topic, lane), epoch, n, payloads, is_followed=False)
 
-    def on_opened(self, topic: bytes, epoch: int, former: int, n: int) -> None:
+    def on_opened(self, topic: bytes, epoch: int, former: int, n: int, at: int = 0) -> None:
         known = self.cursors.at[topic, b""]
         if epoch > known[0]:
             if known[0] == former and n > known[1]:
                 self._miss(topic, n - known[1])
             elif known[0] != former:
                 self._miss(topic, None)
-            self.cursors.at[topic, b""] = (epoch, 0)
+            self.cursors.at[topic, b""] = (epoch, at)
+        elif epoch == known[0] and at > known[1]:
+            self._miss(topic, at - known[1])
+            self.cursors.at[topic, b""] = (epoch, at)
 
     def on_lane(self, topic: bytes, lane: bytes, epoch: int, n: int) -> None:
         known = self.cursors.at.get((topic, lane))

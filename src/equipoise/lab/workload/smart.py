@@ -46,6 +46,7 @@ class SmartClient:
         self._loop = asyncio.get_running_loop()
         # There while the bus is believed to be of use.
         self.bus: Bus | None = None
+        self._buses = 0
         self._has_bus = asyncio.Event()
         self._is_bus_over = asyncio.Event()
         self._may_take = asyncio.Event()
@@ -94,6 +95,7 @@ class SmartClient:
                 url = self._place.url(self._client.user)
                 async with equipoise.connect(url, settings=self._place.settings, rng=self._place.rng) as bus:
                     self.bus = bus
+                    self._buses += 1
                     self._has_bus.set()
                     await self._is_bus_over.wait()
             except EquipoiseError:
@@ -227,7 +229,7 @@ class SmartClient:
 
     def _begin(self, topic: str, size: int) -> tuple[bytes, Sent]:
         sequence = self._history.next_sequence(self.name, topic)
-        sent = self._history.begin(self.name, topic, self._loop.time())
+        sent = self._history.begin(self.name, topic, self._loop.time(), self._buses)
         encode = encode_json if self._is_json else encode_payload
         return encode(self.name, sequence, size), sent
 

@@ -104,7 +104,7 @@ class OutLink:
     @property
     def is_full(self) -> bool:
         """Whether messages on their way in should wait elsewhere: what is left is for frames that cannot."""
-        return 2 * (self.end - self.base) > self._bytes_max
+        return self.is_fallen or 2 * (self.end - self.base) > self._bytes_max
 
     @property
     def is_connected(self) -> bool:

@@ -249,7 +249,7 @@ class Hearing:
         if kind == b"eq.lmessage":
             merge.receive(subscription, push[2], push[3], push[4], push[5:])
         elif kind == b"eq.opened":
-            merge.opened(subscription, *push[2:5])
+            merge.opened(subscription, *push[2:6])
         elif kind == b"eq.lane":
             merge.begin(subscription, *push[2:5])
         elif kind == b"eq.trunk":
