@@ -6,7 +6,7 @@ import asyncio
 
 from equipoise.hub.data.reply import REPLY_S
 from hub.log_world import LogWorld
-from hub.world import Error, World, pipeline, users
+from hub.world import Error, FakeClient, World, pipeline, users
 
 ALL = 'create = ["*"]\npublish = ["*"]\nsubscribe = ["*"]\ndurable = ["*"]\noperate = ["*"]'
 
@@ -40,6 +40,51 @@ def test_pipelined_appends_of_one_turn_are_one_append() -> None:
     other.send("XADD", "t", "*", "f", "v")
     assert [len(run) for run in world.runs(b"t")] == [101]
     assert client.read() == [b"1-%d" % n for n in range(1, 101)]
+
+
+def test_a_run_of_plain_appends_is_what_they_are_one_by_one() -> None:
+    commands = [["XADD", "t", "*", "f", f"v{n}", "g", "x" * n] for n in range(40)]
+    run, single = LogWorld(), LogWorld()
+    client, other = run.client(), single.client()
+    client.send_raw(pipeline(commands))
+    for command in commands:
+        other.send(*command)
+    assert run.runs(b"t") == single.runs(b"t")
+    ids = client.read()
+    assert ids == other.read() and len(set(map(str, ids))) == 40
+    assert client_sees(run, client) == client_sees(single, other)
+    # Mixed with others, to several logs, or with options, they keep their order too.
+    client.send_raw(
+        pipeline(
+            [
+                ["XADD", "t", "*", "f", "v"],
+                ["XLEN", "t"],
+                ["XADD", "u", "*", "f", "v"],
+                ["XADD", "t", "MAXLEN", "2", "*", "f", "v"],
+                ["XLEN", "t"],
+            ]
+        )
+    )
+    run.confirm()
+    replies = client.read()
+    assert (replies[1], replies[4]) == (41, 2)
+
+
+def client_sees(world: LogWorld, client: FakeClient) -> tuple[object, object]:
+    return world.do(client, "XRANGE", "t", "-", "+"), world.do(client, "XLEN", "t")
+
+
+def test_a_run_of_appends_ends_where_the_ids_do() -> None:
+    world = LogWorld()
+    client = world.client()
+    most = 2**64 - 1
+    world.do(client, "XADD", "t", f"{most}-{most - 2}", "f", "v")
+    client.send_raw(pipeline(["XADD", "t", "*", "f", "v"] for _ in range(4)))
+    world.confirm()
+    first, second, *rest = client.read()
+    assert (first, second) == (b"%d-%d" % (most, most - 1), b"%d-%d" % (most, most))
+    assert [isinstance(reply, Error) for reply in rest] == [True, True]
+    assert world.do(client, "XLEN", "t") == 3
 
 
 def test_a_transaction_is_one_append_and_is_not_mixed_with_what_came_before() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from equipoise.log.errors import NOT_AN_INTEGER, SYNTAX, LogCommandError
 
 __all__ = ["LogCall", "array_of", "integer_of", "no_group", "nothing", "show"]
 
 
-@dataclass(frozen=True, slots=True)
-class LogCall:
+class LogCall(NamedTuple):
     """`words` are those of the whole command, its name first. `now_ms` is wall time, `proto` the reader's RESP."""
 
     words: list[bytes]

@@ -54,6 +54,18 @@ class TopicLog:
         self._changes.append(record)
         self.apply(record)
 
+    def change_all(self, added: list[r.EntryAdded]) -> None:
+        """Entries without producers, decided on by one command or by several in a row; at least one."""
+        self._changes += added
+        add = self.entries.add
+        for record in added:
+            at = (record.ms, record.seq)
+            spelled = b"%d-%d" % at
+            add(at, b"*2\r\n$%d\r\n%b\r\n%b" % (len(spelled), spelled, record.body))
+        self.exists = True
+        self.last = (added[-1].ms, added[-1].seq)
+        self.entries_added += len(added)
+
     def take_changes(self) -> list[r.LogRecord]:
         """All since the last call, to be appended."""
         changes, self._changes = self._changes, []

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.keys import unknown_command
+from equipoise.hub.commands.log_commands import add_several
 from equipoise.hub.commands.spec import CommandSpec, wrong_arity
 from equipoise.hub.commands.table import COMMANDS
 from equipoise.hub.commands.transactions import enqueue, rejected
@@ -42,6 +43,19 @@ class Dispatch:
             return queued
         reply = spec.run(core, session, command)
         return core.refuse(reply) if isinstance(reply, str) else reply
+
+    def add_several(self, session: Session, commands: list[Command], size: int) -> bool:
+        """Carry out XADDs in a row, of so many bytes, as one; False, with nothing done, if they are not such a run.
+
+        Only for a session outside of transactions that owes nothing.
+        """
+        is_run = len(commands) > 1 and commands[0][0] == b"XADD"
+        reply = add_several(self._core, session, commands) if is_run else None
+        if reply is None:
+            return False
+        session.answer(reply, size, is_muted=False)
+        session.flush()
+        return True
 
     def is_pipelined(self, command: Command) -> bool:
         """Whether the command may run while earlier replies are owed, and later ones while its own is."""

@@ -106,7 +106,7 @@ class Session(ClientState):
             elif batch:
                 if takes_columns and batch[0][0] == b"PUBLISH" and len(batch[0]) == 3:
                     self._publish_then_execute(batch)
-                else:
+                elif not (takes_columns and core.commands.add_several(self, batch, len(data))):
                     self._execute(batch)
         if reader.buffered_bytes or reader.error is not None:
             self._read_on()
@@ -192,7 +192,7 @@ class Session(ClientState):
             return
         size = sum(map(len, batch.payloads)) // len(replies)
         for reply in replies:
-            self._answer(reply, size, is_muted=False)
+            self.answer(reply, size, is_muted=False)
         self.flush()
 
     def _publish_then_execute(self, commands: list[Command]) -> None:
@@ -222,7 +222,7 @@ class Session(ClientState):
                 self.reply_mode = ReplyMode.ON
             is_long = isinstance(reply, bytes) and len(reply) >= _LONG_REPLY_BYTES
             if owed is not None or not isinstance(reply, bytes):
-                self._answer(reply, sum(map(len, command)), is_muted=mode is not ReplyMode.ON)
+                self.answer(reply, sum(map(len, command)), is_muted=mode is not ReplyMode.ON)
                 if self._owed is not None and not core.commands.is_pipelined(command):
                     # Nothing behind a fence is even read as a command: a login changes what may be.
                     self._owed.is_fenced = True
@@ -239,7 +239,7 @@ class Session(ClientState):
                 break
         self.flush()
 
-    def _answer(self, reply: bytes | Reply, size: int, *, is_muted: bool) -> None:
+    def answer(self, reply: bytes | Reply, size: int, *, is_muted: bool) -> None:
         """Write the reply to a command of so many bytes when it is complete, and all before it are."""
         pieces = (reply,) if isinstance(reply, bytes) else reply.pieces
         if pieces is not None and (is_muted or self._owed is None):

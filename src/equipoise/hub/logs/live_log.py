@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from equipoise.ledger.log import OpenLedger
     from equipoise.log.records import LogSnapshot
 
-__all__ = ["ROLL_BYTES", "UNCERTAIN", "LiveLog", "LogStage", "OpenedLog", "RollLog", "Work"]
+__all__ = ["ROLL_BYTES", "RUN_BYTES", "UNCERTAIN", "LiveLog", "LogStage", "OpenedLog", "RollLog", "Work"]
 
 UNCERTAIN = (
     "UNCERTAIN the append was not confirmed; it may or may not be stored: look before you repeat it, or repeat it with "
