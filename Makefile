@@ -18,10 +18,10 @@ $(STAMP): pyproject.toml constraints.txt hatch_build.py src/equipoise/hub/shell/
 demo: $(STAMP)
 	$(BIN)/equipoise demo
 
-# Three workers for two cores: systems that start and wait leave room (tests/support/schedule.py). The longest tests are
-# listed at the end. `make test KEEP=--keep-durations` writes down how long each module took.
+# Two workers for each core: half of the time tests wait for processes, JVMs and browsers (tests/support/schedule.py). The
+# longest tests are listed at the end. `make test KEEP=--keep-durations` writes down how long each module took.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --durations=25 $(KEEP)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup --durations=25 $(KEEP)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

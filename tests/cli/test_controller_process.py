@@ -22,7 +22,7 @@ from equipoise.model.address import split_address
 from equipoise.store import LeaderFacts, LeaderStore, MemoryStore, MemoryTree, Store, Tree
 from equipoise.view import HubView, View, to_tables
 from equipoise.view.codec import encode_view, greeting
-from equipoise.web import ClusterFacts, WebSettings
+from equipoise.web import ClusterFacts, Pages, WebSettings
 from equipoise.web.actions import Actions
 
 TOKEN = "what operators and the pipeline show"
@@ -102,9 +102,9 @@ def test_the_pages_are_served_as_the_file_says(monkeypatch: pytest.MonkeyPatch) 
     served: list[tuple[ClusterFacts, WebSettings]] = []
 
     @asynccontextmanager
-    async def serve_pages(facts: ClusterFacts, _: Actions, settings: WebSettings) -> AsyncIterator[str]:
+    async def serve_pages(facts: ClusterFacts, _: Actions, settings: WebSettings) -> AsyncIterator[Pages]:
         served.append((facts, settings))
-        yield "http://127.0.0.1:6398"
+        yield Pages("http://127.0.0.1:6398")
 
     async def scenario(leader: LeaderFacts) -> None:
         assert leader.http == "http://127.0.0.1:6398"

@@ -118,7 +118,8 @@ def test_term_ends_a_hub_in_good_order_though_a_client_never_reads() -> None:
         assert open_files_max(server.pid) >= 10_000
         began_at = time.monotonic()
         assert server.stop(signal.SIGTERM) == 0
-        assert time.monotonic() - began_at < 5
+        # A stuck client is waited for a second; for ever would be longer than this, on any machine.
+        assert time.monotonic() - began_at < 30
         with pytest.raises(EOFError):
             client.read()
         assert "Traceback" not in server.output

@@ -59,6 +59,9 @@ def test_with_tls_clients_that_trust_its_authority_are_served_at_all_hubs(up: Up
     assert client("hub-2", ssl_ca_certs=str(authority)).publish("news", "hello") >= 0
     assert trusting.get_message(timeout=30)["data"] == b"hello"
     trusting.close()
+    # And so does the dashboard, by the same authority.
+    assert up.dashboard.startswith("https://127.0.0.1:")
+    up.until(lambda: (up.ask("/api/overview") or {}).get("plan_version", 0) > 0, "no plan on the dashboard")
 
 
 @pytest.mark.parametrize(

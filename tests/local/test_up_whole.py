@@ -17,7 +17,8 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.xdist_group("up"),
 ]
-STOP_S_MAX = 5.0
+# Far more than the seconds it takes, for machines that do something else meanwhile.
+STOP_S_MAX = 30.0
 # Starting Spark takes 15 s on an idle machine of two cores.
 PLAN_S_MAX = 90.0
 _JVM = "org.apache.spark.deploy.SparkSubmit"
@@ -30,7 +31,7 @@ def test_it_plans_loses_its_pipeline_and_its_supervisor_and_plans_again(tmp_path
     1. Everything comes up, and the controller decides on views.
     2. The pipeline is killed: it comes back, and its JVM and Spark's workers do not outlive it.
     3. The supervisor is killed: nothing is left, Spark included.
-    4. It starts again where it stopped, and one interrupt ends everything within five seconds.
+    4. It starts again where it stopped, and one interrupt ends everything.
     """
     require_java()
     up = Up(tmp_path)

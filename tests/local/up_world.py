@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -90,7 +91,7 @@ class Up:
 
     @property
     def dashboard(self) -> str:
-        found = re.search(r"dashboard: (http://\S+)", self.said)
+        found = re.search(r"dashboard: (https?://\S+)", self.said)
         assert found is not None, self.said
         return found.group(1)
 
@@ -101,7 +102,9 @@ class Up:
     def ask(self, path: str) -> Any:
         """The dashboard's answer; None while it gives none."""
         try:
-            with urllib.request.urlopen(self.dashboard + path, timeout=5) as answer:
+            authority = self.data / "tls" / "ca.pem"
+            context = ssl.create_default_context(cafile=authority) if authority.exists() else None
+            with urllib.request.urlopen(self.dashboard + path, timeout=5, context=context) as answer:
                 return json.load(answer)
         except OSError:
             return None

@@ -89,14 +89,14 @@ def test_a_hub_that_falls_silent_costs_its_records_and_a_bounded_time(hub: FakeH
     hub.answers.clear()
     began_at = time.monotonic()
     assert read(hub, 0, 25, timeout_s=0.3) == ([], {Rejection.LOST: 25})
-    assert time.monotonic() - began_at < 5.0
+    assert time.monotonic() - began_at < 30.0
 
 
 def test_a_hub_that_has_died_is_given_up_long_before_one_that_is_slow(hub: FakeHub) -> None:
     hub.close()
     began_at = time.monotonic()
-    assert read(hub, 0, 25, timeout_s=60.0) == ([], {Rejection.LOST: 25})
-    assert time.monotonic() - began_at < 20.0
+    assert read(hub, 0, 25, timeout_s=600.0) == ([], {Rejection.LOST: 25})
+    assert time.monotonic() - began_at < 60.0
 
 
 def test_a_hub_that_is_gone_costs_its_records(hub: FakeHub) -> None:
@@ -152,15 +152,17 @@ def test_a_connection_that_broke_is_made_anew(hub: FakeHub) -> None:
 def test_heads_of_all_hubs_are_known_though_one_is_silent(hub: FakeHub) -> None:
     with FakeHub("h2") as silent:
         silent.answers.clear()
-        heads = Heads(timeout_s=0.3)
-        doors = {"h1": door(hub, timeout_s=0.3), "h2": door(silent, timeout_s=0.3)}
+        heads = Heads(timeout_s=2.0)
+        doors = {"h1": door(hub, timeout_s=100.0), "h2": door(silent, timeout_s=100.0)}
         assert heads.ask(doors) == {"h1": Piece(1, 0, 0, b"", 25), "h2": None}
-        # The second time nobody waits for it.
+        # The second time it is not waited for, however long the others may take.
+        heads._timeout_s = 100.0
         began_at = time.monotonic()
         assert heads.ask(doors)["h1"] == Piece(1, 0, 0, b"", 25)
-        assert time.monotonic() - began_at < 0.25
+        assert time.monotonic() - began_at < 50.0
+        heads._timeout_s = 2.0
         silent.answers.set()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while heads.ask(doors)["h2"] is None:
             assert time.monotonic() < deadline, "it answers again, and is still passed over"
         heads.close()

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-START_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
 
 _REDIS_READY = re.compile(r"Ready to accept connections")
 _HUB_READY = re.compile(

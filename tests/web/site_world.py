@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -18,7 +19,7 @@ from equipoise.model import Plan
 from equipoise.plan import Static
 from equipoise.store import HubFacts, HubsStore, LeaderFacts, MemoryStore, MemoryTree, PlanStore, Tree
 from equipoise.view import HubView, TopicView, View
-from equipoise.web import ClusterFacts, WebSettings, serve
+from equipoise.web import ClusterFacts, Pages, WebSettings, serve
 from equipoise.web.actions import Actions
 
 TREE = Tree("test")
@@ -40,13 +41,16 @@ class Site:
 
     def __init__(
         self,
-        address: str,
+        pages: Pages,
         stores: MemoryTree,
         controller: Controller,
         views: Views,
         hubs: dict[str, MemoryStore],
     ) -> None:
-        self.address = address
+        self.pages = pages
+        self.address = pages.url
+        # What to trust, where pages are served over HTTPS.
+        self.context: ssl.SSLContext | None = None
         self.hubs = hubs
         self.stores = stores
         self.controller = controller
@@ -63,7 +67,7 @@ class Site:
         if token:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=20) as response:
+            with urllib.request.urlopen(request, timeout=20, context=self.context) as response:
                 text = response.read()
                 status = response.status
         except urllib.error.HTTPError as refusal:
@@ -105,9 +109,13 @@ def some_view() -> View:
 
 
 def play(
-    scenario: Callable[[Site], Coroutine[Any, Any, None]], *, token: str = "", provision: str = ""
+    scenario: Callable[[Site], Coroutine[Any, Any, None]],
+    *,
+    token: str = "",
+    provision: str = "",
+    certificate: tuple[str, str] = ("", ""),
 ) -> None:
-    """`provision`: a command that starts and stops hubs."""
+    """`provision`: a command that starts and stops hubs. `certificate`: files of the pages' certificate and key."""
 
     async def main() -> None:
         async with asyncio.timeout(60), AsyncExitStack() as stack:
@@ -136,11 +144,17 @@ def play(
             views.latest = some_view()
             facts_shown = ClusterFacts(controller, time.time)
             facts_shown.refresh()
-            settings = WebSettings(port=0, token=token, refresh_interval_s=0.5)
+            settings = WebSettings(
+                port=0,
+                token=token,
+                refresh_interval_s=0.5,
+                tls_certificate=certificate[0],
+                tls_key=certificate[1],
+            )
             # No hub follows specs here: a request that waits for them says so and goes on.
             actions = Actions(store, TREE, specs_timeout_s=0.01)
-            address = await stack.enter_async_context(serve(facts_shown, actions, settings))
-            controller.leadership.facts = LeaderFacts(name="one", http=address)
-            await scenario(Site(address, tree, controller, views, hubs))
+            pages = await stack.enter_async_context(serve(facts_shown, actions, settings))
+            controller.leadership.facts = LeaderFacts(name="one", http=pages.url)
+            await scenario(Site(pages, tree, controller, views, hubs))
 
     asyncio.run(main())

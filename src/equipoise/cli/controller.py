@@ -22,6 +22,13 @@ LoopbackReads = Annotated[
         "--loopback-reads", help="Clients on this machine may read the dashboard without the token."
     ),
 ]
+TlsCertificate = Annotated[
+    str,
+    typer.Option(
+        help="Certificate of the dashboard (PEM): it is served over HTTPS. Read again on SIGHUP.",
+    ),
+]
+TlsKey = Annotated[str, typer.Option(help="Private key of --tls-certificate (PEM).")]
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -69,6 +76,8 @@ def command(
         Path | None, typer.Option(help="File with the token of operators and the pipeline.")
     ] = None,
     loopback_reads: LoopbackReads = False,
+    tls_certificate: TlsCertificate = "",
+    tls_key: TlsKey = "",
     config: Config = None,
     hubs_min: Annotated[int, typer.Option(min=1, help="Minimum number of hubs.")] = 1,
     hubs_max: Annotated[int, typer.Option(min=0, help="Maximum number of hubs to start; 0: start none.")] = 0,
@@ -104,6 +113,8 @@ def command(
             "advertise": _host(advertise),
             "token": token,
             "loopback_reads": loopback_reads,
+            "tls_certificate": tls_certificate,
+            "tls_key": tls_key,
             "config": config,
             "provision": provision,
         }

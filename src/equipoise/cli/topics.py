@@ -10,7 +10,7 @@ import typer
 
 from equipoise.cli.support.completion import hub_names, topic_names
 from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, ask_all, read_login
-from equipoise.cli.support.latency_status import TokenFile, latency_words, topic_latency
+from equipoise.cli.support.latency_status import PagesCa, TokenFile, latency_words, topic_latency
 from equipoise.cli.support.log_files import export_log, import_log
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_rows, show_table
@@ -90,6 +90,7 @@ def show(
     user: User = "",
     password_file: PasswordFile = "",
     token_file: TokenFile = "",
+    tls_ca: PagesCa = "",
 ) -> None:
     """Show one topic: its homes and why, its spec, whether its latency limit is met, and its state on each hub."""
 
@@ -112,7 +113,7 @@ def show(
             | ({} if limit is None else {"limit": _limit_facts(limit)})
             for hub, (answer, limit) in sorted(_successes(await ask_all(living, login, question)).items())
         ]
-        latency = await topic_latency(metadata.store, region, name, token_file)
+        latency = await topic_latency(metadata.store, region, name, token_file, tls_ca)
         facts = {
             "topic": topic,
             "homes": list(placement.homes),

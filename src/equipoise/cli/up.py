@@ -45,7 +45,11 @@ def command(
         typer.Option(exists=True, dir_okay=False, help="Settings file (TOML) for the controller."),
     ] = None,
     tls: Annotated[
-        bool, typer.Option("--tls", help="Also serve TLS, with an authority of its own in DIR/tls.")
+        bool,
+        typer.Option(
+            "--tls",
+            help="Also serve TLS, and the dashboard over HTTPS, with an authority of its own in DIR/tls.",
+        ),
     ] = False,
     pipeline: Annotated[bool, typer.Option(help="Run the pipeline; without it load is not balanced.")] = True,
     master: Master = "local[*]",

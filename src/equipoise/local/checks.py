@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,11 +32,13 @@ def hub_answers(host: str, port: int) -> Check:
     return check
 
 
-def controller_answers(host: str, port: int) -> Check:
+def controller_answers(host: str, port: int, *, tls_ca: Path | None = None) -> Check:
+    """`tls_ca`: the authority of its certificate, where its pages are served over HTTPS."""
+    context = None if tls_ca is None else ssl.create_default_context(cafile=tls_ca)
     request = f"GET /healthz HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode()
 
     async def check(lived_s: float) -> bool:
-        return (await _said(host, port, request)).split(b" ", 2)[1:2] == [b"200"]
+        return (await _said(host, port, request, context)).split(b" ", 2)[1:2] == [b"200"]
 
     return check
 
@@ -57,9 +60,9 @@ def pipeline_works(checkpoint: Path, *, is_fed: Callable[[], bool]) -> Check:
     return check
 
 
-async def _said(host: str, port: int, request: bytes) -> bytes:
+async def _said(host: str, port: int, request: bytes, context: ssl.SSLContext | None = None) -> bytes:
     """The first line of the answer. Raises OSError."""
-    reader, writer = await asyncio.open_connection(host, port, limit=_ANSWER_BYTES_MAX)
+    reader, writer = await asyncio.open_connection(host, port, limit=_ANSWER_BYTES_MAX, ssl=context)
     try:
         writer.write(request)
         return await reader.readline()

@@ -115,16 +115,26 @@ def _tls(certificate: HubCertificate, port: int) -> list[str]:
 
 
 def controller(
-    layout: Layout, addresses: Addresses, *, hubs_min: int, hubs_max: int, extra: Sequence[str] = ()
+    layout: Layout,
+    addresses: Addresses,
+    *,
+    hubs_min: int,
+    hubs_max: int,
+    certificate: HubCertificate | None = None,
+    extra: Sequence[str] = (),
 ) -> ChildSpec:
+    """`certificate`: the dashboard is served over HTTPS."""
     port = layout.port("controller")
     where = ["--store", addresses.store_url, "--region", addresses.region, "--intake", f"{HOST}:{port}"]
     bounds = ["--hubs-min", str(hubs_min), "--hubs-max", str(hubs_max)]
     pages_port = layout.port(DASHBOARD, DASHBOARD_PORT)
     pages = ["--http", f"{HOST}:{pages_port}", "--loopback-reads"]
     token = ["--token-file", str(layout.token())]
-    words = ["controller", *where, *bounds, *pages, *token, "--provision", "store", *extra]
-    check = controller_answers(HOST, pages_port)
+    tls: list[str] = []
+    if certificate is not None:
+        tls = ["--tls-certificate", str(certificate.certificate), "--tls-key", str(certificate.key)]
+    words = ["controller", *where, *bounds, *pages, *token, *tls, "--provision", "store", *extra]
+    check = controller_answers(HOST, pages_port, tls_ca=None if certificate is None else certificate.ca)
     return _spec(layout, "controller", words, _CONTROLLER_READY, check, ready_timeout_s=_READY_S_MAX)
 
 

@@ -63,7 +63,8 @@ class SystemSettings:
     store_url: str = ""
     # Whether hubs are given a login at each other; False if their settings file has one.
     has_login: bool = True
-    # Whether hubs serve TLS as well, and use it among themselves, with certificates of an authority made here.
+    # Whether hubs serve TLS as well, and use it among themselves, and the dashboard HTTPS, with certificates of an
+    # authority made here.
     has_tls: bool = False
     has_pipeline: bool = True
     has_controller: bool = True
@@ -137,7 +138,7 @@ class LocalSystem:
                 self._certificate = hub_certificate(self.layout.tls, (HOST, "localhost", "::1"), now)
             if self.settings.has_controller:
                 port = self.layout.port(children.DASHBOARD, children.DASHBOARD_PORT)
-                self.dashboard_url = f"http://{HOST}:{port}"
+                self.dashboard_url = f"{'https' if self.settings.has_tls else 'http'}://{HOST}:{port}"
             await self._start_first()
             for number in range(2, self.settings.hubs + 1):
                 self._begin(self._hub_spec(_name(number), number - 1))
@@ -239,6 +240,7 @@ class LocalSystem:
                     self.addresses,
                     hubs_min=settings.hubs,
                     hubs_max=settings.hubs_max,
+                    certificate=self._certificate,
                     extra=extra.get("controller", ()),
                 )
             )

@@ -6,7 +6,7 @@ Read `facts` (what is shown, as plain values), `routes` (the table of what is se
 
 from equipoise.web.app import make_app
 from equipoise.web.facts import ClusterFacts
-from equipoise.web.serving import serve
+from equipoise.web.serving import Pages, serve
 from equipoise.web.settings import WebSettings
 
-__all__ = ["ClusterFacts", "WebSettings", "make_app", "serve"]
+__all__ = ["ClusterFacts", "Pages", "WebSettings", "make_app", "serve"]

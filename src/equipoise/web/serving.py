@@ -3,27 +3,35 @@
 Connections are bounded in all, per peer, and in the time that one may take to send a request. A connection without a
 whole request head ends after `REQUEST_S`, whether it is new or has been served before: silence holds no place that
 another could use.
+
+With a certificate pages are served over HTTPS alone. A handshake has `REQUEST_S`, too. Another certificate in the same
+files is used from `Pages.reload_certificate` on; connections that are open stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from equipoise.errors import SettingsError
+from equipoise.hub.settings import Tls
+from equipoise.hub.shell.tls import FailedHandshakes, tls_context
 from equipoise.web.actions import Actions
 from equipoise.web.app import make_app
 from equipoise.web.facts import ClusterFacts
 from equipoise.web.peer_slots import PeerSlots
 from equipoise.web.settings import WebSettings
 
-__all__ = ["CONNECTIONS_MAX", "PER_PEER_MAX", "bounded", "serve"]
+__all__ = ["CONNECTIONS_MAX", "PER_PEER_MAX", "Pages", "bounded", "serve"]
 
 
 # A browser opens six, and a stream of events; scripts and scrapers one or two.
@@ -84,9 +92,30 @@ def bounded(slots: PeerSlots) -> type[H11Protocol]:
 STOP_S = 1.0
 
 
+@dataclass(frozen=True)
+class Pages:
+    """Pages that are served."""
+
+    # Where: http://HOST:PORT, or https.
+    url: str
+    tls: Tls | None = None
+    context: ssl.SSLContext | None = None
+
+    def reload_certificate(self) -> None:
+        """Use the certificate and key that the files hold now, for connections from now on. Raises SettingsError."""
+        if self.tls is not None and self.context is not None:
+            # Tried apart first: a context with half a pair would refuse everything.
+            tls_context(self.tls)
+            self.context.load_cert_chain(self.tls.certificate, self.tls.key)
+
+
 @asynccontextmanager
-async def serve(facts: ClusterFacts, actions: Actions, settings: WebSettings) -> AsyncIterator[str]:
-    """Serve while the block runs; its address. Raises SettingsError if the port is taken."""
+async def serve(facts: ClusterFacts, actions: Actions, settings: WebSettings) -> AsyncIterator[Pages]:
+    """Serve while the block runs. Raises SettingsError if the port is taken, or the certificate cannot be used."""
+    tls, context = None, None
+    if settings.tls_certificate or settings.tls_key:
+        tls = Tls(certificate=settings.tls_certificate, key=settings.tls_key)
+        context = tls_context(tls, FailedHandshakes(time.monotonic))
     listening = _listen(settings.host, settings.port)
     app = make_app(facts, actions, settings)
     # Open pages hold a stream of events: shutting down does not wait for them to leave.
@@ -100,13 +129,15 @@ async def serve(facts: ClusterFacts, actions: Actions, settings: WebSettings) ->
         lifespan="off",
         timeout_graceful_shutdown=int(STOP_S),
     )
+    config.load()
+    config.ssl = context
     server = _Embedded(config)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve(sockets=[listening]))
         refreshing = group.create_task(_refresh(facts, settings.refresh_interval_s))
         try:
             host, port = listening.getsockname()[:2]
-            yield f"http://{host}:{port}"
+            yield Pages(f"{'http' if context is None else 'https'}://{host}:{port}", tls, context)
         finally:
             refreshing.cancel()
             server.should_exit = True
@@ -138,7 +169,25 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class _Embedded(uvicorn.Server):
-    """Signals are the command's business."""
+    """Signals are the command's business, and a handshake has a deadline of its own."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        config = self.config
+
+        def connection() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn calls it
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        assert sockets is not None, "`serve` listens itself"
+        timeout_s = None if config.ssl is None else REQUEST_S
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(connection, sock=sock, ssl=config.ssl, ssl_handshake_timeout=timeout_s)
+            for sock in sockets
+        ]
+        self.started = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -20,6 +20,11 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "only loopback may read."
         ),
     ] = ""
+    tls_certificate: Annotated[
+        str,
+        Meta(description="Certificate chain, PEM: pages are served over HTTPS alone. Empty: over HTTP."),
+    ] = ""
+    tls_key: Annotated[str, Meta(description="Private key of the certificate, PEM.")] = ""
     loopback_reads_allowed: Annotated[
         bool,
         Meta(

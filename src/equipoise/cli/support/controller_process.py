@@ -6,6 +6,7 @@ Apart from the command, so that other commands load neither Arrow nor a web serv
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -21,16 +22,19 @@ from equipoise.control.controller import Controller
 from equipoise.control.provision import CommandProvisioner, NoProvisioner, Provisioner, StoreProvisioner
 from equipoise.control.settings import ControllerSettings
 from equipoise.control.view_receiver import ViewReceiver
+from equipoise.errors import SettingsError
 from equipoise.hub.access.connection_limits import is_loopback
 from equipoise.model.address import check_tellable, joined, split_address
 from equipoise.plan import PlannerSettings, policy_named
 from equipoise.store import LeaderFacts, Store, Tree, open_store
-from equipoise.web import ClusterFacts, WebSettings
+from equipoise.web import ClusterFacts, Pages, WebSettings
 from equipoise.web import serve as serve_pages
 from equipoise.web.actions import Actions
 from equipoise.web.series import Series
 
 __all__ = ["run"]
+
+log = logging.getLogger("equipoise.control")
 
 Address = tuple[str, int]
 
@@ -49,6 +53,9 @@ class ControllerOptions:
     advertise: str = ""
     token: str
     loopback_reads: bool
+    # Files of the pages' certificate and key; empty: HTTP.
+    tls_certificate: str = ""
+    tls_key: str = ""
     planner: PlannerSettings = field(default_factory=PlannerSettings)
     # Except the settings above.
     pages: WebSettings = field(default_factory=WebSettings)
@@ -99,7 +106,9 @@ async def _serve(wanted: ControllerOptions) -> None:
             facts=LeaderFacts(name=settings.name, site=settings.site, intake=intake),
             interested=views.want,
         )
-        page = await stack.enter_async_context(_pages(controller, Actions(store, tree), wanted))
+        pages = await stack.enter_async_context(_pages(controller, Actions(store, tree), wanted))
+        page = "" if pages is None else _told_url(pages, wanted)
+        loop.add_signal_handler(signal.SIGHUP, _reload, pages)
         controller.leadership.facts = msgspec.structs.replace(controller.leadership.facts, http=page)
         shown = f", dashboard at {page}" if page else ""
         print(f"equipoise controller {settings.name} ready on {intake}{shown}", flush=True)
@@ -107,18 +116,42 @@ async def _serve(wanted: ControllerOptions) -> None:
 
 
 @asynccontextmanager
-async def _pages(controller: Controller, actions: Actions, wanted: ControllerOptions) -> AsyncIterator[str]:
-    """Serve the pages, if enabled; yields their URL."""
+async def _pages(
+    controller: Controller, actions: Actions, wanted: ControllerOptions
+) -> AsyncIterator[Pages | None]:
+    """Serve the pages, if enabled."""
     if wanted.http is None:
-        yield ""
+        yield None
         return
     host, port = wanted.http
     web = msgspec.structs.replace(
-        wanted.pages, host=host, port=port, token=wanted.token, loopback_reads_allowed=wanted.loopback_reads
+        wanted.pages,
+        host=host,
+        port=port,
+        token=wanted.token,
+        loopback_reads_allowed=wanted.loopback_reads,
+        tls_certificate=wanted.tls_certificate,
+        tls_key=wanted.tls_key,
     )
     facts = ClusterFacts(controller, time.time, series=Series(web.chart_history_s))
-    async with serve_pages(facts, actions, web) as page:
-        yield f"http://{wanted.told(host, _port(page))}"
+    async with serve_pages(facts, actions, web) as pages:
+        yield pages
+
+
+def _told_url(pages: Pages, wanted: ControllerOptions) -> str:
+    """Where others reach the pages."""
+    assert wanted.http is not None, "they are served"
+    scheme, _, address = pages.url.partition("://")
+    return f"{scheme}://{wanted.told(wanted.http[0], _port(address))}"
+
+
+def _reload(pages: Pages | None) -> None:
+    """SIGHUP: use the certificate that the files hold now. One that cannot be used changes nothing."""
+    try:
+        if pages is not None:
+            pages.reload_certificate()
+    except SettingsError as problem:
+        log.error("the certificate stays as it was: %s", problem)
 
 
 def _port(address: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 import urllib.request
 from pathlib import Path
@@ -42,7 +43,19 @@ TokenFile = Annotated[
 ]
 
 
-async def topic_latency(store: Store, region: str, topic: bytes, token_file: str) -> dict[str, Any] | None:
+PagesCa = Annotated[
+    str,
+    typer.Option(
+        "--tls-ca",
+        envvar="EQUIPOISE_TLS_CA",
+        help="CA of the controller's certificate (PEM), if its pages are served over HTTPS. Empty: the system's CAs.",
+    ),
+]
+
+
+async def topic_latency(
+    store: Store, region: str, topic: bytes, token_file: str, tls_ca: str = ""
+) -> dict[str, Any] | None:
     """The topic's latency as the leading controller has it; None if none answers. Raises SettingsError."""
     token = _token(token_file)
     try:
@@ -51,7 +64,8 @@ async def topic_latency(store: Store, region: str, topic: bytes, token_file: str
         return None
     if leader is None or not leader.http:
         return None
-    return await asyncio.to_thread(_ask, leader.http, f"/api/topics/{to_id(topic)}", token)
+    context = _context(tls_ca) if leader.http.startswith("https:") else None
+    return await asyncio.to_thread(_ask, leader.http, f"/api/topics/{to_id(topic)}", token, context)
 
 
 def latency_words(found: dict[str, Any] | None) -> str:
@@ -79,11 +93,18 @@ def latency_words(found: dict[str, Any] | None) -> str:
     return f"latency {'; '.join(parts)}{verdict}"
 
 
-def _ask(page: str, path: str, token: str) -> dict[str, Any] | None:
+def _context(tls_ca: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=tls_ca or None)
+    except (OSError, ssl.SSLError) as problem:
+        raise SettingsError(f"--tls-ca {tls_ca} cannot be used: {problem}") from problem
+
+
+def _ask(page: str, path: str, token: str, context: ssl.SSLContext | None) -> dict[str, Any] | None:
     shown = {"Authorization": signed(token, urlsplit(page).netloc, path, time.time())} if token else {}
     request = urllib.request.Request(page + path, headers=shown)
     try:
-        with urllib.request.urlopen(request, timeout=_PATIENCE_S) as response:
+        with urllib.request.urlopen(request, timeout=_PATIENCE_S, context=context) as response:
             found = json.loads(response.read(_ANSWER_BYTES_MAX))
     except (OSError, ValueError):
         return None
