@@ -6,7 +6,7 @@ import pytest
 
 from equipoise.stream.parts import Dependency, Messages, Opened
 from equipoise.stream.position import Position
-from equipoise.stream.relay import Switch
+from equipoise.stream.relay import Arrival, Switch
 
 from .engines import RelayEngine
 
@@ -32,7 +32,7 @@ def test_messages_of_another_hub_than_the_source_are_due_if_they_continue_or_rep
 ) -> None:
     relay = RelayEngine(Position(5, 10))
     relay.source = source
-    assert relay.may_take(origin, epoch, n) is is_due
+    assert relay.is_due(relay, Arrival(origin, epoch, messages(epoch, n))) is is_due
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,11 @@ class StreamState(Enum):
 
     __hash__ = object.__hash__
 
-    @property
-    def is_home(self) -> bool:
-        """Whether messages get their positions here."""
-        return self is StreamState.OPEN or self is StreamState.CLOSING
+    # Whether messages get their positions here.
+    is_home: bool
+
+    def __init__(self, word: str) -> None:
+        self.is_home = word in ("open", "closing")
 
 
 # Where an epoch ended: the hub that numbered it, epoch and n. Epoch 0: it is not known.

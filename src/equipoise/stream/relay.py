@@ -94,11 +94,10 @@ class RelayMerge:
 
     # What arrives.
 
-    def may_take(self, origin: str, epoch: int, n: int) -> bool:
-        """Whether messages from (epoch, n) on are due. From another hub than the source: those that continue."""
-        source = self.source
-        if source is None or origin == source:
-            return True
+    def continues(self, epoch: int, n: int) -> bool:
+        """Whether messages from (epoch, n) on continue what was taken: only then are those of another hub than the
+        source due.
+        """
         at_epoch, at_n = self.position
         return epoch < at_epoch or (epoch == at_epoch and n <= at_n + 1)
 
@@ -123,7 +122,7 @@ class RelayMerge:
     def is_due(self: S, rules: RelayRules[S], arrival: Arrival) -> bool:
         part = arrival.part
         if isinstance(part, Messages):
-            return self.may_take(arrival.origin, part.epoch, part.n)
+            return self.source in (None, arrival.origin) or self.continues(part.epoch, part.n)
         if isinstance(part, Dependency):
             return not self.is_ahead(arrival) and rules.is_passed(self, part)
         if isinstance(part, Opened):

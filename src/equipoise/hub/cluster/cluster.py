@@ -11,22 +11,20 @@ Always true:
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.handover_throttle import Moves
-from equipoise.hub.cluster.ingress import Ingress, unsent_messages
+from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.leaving import Leaving
 from equipoise.hub.cluster.link.capabilities import Announcement, capabilities_of_verbs
 from equipoise.hub.cluster.link.capability import PROBE
-from equipoise.hub.cluster.link.codec import decode
+from equipoise.hub.cluster.link.codec import unsent_messages
 from equipoise.hub.cluster.link.frames import (
     AttachedFrame,
     DeadFrame,
@@ -34,7 +32,6 @@ from equipoise.hub.cluster.link.frames import (
     Frame,
     Life,
     ProbeFrame,
-    Tag,
 )
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.patterns import PatternSync
@@ -51,12 +48,11 @@ from equipoise.hub.cluster.stream_gc import Tidying
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.cluster.subscriber_counts import SubscriberCounts
 from equipoise.hub.cluster.subscription_barrier import Listening
-from equipoise.resp import Command, RequestReader
+from equipoise.resp import RequestReader
 from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
-    from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Cluster"]
@@ -65,7 +61,7 @@ log = logging.getLogger("equipoise.hub")
 
 
 class Cluster:
-    """Owned by HubCore. Changes through `apply`, `receive` and what the core calls for its clients."""
+    """Owned by HubCore. Changes through `apply`, frames of other hubs, and what the core calls for its clients."""
 
     def __init__(self, core: HubCore, dials: Dials) -> None:
         settings = core.settings.cluster
@@ -88,6 +84,7 @@ class Cluster:
         self.tags = Dependencies(self)
         self.asking = PositionQueries(self)
         self.ways = PublishRouting(self)
+        self.submit, self.admit = self.ways.publish, self.ways.admit
         self.listening = Listening(self)
         if settings.disconnect_on_loss:
             core.losses.on_loss = self.listening.disconnect_plain
@@ -100,7 +97,7 @@ class Cluster:
         self._is_over = False
         self._last_ticket = 0
         self._tidying = Tidying(self, settings.unsubscribe_delay_s)
-        self._dispatch = FrameDispatch(self)
+        self.frames = FrameDispatch(self)
 
     # --- routing
 
@@ -313,16 +310,6 @@ class Cluster:
         if link.differences and link.differences != before:
             log.warning("hubs of one system need the same limits: %s", link.differences)
 
-    def hears(self, incoming: InLink) -> bool:
-        """Whether this is the present generation of its link."""
-        return self.incoming.get(incoming.id.hub) is incoming
-
-    def receive(self, incoming: InLink, command: Command) -> None:
-        """Execute a frame. Raises ProtocolError if it is not one."""
-        if not self.hears(incoming):
-            raise ProtocolError(f"a frame of {incoming.id.hub} that is no longer heard")
-        self._dispatch.execute(incoming.id.hub, decode(command))
-
     # --- for the core and its clients
 
     is_alone: Final = False
@@ -344,12 +331,6 @@ class Cluster:
         self.lanes.adopt(topic)
         self.ways.retarget(topic)
         self.limits.adopt(topic, self.core.specs.of(topic))
-
-    def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
-        return self.ways.publish(topic, payloads)
-
-    def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
-        return self.ways.admit(topic, payloads, after)
 
     def waiting_for(self, topic: Topic) -> str:
         """Why messages to the topic wait at this hub; empty if none do."""

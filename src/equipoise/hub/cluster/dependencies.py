@@ -9,7 +9,7 @@ position, so that nothing of its own has to be held back from its subscribers.
 Waiting never goes in a circle: a dependency names only positions that were given before it was. It ends, too, when the
 other stream has ended here or its hub is dead.
 
-Always true: `_blocked` holds every stream in which something waits for another stream of its topic.
+Always true: `blocked` holds every stream in which something waits for another stream of its topic.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Dependencies:
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
-        self._blocked: dict[Stream, None] = {}
+        self.blocked: dict[Stream, None] = {}
         # Topics with a stream that has come further, while streams that wait for that are being woken.
         self._moved: dict[Topic, None] = {}
         self._is_waking = False
@@ -79,7 +79,7 @@ class Dependencies:
         """Whether what comes after these positions has to wait here."""
         if all(self.is_passed(stream.topic.trunk, tag) for tag in tags):
             return False
-        self._blocked[stream] = None
+        self.blocked[stream] = None
         return True
 
     def is_passed(self, trunk: Topic, tag: Dependency) -> bool:
@@ -101,7 +101,7 @@ class Dependencies:
 
     def moved(self, topic: Topic) -> None:
         """One of a topic's streams has come further here, or has ended: streams that wait for that go on."""
-        if not self._blocked:
+        if not self.blocked:
             return
         self._moved[topic.trunk] = None
         if self._is_waking:
@@ -109,15 +109,15 @@ class Dependencies:
         self._is_waking = True
         while self._moved:
             trunk, _ = self._moved.popitem()
-            for stream in [stream for stream in self._blocked if stream.topic.trunk is trunk]:
-                del self._blocked[stream]
+            for stream in [stream for stream in self.blocked if stream.topic.trunk is trunk]:
+                del self.blocked[stream]
                 self._cluster.merging.wake(stream)
         self._is_waking = False
         # A lane of ours may have waited with its end for what was held in it.
         self._cluster.lanes.settle()
 
     def forget(self, stream: Stream) -> None:
-        self._blocked.pop(stream, None)
+        self.blocked.pop(stream, None)
 
     def skip(self, stream: Stream) -> bool:
         """There is no more room for what waits in the stream: whether that was for a dependency, which is passed now.

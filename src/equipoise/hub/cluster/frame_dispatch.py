@@ -48,7 +48,7 @@ from equipoise.hub.cluster.link.frames import (
     TokensFrame,
     WaitingFrame,
 )
-from equipoise.hub.cluster.streams import Stream
+from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.region_counts import parse_count
 from equipoise.hub.data.topics import LANE_PREFIX
 from equipoise.stream.handover_events import (
@@ -170,7 +170,7 @@ class FrameDispatch:
         stream = self._stream(frame.key)
         if stream is not None:
             self._cluster.ingress.acked(stream, peer, frame.path, frame.count, (frame.epoch, frame.n))
-            self._cluster.handover.acknowledged(stream)
+            self._acknowledged(stream)
 
     def _recount(self, peer: str, frame: RecountFrame) -> None:
         stream = self._stream(frame.key)
@@ -182,10 +182,18 @@ class FrameDispatch:
         stream = self._stream(frame.key)
         if stream is not None:
             self._cluster.ingress.recounted(stream, peer, frame.path, frame.ticket, frame.count)
-            self._cluster.handover.acknowledged(stream)
+            self._acknowledged(stream)
+
+    def _acknowledged(self, stream: Stream) -> None:
+        """The home has acknowledged messages that this hub sent it."""
+        self._cluster.ways.progressed(stream.topic.trunk)
+        if stream.state is State.OPEN:
+            self._cluster.handover.review(stream)
 
     def _egress(self, peer: str, frame: EgressFrame) -> None:
-        self._cluster.core.note_epoch(frame.epoch)
+        epochs = self._cluster.core.epochs
+        if frame.epoch > epochs.last:
+            epochs.note(frame.epoch)
         stream = self._heard(frame.key)
         if stream is not None and not stream.state.is_home:
             self._cluster.merging.egress(stream, peer, frame.epoch, frame.first, frame.payloads)
@@ -314,7 +322,7 @@ class FrameDispatch:
             topic = core.index.lanes.get(key)
         else:
             topic = core.make_topic(key) if is_made else core.index.topics.get(key)
-        if topic is not None:
+        if topic is not None and topic.trunk.news != self._cluster.news.latest:
             self._cluster.news.tell(topic)
         return topic
 

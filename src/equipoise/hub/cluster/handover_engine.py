@@ -208,12 +208,6 @@ class HandoverEngine:
             is_behind = stream.ending is not None and self._cluster.merging.is_behind(stream)
             self.handle(stream, Progressed(is_behind))
 
-    def acknowledged(self, stream: Stream) -> None:
-        """The home has acknowledged messages that this hub sent it."""
-        self._cluster.ways.progressed(stream.topic.trunk)
-        if stream.state is State.OPEN:
-            self.review(stream)
-
     def adopt(self, topic: Topic) -> None:
         """A topic is new at this hub."""
         home = self._cluster.router.home(topic.name)

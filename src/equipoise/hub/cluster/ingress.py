@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.hub.cluster.link.codec import decode, encode, runs
+from equipoise.hub.cluster.link.codec import encode, runs
 from equipoise.hub.cluster.link.ingress_frames import (
     IngressFrame,
     LossFrame,
@@ -27,7 +27,6 @@ from equipoise.hub.cluster.link.ingress_frames import (
 )
 from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.cluster.streams import State, Stream
-from equipoise.resp import RequestReader
 from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Path, Submission, WaitReason
 
 if TYPE_CHECKING:
@@ -37,14 +36,11 @@ if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic
     from equipoise.stream.parts import Dependency
 
-__all__ = ["HOPS_MAX", "Ingress", "Unsent", "unsent_messages"]
+__all__ = ["HOPS_MAX", "Ingress"]
 
 # Each hop leads to a newer plan, or past a hub that has died, so messages do not go in circles. Three hops are many; at
 # this many the message is given up, and counted.
 HOPS_MAX = 64
-
-# Messages that were never sent, by the key of the stream they were for.
-Unsent = dict[bytes, list[Submission]]
 
 
 class _Handover(Protocol):
@@ -209,7 +205,9 @@ class Ingress:
 
     def acknowledge(self, path: Path, key: bytes, count: int, at: tuple[int, int]) -> None:
         """Acknowledge `count` messages to the hub that sent them by `path`; the last has position `at`."""
-        self._cluster.tell(path[-1][0], NumberedFrame(key, path[:-1], count, *at))
+        link = self._cluster.out.get(path[-1][0])
+        if link is not None:
+            link.send(NumberedFrame(key, path[:-1], count, *at))
 
     def acked(self, stream: Stream, peer: str, path: Path, count: int, at: tuple[int, int]) -> None:
         """The peer acknowledges `count` more messages of this path; the last has position `at`."""
@@ -301,7 +299,8 @@ class Ingress:
 
     def _is_void(self, item: Submission) -> bool:
         """Whether a hub that the messages have passed is dead: what was sent after them may be here already."""
-        return bool(item.path) and (item.path == GONE or self._cluster.router.has_died(item.path))
+        dead = self._cluster.router.dead
+        return bool(item.path) and (item.path == GONE or not dead.keys().isdisjoint(item.path))
 
     def _drop(self, topic: Topic, item: Submission) -> None:
         self.lost += item.messages
@@ -324,8 +323,9 @@ class Ingress:
             self._carry_out(topic, (Ack(item.path, item.lost, *NOWHERE),))
             return
         if item.path:
-            self._cluster.core.metering.published_elsewhere(topic.trunk)
-            feeders = self._cluster.feeders
+            metering, trunk, feeders = self._cluster.core.metering, topic.trunk, self._cluster.feeders
+            if trunk.publisher is not None or (trunk.meter is None and metering.is_on):
+                metering.published_elsewhere(trunk)
             for hub, _ in item.path:
                 if topic.key not in feeders.topics.get(hub, ()):
                     feeders.note(topic.key, hub)
@@ -372,7 +372,8 @@ class Ingress:
             stream.admission.sent(way, item.path, len(part))
             link.write(frame)
             after = ()
-        meter = cluster.core.metering.touch(topic)
+        metering = cluster.core.metering
+        meter = topic.trunk.meter or (metering.touch(topic) if metering.is_on else None)
         if meter is not None:
             meter.note_ingress(len(item.payloads), size)
 
@@ -382,19 +383,3 @@ class Ingress:
                 self._cluster.receipts.acked(topic, messages, (epoch, n))
             elif path != GONE:
                 self.acknowledge(path, topic.key, messages, (epoch, n))
-
-
-def unsent_messages(pieces: Iterable[bytes], reader: RequestReader) -> Unsent:
-    """The messages in frames that were never sent."""
-    found: Unsent = {}
-    for piece in pieces:
-        for command in reader.feed(piece):
-            frame = decode(command)
-            if isinstance(frame, IngressFrame):
-                item = Submission(frame.path, frame.version, frame.payloads, frame.tags)
-                found.setdefault(frame.key, []).append(item)
-            elif isinstance(frame, LossFrame | TearFrame):
-                is_doubtful = isinstance(frame, TearFrame)
-                item = Submission(frame.path, frame.version, (), frame.tags, frame.count, is_doubtful)
-                found.setdefault(frame.key, []).append(item)
-    return found

@@ -115,7 +115,8 @@ class PublishRouting:
 
     def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
         """Take messages of a client of this hub on their way to their positions; False if there is no room."""
-        self._cluster.news.tell(topic)
+        if topic.news != self._cluster.news.latest:
+            self._cluster.news.tell(topic)
         stream = topic.stream
         item = Submission((), 0, payloads, after)
         self._cluster.receipts.take(topic, len(payloads))

@@ -43,6 +43,8 @@ class _Lanes(Protocol):
 
 
 class _Dependencies(Protocol):
+    @property
+    def blocked(self) -> dict[Stream, None]: ...
     def mark(self, topic: Topic, tags: Iterable[Dependency]) -> None: ...
     def moved(self, topic: Topic) -> None: ...
     def must_wait(self, stream: Stream, tags: Iterable[Dependency]) -> bool: ...
@@ -76,7 +78,7 @@ class Merging:
 
     def egress(self, stream: Stream, origin: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
         # This runs once per relayed frame: what is due is delivered without being made a part first.
-        if not stream.pending and stream.may_take(origin, epoch, first):
+        if not stream.pending and (stream.source in (None, origin) or stream.continues(epoch, first)):
             self._deliver(stream, epoch, first, payloads)
             self._advance(stream, has_moved=True, is_message=True)
         else:
@@ -226,7 +228,7 @@ class Merging:
             has_moved, is_message = True, False
         if not is_message or stream.ending is not None:
             self._cluster.handover.review(stream)
-        if has_moved:
+        if has_moved and self._cluster.tags.blocked:
             self._cluster.tags.moved(stream.topic)
 
     def _take_due(self, stream: Stream) -> bool:

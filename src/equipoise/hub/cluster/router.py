@@ -10,7 +10,7 @@ Lives are told apart by their incarnations, which are compared for equality alon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -59,6 +59,8 @@ class Router:
         self.name = name
         self.incarnation = incarnation
         self.routing = Routing()
+        # Of the plan.
+        self.version = 0
         # The incarnations that a hub has seen to end, the latest last.
         self.dead: dict[Life, None] = {}
         # Exactly the hubs that may be homes: members or not, alive, older than the plan.
@@ -68,10 +70,6 @@ class Router:
         self.stamp: Stamp = (0, 0)
         # The plan's entries with several homes.
         self.replicated: tuple[Entry, ...] = ()
-
-    @property
-    def version(self) -> int:
-        return self.routing.plan.version
 
     @property
     def serving(self) -> frozenset[str]:
@@ -88,7 +86,7 @@ class Router:
         plan = self.routing.plan
         if routing.plan.version >= self.version:
             plan = routing.plan
-            self.replicated = plan.replicated
+            self.version, self.replicated = plan.version, plan.replicated
         self.routing = Routing(plan, routing.hubs)
         for life in ended:
             self._remember(life)
@@ -105,10 +103,6 @@ class Router:
 
     def is_dead(self, hub: str, incarnation: int) -> bool:
         return (hub, incarnation) in self.dead
-
-    def has_died(self, path: Iterable[Life]) -> bool:
-        """Whether any of these lives is over."""
-        return any(life in self.dead for life in path)
 
     def is_live(self, hub: str) -> bool:
         return hub == self.name or hub in self.peers

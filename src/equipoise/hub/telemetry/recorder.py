@@ -49,6 +49,8 @@ class Metering:
         self._settings = core.settings.telemetry
         self.ring = self._new_ring()
         self.arrivals = Arrivals(core)
+        self.is_on = False
+        # Exactly while it is on.
         self._gauges: Gauges | None = None
         self.randbytes: Callable[[int], bytes] | None = None
         # Exactly the topics that have a meter: those that have been recorded before, and those that have come since;
@@ -67,10 +69,6 @@ class Metering:
         self.slices = 0
 
     @property
-    def is_on(self) -> bool:
-        return self._gauges is not None
-
-    @property
     def load_ratio(self) -> float:
         """How full the hub is; 0 while nothing is recorded."""
         return 0.0 if self._gauges is None else self._gauges.load_ratio
@@ -79,7 +77,7 @@ class Metering:
         """Begin to record, if the settings want it."""
         if not self._settings.enabled or self.is_on:
             return
-        self._gauges = Gauges(self._core, process)
+        self._gauges, self.is_on = Gauges(self._core, process), True
         self.randbytes = randbytes
         self._begin_window(self._core.now())
         self._probe_at = self._began_at + PROBE_S
@@ -89,6 +87,7 @@ class Metering:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._gauges = None
+        self.is_on = False
         self._work.cancel()
         self._forget_topics()
 

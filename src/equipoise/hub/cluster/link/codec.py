@@ -23,12 +23,16 @@ from equipoise.hub.cluster.link.frames import (
     EgressFrame,
     Frame,
     IngressFrame,
+    LossFrame,
     NumberedFrame,
     Path,
     Payloads,
     Tag,
+    TearFrame,
 )
+from equipoise.resp import RequestReader
 from equipoise.resp.replies import Encoder, bulk, spell
+from equipoise.stream.submission import Submission
 
 __all__ = [
     "PAYLOADS_MAX",
@@ -37,6 +41,7 @@ __all__ = [
     "encode",
     "parse_number",
     "runs",
+    "unsent_messages",
 ]
 
 # Below the argument limit of any setting, with room for the other fields.
@@ -244,3 +249,23 @@ _WRITERS: dict[type[Frame], Callable[[Any], tuple[bytes, ...]]] = {
     NumberedFrame: _numbered_words,
 }
 _SHAPES = {frame_type.verb: _Shape(frame_type) for frame_type in FRAMES}
+
+
+# Messages that were never sent, by the key of the stream they were for.
+Unsent = dict[bytes, list[Submission]]
+
+
+def unsent_messages(pieces: Iterable[bytes], reader: RequestReader) -> Unsent:
+    """The messages in frames that were never sent."""
+    found: Unsent = {}
+    for piece in pieces:
+        for command in reader.feed(piece):
+            frame = decode(command)
+            if isinstance(frame, IngressFrame):
+                item = Submission(frame.path, frame.version, frame.payloads, frame.tags)
+                found.setdefault(frame.key, []).append(item)
+            elif isinstance(frame, LossFrame | TearFrame):
+                is_doubtful = isinstance(frame, TearFrame)
+                item = Submission(frame.path, frame.version, (), frame.tags, frame.count, is_doubtful)
+                found.setdefault(frame.key, []).append(item)
+    return found

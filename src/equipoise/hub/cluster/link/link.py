@@ -13,17 +13,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from equipoise.hub.cluster.link.codec import encode
+from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.link.codec import decode, encode
 from equipoise.hub.cluster.link.frames import Frame
+from equipoise.resp import Publishes, RequestReader
 
-__all__ = ["VOID_OFFSET", "InLink", "LinkId", "OutLink"]
+if TYPE_CHECKING:
+    from equipoise.hub.data.ports import Shell
+    from equipoise.hub.settings import HubSettings
+    from equipoise.hub.telemetry.stats import Stats
+    from equipoise.resp import RequestLimits
+
+__all__ = ["VOID_OFFSET", "FrameExecutor", "FrameReceiver", "InLink", "LinkId", "LinkSession", "OutLink"]
 
 Send = Callable[[bytes], object]
 # Beyond what any sender has written: a sender that is told to go on there begins the next generation. The first release
 # does so, too.
 VOID_OFFSET = (1 << 63) - 1
+# Acknowledged at once: the sender keeps no more than this for want of an ack.
+ACKNOWLEDGE_BYTES = 256 * 1024
 
 
 class LinkId(NamedTuple):
@@ -243,3 +253,125 @@ class InLink:
     def resume_at(self) -> int:
         """Where the sender is told to go on."""
         return VOID_OFFSET if self.is_void else self.offset
+
+
+class FrameExecutor(Protocol):
+    def execute(self, peer: str, frame: Frame) -> None:
+        """Do what a frame of a live peer says. Raises ProtocolError if no hub can mean that."""
+
+
+class FrameReceiver(Protocol):
+    """The cluster."""
+
+    @property
+    def frames(self) -> FrameExecutor: ...
+    @property
+    def incoming(self) -> dict[str, InLink]:
+        """By hub, the present generation of its link to this one."""
+
+
+class LinkHost(Protocol):
+    """What a connection of a link needs of the hub."""
+
+    @property
+    def link_limits(self) -> RequestLimits: ...
+    @property
+    def settings(self) -> HubSettings: ...
+    @property
+    def shell(self) -> Shell: ...
+    @property
+    def stats(self) -> Stats: ...
+    def now(self) -> float: ...
+
+
+class LinkWire(Protocol):
+    """The session that has become a link."""
+
+    last_at: float
+    is_closing: bool
+    write: Callable[[bytes], object]
+
+
+class LinkSession:
+    """One connection of a link that another hub has dialled.
+
+    After the greeting nothing but frames is read from it, and nothing but further counts of executed bytes is written
+    to it. Any error voids the generation of the link. The bytes of a chunk count as executed only if all of its frames
+    were, and where an error stopped it that number is not known. So the sender is told an offset that it cannot have
+    reached (`VOID_OFFSET`), begins the next generation, and both hubs ask each other again for what they need. That way
+    losses are counted and told as gaps, and nothing is executed twice.
+    """
+
+    def __init__(
+        self,
+        core: LinkHost,
+        session: LinkWire,
+        incoming: InLink,
+        receiver: FrameReceiver,
+        cut: Callable[[str], object],
+    ) -> None:
+        """`cut` ends the session, for a reason."""
+        self._core = core
+        self._session = session
+        self._cut = cut
+        self._incoming = incoming
+        # Where frames go, and by hub the links that are heard.
+        self._frames, self._heard = receiver.frames, receiver.incoming
+        self._reader = RequestReader(core.link_limits)
+        self._input_bytes_max = 2 * core.link_limits.payload_bytes_max + ACKNOWLEDGE_BYTES
+        self._acknowledged = incoming.offset
+        self._is_timed = False
+
+    def receive(self, data: bytes) -> None:
+        """Execute the frames that are complete. A chunk takes no longer than one of a client's."""
+        core, incoming = self._core, self._incoming
+        core.stats.input_bytes += len(data)
+        self._session.last_at = core.now()
+        if incoming.is_void or self._heard.get(incoming.id.hub) is not incoming:
+            self._cut(f"the link from {incoming.id.hub} has begun anew")
+            return
+        unread = self._reader.buffered_bytes + len(data)
+        try:
+            self._execute(data)
+        except ProtocolError as problem:
+            incoming.is_void = True
+            self._cut(f"{incoming.id.hub} broke the protocol of links: {problem}")
+            return
+        except Exception:
+            # A fault of this hub. The frames before it must not come again, so the link begins anew here, too.
+            incoming.is_void = True
+            raise
+        incoming.offset += unread - self._reader.buffered_bytes
+        if incoming.offset - self._acknowledged >= ACKNOWLEDGE_BYTES:
+            self._acknowledge()
+        elif not self._is_timed:
+            self._is_timed = True
+            core.shell.call_later(core.settings.cluster.ack_interval_s, self._on_timer)
+
+    def _execute(self, data: bytes) -> None:
+        """Raises ProtocolError for anything but frames that this hub can read."""
+        reader, incoming = self._reader, self._incoming
+        hub, commands = incoming.id.hub, reader.feed(data)
+        while True:
+            if isinstance(commands, Publishes):
+                raise ProtocolError("PUBLISH is no frame of a link")
+            for command in commands:
+                if self._heard.get(hub) is not incoming:
+                    raise ProtocolError(f"a frame of {hub} that is no longer heard")
+                self._frames.execute(hub, decode(command))
+            if not reader.has_more:
+                break
+            commands = reader.feed(b"")
+        if reader.error is not None:
+            raise ProtocolError(reader.error)
+        if reader.buffered_bytes > self._input_bytes_max:
+            raise ProtocolError("a frame is too long")
+
+    def _on_timer(self) -> None:
+        self._is_timed = False
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        if self._acknowledged != self._incoming.offset and not self._session.is_closing:
+            self._acknowledged = self._incoming.offset
+            self._session.write(b":%d\r\n" % self._acknowledged)

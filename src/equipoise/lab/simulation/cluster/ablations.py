@@ -230,7 +230,7 @@ CLUSTER_ABLATIONS = (
         "a relay follows its old source until the new one continues it",
         needless_gap.NAME,
         "cluster-followers-skew",
-        _with(RelayMerge, "may_take", _always),
+        _with(RelayMerge, "continues", _always),
         seed=4,
     ),
     Ablation(
