@@ -55,6 +55,7 @@ results: $(STAMP)
 	$(BIN)/equipoise reproduce dynamoth --out docs/results
 	$(BIN)/equipoise reproduce epulsar --out docs/results
 	$(BIN)/equipoise reproduce pulsar --out docs/results
+	$(BIN)/equipoise reproduce srtm --out docs/results
 
 # The quick size of every experiment against the verdicts that are kept: some 20 minutes.
 results-check: $(STAMP)

@@ -14,6 +14,10 @@ from equipoise.lab.experiments import (
     epulsar_monitoring,
     epulsar_placing,
     pulsar_scale_up,
+    srtm_groups,
+    srtm_penalty,
+    srtm_splitting,
+    srtm_table,
 )
 from equipoise.lab.experiments.experiment import Experiment
 
@@ -33,6 +37,13 @@ _TABLE: tuple[Experiment[Any, Any], ...] = (
     epulsar_limits.EXPERIMENT_8,
     epulsar_limits.EXPERIMENT_9,
     pulsar_scale_up.SCALE_UP,
+    srtm_penalty.EXPERIMENT_4,
+    srtm_splitting.EXPERIMENT_5,
+    srtm_splitting.EXPERIMENT_6,
+    srtm_groups.EXPERIMENT_7,
+    srtm_groups.EXPERIMENT_8,
+    srtm_groups.EXPERIMENT_9,
+    srtm_table.TABLE_1,
 )
 EXPERIMENTS = {experiment.name: experiment for experiment in _TABLE}
 

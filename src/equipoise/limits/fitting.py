@@ -1,0 +1,93 @@
+"""How many hubs a limited topic needs, found by replaying its arrivals, or by measuring round after round.
+
+The replay knows what a count of messages does not: bursts, chunks, and a number of hubs that does not divide a group.
+It tries every number of hubs at once. Measuring, as the paper does it, puts all publishers at one hub, halves their
+number until the hub keeps the limit, and gives the rest to the next hub; it is here as the baseline.
+
+Always true: a fit that is within its limit names the smallest number of hubs that is; else the one with the lowest
+latency, and says that it is not within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+__all__ = ["MARGIN", "Fit", "Measured", "best_fit", "measured_fit"]
+
+# A fit must stay this far below the limit: what was recorded is not what will come.
+MARGIN = 0.2
+
+
+class Fit(NamedTuple):
+    """A number of hubs, and the latency with it."""
+
+    hubs: int
+    latency_s: float
+    is_within: bool
+
+
+def best_fit(latency_s_by_hubs: Mapping[int, float], limit_s: float, margin: float = MARGIN) -> Fit:
+    """The smallest number of hubs with a latency below the limit less the margin; else the best there is."""
+    target_s = limit_s * (1 - margin)
+    for hubs in sorted(latency_s_by_hubs):
+        if latency_s_by_hubs[hubs] <= target_s:
+            return Fit(hubs, latency_s_by_hubs[hubs], is_within=True)
+    hubs = min(latency_s_by_hubs, key=lambda count: (latency_s_by_hubs[count], count))
+    return Fit(hubs, latency_s_by_hubs[hubs], is_within=latency_s_by_hubs[hubs] <= limit_s)
+
+
+class Measured(NamedTuple):
+    """Publishers at each hub, in the order in which hubs were filled, and rounds of measuring that each took."""
+
+    publishers: tuple[int, ...]
+    rounds: tuple[int, ...]
+    # Publishers for which no hub was left.
+    unplaced: int
+
+    @property
+    def rounds_total(self) -> int:
+        return sum(self.rounds)
+
+
+def measured_fit(
+    publishers: int,
+    hubs: int,
+    measure_s: Callable[[int, int, int], float],
+    limit_s: float,
+    margin: float = MARGIN,
+) -> Measured:
+    """Fill hub after hub by binary search. `measure_s(hub, first, n)` is one round: n publishers from `first` on there.
+
+    A search ends with the first latency within the margin below the limit, or when it cannot go on.
+    """
+    placed: list[int] = []
+    rounds: list[int] = []
+    left = publishers
+    for hub in range(hubs):
+        if not left:
+            break
+        fitting, used = _search(left, partial(measure_s, hub, publishers - left), limit_s, margin)
+        placed.append(fitting)
+        rounds.append(used)
+        left -= fitting
+    return Measured(tuple(placed), tuple(rounds), left)
+
+
+def _search(most: int, measure_s: Callable[[int], float], limit_s: float, margin: float) -> tuple[int, int]:
+    """The number of publishers that a hub keeps, and the rounds it took to find out."""
+    if measure_s(most) <= limit_s:
+        return most, 1
+    low, high, rounds = 0, most, 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        found_s = measure_s(middle)
+        rounds += 1
+        if found_s > limit_s:
+            high = middle
+        else:
+            low = middle
+            if found_s >= limit_s * (1 - margin):
+                break
+    return low, rounds
