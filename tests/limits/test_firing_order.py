@@ -7,13 +7,13 @@ import pytest
 
 from equipoise.lab.workload.grouped_publishers import GroupedPublishers
 from equipoise.limits.firing_order import WINDOWS_S, firing_order
-from equipoise.limits.replay import Arrivals, Costs, replay, smallest_depth
+from equipoise.limits.replay import ArrivalTrace, DeliveryCosts, replay, smallest_depth
 
-COSTS = Costs(9.3e-6, 7.4e-6)
+COSTS = DeliveryCosts(9.3e-6, 7.4e-6)
 HUBS = 5
 
 
-def _latency_s(arrivals: Arrivals, order: np.ndarray) -> float:
+def _latency_s(arrivals: ArrivalTrace, order: np.ndarray) -> float:
     seats = np.empty(len(order), np.int64)
     seats[order] = np.arange(len(order)) % HUBS
     rate = 1.1 * arrivals.rate_per_s
@@ -21,7 +21,7 @@ def _latency_s(arrivals: Arrivals, order: np.ndarray) -> float:
     return replay(arrivals, seats, HUBS, rate_per_s=rate, depth=depth, costs=COSTS).quantile_s(0.99)
 
 
-def _found(arrivals: Arrivals, count: int) -> float:
+def _found(arrivals: ArrivalTrace, count: int) -> float:
     events = arrivals.begins_chunk
     orders = [
         firing_order(arrivals.times_s[events], arrivals.publishers[events], count, window)
@@ -32,7 +32,7 @@ def _found(arrivals: Arrivals, count: int) -> float:
     return min(_latency_s(arrivals, order) for order in orders)
 
 
-def _blind(arrivals: Arrivals, count: int) -> float:
+def _blind(arrivals: ArrivalTrace, count: int) -> float:
     return _latency_s(arrivals, np.random.default_rng(7).permutation(count))
 
 
@@ -60,10 +60,10 @@ def test_mixed_traffic_is_dealt_as_well_as_if_it_had_been_stated() -> None:
     publishers = np.concatenate([trace.publishers + at for trace, at in zip(traces, first, strict=True)])
     begins = np.concatenate([trace.begins_chunk for trace in traces])
     by_time = np.argsort(times_s, kind="stable")
-    mixed = Arrivals(times_s[by_time], publishers[by_time], begins[by_time])
+    mixed = ArrivalTrace(times_s[by_time], publishers[by_time], begins[by_time])
     # Who is who is not known to the order: names are shuffled.
     names = rng.permutation(500)
-    shuffled = Arrivals(mixed.times_s, names[mixed.publishers], mixed.begins_chunk)
+    shuffled = ArrivalTrace(mixed.times_s, names[mixed.publishers], mixed.begins_chunk)
     found, stated = _found(shuffled, 500), _latency_s(shuffled, names)
     assert found <= 1.1 * stated
     assert _blind(shuffled, 500) > 2 * found

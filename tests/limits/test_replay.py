@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from equipoise.limits.bucket import TOKEN, Bucket
 from equipoise.limits.replay import (
-    Arrivals,
-    Costs,
+    ArrivalTrace,
+    DeliveryCosts,
     admitted_at,
     replay,
     served_at,
@@ -18,7 +18,7 @@ from equipoise.limits.replay import (
 )
 
 GAPS_US = st.lists(st.integers(0, 5_000), min_size=1, max_size=60)
-COSTS = Costs(9.3e-6, 7.4e-6)
+COSTS = DeliveryCosts(9.3e-6, 7.4e-6)
 
 
 def _arrivals(gaps_us: list[int]) -> np.ndarray:
@@ -90,11 +90,11 @@ def test_a_split_bucket_delays_at_least_as_much_as_an_undivided_one(
 
 def test_other_topics_share_the_processor_and_need_no_tokens() -> None:
     single = np.ones(100, np.bool_)
-    mine = Arrivals(np.arange(100) / 1_000, np.zeros(100, np.int64), single)
-    other = Arrivals(np.arange(100) / 1_000 - 1e-6, np.zeros(100, np.int64), single)
+    mine = ArrivalTrace(np.arange(100) / 1_000, np.zeros(100, np.int64), single)
+    other = ArrivalTrace(np.arange(100) / 1_000 - 1e-6, np.zeros(100, np.int64), single)
     seats = np.zeros(1, np.int64)
 
-    def latency_s(background: list[Arrivals | None]) -> float:
+    def latency_s(background: list[ArrivalTrace | None]) -> float:
         found = replay(mine, seats, 1, rate_per_s=1e6, depth=100, costs=COSTS, background=background)
         return found.quantile_s(0.5)
 
@@ -103,6 +103,6 @@ def test_other_topics_share_the_processor_and_need_no_tokens() -> None:
 
 
 def test_a_hub_without_messages_has_no_latency() -> None:
-    one = Arrivals(np.array([0.0, 1.0]), np.zeros(2, np.int64), np.ones(2, np.bool_))
+    one = ArrivalTrace(np.array([0.0, 1.0]), np.zeros(2, np.int64), np.ones(2, np.bool_))
     found = replay(one, np.zeros(1, np.int64), 2, rate_per_s=10, depth=1, costs=COSTS)
     assert found.by_hub_s(0.99)[1] == 0.0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-__all__ = ["MARGIN", "Fit", "Measured", "best_fit", "measured_fit"]
+__all__ = ["MARGIN", "FilledHubs", "Fit", "best_fit", "measured_fit"]
 
 # A fit must stay this far below the limit: what was recorded is not what will come.
 MARGIN = 0.2
@@ -38,7 +38,7 @@ def best_fit(latency_s_by_hubs: Mapping[int, float], limit_s: float, margin: flo
     return Fit(hubs, latency_s_by_hubs[hubs], is_within=latency_s_by_hubs[hubs] <= limit_s)
 
 
-class Measured(NamedTuple):
+class FilledHubs(NamedTuple):
     """Publishers at each hub, in the order in which hubs were filled, and rounds of measuring that each took."""
 
     publishers: tuple[int, ...]
@@ -57,7 +57,7 @@ def measured_fit(
     measure_s: Callable[[int, int, int], float],
     limit_s: float,
     margin: float = MARGIN,
-) -> Measured:
+) -> FilledHubs:
     """Fill hub after hub by binary search. `measure_s(hub, first, n)` is one round: n publishers from `first` on there.
 
     A search ends with the first latency within the margin below the limit, or when it cannot go on.
@@ -72,7 +72,7 @@ def measured_fit(
         placed.append(fitting)
         rounds.append(used)
         left -= fitting
-    return Measured(tuple(placed), tuple(rounds), left)
+    return FilledHubs(tuple(placed), tuple(rounds), left)
 
 
 def _search(most: int, measure_s: Callable[[int], float], limit_s: float, margin: float) -> tuple[int, int]:

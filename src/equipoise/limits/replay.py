@@ -18,7 +18,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Arrivals", "Costs", "Replayed", "admitted_at", "replay", "served_at", "smallest_depth"]
+__all__ = [
+    "ArrivalTrace",
+    "DeliveryCosts",
+    "Replayed",
+    "admitted_at",
+    "replay",
+    "served_at",
+    "smallest_depth",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,7 +35,7 @@ Ints = NDArray[np.int64]
 WARM_UP = 0.1
 
 
-class Arrivals(NamedTuple):
+class ArrivalTrace(NamedTuple):
     """Messages of a topic in the order of their arrival."""
 
     times_s: Floats
@@ -40,13 +48,13 @@ class Arrivals(NamedTuple):
     def rate_per_s(self) -> float:
         return len(self.times_s) / float(self.times_s[-1] - self.times_s[0])
 
-    def of(self, chosen: NDArray[np.bool_]) -> Arrivals:
+    def of(self, chosen: NDArray[np.bool_]) -> ArrivalTrace:
         """The messages of these publishers: a flag for each publisher."""
         kept = chosen[self.publishers]
-        return Arrivals(self.times_s[kept], self.publishers[kept], self.begins_chunk[kept])
+        return ArrivalTrace(self.times_s[kept], self.publishers[kept], self.begins_chunk[kept])
 
 
-class Costs(NamedTuple):
+class DeliveryCosts(NamedTuple):
     """What a hub's processor takes to deliver."""
 
     chunk_s: float
@@ -104,14 +112,14 @@ class Replayed(NamedTuple):
 
 
 def replay(
-    arrivals: Arrivals,
+    arrivals: ArrivalTrace,
     seats: Ints,
     hubs: int,
     *,
     rate_per_s: float,
     depth: float,
-    costs: Costs,
-    background: Sequence[Arrivals | None] = (),
+    costs: DeliveryCosts,
+    background: Sequence[ArrivalTrace | None] = (),
     is_divided: bool = True,
 ) -> Replayed:
     """Latencies with publisher i at hub `seats[i]`, and the envelope split by the messages that each hub gets.
@@ -146,7 +154,7 @@ def _warm_at(times_s: Floats, part: float) -> float:
     return float(times_s[0] + part * (times_s[-1] - times_s[0]))
 
 
-def _done_at(ready_s: Floats, costs_s: Floats, other: Arrivals | None, costs: Costs) -> Floats:
+def _done_at(ready_s: Floats, costs_s: Floats, other: ArrivalTrace | None, costs: DeliveryCosts) -> Floats:
     """When the hub has finished each message of the topic, beside those of other topics."""
     if other is None:
         return served_at(ready_s, costs_s)

@@ -23,7 +23,7 @@ from equipoise.lab.experiments.srtm_topic import (
     split_parameters,
 )
 from equipoise.lab.workload.grouped_publishers import GroupedPublishers
-from equipoise.limits.replay import Costs
+from equipoise.limits.replay import DeliveryCosts
 
 __all__ = ["EXPERIMENT_4"]
 
@@ -54,7 +54,7 @@ def _one_penalty(point: tuple[int, float], scale: SplitScale, seed: int) -> list
     """Quantiles for each number of hubs."""
     run, factor = point
     workload = GroupedPublishers(count=scale.publishers[0])
-    costs = Costs(COSTS.chunk_s * factor, COSTS.message_s * factor)
+    costs = DeliveryCosts(COSTS.chunk_s * factor, COSTS.message_s * factor)
     topic = LimitedTopic(workload, scale.seconds, 1_000 * seed + run, costs=costs)
     rng = np.random.default_rng([seed, run])
     dealt = rng.permutation(workload.count)

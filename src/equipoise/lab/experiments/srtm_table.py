@@ -35,8 +35,8 @@ from equipoise.lab.experiments.srtm_topic import (
 )
 from equipoise.lab.workload.grouped_publishers import GroupedPublishers
 from equipoise.limits.firing_order import WINDOWS_S, firing_order
-from equipoise.limits.fitting import MARGIN, Fit, Measured, best_fit, measured_fit
-from equipoise.limits.replay import Arrivals, replay
+from equipoise.limits.fitting import MARGIN, FilledHubs, Fit, best_fit, measured_fit
+from equipoise.limits.replay import ArrivalTrace, replay
 
 __all__ = ["TABLE_1"]
 
@@ -44,7 +44,7 @@ __all__ = ["TABLE_1"]
 class _Row(NamedTuple):
     """One topic: rounds of measuring, and our replay of ten seconds, judged on what came after."""
 
-    measured: Measured
+    measured: FilledHubs
     fit: Fit
     job_s: float
     # The next minute, with the seats of the fit: split, and behind one bucket.
@@ -90,12 +90,12 @@ def _row(cell: tuple[bool, int, int], scale: GroupScale, seed: int) -> _Row:
     )
 
 
-def _before(arrivals: Arrivals, seconds: float) -> Arrivals:
+def _before(arrivals: ArrivalTrace, seconds: float) -> ArrivalTrace:
     kept = arrivals.times_s < seconds
-    return Arrivals(arrivals.times_s[kept], arrivals.publishers[kept], arrivals.begins_chunk[kept])
+    return ArrivalTrace(arrivals.times_s[kept], arrivals.publishers[kept], arrivals.begins_chunk[kept])
 
 
-def _fitted(topic: LimitedTopic, recorded: Arrivals) -> tuple[Fit, NDArray[np.int64]]:
+def _fitted(topic: LimitedTopic, recorded: ArrivalTrace) -> tuple[Fit, NDArray[np.int64]]:
     """Replay what was recorded for every window of the order and every number of hubs."""
     events = recorded.begins_chunk
     times_s, publishers = recorded.times_s[events], recorded.publishers[events]
@@ -114,7 +114,7 @@ def _fitted(topic: LimitedTopic, recorded: Arrivals) -> tuple[Fit, NDArray[np.in
     return fit, best[fit.hubs][1]
 
 
-def _measured(topic: LimitedTopic) -> Measured:
+def _measured(topic: LimitedTopic) -> FilledHubs:
     """The paper's way: fill hub after hub, a round at a time, groups dealt to different hubs; rounds see one trace."""
     # Neighbours in this order are of different groups, so any run of it has each group in proportion.
     order = np.argsort(np.arange(PUBLISHERS) % topic.workload.group, kind="stable")

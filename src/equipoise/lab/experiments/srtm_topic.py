@@ -21,7 +21,7 @@ from equipoise.lab.workload.grouped_publishers import GroupedPublishers
 from equipoise.limits.distribution import HubRoom, Publisher, SplitPolicy, distribute
 from equipoise.limits.firing_order import WINDOWS_S, firing_order
 from equipoise.limits.fitting import Fit, best_fit
-from equipoise.limits.replay import Arrivals, Costs, Replayed, replay, smallest_depth
+from equipoise.limits.replay import ArrivalTrace, DeliveryCosts, Replayed, replay, smallest_depth
 
 __all__ = [
     "CAPACITY_PER_S",
@@ -42,7 +42,7 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 
-COSTS = Costs(chunk_s=9.3e-6, message_s=7.4e-6)
+COSTS = DeliveryCosts(chunk_s=9.3e-6, message_s=7.4e-6)
 HUBS = 6
 # Messages per second of a hub, where room is counted in messages. In figure 6 a topic of 80,000 a second needs hubs 1
 # to 3, and 60,000 need two: the paper's hubs carry 60,000 to 65,000.
@@ -50,7 +50,7 @@ CAPACITY_PER_S = 62_000.0
 LIMIT_S = 0.001
 QUANTILE = 0.99
 RATE_MARGIN = 1.1
-# Arrivals that an order is found from.
+# ArrivalTrace that an order is found from.
 RECORDED_S = 10.0
 # The part of a processor that a fit by CPU may fill.
 _UTILISATION_MAX = 0.9
@@ -85,7 +85,7 @@ class LimitedTopic:
         seed: int,
         *,
         background_per_s: Sequence[float] = (),
-        costs: Costs = COSTS,
+        costs: DeliveryCosts = COSTS,
         is_profiled_elsewhere: bool = False,
     ) -> None:
         self.workload, self.costs, self._seed = workload, costs, seed
@@ -97,7 +97,7 @@ class LimitedTopic:
         self.depth = smallest_depth(profiled.times_s, self.rate_per_s, QUANTILE)
         loads = list(background_per_s) or [0.0] * HUBS
         self._loads = loads
-        self._background: list[Arrivals | None] = [None] * HUBS
+        self._background: list[ArrivalTrace | None] = [None] * HUBS
         self._seconds = seconds
 
     def rooms(self) -> list[HubRoom]:
@@ -163,7 +163,7 @@ class LimitedTopic:
             is_divided=is_divided,
         )
 
-    def _other_messages(self, hub: int) -> Arrivals:
+    def _other_messages(self, hub: int) -> ArrivalTrace:
         """Poisson, in batches of ten, as in figure 6."""
         other = GroupedPublishers(count=1, rate_per_s=self._loads[hub], batch=10)
         return other.arrivals(self._seconds, np.random.default_rng([self._seed, 2, hub]))

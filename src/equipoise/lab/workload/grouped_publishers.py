@@ -1,4 +1,4 @@
-"""Arrivals of a topic whose publishers fire by time or by event, alone or in groups, singly or in batches.
+"""ArrivalTrace of a topic whose publishers fire by time or by event, alone or in groups, singly or in batches.
 
 As in the evaluation of SRTM: homogeneous publishers, each with the same mean rate; Poisson or periodic with a random
 phase; a batch of messages each time; publishers of one group fire at the same moment, or spread evenly over an interval
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.limits.replay import Arrivals
+from equipoise.limits.replay import ArrivalTrace
 
 __all__ = ["GroupedPublishers"]
 
@@ -39,7 +39,7 @@ class GroupedPublishers:
 
     def arrivals(
         self, seconds: float, rng: np.random.Generator, phases: np.random.Generator | None = None
-    ) -> Arrivals:
+    ) -> ArrivalTrace:
         """So many seconds of messages. `phases`: periodic publishers keep their phases where it is seeded alike."""
         period_s = self.batch / self.rate_per_s
         groups = -(-self.count // self.group)
@@ -68,10 +68,10 @@ class GroupedPublishers:
         return rng.permuted(np.tile(steps, (events, 1)), axis=1)
 
 
-def _batched(events: NDArray[np.float64], publishers: NDArray[np.int64], batch: int) -> Arrivals:
+def _batched(events: NDArray[np.float64], publishers: NDArray[np.int64], batch: int) -> ArrivalTrace:
     order = np.argsort(events, kind="stable")
     begins = np.zeros(len(order) * batch, np.bool_)
     begins[::batch] = True
-    return Arrivals(
+    return ArrivalTrace(
         np.repeat(events[order], batch), np.repeat(publishers[order], batch).astype(np.int64), begins
     )
