@@ -14,7 +14,7 @@ CASES = ["moves", "skew", "lanes", "relays", "alone", "crashes"]
 
 @pytest.mark.parametrize("name", CASES)
 def test_subscribers_by_filter_get_what_matches_and_nothing_else(name: str) -> None:
-    check_seeds(f"content-{name}", range(10))
+    check_seeds(f"content-{name}", range(5))
 
 
 def _history(*received: int) -> History:

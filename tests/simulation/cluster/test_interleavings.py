@@ -29,10 +29,10 @@ from equipoise.lab.workload.history import Away
 
 from .worlds import STORY, check_promises, tell
 
-SEEDS = range(16)
+SEEDS = range(8)
 # Of a case with several variants: as many in all.
-HALF = range(8)
-THIRD = range(6)
+HALF = range(4)
+THIRD = range(4)
 
 
 def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> None:

@@ -17,7 +17,8 @@ from equipoise.model import Mode
 
 from .worlds import Outcomes, case, check_promises, check_seeds, run
 
-SEEDS = range(15)
+# These cost ten times as much as those of other cases; seeds that have once failed are in test_worlds.py.
+SEEDS = range(6)
 STILL = case("cluster-lanes", replications=(0, 0))
 HUBS = STILL.hubs
 # Subscribers that are told of what they miss.

@@ -9,7 +9,8 @@ from equipoise.lab.scenarios.excused import EXCUSED
 
 from .worlds import case, check_seeds, run
 
-SEEDS = range(25)
+# Those that have once failed are listed below; campaigns of thousands are for `equipoise simulate`.
+SEEDS = range(12)
 
 
 @pytest.mark.parametrize(
