@@ -20,12 +20,12 @@ from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.standalone import Standalone
 from equipoise.hub.content.filtering import Filtering
 from equipoise.hub.data.backlog import Backlogs
-from equipoise.hub.data.fanout import compile_audience, deliver_in_stages, deliver_to_hubs
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.session import LINGER_S, Session
 from equipoise.hub.data.subscribe import forget_session, judge_again
+from equipoise.hub.data.topic import compile_audience, deliver_in_stages, deliver_to_hubs
 from equipoise.hub.data.topic_specs import TopicSpecs
 from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex
 from equipoise.hub.data.turns import Turns

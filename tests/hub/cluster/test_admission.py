@@ -188,7 +188,7 @@ def test_ending_links_costs_nothing_for_messages_of_others() -> None:
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len([answer for answer in asker.read() if answer == b"OK"]) == 210
-    assert not any(account.waiting for account in hubs["h2"].cluster.receipts._accounts.values())
+    assert not any(account.waiting for account in hubs["h2"].cluster.receipts.accounts.values())
     assert after - before < 200 * 1_000
 
 
@@ -203,13 +203,13 @@ def test_a_link_with_messages_under_way_is_waited_for_once_however_often_its_end
     askers = [hubs["h2"].client(3) for _ in range(5)]
     for asker in askers:
         assert asker.do("EQ.SEVER", LINK, "h2:6399") == b"OK"
-    (account,) = hubs["h2"].cluster.receipts._accounts.values()
+    (account,) = hubs["h2"].cluster.receipts.accounts.values()
     assert len(account.waiting) == 1
     hubs.settle()
     assert all(asker.read() == [] for asker in askers)
     hubs.release("h1", "h2")
     assert all(asker.read() == [[b"eq.severed", LINK.encode()]] for asker in askers)
-    assert not hubs["h2"].cluster.receipts._accounts
+    assert not hubs["h2"].cluster.receipts.accounts
 
 
 def test_a_session_waits_for_few_links_at_once_and_the_next_waits_its_turn() -> None:
@@ -229,4 +229,4 @@ def test_a_session_waits_for_few_links_at_once_and_the_next_waits_its_turn() -> 
     answers = asker.read()
     assert [answer for answer in answers if not isinstance(answer, list)] == [b"OK", b"PONG"]
     assert len([answer for answer in answers if isinstance(answer, list)]) == SEVERING_MAX + 1
-    assert not hubs["h2"].cluster.receipts.severing
+    assert not hubs["h2"].cluster.severing.waiting

@@ -8,7 +8,7 @@ import pytest
 
 from equipoise.access import Users
 from equipoise.hub.access import quotas
-from equipoise.hub.cluster import publish_acks
+from equipoise.hub.cluster import severing
 from equipoise.hub.commands import positioned
 from equipoise.model import Mode
 from hub.cluster.hubs import HUB_USER, Hubs
@@ -179,7 +179,7 @@ def test_a_link_to_the_very_hub_can_be_severed() -> None:
 
 def test_questions_and_severed_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positioned, "ASKED_MAX", 3)
-    monkeypatch.setattr(publish_acks, "SEVERED_MAX", 3)
+    monkeypatch.setattr(severing, "SEVERED_MAX", 3)
     hubs = remote()
     hubs.publish_first("h2", "t")
     hubs.held.add(("h1", "h2"))
@@ -194,7 +194,7 @@ def test_questions_and_severed_links_are_bounded(monkeypatch: pytest.MonkeyPatch
     assert not hubs["h2"].cluster.receipts.asking
     for number in range(9):
         client.send("EQ.SEVER", f"{LINK}{number}", "h2:6399")
-    assert len(hubs["h2"].cluster.receipts._severed) == 3
+    assert len(hubs["h2"].cluster.severing._severed) == 3
 
 
 def test_a_flood_of_severs_does_not_make_a_hub_forget_those_of_others(
@@ -205,7 +205,7 @@ def test_a_flood_of_severs_does_not_make_a_hub_forget_those_of_others(
     in all: most are refused. 3. A connection that names the first link comes late: it is not served. 4. A minute later
     the other address may go on.
     """
-    monkeypatch.setattr(publish_acks, "SEVERED_MAX", 30)
+    monkeypatch.setattr(severing, "SEVERED_MAX", 30)
     monkeypatch.setattr(quotas, "SEVERS_PER_MINUTE_MAX", 10)
     hubs = remote()
     client, flood = hubs["h1"].client(3), hubs["h1"].client(3)
@@ -232,4 +232,4 @@ def test_accounts_are_closed_when_all_is_settled() -> None:
         client.send("PUBLISH", "t", "x")
     client.send("EQ.SETTLE", "t")
     hubs.settle()
-    assert not hubs["h2"].cluster.receipts._accounts
+    assert not hubs["h2"].cluster.receipts.accounts

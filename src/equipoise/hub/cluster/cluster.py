@@ -38,12 +38,12 @@ from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import News
 from equipoise.hub.cluster.ports import Dials
 from equipoise.hub.cluster.position_query import PositionQueries
-from equipoise.hub.cluster.publish_acks import ClientAcks
-from equipoise.hub.cluster.publish_route import PublishRouting
+from equipoise.hub.cluster.publish_route import ClientAcks, PublishRouting
 from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.cluster.redirects import Telling
 from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.router import Router, Routing
+from equipoise.hub.cluster.severing import Severing
 from equipoise.hub.cluster.stream_gc import Tidying
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.cluster.subscriber_counts import SubscriberCounts
@@ -89,6 +89,7 @@ class Cluster:
         if settings.disconnect_on_loss:
             core.losses.on_loss = self.listening.disconnect_plain
         self.receipts = ClientAcks(self)
+        self.severing = Severing(self)
         self.telling = Telling(self, core.settings.cluster)
         self.counts = SubscriberCounts(core, self.out)
         self._settings, self._dials = settings, dials
@@ -216,7 +217,7 @@ class Cluster:
         self.core.index.remove_pattern_relays(link)
         self.lanes.followers.link_gone(link)
         self.asking.peer_gone(name)
-        self.receipts.peer_gone(name)
+        self.severing.peer_gone(name)
         self.core.index.recount(self.core.index.counts.forget(name))
 
     def _let_go(self, topic: Topic, name: str, link: OutLink) -> Stream | None:
@@ -248,7 +249,7 @@ class Cluster:
         self.patterns.introduce(link)
         self.lanes.introduce(link)
         self.asking.introduce(link)
-        self.receipts.introduce(link.hub)
+        self.severing.introduce(link.hub)
         self.barrier.introduce(link)
         self.counts.meet(link, is_anew=True)
 

@@ -129,8 +129,8 @@ class FrameDispatch:
         cluster, probing = self._cluster, self._cluster.core.places.probing
         self._on(AskFrame, lambda peer, frame: cluster.asking.asked(peer, frame.key, self._find(frame.key)))
         self._on(AtFrame, self._at)
-        self._on(SeverFrame, lambda peer, frame: cluster.receipts.asked_to_sever(peer, frame.link))
-        self._on(SeveredFrame, lambda peer, frame: cluster.receipts.severed(peer, frame.link))
+        self._on(SeverFrame, lambda peer, frame: cluster.severing.asked_to_sever(peer, frame.link))
+        self._on(SeveredFrame, lambda peer, frame: cluster.severing.severed(peer, frame.link))
         self._on(CountsFrame, self._counts)
         self._on(LeaseFrame, lambda peer, frame: cluster.core.lease.heard(cluster, peer, frame))
         self._on(ProbeFrame, lambda peer, frame: probing.asked(cluster, peer, frame.token))

@@ -1,4 +1,4 @@
-"""Which of a topic's streams the messages of this hub's own clients go to, and how that changes.
+"""Messages of this hub's own clients: which of a topic's streams they go to, and which of them have their positions.
 
 In mode `all-subscribers` a hub keeps to one stream: the one it numbers itself if it is a home, else one that is drawn
 by its own name, so that publishers are spread over the homes and stay where they are while others come and go. A lane
@@ -8,12 +8,18 @@ A hub that changes to another stream first waits until all that it sent is ackno
 the position of the last message in the old one. The first message in the new one carries that position as a
 dependency, and with it those of the streams used before, lest a hub that dies takes the order with it.
 
-Always true: no two messages of this hub's clients are under way in two streams; what comes meanwhile waits, in order.
+Acknowledgements come in the order in which messages of one hub's clients to one topic were taken, whichever of its
+streams they go to, so two counts per topic say all. A client that has to know waits for them (EQ.PUBLISH, EQ.SETTLE).
+
+Always true:
+    no two messages of this hub's clients are under way in two streams; what comes meanwhile waits, in order;
+    a topic has an account exactly while messages of clients wait in it, or something waits for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from xxhash import xxh3_64_intdigest
@@ -29,11 +35,11 @@ from equipoise.stream.position import TRUNK
 from equipoise.stream.submission import Submission
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.publish_acks import Acked
+    from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
     from equipoise.stream.parts import Dependency
 
-__all__ = ["PublishRouting"]
+__all__ = ["AckWaiter", "Acked", "ClientAcks", "PublishRouting", "TopicAcks"]
 
 # Streams whose positions are sent along with a change: the latest of them are all that can matter.
 TAGS_MAX = 8
@@ -53,11 +59,6 @@ class _Lanes(Protocol):
     def is_open(self, topic: Topic, hub: str) -> bool: ...
 
 
-class _Acks(Protocol):
-    def take(self, topic: Topic, count: int) -> None: ...
-    def when_acked(self, topic: Topic, count: int | None, call: Acked) -> None: ...
-
-
 class _Dependencies(Protocol):
     def marks_of(self, topic: Topic) -> list[Dependency]: ...
 
@@ -70,9 +71,11 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def lanes(self) -> _Lanes: ...
     @property
-    def receipts(self) -> _Acks: ...
+    def receipts(self) -> ClientAcks: ...
     @property
     def tags(self) -> _Dependencies: ...
+    @property
+    def ways(self) -> PublishRouting: ...
 
 
 class PublishRouting:
@@ -269,3 +272,113 @@ class PublishRouting:
         if stream is None or stream.state.is_home:
             return topic.epoch, topic.n
         return stream.admission.numbered_at
+
+
+# --- acknowledgements -------------------------------------------------------------------------------------------------
+
+# Links that an account remembers before it forgets those that have nothing under way.
+_LINKS_MAX = 64
+
+# Called with the position of the last message that has one, and whether any of those waited for has none.
+Acked = Callable[[Tag, bool], object]
+
+
+class AckWaiter:
+    """Waits for messages of one topic: those from `since` up to `until`, as its account counts."""
+
+    __slots__ = ("call", "is_lost", "since", "until")
+
+    def __init__(self, since: int, until: int, call: Acked) -> None:
+        self.since = since
+        self.until = until
+        self.call = call
+        # Whether some of them never got a position.
+        self.is_lost = False
+
+
+class TopicAcks:
+    """The account of one topic: messages of clients that are not acknowledged."""
+
+    __slots__ = ("acked", "at", "links", "taken", "waiting")
+
+    def __init__(self, at: Tag) -> None:
+        self.taken = 0
+        self.acked = 0
+        # The position of the last message that has one.
+        self.at = at
+        # In the order of `until`.
+        self.waiting: deque[AckWaiter] = deque()
+        # By a client's link, the count up to its last message.
+        self.links: dict[bytes, int] = {}
+
+    def note_link(self, link: bytes) -> None:
+        if len(self.links) > _LINKS_MAX:
+            self.links = {one: until for one, until in self.links.items() if until > self.acked}
+        self.links[link] = self.taken
+
+    def wait(self, waiter: AckWaiter) -> None:
+        """Put it where its turn is."""
+        later: list[AckWaiter] = []
+        while self.waiting and self.waiting[-1].until > waiter.until:
+            later.append(self.waiting.pop())
+        self.waiting.append(waiter)
+        self.waiting.extend(reversed(later))
+
+
+class ClientAcks:
+    """The accounts of all topics. Owned by the cluster."""
+
+    def __init__(self, cluster: _Cluster) -> None:
+        self._cluster = cluster
+        self.accounts: dict[Topic, TopicAcks] = {}
+        # By session, its questions that wait for an answer; no session without any.
+        self.asking: dict[Session, int] = {}
+
+    def take(self, topic: Topic, count: int) -> None:
+        """So many messages of clients are about to be given to the topic; or, if negative, were not after all."""
+        account = self.accounts.get(topic)
+        if account is None:
+            account = self.accounts[topic] = TopicAcks(self._cluster.ways.position(topic))
+        account.taken += count
+        # The core has noted who publishes.
+        publisher = self._cluster.core.sessions.get(topic.publisher or 0)
+        if publisher is not None and publisher.link is not None and count > 0:
+            account.note_link(publisher.link)
+        self._close_if_empty(topic, account)
+
+    def acked(self, topic: Topic, count: int, at: tuple[int, int]) -> None:
+        """So many more in one of a topic's streams are acknowledged, the last at `at`; epoch 0: without a position."""
+        if at[0] and topic.stream is not None:
+            topic.stream.admission.numbered_at = at
+        account = self.accounts.get(topic.trunk)
+        if account is None:
+            return
+        before = account.acked
+        account.acked += count
+        if at[0]:
+            account.at = Tag(topic.lane, *at)
+        else:
+            for one in account.waiting:
+                one.is_lost = one.is_lost or (one.since < account.acked and one.until > before)
+        while account.waiting and account.waiting[0].until <= account.acked:
+            one = account.waiting.popleft()
+            one.call(account.at, one.is_lost)
+        self._close_if_empty(topic.trunk, account)
+
+    def when_acked(self, topic: Topic, count: int | None, call: Acked) -> None:
+        """Call when the last `count` messages of clients to the topic, or all, are acknowledged: at once, if so."""
+        account = self.accounts.get(topic)
+        if account is None:
+            call(self._cluster.ways.position(topic), False)
+            return
+        since = 0 if count is None else account.taken - count
+        account.wait(AckWaiter(since, account.taken, call))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no message of a client waits for its position."""
+        return not self.accounts
+
+    def _close_if_empty(self, topic: Topic, account: TopicAcks) -> None:
+        if account.acked >= account.taken and not account.waiting:
+            self.accounts.pop(topic, None)

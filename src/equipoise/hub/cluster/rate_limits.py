@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from equipoise.hub.cluster.lane_state import Facts
-    from equipoise.hub.cluster.publish_acks import Acked
+    from equipoise.hub.cluster.publish_route import Acked
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.reply import Reply

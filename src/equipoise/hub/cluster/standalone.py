@@ -63,17 +63,23 @@ class _AtOnce:
 
     def __init__(self) -> None:
         self.asking: dict[Session, int] = {}
-        self.severing: dict[Session, int] = {}
-        self.sever_next: dict[Session, Callable[[], None]] = {}
+
+    def when_acked(self, topic: Topic, count: int | None, call: Callable[[Tag, bool], object]) -> None:
+        call(Tag(TRUNK, topic.epoch, topic.n), False)
+
+
+class _NoLinks:
+    """A client of one hub has no link to another."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[Session, int] = {}
+        self.next: dict[Session, Callable[[], None]] = {}
 
     def is_severed(self, link: bytes) -> bool:
         return False
 
-    def when_acked(self, topic: Topic, count: int | None, tell: Callable[[Tag, bool], object]) -> None:
-        tell(Tag(TRUNK, topic.epoch, topic.n), False)
-
-    def sever(self, link: bytes, address: bytes, tell: Callable[[], object]) -> None:
-        tell()
+    def sever(self, link: bytes, address: bytes, call: Callable[[], object]) -> None:
+        call()
 
 
 class _OneRoute:
@@ -134,6 +140,7 @@ class Standalone:
         self.telling = _NoRedirects()
         self.listening = _OwnStreams()
         self.receipts = _AtOnce()
+        self.severing = _NoLinks()
         self.ways = self.asking = _OneRoute()
         self.limits = _NoLimits()
 

@@ -182,7 +182,7 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     if options and session.proto != 3:
         return NEEDS_RESP3
     cluster = core.cluster
-    if cluster.receipts.is_severed(command[1]):
+    if cluster.severing.is_severed(command[1]):
         core.cut(session, "its client goes on at another hub")
         return b""
     core.follow(session, command[1])

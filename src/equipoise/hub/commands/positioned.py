@@ -109,32 +109,32 @@ def sever(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
 
     if not core.quotas.may_sever(session.owner, core.now()):
         return _TOO_MANY_SEVERED
-    acks = core.cluster.receipts
+    severing = core.cluster.severing
 
     def severed() -> None:
-        left = acks.severing.pop(session) - 1
+        left = severing.waiting.pop(session) - 1
         if left:
-            acks.severing[session] = left
+            severing.waiting[session] = left
         if not session.is_closing:
             session.write(push((bulk(b"eq.severed"), bulk(link)), 3))
-        begin_next = acks.sever_next.pop(session, None)
+        begin_next = severing.next.pop(session, None)
         if begin_next is not None:
             begin_next()
 
     def begin() -> None:
-        acks.severing[session] = acks.severing.get(session, 0) + 1
-        acks.sever(link, address, severed)
+        severing.waiting[session] = severing.waiting.get(session, 0) + 1
+        severing.sever(link, address, severed)
 
-    if acks.severing.get(session, 0) < SEVERING_MAX:
+    if severing.waiting.get(session, 0) < SEVERING_MAX:
         begin()
         return OK
-    reply = Reply(abandoned=lambda: acks.sever_next.pop(session, None))
+    reply = Reply(abandoned=lambda: severing.next.pop(session, None))
 
     def begin_later() -> None:
         begin()
         reply.complete(OK)
 
-    acks.sever_next[session] = begin_later
+    severing.next[session] = begin_later
     return reply
 
 

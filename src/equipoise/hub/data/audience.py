@@ -2,7 +2,7 @@
 
 Subscribers that take the same forms of a message (by name in RESP2, by name and by one pattern in RESP3, …) are one
 group: each run of messages is encoded once per group and the same bytes object is written to every member. Everybody
-else is served by a stage. `fanout` compiles audiences and delivers to them.
+else is served by a stage. `topic` compiles audiences and delivers to them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RunNotes(Protocol):
 
 
 class Stage(Protocol):
-    """Subscribers of one topic that one write of one encoding does not serve: see `fanout.MixedForms`."""
+    """Subscribers of one topic that one write of one encoding does not serve: see `topic.MixedForms`."""
 
     @property
     def sessions(self) -> Collection[Subscriber]: ...

@@ -87,17 +87,22 @@ class PublishAcks(Protocol):
     def asking(self) -> dict[Session, int]:
         """By session, its questions that wait for an answer."""
 
+    def when_acked(self, topic: Topic, count: int | None, call: Callable[[Tag, bool], object]) -> None: ...
+
+
+class SeveredLinks(Protocol):
+    """End links of clients that go on at another hub."""
+
     @property
-    def severing(self) -> dict[Session, int]:
+    def waiting(self) -> dict[Session, int]:
         """By session, the links that it waits to be ended."""
 
     @property
-    def sever_next(self) -> dict[Session, Callable[[], None]]:
+    def next(self) -> dict[Session, Callable[[], None]]:
         """By session, what to do when it waits for one less."""
 
     def is_severed(self, link: bytes) -> bool: ...
-    def when_acked(self, topic: Topic, count: int | None, tell: Callable[[Tag, bool], object]) -> None: ...
-    def sever(self, link: bytes, address: bytes, tell: Callable[[], object]) -> None: ...
+    def sever(self, link: bytes, address: bytes, call: Callable[[], object]) -> None: ...
 
 
 class PublishRoutes(Protocol):
@@ -172,6 +177,8 @@ class OtherHubs(Protocol):
     def listening(self) -> Subscriptions: ...
     @property
     def receipts(self) -> PublishAcks: ...
+    @property
+    def severing(self) -> SeveredLinks: ...
     @property
     def ways(self) -> PublishRoutes: ...
     @property

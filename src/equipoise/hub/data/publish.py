@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from equipoise.hub.data.fanout import own_replies
 from equipoise.hub.data.reply import Reply
+from equipoise.hub.data.topic import own_replies
 from equipoise.resp import Command, Publishes
 
 if TYPE_CHECKING:

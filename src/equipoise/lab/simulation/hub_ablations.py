@@ -21,8 +21,8 @@ from equipoise.hub.core import HubCore
 from equipoise.hub.data import subscribe
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.client_state import ClientState
-from equipoise.hub.data.fanout import compile_audience
 from equipoise.hub.data.session import Session
+from equipoise.hub.data.topic import compile_audience
 from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import authorised, memory, once, order, progress
 from equipoise.stream.cursor import Cursor
