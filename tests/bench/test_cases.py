@@ -24,10 +24,10 @@ def test_the_default_plan_publishes_singly_at_every_fanout_and_interleaves_topic
     assert {shape for shape in found if shape[3] > 1} == {(1, 100, 50, 50), (10, 100, 50, 50)}
 
 
-def test_the_default_plan_takes_at_least_five_pairs_and_judges_memory_at_5000_connections() -> None:
+def test_the_default_plan_takes_at_least_five_pairs_and_judges_memory_at_10000_connections() -> None:
     plan = make_plan()
     assert plan.rounds == ROUNDS >= 5
-    assert plan.idle == [IdleCase(5000, True), IdleCase(5000, False)]
+    assert plan.idle == [IdleCase(10_000, True), IdleCase(10_000, False)]
 
 
 def test_the_paced_case_makes_20000_deliveries_a_second() -> None:

@@ -31,6 +31,7 @@ _HUB_READY = re.compile(r"^equipoise hub \S+ ready on \S+:(\d+)$", re.MULTILINE)
 
 _HUB_CONFIG = """\
 [limits]
+connections_max = 20000
 output_bytes_max = 1073741824
 output_soft_bytes = 1073741824
 """
@@ -77,7 +78,7 @@ def _hub_command(binary: str, port: int, folder: Path) -> list[str]:
 
 def _redis_command(binary: str, port: int, folder: Path) -> list[str]:
     quiet = ["--save", "", "--appendonly", "no", "--dir", str(folder), "--tcp-backlog", "4096"]
-    limits = ["--maxclients", "10000", "--client-output-buffer-limit", "pubsub 0 0 0"]
+    limits = ["--maxclients", "20000", "--client-output-buffer-limit", "pubsub 0 0 0"]
     return [binary, "--bind", HOST, "--port", str(port), *quiet, *limits]
 
 

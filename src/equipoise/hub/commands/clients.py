@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.connection import BAD_NAME, is_client_name
+from equipoise.hub.data.held_subscriptions import NO_SUBSCRIPTIONS
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.reply import ReplyMode
 from equipoise.hub.data.turns import by_turns
@@ -227,7 +228,7 @@ def _is_of_type(session: Session, wanted: str) -> bool:
 def describe(core: HubCore, session: Session) -> str:
     """The line of CLIENT LIST. Fields that a hub does not have keep Redis's neutral values."""
     now = core.now()
-    held = session.subscriptions or {}
+    held = session.subscriptions or NO_SUBSCRIPTIONS
     backlog = core.backlogs.lagging.get(session)
     pieces, unsent_bytes = (len(backlog.pieces), backlog.bytes) if backlog else (0, 0)
     user = session.user.name if session.user is not None else "(none)"
@@ -241,9 +242,9 @@ def describe(core: HubCore, session: Session) -> str:
         "idle": int(now - session.last_at),
         "flags": "P" if session.is_subscribed else "N",
         "db": 0,
-        "sub": len(held.get(Kind.NAME, ())) + len(held.get(Kind.POSITIONED_NAME, ())),
-        "psub": len(held.get(Kind.PATTERN, ())) + len(held.get(Kind.POSITIONED_PATTERN, ())),
-        "ssub": len(held.get(Kind.SHARD, ())),
+        "sub": len(held.of(Kind.NAME)) + len(held.of(Kind.POSITIONED_NAME)),
+        "psub": len(held.of(Kind.PATTERN)) + len(held.of(Kind.POSITIONED_PATTERN)),
+        "ssub": len(held.of(Kind.SHARD)),
         "multi": -1 if session.transaction is None else len(session.transaction.commands),
         "qbuf": session.unread_bytes,
         "qbuf-free": 0,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action, User
 from equipoise.hub.access.quotas import owner_of
-from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.ports import discard
 from equipoise.hub.data.reply import ReplyMode
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from equipoise.hub.commands.spec import CommandSpec
     from equipoise.hub.content.topic_filters import TopicFilter
     from equipoise.hub.data.deferred_replies import DeferredReplies
+    from equipoise.hub.data.held_subscriptions import HeldSubscriptions
     from equipoise.hub.data.other_hubs import Told
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.ports import Timer
@@ -108,7 +108,7 @@ class ClientState:
         self.transaction: Transaction | None = None
         self.is_gathering = False
         # By kind and name; None until the first, since most connections of a fleet only publish.
-        self.subscriptions: dict[Kind, dict[bytes, Topic | Pattern | TopicFilter]] | None = None
+        self.subscriptions: HeldSubscriptions[Topic | Pattern | TopicFilter] | None = None
 
     def reply(self, reply: bytes) -> None:
         """For a fence that answers by itself: no reply is owed before it."""
@@ -160,11 +160,11 @@ class ClientState:
 
     @property
     def is_subscribed(self) -> bool:
-        return self.subscriptions is not None and any(self.subscriptions.values())
+        return bool(self.subscriptions)
 
     @property
     def subscriptions_held(self) -> int:
-        return 0 if self.subscriptions is None else sum(map(len, self.subscriptions.values()))
+        return 0 if self.subscriptions is None else len(self.subscriptions)
 
     def cut_after(self, delay_s: float, reason: str) -> None:
         """Unless the timer is stopped first, or set anew."""

@@ -11,6 +11,7 @@ from equipoise.hub.access.denials import denial
 from equipoise.hub.access.quotas import Resource, owner_of
 from equipoise.hub.content.filtering import FILTER_WORD, FilterRequest, read_request
 from equipoise.hub.content.topic_filters import TopicFilter
+from equipoise.hub.data.held_subscriptions import NO_SUBSCRIPTIONS, HeldSubscriptions
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.patterns import Pattern
 from equipoise.hub.data.topics import Topic
@@ -58,7 +59,7 @@ def subscribe(
 
 def unsubscribe(core: SessionHost, session: Session, kind: Kind, names: list[bytes]) -> None:
     """End the named subscriptions, or all of the kind; one push for each, or one with null if there is none."""
-    names = names or list((session.subscriptions or {}).get(kind, {}))
+    names = names or list((session.subscriptions or NO_SUBSCRIPTIONS).of(kind))
     for name in names:
         _detach(core, session, kind, name)
         _push_unsubscribed(session, kind, bulk(name))
@@ -70,7 +71,7 @@ def unsubscribe(core: SessionHost, session: Session, kind: Kind, names: list[byt
 def forget_session(core: SessionHost, session: Session) -> None:
     """The session ends, or begins anew: leave every topic and pattern without a word, and all replies to come."""
     session.forget_deferred()
-    for kind, held in (session.subscriptions or {}).items():
+    for kind, held in (session.subscriptions or NO_SUBSCRIPTIONS).items():
         for name in list(held):
             _detach(core, session, kind, name)
     session.subscriptions = None
@@ -78,14 +79,13 @@ def forget_session(core: SessionHost, session: Session) -> None:
 
 def renew_forms(core: SessionHost, session: Session) -> None:
     """The session's protocol changed: its topics have to encode for it anew."""
-    for held in (session.subscriptions or {}).values():
-        for target in held.values():
-            if isinstance(target, Topic):
-                target.renew()
-            elif isinstance(target, TopicFilter):
-                target.renew(session)
-            else:
-                core.index.note_change(target.glob)
+    for target in (session.subscriptions or NO_SUBSCRIPTIONS).targets():
+        if isinstance(target, Topic):
+            target.renew()
+        elif isinstance(target, TopicFilter):
+            target.renew(session)
+        else:
+            core.index.note_change(target.glob)
 
 
 def judge_again(core: SessionHost, session: Session) -> int:
@@ -95,7 +95,7 @@ def judge_again(core: SessionHost, session: Session) -> int:
     dropped; bytes that its transport has taken cannot be called back.
     """
     revoked = 0
-    for kind, held in list((session.subscriptions or {}).items()):
+    for kind, held in (session.subscriptions or NO_SUBSCRIPTIONS).items():
         for name, target in list(held.items()):
             if _may_keep(session, kind, name, target):
                 if isinstance(target, Pattern):
@@ -140,17 +140,15 @@ def objection(
     """Why the session may not subscribe to all of these."""
     requests = {name: found for name, found in compiled.items() if isinstance(found, FilterRequest)}
     limits = core.limits
-    subscriptions = session.subscriptions or {}
-    held = sum(map(len, subscriptions.values()))
-    new = held_new = len(set(names).difference(subscriptions.get(kind, ())))
+    subscriptions = session.subscriptions or NO_SUBSCRIPTIONS
+    held = len(subscriptions)
+    new = held_new = len(set(names).difference(subscriptions.of(kind)))
     if held + new > limits.subscriptions_max:
         return f"ERR more than {limits.subscriptions_max} subscriptions on one connection (subscriptions_max)"
     if kind.is_pattern:
         patterns = [name for name in names if name not in requests]
-        held = sum(
-            isinstance(target, Pattern) for targets in subscriptions.values() for target in targets.values()
-        )
-        new = len(set(patterns).difference(subscriptions.get(kind, ())))
+        held = sum(isinstance(target, Pattern) for target in subscriptions.targets())
+        new = len(set(patterns).difference(subscriptions.of(kind)))
         if held + new > limits.patterns_max:
             return f"ERR more than {limits.patterns_max} patterns on one connection (patterns_max)"
     problem = _over_quota(core, session, kind, [name for name in names if name not in requests], held_new)
@@ -197,9 +195,9 @@ def _attach(
     core: SessionHost, session: Session, kind: Kind, name: bytes, compiled: Glob | FilterRequest | None
 ) -> Topic | Pattern | TopicFilter | str:
     if session.subscriptions is None:
-        session.subscriptions = {}
-    held = session.subscriptions.setdefault(kind, {})
-    known = held.get(name)
+        session.subscriptions = HeldSubscriptions()
+    held = session.subscriptions
+    known = held.get(kind, name)
     if known is not None:
         return known
     target: Topic | Pattern | TopicFilter
@@ -219,7 +217,8 @@ def _attach(
             target = topic
         else:
             target = core.filtering.attach(session, name, topic, compiled.filter, core.index)
-    held[name] = target
+    # The topic's own name, where it is one: the equal one that came with the command is freed.
+    held.add(kind, target.name if isinstance(target, Topic) else name, target)
     core.quotas.take(Resource.SUBSCRIPTIONS, owner_of(session.user))
     _share_audiences(session)
     return target
@@ -227,16 +226,15 @@ def _attach(
 
 def _share_audiences(session: Session) -> None:
     """A second subscription: the topic of the first is no longer all that the session hears."""
-    held = session.subscriptions or {}
-    if sum(map(len, held.values())) == 2:
-        for targets in held.values():
-            for target in targets.values():
-                if isinstance(target, Topic):
-                    target.renew()
+    held = session.subscriptions or NO_SUBSCRIPTIONS
+    if len(held) == 2:
+        for target in held.targets():
+            if isinstance(target, Topic):
+                target.renew()
 
 
 def _detach(core: SessionHost, session: Session, kind: Kind, name: bytes) -> None:
-    target = (session.subscriptions or {}).get(kind, {}).pop(name, None)
+    target = None if session.subscriptions is None else session.subscriptions.pop(kind, name)
     if target is None:
         return
     core.quotas.give_back(Resource.SUBSCRIPTIONS, owner_of(session.user))
@@ -267,5 +265,5 @@ def _push_unsubscribed(session: Session, kind: Kind, name: bytes) -> None:
 
 def _forget_if_empty(session: Session) -> None:
     """A session without subscriptions goes back to the fast way of publishing."""
-    if session.subscriptions is not None and not any(session.subscriptions.values()):
+    if not session.subscriptions:
         session.subscriptions = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from equipoise.access import Action, User
-    from equipoise.hub.data.kinds import Kind
+    from equipoise.hub.data.held_subscriptions import HeldSubscriptions
     from equipoise.hub.data.ports import Wire
 
 __all__ = ["Subscriber"]
@@ -26,9 +26,7 @@ class Subscriber(Protocol):
     is_closing: bool
 
     @property
-    def subscriptions(self) -> Mapping[Kind, Mapping[bytes, object]] | None:
-        """Topics and patterns, by kind and name."""
-
+    def subscriptions(self) -> HeldSubscriptions[Any] | None: ...
     @property
     def subscriptions_held(self) -> int: ...
     def may(self, action: Action, name: bytes) -> bool: ...

@@ -18,6 +18,7 @@ from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from equipoise.hub.data.held_subscriptions import NO_SUBSCRIPTIONS
 from equipoise.hub.data.patterns import Pattern
 from equipoise.hub.data.topics import Topic
 from equipoise.hub.locations.client_location import Delays
@@ -98,7 +99,7 @@ class Renewing:
         """
         now = self._core.now()
         self._moved.add(session.id)
-        for targets in (session.subscriptions or {}).values():
+        for _, targets in (session.subscriptions or NO_SUBSCRIPTIONS).items():
             for target in islice(targets.values(), MOVED_MAX):
                 if isinstance(target, Pattern):
                     if len(self._moved_patterns) < MOVED_MAX:

@@ -60,6 +60,7 @@ typedef struct {
 
 typedef struct Wire {
     PyObject_HEAD
+    vectorcallfunc vectorcall;
     Poller *poller;
     PyObject *protocol;
     PyObject *session;
@@ -324,7 +325,7 @@ static int wire_put(Wire *w, PyObject *data) {
 
 /* --- wires: the face of a transport */
 
-static PyObject *wire_write(Wire *w, PyObject *data) {
+static PyObject *wire_write_one(Wire *w, PyObject *data) {
     if (PyBytes_CheckExact(data)) {
         if (wire_put(w, data) < 0)
             return NULL;
@@ -339,6 +340,17 @@ static PyObject *wire_write(Wire *w, PyObject *data) {
         return NULL;
     Py_RETURN_NONE;
 }
+
+/* Calling a wire writes to it, and its `write` is the wire itself: a bound method for each would weigh as much again. */
+static PyObject *wire_vectorcall(PyObject *w, PyObject *const *args, size_t count, PyObject *names) {
+    if (PyVectorcall_NARGS(count) != 1 || names != NULL) {
+        PyErr_SetString(PyExc_TypeError, "write() takes exactly one argument");
+        return NULL;
+    }
+    return wire_write_one((Wire *)w, args[0]);
+}
+
+static PyObject *wire_get_write(Wire *w, void *closure) { return Py_NewRef(w); }
 
 static void wire_shut(Wire *w) {
     if (w->is_closing)
@@ -465,7 +477,6 @@ static void wire_dealloc(Wire *w) {
 }
 
 static PyMethodDef wire_methods[] = {
-    {"write", (PyCFunction)wire_write, METH_O, NULL},
     {"close", (PyCFunction)wire_close, METH_NOARGS, NULL},
     {"abort", (PyCFunction)wire_abort, METH_NOARGS, NULL},
     {"is_closing", (PyCFunction)wire_is_closing, METH_NOARGS, NULL},
@@ -479,13 +490,18 @@ static PyMethodDef wire_methods[] = {
     {"_end", (PyCFunction)wire_tell_end, METH_O, NULL},
     {NULL}};
 
+static PyGetSetDef wire_attributes[] = {{"write", (getter)wire_get_write, NULL, NULL, NULL}, {NULL}};
+
 static PyTypeObject WireType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "equipoise.hub.shell._sockets.Wire",
     .tp_basicsize = sizeof(Wire),
     .tp_dealloc = (destructor)wire_dealloc,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Wire, vectorcall),
+    .tp_call = PyVectorcall_Call,
     .tp_doc = "One connection. Made by Poller.attach.",
     .tp_methods = wire_methods,
+    .tp_getset = wire_attributes,
 };
 
 /* --- publishing */
@@ -594,12 +610,6 @@ static PyObject *payloads_of(const Publish *run, Py_ssize_t count) {
     return payloads;
 }
 
-static inline Wire *wire_behind(PyObject *write) {
-    if (PyCFunction_CheckExact(write) && PyCFunction_GET_FUNCTION(write) == (PyCFunction)wire_write)
-        return (Wire *)PyCFunction_GET_SELF(write);
-    return NULL;
-}
-
 /* What is written just now, for Backlogs: a subscriber's transport may be full, or become so. */
 static int note_run(PyObject *core, PyObject *topic, Py_ssize_t count) {
     PyObject *backlogs = PyObject_GetAttr(core, str_backlogs), *messages = PyLong_FromSsize_t(count);
@@ -612,7 +622,7 @@ static int note_run(PyObject *core, PyObject *topic, Py_ssize_t count) {
 
 static int write_to(PyObject *core, PyObject *session, PyObject *topic, Py_ssize_t count, PyObject *data) {
     PyObject *write = Py_NewRef(SLOT(session, at.write));
-    Wire *w = wire_behind(write);
+    Wire *w = Py_TYPE(write) == &WireType ? (Wire *)write : NULL;
     int problem = 0;
     if (w != NULL && w->bytes + PyBytes_GET_SIZE(data) <= HIGH_BYTES) {
         problem = wire_put(w, data);
@@ -916,6 +926,7 @@ static PyObject *poller_attach(Poller *p, PyObject *args) {
     if (w == NULL)
         return NULL;
     memset((char *)w + sizeof(PyObject), 0, sizeof(Wire) - sizeof(PyObject));
+    w->vectorcall = wire_vectorcall;
     w->poller = (Poller *)Py_NewRef(p);
     w->protocol = Py_NewRef(protocol);
     w->session = Py_NewRef(session);

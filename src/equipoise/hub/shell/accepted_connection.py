@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from equipoise.resp.replies import error
@@ -45,7 +47,8 @@ class AcceptedConnection(asyncio.Protocol):
         self._address = address
         is_served = core.admission.admit(address, session.proceed)
         session.address = _format_address(transport.get_extra_info("peername"))
-        session.local_address = _format_address(transport.get_extra_info("sockname"))
+        # Shared by all connections that came the same way.
+        session.local_address = sys.intern(_format_address(transport.get_extra_info("sockname")))
         session.is_tls = transport.get_extra_info("ssl_object") is not None
         _tune(transport.get_extra_info("socket"), core.limits.keepalive_s)
         core.join(session, transport, _common_names(transport), is_served=is_served)
@@ -71,8 +74,10 @@ class AcceptedConnection(asyncio.Protocol):
         self._core.backlogs.resume(self.session)
 
 
-def _common_names(transport: asyncio.Transport) -> list[str]:
-    certificate = transport.get_extra_info("peercert") or {}
+def _common_names(transport: asyncio.Transport) -> Sequence[str]:
+    certificate = transport.get_extra_info("peercert")
+    if certificate is None:
+        return ()
     subject = certificate.get("subject", ())
     return [value for group in subject for key, value in group if key == "commonName"]
 
@@ -92,7 +97,7 @@ def _tune(sock: socket.socket | None, keepalive_s: int) -> None:
 
 
 def _host_of(peername: Any) -> str:
-    return str(peername[0]) if isinstance(peername, tuple) and peername else ""
+    return sys.intern(str(peername[0])) if isinstance(peername, tuple) and peername else ""
 
 
 def _format_address(name: Any) -> str:

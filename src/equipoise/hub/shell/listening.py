@@ -12,7 +12,6 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from equipoise.hub.data.audience import Audience
@@ -153,7 +152,7 @@ class WirePort:
     def _serve(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = WireConnection(self._core, self.ended)
+        connection = WireConnection(self._core, self)
         wire = self._poller.attach(accepted.detach(), connection, connection.session)
         self._connections += 1
         connection.connection_made(wire)
@@ -166,15 +165,15 @@ class WirePort:
 class WireConnection(AcceptedConnection):
     """A connection on a wire, which its listener counts."""
 
-    __slots__ = ("_ended",)
+    __slots__ = ("_port",)
 
-    def __init__(self, core: HubCore, ended: Callable[[], None]) -> None:
+    def __init__(self, core: HubCore, port: WirePort) -> None:
         super().__init__(core, is_on_wire=True)
-        self._ended = ended
+        self._port = port
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._ended()
+        self._port.ended()
 
 
 def _bound(family: int, address: Any) -> socket.socket:

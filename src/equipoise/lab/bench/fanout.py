@@ -61,11 +61,20 @@ def raise_descriptor_limit() -> int:
 
 
 def measure_idle(servers: Sequence[ServerUnderTest], case: IdleCase) -> dict[str, IdleSample | str]:
-    """Measure all servers, letting them settle together. Instead of a sample a failed one has its reason."""
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    needed = (case.connections + _WARM_UP) * len(servers) + _DESCRIPTORS_SPARE
-    if needed > allowed:
-        return {each.name: f"needs {needed:,} open files, {allowed:,} are allowed" for each in servers}
+    """Measure all servers, as many at a time as there are descriptors for. A failed one has its reason instead."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _DESCRIPTORS_SPARE
+    at_once = allowed // (case.connections + _WARM_UP)
+    if not at_once:
+        needed = case.connections + _WARM_UP + _DESCRIPTORS_SPARE
+        return {each.name: f"needs {needed:,} open files" for each in servers}
+    outcome: dict[str, IdleSample | str] = {}
+    for start in range(0, len(servers), at_once):
+        outcome |= _measure_together(servers[start : start + at_once], case)
+    return outcome
+
+
+def _measure_together(servers: Sequence[ServerUnderTest], case: IdleCase) -> dict[str, IdleSample | str]:
+    """Let the servers settle together."""
     outcome: dict[str, IdleSample | str] = {}
     crowds = [IdleSubscribers(server, case) for server in servers]
     try:
