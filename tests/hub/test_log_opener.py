@@ -28,6 +28,9 @@ class Place:
         self.ledgers = MemoryLedgers(asyncio.get_running_loop().call_soon)
         self.living: set[str] = set()
 
+    async def _is_alive(self, hub: str, incarnation: int) -> bool:
+        return hub in self.living
+
     def hub(self, name: str, *, roll_bytes: int = 1_000) -> HubLogs:
         self.living.add(name)
         opener = LogOpener(
@@ -37,7 +40,7 @@ class Place:
             hub=name,
             new_epoch=lambda: 0,
             incarnation=lambda: 1,
-            is_alive=lambda hub, incarnation: hub in self.living,
+            is_alive=self._is_alive,
             quorum_of=lambda topic: Quorum(1, 1, 1),
         )
         return HubLogs(

@@ -114,6 +114,10 @@ class LoopTime:
         return 1_700_000_000 + self.now()
 
 
+async def _never_alive(hub: str, incarnation: int) -> bool:
+    return False
+
+
 class OwnerHub:
     """One incarnation of a hub: its logs and what opens them."""
 
@@ -126,7 +130,7 @@ class OwnerHub:
             hub=name,
             new_epoch=lambda: next(epochs),
             incarnation=lambda: incarnation,
-            is_alive=lambda hub, life: False,
+            is_alive=_never_alive,
             quorum_of=lambda topic: Quorum(1, 1, 1),
         )
         self.logs = HubLogs(

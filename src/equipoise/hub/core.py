@@ -72,8 +72,7 @@ class HubCore:
         self.when_empty: Callable[[], object] | None = None
         # The latest connection of each link that smart clients keep.
         self.links: dict[bytes, Session] = {}
-        self._last_id = 0
-        self.started_at = shell.now()
+        self._last_id, self.started_at = 0, shell.now()
         # Where the hub listens, once it does.
         self.port = settings.port
         # A restart under the same name is a new hub: its epochs lie above those of its former life.

@@ -7,9 +7,12 @@ from collections import Counter
 import pytest
 
 from equipoise.lab.scenarios import SCENARIOS, scenario_by_name
+from equipoise.lab.scenarios.durable import DurableScenario
 from equipoise.lab.simulation.runner import run_seed
 
-CASES = [name for name in SCENARIOS if name.startswith("durable-") and hasattr(SCENARIOS[name], "bookies")]
+CASES = [
+    name for name in SCENARIOS if name.startswith("durable-") and isinstance(SCENARIOS[name], DurableScenario)
+]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -67,7 +67,7 @@ async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
             if hub.core.users.is_open:
                 (folder / ADDRESS_FILE).write_text(f"{address}\n", encoding="ascii")
             await ledgers.start()
-            hub.use_logs(store, tree, ledgers, _QUORUM)
+            hub.use_logs(store, tree, ledgers, lambda: _QUORUM)
             specs = SpecsStore(store, tree)
             known = await specs.load_with_version()
             hub.follow_specs(known.specs, known.version)

@@ -34,6 +34,7 @@ from equipoise.hub.cluster.link.frames import (
     ProbeFrame,
 )
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
+from equipoise.hub.cluster.log_calls import LogCalls
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import News
 from equipoise.hub.cluster.ports import Dials
@@ -92,10 +93,10 @@ class Cluster:
         self.severing = Severing(self)
         self.telling = Telling(self, core.settings.cluster)
         self.counts = SubscriberCounts(core, self.out)
+        self.calls = LogCalls(self)
         self._settings, self._dials = settings, dials
         # Whether this life of the hub is known to the others, and whether it is over.
-        self.is_seen = False
-        self._is_over = False
+        self.is_seen = self._is_over = False
         self._last_ticket = 0
         self._tidying = Tidying(self, settings.unsubscribe_delay_s)
         self.frames = FrameDispatch(self)
@@ -155,6 +156,7 @@ class Cluster:
                 self.core.make_topic(entry.topic)
         self.lanes.apply()
         self.barrier.evaluate_all()
+        self.calls.routed()
 
     @property
     def is_barrier_passed(self) -> bool:
@@ -218,6 +220,7 @@ class Cluster:
         self.lanes.followers.link_gone(link)
         self.asking.peer_gone(name)
         self.severing.peer_gone(name)
+        self.calls.peer_gone(name)
         self.core.index.recount(self.core.index.counts.forget(name))
 
     def _let_go(self, topic: Topic, name: str, link: OutLink) -> Stream | None:
@@ -270,6 +273,7 @@ class Cluster:
         # The peer is to hear what leaves us before it hears that it has heard of everything.
         self.barrier.withdraw()
         self._introduce(link)
+        self.calls.peer_gone(link.hub)
 
         def tell(topic: Topic) -> None:
             if topic.stream is not None:
@@ -366,6 +370,7 @@ class Cluster:
         self.moves.close()
         self.telling.close()
         self.counts.close()
+        self.calls.close()
         for link in list(self.out.values()):
             link.end_for_good()
             self._dials.hang_up(link)

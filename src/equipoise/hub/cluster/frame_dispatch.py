@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.link.frames import (
     AfterFrame,
+    AnswerFrame,
     AskFrame,
     AtFrame,
     AttachedFrame,
     AttachFrame,
+    CallFrame,
     CancelFrame,
     CloseFrame,
     CountsFrame,
@@ -46,7 +48,10 @@ from equipoise.hub.cluster.link.frames import (
     Tag,
     TearFrame,
     TokensFrame,
+    UnwatchFrame,
     WaitingFrame,
+    WatchFrame,
+    WokenFrame,
 )
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.region_counts import parse_count
@@ -78,6 +83,7 @@ class FrameDispatch:
         self._handle_streams()
         self._handle_plans()
         self._handle_questions()
+        self._handle_logs()
 
     def execute(self, peer: str, frame: Frame) -> None:
         """Do what a frame of a live peer says."""
@@ -135,6 +141,14 @@ class FrameDispatch:
         self._on(LeaseFrame, lambda peer, frame: cluster.core.lease.heard(cluster, peer, frame))
         self._on(ProbeFrame, lambda peer, frame: probing.asked(cluster, peer, frame.token))
         self._on(EchoFrame, lambda peer, frame: probing.heard(cluster, peer, frame.token, frame.coordinate))
+
+    def _handle_logs(self) -> None:
+        calls = self._cluster.calls
+        self._on(CallFrame, calls.called)
+        self._on(AnswerFrame, calls.answered)
+        self._on(WatchFrame, calls.watches.watched)
+        self._on(UnwatchFrame, calls.watches.unwatched)
+        self._on(WokenFrame, calls.watches.woken)
 
     def _counts(self, peer: str, frame: CountsFrame) -> None:
         try:

@@ -108,6 +108,8 @@ class Lease:
         # The question to each hub that it has not answered yet, and when it was asked.
         self._asked: dict[int, tuple[Life, float]] = {}
         self._last_token = 0
+        # Whether the hub may own logs: any topic may have one.
+        self.has_logs = False
 
     # What others ask of it.
 
@@ -131,7 +133,7 @@ class Lease:
     @property
     def is_needed(self) -> bool:
         """Whether there may be a topic that needs a single writer; until then nothing is asked."""
-        return self._specs.need_single_writer
+        return self.has_logs or self._specs.need_single_writer
 
     @property
     def text(self) -> str:

@@ -26,7 +26,15 @@ class _Acks(Protocol):
     def is_settled(self) -> bool: ...
 
 
+class _Logs(Protocol):
+    @property
+    def has_left(self) -> bool: ...
+    def leave(self) -> None: ...
+
+
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def calls(self) -> _Logs: ...
     @property
     def receipts(self) -> _Acks: ...
 
@@ -45,6 +53,7 @@ class Leaving:
     # This hub stops.
 
     def begin(self) -> None:
+        self._cluster.calls.leave()
         self._tell(ASK)
 
     @property
@@ -52,6 +61,8 @@ class Leaving:
         """Whether nothing can come any more, and nothing is under way."""
         out, index = self._cluster.out, self._cluster.core.index
         if not self._answered >= out.keys() or not self._cluster.receipts.is_settled:
+            return False
+        if not self._cluster.calls.has_left:
             return False
         streams = (topic.stream for topic in (*index.topics.values(), *index.lanes.values()))
         return all(stream is None or stream.admission.is_idle for stream in streams) and self.is_flushed

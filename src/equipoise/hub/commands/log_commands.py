@@ -16,12 +16,11 @@ from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.topic import LANE_PREFIX
 from equipoise.hub.logs.hub_logs import combined
 from equipoise.hub.logs.live_log import RUN_BYTES
+from equipoise.hub.logs.log_request import LogRequest
 from equipoise.log.append import add_run, spell_fields, xadd
 from equipoise.log.call import LogCall
-from equipoise.log.commands import LOG_COMMANDS
 from equipoise.log.errors import LogCommandError
 from equipoise.log.read import parse_read
-from equipoise.log.topic_log import TopicLog
 from equipoise.resp.replies import integer
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ def log_denial(core: HubCore, session: Session, command: list[bytes]) -> str | N
     """Why the client may not run a command on logs; None if it may, or the command is wrong anyway."""
     if core.logs is None:
         return unknown_command(command)
+    if problem := core.logs.missing():
+        return problem
     if sum(map(len, command)) > COMMAND_BYTES_MAX:
         return _TOO_LARGE
     try:
@@ -80,7 +81,6 @@ def log_denial(core: HubCore, session: Session, command: list[bytes]) -> str | N
 
 def _on_one(name: str) -> Handler:
     """A command on one log."""
-    execute = LOG_COMMANDS[name]
     key_at = 2 if "|" in name else 1
     may_create = name in ("xadd", "xgroup|create")
 
@@ -89,18 +89,12 @@ def _on_one(name: str) -> Handler:
         if problem is not None:
             return problem
         assert core.logs is not None, "otherwise it is denied"
-        call = LogCall(command, core.logs.now_ms(), session.proto)
-        log = core.logs.of(command[key_at])
-        if may_create and not session.may(Action.CREATE, command[key_at]):
-            refusal = denial(session, Action.CREATE, command[key_at])
-
-            def existing(state: TopicLog) -> bytes:
-                if not state.exists:
-                    raise LogCommandError(refusal)
-                return execute(state, call)
-
-            return log.submit(existing, sum(map(len, command)))
-        return log.submit(lambda state: execute(state, call), sum(map(len, command)))
+        key, refusal = command[key_at], ""
+        if may_create and not session.may(Action.CREATE, key):
+            refusal = denial(session, Action.CREATE, key)
+        return core.logs.submit(
+            key, LogRequest(name, command, session.proto, refusal, is_joined=session.is_gathering)
+        )
 
     return run
 
@@ -113,8 +107,11 @@ def add(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | 
     is_plain = core.users.is_open and len(name) <= core.limits.topic_bytes_max
     if logs is None or not is_plain or size > COMMAND_BYTES_MAX or name.startswith(LANE_PREFIX):
         return _add_carefully(core, session, command)
+    live = logs.at_hand(name)
+    if live is None:
+        return _add_carefully(core, session, command)
     call = LogCall(command, logs.now_ms(), session.proto)
-    return logs.of(name).submit(lambda state: xadd(state, call), size)
+    return live.submit(lambda state: xadd(state, call), size)
 
 
 _add_carefully = _on_one("xadd")
@@ -134,23 +131,25 @@ def add_several(core: HubCore, session: Session, commands: list[list[bytes]]) ->
     size = sum([sum(map(len, column)) for column in fields])
     if size > RUN_BYTES or len(name) > core.limits.topic_bytes_max or name.startswith(LANE_PREFIX):
         return None
+    live = logs.at_hand(name)
+    if live is None:
+        return None
     core.stats.commands += count
     session.command = "xadd"
     bodies, now_ms = list(map(spell_fields, zip(*fields, strict=True))), logs.now_ms()
-    return logs.of(name).submit(lambda state: add_run(state, bodies, now_ms), size)
+    return live.submit(lambda state: add_run(state, bodies, now_ms), size)
 
 
 def _on_several(name: str) -> Handler:
     """A command that counts the logs that it concerns."""
-    execute = LOG_COMMANDS[name]
 
     def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
         problem = log_denial(core, session, command)
         if problem is not None:
             return problem
         assert core.logs is not None, "otherwise it is denied"
-        call = LogCall(command, core.logs.now_ms(), session.proto)
-        parts = [core.logs.of(key).submit(lambda state: execute(state, call)) for key in command[1:]]
+        request = LogRequest(name, command, session.proto, is_joined=session.is_gathering)
+        parts = [core.logs.submit(key, request) for key in command[1:]]
         return combined(parts, core.now(), _sum)
 
     return run

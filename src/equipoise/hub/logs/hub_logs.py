@@ -1,16 +1,19 @@
 """The logs that this hub has open, and commands that concern several of them.
 
-A log is opened when it is first asked for, and stays open. A hub without a place for logs has none, and says so.
+A log is opened when it is first asked for, and stays open while its home is here. A hub without a place for logs has
+none, and says so. In a cluster every command goes through `elsewhere`, which knows the home of each log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from equipoise.hub.data.reply import REPLY_S, Reply
 from equipoise.hub.logs.live_log import ROLL_BYTES, UNCERTAIN, LiveLog, RollLog
+from equipoise.hub.logs.log_request import LogRequest
+from equipoise.hub.logs.spread_read import SpreadRead
 from equipoise.log.errors import LogCommandError
 from equipoise.log.read import LogRead, assemble, resolve, serve
 from equipoise.resp.replies import error
@@ -18,11 +21,38 @@ from equipoise.resp.replies import error
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell, Timer
     from equipoise.hub.logs.durable_topics import DurableTopics
+    from equipoise.ledger.log import OpenLedger
     from equipoise.log.records import LogRecord
 
-__all__ = ["HubLogs", "WaitingRead", "combined"]
+__all__ = ["HubLogs", "OtherLogs", "ReleaseLog", "WaitingRead", "combined"]
 
 _NOT_OPEN = error(f"TRYAGAIN the logs could not be opened within {REPLY_S:.0f} s")
+
+# The name of a log, its last ledger if it has one, its epoch, and what to call once another hub may claim the topic.
+ReleaseLog: TypeAlias = "Callable[[bytes, OpenLedger | None, int, Callable[[], None]], None]"
+
+
+class OtherLogs(Protocol):
+    """Logs wherever they are: see hub/cluster/log_calls.py."""
+
+    def submit(self, key: bytes, request: LogRequest) -> bytes | Reply: ...
+    def watch(
+        self, key: bytes, since: bytes, group: bytes | None, wake: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Call `wake` once, later, when there may be something to read; what is returned ends that."""
+        ...
+
+    def at_hand(self, key: bytes) -> LiveLog | None:
+        """The log, if it is open here and no earlier command waits for it."""
+        ...
+
+    def sealed(self, key: bytes) -> None:
+        """The log is not open here any more."""
+        ...
+
+
+def _not_released(name: bytes, ledger: OpenLedger | None, epoch: int, done: Callable[[], None]) -> None:
+    done()
 
 
 class HubLogs:
@@ -37,18 +67,25 @@ class HubLogs:
         committed: Callable[[LiveLog, Sequence[LogRecord]], None],
         roll_log: RollLog | None = None,
         roll_bytes: int = ROLL_BYTES,
+        release_log: ReleaseLog = _not_released,
+        missing: Callable[[], str] = lambda: "",
     ) -> None:
+        """`missing`: what logs need and there is none of, as an error; empty: nothing."""
         self._shell = shell
         self._open_log = open_log
         self._may_ack = may_ack
         self._committed = committed
         self._roll_log = roll_log
         self._roll_bytes = roll_bytes
+        self._release_log = release_log
+        self.missing = missing
         self.by_name: dict[bytes, LiveLog] = {}
+        # The logs of other hubs; None: this hub runs alone.
+        self.elsewhere: OtherLogs | None = None
         # The topics whose channel is on their log; None: none can be.
         self.durable: DurableTopics | None = None
         # Reads that wait, in the order in which they came.
-        self.waiting: dict[WaitingRead, None] = {}
+        self.waiting: dict[WaitingRead | SpreadRead, None] = {}
 
     def of(self, name: bytes) -> LiveLog:
         """The topic's log, opened if need be."""
@@ -67,13 +104,60 @@ class HubLogs:
             found.begin()
         return found
 
+    def at_hand(self, name: bytes) -> LiveLog | None:
+        """The log, if a command may be run on it here and now."""
+        return self.of(name) if self.elsewhere is None else self.elsewhere.at_hand(name)
+
+    def submit(self, key: bytes, request: LogRequest) -> bytes | Reply:
+        """Run a command on one log, wherever it is."""
+        if self.elsewhere is not None:
+            return self.elsewhere.submit(key, request)
+        return self.perform(self.of(key), request)
+
+    def perform(self, live: LiveLog, request: LogRequest) -> bytes | Reply:
+        """Run a command on a log that is open here, or about to be."""
+        now_ms = self.now_ms()
+        return live.submit(lambda log: request.run(log, now_ms), request.size)
+
     def read(
         self, read: LogRead, proto: int, is_allowed: Callable[[], str | None], *, may_wait: bool
     ) -> Reply:
         """XREAD or XREADGROUP. `is_allowed`: asked again when access rules change; the refusal, if there is one."""
+        if self.elsewhere is not None:
+            spread = SpreadRead(self, self.elsewhere, read, proto, is_allowed, may_wait=may_wait)
+            spread.begin()
+            return spread.reply
         waiting = WaitingRead(self, read, proto, is_allowed, may_wait=may_wait)
         waiting.begin()
         return waiting.reply
+
+    def begins_to_wait(self, read: WaitingRead | SpreadRead) -> None:
+        self.waiting[read] = None
+
+    def waits_no_more(self, read: WaitingRead | SpreadRead) -> None:
+        self.waiting.pop(read, None)
+
+    def seal(self, live: LiveLog) -> None:
+        """Give the log up, once all that was appended is committed: another hub is to have it. May be repeated."""
+        if live.is_sealing:
+            return
+        name, epoch = live.name, live.epoch
+
+        def released() -> None:
+            if self.by_name.get(name) is live:
+                del self.by_name[name]
+                if self.elsewhere is not None:
+                    self.elsewhere.sealed(name)
+
+        live.seal(lambda ledger: self._release_log(name, ledger, epoch, released))
+
+    def begin_anew(self) -> None:
+        """This life of the hub is over, and with it its claims."""
+        self.close()
+        self.by_name.clear()
+        for waiting in list(self.waiting):
+            waiting.reply.forget()
+        self.waiting.clear()
 
     def append_now(self) -> None:
         """What follows is to be one append: what came before is another."""
@@ -122,7 +206,7 @@ class WaitingRead:
 
     def begin(self) -> None:
         logs = self._logs
-        logs.waiting[self] = None
+        logs.begins_to_wait(self)
         self._timer = logs.call_later(REPLY_S, partial(self._answer, _NOT_OPEN))
         for part in self._parts:
             part.when_open(self._opened)
@@ -209,7 +293,7 @@ class WaitingRead:
 
     def _end(self) -> None:
         self._leave()
-        self._logs.waiting.pop(self, None)
+        self._logs.waits_no_more(self)
 
 
 def combined(

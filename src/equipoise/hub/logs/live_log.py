@@ -7,7 +7,8 @@ one sync. Reads that wait are served at the end of a turn, before the append, in
 Always true:
     a reply that was given rests on committed records alone;
     while a ledger is rolled nothing is appended: its snapshot shows exactly what the ledgers before it hold;
-    after a failed append nothing more is answered from that state: it is thrown away, and folded anew from the ledgers.
+    after a failed append nothing more is answered from that state: it is thrown away, and folded anew from the ledgers;
+    once it is sealed nothing is in flight: its ledger may be closed, and the topic be given to another hub.
 
 Finding the ledgers, claiming the topic and fencing the former owner is up to `open_log`.
 """
@@ -123,6 +124,8 @@ class LiveLog:
         self._unappended_bytes = 0
         self._is_scheduled = False
         self._tries = 0
+        # While it is sealed: called with the ledger to close, if there is one.
+        self._sealed: Callable[[OpenLedger | None], None] | None = None
         # Reads that wait for entries, in the order in which they came: each is tried when the log has grown.
         self.readers: dict[object, Callable[[], object]] = {}
 
@@ -172,7 +175,7 @@ class LiveLog:
                 self.append_now()
                 self._unappended_bytes = size
             answer = self._run(work)
-            if not self.is_ahead:
+            if not self.is_ahead and self._may_ack():
                 return answer
             reply = Reply(expired=lambda: error(_LATE))
             self.when_committed(partial(_settle, reply, answer))
@@ -206,8 +209,17 @@ class LiveLog:
         """Tell when all that the state shows now is committed, or that it is uncertain."""
         if self.is_ahead:
             self._held.append((self._appended + self.log.has_changes, tell))
-        else:
+        elif self._may_ack():
             tell(True)
+        else:
+            # Another hub may have gone on with the log: what this one shows may be old.
+            self._shell.call_later(_LEASE_S, self._tell_later, self._ledger, tell)
+
+    def _tell_later(self, ledger: OpenLedger | None, tell: Callable[[bool], None]) -> None:
+        if ledger is None or ledger is not self._ledger:
+            tell(False)
+        else:
+            self.when_committed(tell)
 
     def when_settled(self, tell: Callable[[bool], None]) -> None:
         """Tell once, while the ledger is rolled, when all that was appended to it is committed."""
@@ -247,7 +259,7 @@ class LiveLog:
         run = encode_run(records)
         self._ledger_bytes += len(run)
         try:
-            self._ledger.append(run, self._completed)
+            self._ledger.append(run, partial(self._completed, self._ledger))
         except (LedgerError, LimitError) as problem:
             self._fail(str(problem))
             return
@@ -261,26 +273,28 @@ class LiveLog:
             self._ledger, self._ledger_bytes = ledger, 0
             self._is_rolling = False
             self._schedule()
+            self._finish_sealing()
 
     def not_rolled(self, problem: str) -> None:
         """The former ledger may be closed, or another hub may own the topic: look again."""
         if self.stage is LogStage.OPEN and self._is_rolling:
             self._fail(problem)
 
-    def _completed(self, outcome: int | LedgerError) -> None:
-        if self.stage is not LogStage.OPEN:
+    def _completed(self, ledger: OpenLedger, outcome: int | LedgerError) -> None:
+        # Of a ledger that failed, and is followed by another, nothing counts any more.
+        if self._ledger is not ledger:
             return
         if isinstance(outcome, LedgerError):
             self._fail(str(outcome))
             return
-        self._release()
+        self._release(ledger)
 
-    def _release(self) -> None:
+    def _release(self, ledger: OpenLedger) -> None:
         """Acknowledge the oldest run in flight, unless the lease has run out: then once it is held again."""
-        if self.stage is not LogStage.OPEN:
+        if self._ledger is not ledger:
             return
         if not self._may_ack():
-            self._shell.call_later(_LEASE_S, self._release)
+            self._shell.call_later(_LEASE_S, self._release, ledger)
             return
         self._committed += 1
         self._on_committed(self, self._unconfirmed.popleft())
@@ -289,6 +303,7 @@ class LiveLog:
         if self._when_settled is not None and self._committed == self._appended:
             settled, self._when_settled = self._when_settled, None
             settled(True)
+        self._finish_sealing()
 
     def _fail(self, problem: str) -> None:
         """What is in flight is uncertain; begin again from what the ledgers have."""
@@ -296,6 +311,36 @@ class LiveLog:
         self.stage = LogStage.OPENING
         self._forget_state()
         self._shell.call_later(0, self._try_again)
+        self._finish_sealing()
+
+    def seal(self, sealed: Callable[[OpenLedger | None], None]) -> None:
+        """Close it once all that was appended is committed, then call `sealed`. The caller gives it no more commands.
+
+        Reads that wait are tried once more, and forgotten: they have to look where the log is next.
+        """
+        self._sealed = sealed
+        for wake in list(self.readers.values()):
+            wake()
+        self._finish_sealing()
+
+    @property
+    def is_sealing(self) -> bool:
+        return self._sealed is not None or self.stage is LogStage.CLOSED
+
+    def _finish_sealing(self) -> None:
+        if self._sealed is None:
+            return
+        if self.stage is LogStage.OPEN and (self._is_rolling or self._must_wait() or self._sealed is None):
+            # None: appending what was left has failed, which has finished it.
+            return
+        sealed, self._sealed, ledger = self._sealed, None, self._ledger
+        self.close()
+        sealed(ledger)
+
+    def _must_wait(self) -> bool:
+        if self.log.has_changes:
+            self.append_now()
+        return self.is_ahead
 
     def close(self) -> None:
         """Take nothing more. What is in flight is uncertain."""
@@ -307,6 +352,7 @@ class LiveLog:
     def _forget_state(self) -> None:
         self._ledger = None
         self.log = TopicLog()
+        self._appended = self._committed = 0
         self._unconfirmed.clear()
         settled, self._when_settled = self._when_settled, None
         if settled is not None:

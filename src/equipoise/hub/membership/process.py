@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from equipoise.access import Users
@@ -17,6 +18,8 @@ from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.hub.membership.acl_sync import first_rules
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.shell.server import Hub
+from equipoise.ledger.quorum import Quorum
+from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.model.address import check_tellable, split_address
 from equipoise.processes import is_process_gone, process_identity
 from equipoise.store.contract import Store, StoreSettings
@@ -30,12 +33,13 @@ if TYPE_CHECKING:
     from equipoise.hub.membership.settings import MembershipSettings
     from equipoise.hub.settings import HubSettings
 
-__all__ = ["RunningMember", "leave", "member"]
+__all__ = ["RunningMember", "give_logs", "leave", "member"]
 
 _PASSWORD_BYTES_MAX = 4 * 1024
 # How long a hub that stops waits until nothing is under way, and how often it looks, in seconds.
 LEAVE_S = 2.0
 LEAVE_INTERVAL_S = 0.02
+NO_BOOKIES = "ERR this cluster has no bookie to keep logs of topics on: start one with `equipoise bookie`"
 
 
 class RunningMember:
@@ -93,6 +97,9 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
             process=process_identity(),
             is_gone=is_process_gone,
         )
+        ledgers = BookieLedgers(store, Tree(own.region), SystemRandom(), site=own.site)
+        await ledgers.start()
+        give_logs(hub, store, ledgers)
         work = asyncio.create_task(membership.run())
         try:
             yield RunningMember(hub, membership, work)
@@ -100,10 +107,27 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             await leave(hub)
+            await ledgers.close()
             await store.close()
             await hub.stop()
     finally:
         await store.close()
+
+
+def give_logs(hub: Hub, store: Store, ledgers: BookieLedgers) -> None:
+    """Let the hub keep logs on the bookies of its cluster, as soon as there is one."""
+    is_known = False
+
+    def missing() -> str:
+        nonlocal is_known
+        is_known = is_known or bool(ledgers.pool.known)
+        return "" if is_known else NO_BOOKIES
+
+    def quorum() -> Quorum:
+        copies = min(3, sum(not facts.is_read_only for facts in ledgers.pool.known.values())) or 1
+        return Quorum(copies, copies, min(2, copies))
+
+    hub.use_logs(store, Tree(hub.settings.membership.region), ledgers, quorum, missing)
 
 
 async def leave(hub: Hub) -> None:

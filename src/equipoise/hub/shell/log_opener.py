@@ -13,19 +13,25 @@ entries have all been trimmed or deleted leave the list with the same compare-an
 
 A hub that loses a compare-and-set, or crashes between two steps, has changed nothing that a later owner could not take
 over. The epoch is in the node, above its last and above all that this hub has heard of.
+
+A hub that gives a log away closes its last ledger and takes its name out of the node: then the next home need not wait
+until this life of the hub is over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from equipoise.errors import LedgerError, StoreError, WorldError
+from equipoise.hub.logs.durable_topics import DurableTopics
+from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.logs.live_log import LiveLog
 from equipoise.ledger.log import FIRST_ENTRY, Ledgers, OpenLedger
 from equipoise.ledger.quorum import Quorum
@@ -33,12 +39,18 @@ from equipoise.log.ids import EntryId
 from equipoise.log.records import LogSnapshot, decode_run, encode_run
 from equipoise.log.topic_log import TopicLog
 from equipoise.store.contract import Store
+from equipoise.store.records.hubs import HubsStore
 from equipoise.store.records.topic_logs import LogLedger, StoredLog, TopicLogsStore
 from equipoise.store.tree import Tree
 
-__all__ = ["FoundLog", "LogOpener"]
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+
+__all__ = ["FoundLog", "LogOpener", "logs_of", "opener_of"]
 
 log = logging.getLogger("equipoise.hub")
+
+_RELEASE_AGAIN_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ class LogOpener:
         hub: str,
         new_epoch: Callable[[], int],
         incarnation: Callable[[], int],
-        is_alive: Callable[[str, int], bool],
+        is_alive: Callable[[str, int], Awaitable[bool]],
         quorum_of: Callable[[bytes], Quorum],
     ) -> None:
         """`is_alive`: whether that incarnation of a hub is. `new_epoch`: above all that this hub has heard of."""
@@ -81,6 +93,10 @@ class LogOpener:
 
     def open(self, live: LiveLog) -> None:
         self._start(self._open(live))
+
+    def release(self, topic: bytes, ledger: OpenLedger | None, epoch: int, done: Callable[[], None]) -> None:
+        """Let another hub claim the topic; `done` once it may, or need not ask. `epoch` 0: it was not opened."""
+        self._start(self._release(topic, ledger, epoch, self._incarnation(), done))
 
     def roll(self, live: LiveLog, ledger: OpenLedger, snapshot: LogSnapshot) -> None:
         self._start(self._roll(live, ledger, snapshot))
@@ -103,7 +119,39 @@ class LogOpener:
                 log.warning("log of topic %r not opened: %s", live.name, problem)
             live.not_opened(str(problem))
         else:
+            if live.is_sealing:
+                await self._release(live.name, found.ledger, found.epoch, self._incarnation(), lambda: None)
             live.opened(found)
+
+    async def _release(
+        self,
+        topic: bytes,
+        ledger: OpenLedger | None,
+        epoch: int,
+        incarnation: int,
+        done: Callable[[], None],
+    ) -> None:
+        last = -1
+        if ledger is not None:
+            with suppress(StoreError, LedgerError):
+                # Else the next owner recovers it.
+                last = await ledger.close()
+        while epoch and self._incarnation() == incarnation:
+            try:
+                stored = await self._records.load(topic)
+                node = stored.node
+                if (node.owner, node.incarnation, node.epoch) != (self._hub, incarnation, epoch):
+                    break
+                ledgers = node.ledgers
+                if ledger is not None and last >= 0 and ledgers and ledgers[-1].ledger == ledger.ledger:
+                    ledgers = (*ledgers[:-1], msgspec.structs.replace(ledgers[-1], last=last))
+                given = msgspec.structs.replace(node, owner="", incarnation=0, ledgers=ledgers)
+                if await self._records.save(topic, given, stored.version) is not None:
+                    break
+            except StoreError:
+                # Without the store no other hub can claim it either.
+                await asyncio.sleep(_RELEASE_AGAIN_S)
+        done()
 
     async def find(self, topic: bytes) -> FoundLog:
         """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
@@ -141,7 +189,7 @@ class LogOpener:
             known = await self._records.load(topic)
             node = known.node
             is_own = node.owner == self._hub and node.incarnation == self._incarnation()
-            if node.owner and not is_own and self._is_alive(node.owner, node.incarnation):
+            if node.owner and not is_own and await self._is_alive(node.owner, node.incarnation):
                 raise _OwnedElsewhereError(f"hub {node.owner} owns the topic")
             claim = msgspec.structs.replace(
                 node,
@@ -207,3 +255,48 @@ async def _settled(live: LiveLog) -> bool:
 
 def _closed(part: LogLedger, last: int, last_id: EntryId) -> LogLedger:
     return LogLedger(part.ledger, part.epoch, last, *last_id)
+
+
+def opener_of(
+    core: HubCore, store: Store, tree: Tree, ledgers: Ledgers, quorum: Callable[[], Quorum]
+) -> LogOpener:
+    """What opens the logs of a hub; `quorum` of logs whose topic has no durable spec."""
+
+    def quorum_of(topic: bytes) -> Quorum:
+        spec = core.specs.of_name(topic)
+        wanted = None if spec is None else spec.durability
+        if wanted is None:
+            return quorum()
+        return Quorum(wanted.ensemble, wanted.write_quorum, wanted.ack_quorum)
+
+    async def is_alive(hub: str, incarnation: int) -> bool:
+        # As the store has it, not as this hub last heard: a needless failover would cost clients their certainty.
+        seen = await hubs.look(hub)
+        return seen is not None and seen.alive is not None and seen.facts.incarnation == incarnation
+
+    hubs = HubsStore(store, tree)
+    return LogOpener(
+        store,
+        tree,
+        ledgers,
+        hub=core.settings.name,
+        new_epoch=core.new_epoch,
+        incarnation=lambda: core.incarnation,
+        is_alive=is_alive,
+        quorum_of=quorum_of,
+    )
+
+
+def logs_of(core: HubCore, opener: LogOpener, missing: Callable[[], str] = lambda: "") -> HubLogs:
+    """The logs of a hub. `missing`: why none can be kept; empty: they can."""
+    logs = HubLogs(
+        core.shell,
+        opener.open,
+        may_ack=lambda: core.lease.is_valid(core.now()),
+        committed=lambda log, records: durable.committed(log, records),
+        roll_log=opener.roll,
+        release_log=opener.release,
+        missing=missing,
+    )
+    durable = logs.durable = DurableTopics(core, logs)
+    return logs

@@ -29,17 +29,15 @@ from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.ports import Timer
 from equipoise.hub.data.session import LINGER_S
-from equipoise.hub.logs.durable_topics import DurableTopics
-from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.shell.listening import ListeningPort, listen
-from equipoise.hub.shell.log_opener import LogOpener
+from equipoise.hub.shell.log_opener import LogOpener, logs_of, opener_of
 from equipoise.hub.shell.tcp_info import has_hung_up, round_trip_s
 from equipoise.hub.shell.tls import FailedHandshakes, tls_context
 from equipoise.hub.telemetry.gauges import Process
 from equipoise.ledger.log import Ledgers
 from equipoise.ledger.quorum import Quorum
-from equipoise.model import Specs, TopicSpec
+from equipoise.model import Specs
 from equipoise.processes.machine import memory_bytes_free, network_bytes_per_s
 from equipoise.store.contract import Store
 from equipoise.store.tree import Tree
@@ -131,32 +129,31 @@ class Hub:
         core = self.core
         self._dialer = Dialer(core, login, self._rng, self.renew)
         cluster = core.cluster = Cluster(core, self._dialer)
+        if core.logs is not None:
+            core.logs.elsewhere = cluster.calls
         core.places.probing.start(self._rng.random)
         core.lease.start(cluster)
         self._login = login
         return cluster
 
-    def use_logs(self, store: Store, tree: Tree, ledgers: Ledgers, quorum: Quorum) -> None:
-        """Keep logs of topics: their owners and ledgers in the store, what is in them in ledgers of this quorum."""
+    def use_logs(
+        self,
+        store: Store,
+        tree: Tree,
+        ledgers: Ledgers,
+        quorum: Callable[[], Quorum],
+        missing: Callable[[], str] = lambda: "",
+    ) -> None:
+        """Keep logs of topics: their owners and ledgers in the store, what is in them in ledgers of this quorum.
+
+        `missing`: why no log can be kept; empty: they can.
+        """
         core = self.core
-        self._opener = LogOpener(
-            store,
-            tree,
-            ledgers,
-            hub=self.settings.name,
-            new_epoch=core.new_epoch,
-            incarnation=lambda: core.incarnation,
-            is_alive=lambda hub, incarnation: False,
-            quorum_of=lambda topic: _quorum(core.specs.of_name(topic)) or quorum,
-        )
-        core.logs = HubLogs(
-            core.shell,
-            self._opener.open,
-            may_ack=lambda: core.lease.is_valid(core.now()),
-            committed=lambda log, records: durable.committed(log, records),
-            roll_log=self._opener.roll,
-        )
-        durable = core.logs.durable = DurableTopics(core, core.logs)
+        self._opener = opener_of(core, store, tree, ledgers, quorum)
+        core.logs = logs_of(core, self._opener, missing)
+        core.lease.has_logs = True
+        if self.cluster is not None:
+            core.logs.elsewhere = self.cluster.calls
 
     def follow_specs(self, specs: Specs, version: int) -> None:
         """Specs of a hub that runs alone: topics are durable, or no longer, from now on."""
@@ -171,6 +168,8 @@ class Hub:
             "hub %s was declared dead: it restarts as a new incarnation and closes its connections",
             self.settings.name,
         )
+        if self.core.logs is not None:
+            self.core.logs.begin_anew()
         self.core.begin_anew()
         self.join_cluster(self._login)
         if self.on_renewed is not None:
@@ -232,11 +231,6 @@ class Hub:
             await _end_connections(core)
         if self._owned_executor is not None:
             self._owned_executor.shutdown(wait=False, cancel_futures=True)
-
-
-def _quorum(spec: TopicSpec | None) -> Quorum | None:
-    wanted = None if spec is None else spec.durability
-    return None if wanted is None else Quorum(wanted.ensemble, wanted.write_quorum, wanted.ack_quorum)
 
 
 async def _end_connections(core: HubCore) -> None:

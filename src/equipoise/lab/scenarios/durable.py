@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from equipoise.lab.scenarios.scenario import NEVER, Expectation, NetworkShape, Scenario, Times
 from equipoise.lab.scenarios.workload import Workload
 
-__all__ = ["DURABLE_SCENARIOS", "DurableScenario"]
+__all__ = ["DURABLE_SCENARIOS", "LOG_SCENARIOS", "DurableScenario", "LogScenario"]
 
 _NO_CLIENTS = Workload(clients=())
 _LAN = NetworkShape(latency_s=(0.000_1, 0.003), jitter_s=(-0.002, 0.002), split=(0.0, 0.2))
 _KEPT = Expectation(properties=("kept",))
+_LOGS = Expectation(properties=("kept", "one epoch", "prefixes"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,5 +106,73 @@ DURABLE_SCENARIOS = (
         deletions=(0, 3),
         cuts=(0, 2),
         duration_s=5.0,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogScenario(Scenario):
+    """A store, bookies, and hubs that own logs, under clients that append and read through any hub."""
+
+    workload: Workload = _NO_CLIENTS
+    topology: NetworkShape = _LAN
+    expectation: Expectation = _LOGS
+    duration_s: float = 4.0
+    hubs: int = 3
+    bookies: int = 3
+    quorum: tuple[int, int, int] = (3, 3, 2)
+    topics: int = 2
+    clients: int = 3
+    # A topic gets another home.
+    moves: Times = NEVER
+    # A hub crashes and is started again; a hub stops in order and is started again.
+    crashes: Times = NEVER
+    stops: Times = NEVER
+    # A hub stands still for longer than its session lasts, and goes on as if nothing had been.
+    zombies: Times = NEVER
+    # A hub hears nothing of the store, or of the store and of other hubs, for a while.
+    store_cuts: Times = NEVER
+    cuts: Times = NEVER
+    # The store is gone for a while.
+    outages: Times = NEVER
+    # Connections between two hubs are reset, or cut for a while.
+    link_cuts: Times = NEVER
+    # One bookie crashes and is started again.
+    bookie_crashes: Times = NEVER
+
+
+def _log_case(name: str, summary: str, **fields: object) -> LogScenario:
+    return LogScenario(name=f"durable-{name}", summary=summary, **fields)  # type: ignore[arg-type]  # by name
+
+
+LOG_SCENARIOS = (
+    _log_case(
+        "moves", "logs move from hub to hub under appends and reads that wait", moves=(4, 12), stops=(0, 1)
+    ),
+    _log_case(
+        "zombie",
+        "owners stand still until others have their logs, and go on as if nothing had been",
+        zombies=(1, 3),
+        moves=(0, 3),
+    ),
+    _log_case(
+        "cut-off",
+        "owners are cut off from the store, from other hubs, or from both",
+        store_cuts=(1, 3),
+        cuts=(0, 2),
+        moves=(0, 3),
+    ),
+    _log_case(
+        "outage",
+        "the store is gone for a while, hubs and bookies crash",
+        outages=(1, 2),
+        bookie_crashes=(0, 2),
+    ),
+    _log_case(
+        "doubt",
+        "owners crash, and links between hubs fail, with commands under way",
+        crashes=(1, 3),
+        link_cuts=(1, 4),
+        moves=(0, 4),
     ),
 )

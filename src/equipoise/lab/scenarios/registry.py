@@ -6,7 +6,7 @@ from equipoise.errors import SettingsError
 from equipoise.lab.scenarios.cluster import CLUSTER_SCENARIOS
 from equipoise.lab.scenarios.content import CONTENT_SCENARIOS
 from equipoise.lab.scenarios.demo import DEMO
-from equipoise.lab.scenarios.durable import DURABLE_SCENARIOS
+from equipoise.lab.scenarios.durable import DURABLE_SCENARIOS, LOG_SCENARIOS
 from equipoise.lab.scenarios.hub import HUB_SCENARIOS
 from equipoise.lab.scenarios.limits import LIMITS_SCENARIOS
 from equipoise.lab.scenarios.scenario import Scenario
@@ -21,6 +21,7 @@ SCENARIOS: dict[str, Scenario] = {
         *LIMITS_SCENARIOS,
         *CONTENT_SCENARIOS,
         *DURABLE_SCENARIOS,
+        *LOG_SCENARIOS,
         DEMO,
     )
 }

@@ -22,6 +22,7 @@ from equipoise.lab.simulation.cluster.ablations import CLUSTER_ABLATIONS
 from equipoise.lab.simulation.cluster.content_ablations import CONTENT_ABLATIONS
 from equipoise.lab.simulation.cluster.limit_ablations import LIMIT_ABLATIONS
 from equipoise.lab.simulation.durable.ablations import DURABLE_ABLATIONS
+from equipoise.lab.simulation.durable.log_ablations import LOG_ABLATIONS
 from equipoise.lab.simulation.hub_ablations import HUB_ABLATIONS
 from equipoise.lab.simulation.runner import Run, run_seed
 from equipoise.lab.task_pool import SerialPool, TaskPool, settle_collector
@@ -36,6 +37,7 @@ ABLATIONS: dict[str, Ablation] = {
         *LIMIT_ABLATIONS,
         *CONTENT_ABLATIONS,
         *DURABLE_ABLATIONS,
+        *LOG_ABLATIONS,
     )
 }
 

@@ -16,15 +16,16 @@ from dataclasses import dataclass, field
 from math import fsum
 from random import Random
 from time import perf_counter
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from equipoise.errors import EquipoiseError
 from equipoise.lab.scenarios import ClusterScenario, Scenario
-from equipoise.lab.scenarios.durable import DurableScenario
+from equipoise.lab.scenarios.durable import DurableScenario, LogScenario
 from equipoise.lab.simulation.checkers import CHECKERS, Violation
 from equipoise.lab.simulation.cluster.faults import play
 from equipoise.lab.simulation.cluster.stories import STORIES, TappedWire, begin_story, tapped
 from equipoise.lab.simulation.cluster.world import ClusterWorld
+from equipoise.lab.simulation.durable.logs_world import LogsWorld
 from equipoise.lab.simulation.durable.world import DurableWorld
 from equipoise.lab.simulation.hub_world import HubWorld
 from equipoise.lab.simulation.link import LinkSpec
@@ -113,7 +114,12 @@ def run_seed(
         )
 
 
-def _world(sim: Simulation, scenario: Scenario, history: History) -> HubWorld | ClusterWorld | DurableWorld:
+AnyWorld: TypeAlias = HubWorld | ClusterWorld | DurableWorld | LogsWorld
+
+
+def _world(sim: Simulation, scenario: Scenario, history: History) -> AnyWorld:
+    if isinstance(scenario, LogScenario):
+        return LogsWorld(sim, scenario, history)
     if isinstance(scenario, DurableScenario):
         return DurableWorld(sim, scenario, history)
     if isinstance(scenario, ClusterScenario):
@@ -121,7 +127,7 @@ def _world(sim: Simulation, scenario: Scenario, history: History) -> HubWorld | 
     return HubWorld(sim, scenario, history)
 
 
-def _fired(sim: Simulation, world: HubWorld | ClusterWorld | DurableWorld) -> Counter[str]:
+def _fired(sim: Simulation, world: AnyWorld) -> Counter[str]:
     """How often each kind of fault happened, the network's own included."""
     fired = Counter(world.fired())
     if sim.faults["loss"]:

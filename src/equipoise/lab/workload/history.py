@@ -26,6 +26,7 @@ __all__ = [
     "History",
     "LedgerTrack",
     "Live",
+    "LogTrack",
     "Marker",
     "MemoryPeak",
     "Missed",
@@ -255,6 +256,28 @@ class LedgerTrack:
 
 
 @dataclass(slots=True)
+class LogTrack:
+    """One topic's log: what clients were answered, in the order of the answers, and what it held in the end."""
+
+    topic: str
+    # Client, number of its entry, and id, of each append that was acknowledged.
+    acked: list[tuple[str, int, bytes]] = field(default_factory=list)
+    uncertain: int = 0
+    # What each XRANGE showed, from the beginning on, and how many appends had been acknowledged when it was asked for.
+    shown: list[tuple[int, list[bytes]]] = field(default_factory=list)
+    # The last id, as clients that only look were shown it, and how many appends had been acknowledged before.
+    looks: list[tuple[int, bytes]] = field(default_factory=list)
+    # By reader, the id behind which it began, and what it got by XREAD, one entry after the other.
+    read: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = field(default_factory=dict)
+    # Owner, incarnation and epoch in the topic's node, each time they had changed.
+    owners: list[tuple[str, int, int]] = field(default_factory=list)
+    # In the end: the epochs of its ledgers, and id and value of each entry.
+    epochs: list[int] = field(default_factory=list)
+    final: list[tuple[bytes, bytes]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class History:
     """Everything about one run that a checker may ask."""
 
@@ -278,6 +301,7 @@ class History:
     payloads: dict[bytes, tuple[str, int]] = field(default_factory=dict)
     # Ledgers, each in the words of its writer and its readers.
     ledgers: list[LedgerTrack] = field(default_factory=list)
+    logs: list[LogTrack] = field(default_factory=list)
     # What was still under way when the run was over, in words.
     unfinished: list[str] = field(default_factory=list)
 

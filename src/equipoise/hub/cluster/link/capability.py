@@ -5,7 +5,7 @@ A hub announces them when it greets, and ignores the names that it does not know
 
 from __future__ import annotations
 
-__all__ = ["CAPABILITIES", "COUNTS", "LEASE", "LEAVE", "LIMITS", "LOSS", "PROBE", "TEAR"]
+__all__ = ["CAPABILITIES", "COUNTS", "LEASE", "LEAVE", "LIMITS", "LOGS", "LOSS", "PROBE", "TEAR"]
 
 # Answer probes of the distance between hubs.
 PROBE = "probe"
@@ -21,5 +21,7 @@ LEAVE = "leave"
 COUNTS = "counts"
 # Keep rate envelopes, and take over the level of a bucket.
 LIMITS = "limits"
+# Own logs of topics, and run commands on them for clients of other hubs.
+LOGS = "logs"
 
-CAPABILITIES = frozenset({PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS})
+CAPABILITIES = frozenset({PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS})

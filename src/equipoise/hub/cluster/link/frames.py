@@ -20,14 +20,22 @@ from equipoise.hub.cluster.link.ingress_frames import (
     RecountFrame,
     TearFrame,
 )
+from equipoise.hub.cluster.link.log_frames import (
+    AnswerFrame,
+    CallFrame,
+    UnwatchFrame,
+    WatchFrame,
+    WokenFrame,
+)
 
 __all__ = [
-    "FRAMES", "AfterFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame", "CancelFrame",
-    "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame", "EgressFrame",
+    "FRAMES", "AfterFrame", "AnswerFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame", "CallFrame",
+    "CancelFrame", "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame", "EgressFrame",
     "EndedFrame", "FlushFrame", "FollowFrame", "Frame", "IngressFrame", "LaneFrame", "LeaseFrame", "LeaveFrame", "Life",
     "LossFrame", "NoPatternFrame", "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame",
     "PatternedFrame", "Payloads", "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecountFrame",
-    "RecountedFrame", "SettledFrame", "SeverFrame", "SeveredFrame", "Tag", "TearFrame", "TokensFrame", "WaitingFrame",
+    "RecountedFrame", "SettledFrame", "SeverFrame", "SeveredFrame", "Tag", "TearFrame", "TokensFrame", "UnwatchFrame",
+    "WaitingFrame", "WatchFrame", "WokenFrame",
 ]  # fmt: skip
 
 # Streams on their way out.

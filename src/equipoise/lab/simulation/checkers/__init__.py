@@ -8,6 +8,7 @@ from equipoise.lab.simulation.checkers import (
     fair_turns,
     held_up,
     kept,
+    log_views,
     memory,
     needless_gap,
     once,
@@ -33,4 +34,7 @@ CHECKERS: dict[str, Callable[[History], list[Violation]]] = {
         held_up,
         kept,
     )
+} | {
+    log_views.PREFIXES: log_views.check_prefixes,
+    log_views.ONE_EPOCH: log_views.check_epochs,
 }

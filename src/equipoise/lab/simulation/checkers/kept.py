@@ -1,9 +1,9 @@
-"""Every acknowledged entry of a ledger is kept: read back by clients, and found on enough disks."""
+"""What was acknowledged is kept: entries of ledgers, read back and on enough disks; entries of logs, once each."""
 
 from __future__ import annotations
 
 from equipoise.lab.simulation.checkers.violation import Violation
-from equipoise.lab.workload.history import History, LedgerTrack
+from equipoise.lab.workload.history import History, LedgerTrack, LogTrack
 
 __all__ = ["NAME", "check"]
 
@@ -16,7 +16,26 @@ def check(history: History) -> list[Violation]:
         for track in history.ledgers
         if not track.is_deleted
         for text in _wrong(track)
-    ]
+    ] + [Violation(NAME, f"log of {log.topic}: {text}") for log in history.logs for text in _wrong_log(log)]
+
+
+def _wrong_log(log: LogTrack) -> list[str]:
+    wrong = list(log.problems)
+    place = {at: (number, value) for number, (at, value) in enumerate(log.final)}
+    values = [value for _, value in log.final]
+    if len(set(values)) != len(values):
+        wrong.append("an entry is in it twice")
+    latest: dict[str, int] = {}
+    for client, number, at in log.acked:
+        value = f"{client}.{number}".encode()
+        if at not in place or place[at][1] != value:
+            wrong.append(f"{value!r} was acknowledged as {at!r}, and is not there")
+            break
+        if place[at][0] <= latest.get(client, -1):
+            wrong.append(f"{value!r} is before an earlier entry of the same client")
+            break
+        latest[client] = place[at][0]
+    return wrong
 
 
 def _wrong(track: LedgerTrack) -> list[str]:

@@ -16,7 +16,7 @@ import msgspec
 
 from equipoise.access import Users
 from equipoise.errors import PlanRaceError, StoreError
-from equipoise.hub import HubSettings
+from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster import LiveHub
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.settings import MembershipSettings
@@ -126,7 +126,11 @@ class Region:
         login = None if node.rules is None else (HUBS_USER, HUBS_USER)
         clock = node.host.clock.time
         node.membership = Membership(hub, store, access_version=access_version, login=login, wall_clock=clock)
+        await self.equip(hub, store, node.host)
         await node.membership.run()
+
+    async def equip(self, hub: Hub, store: RemoteMemoryStore, host: Host) -> None:
+        """Give the hub what it needs beside the store, before it takes part."""
 
     def _noted(self, node: SimulatedHub, reload: Callable[[Users], None]) -> Callable[[Users], None]:
         """The same, keeping when which rules came into force at the hub."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from equipoise.bookie.bookie import Bookie, open_directory
 from equipoise.bookie.manifest import load_manifest
@@ -37,7 +37,7 @@ from equipoise.ledger_client.bookie_pool import ReplicationSettings
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.store import MemoryStoreServer, MemoryTree, RemoteMemoryStore, StoreSettings, Tree
 
-__all__ = ["DurableWorld"]
+__all__ = ["CLIENT_SETTINGS", "DurableWorld", "keep_bookie"]
 
 STORE, STORE_PORT, BOOKIE_PORT = "store", 2181, 3181
 TREE = Tree()
@@ -97,22 +97,7 @@ class DurableWorld:
         host.spawn(self._bookie(name, host), name=name)
 
     async def _bookie(self, name: str, host: Host) -> None:
-        """A bookie under a supervisor that starts it again when it ends."""
-        while True:
-            store = await open_store()
-            facts = BookieFacts(name=name, host=name, port=BOOKIE_PORT, rack=name)
-            bookie = Bookie(facts, host.disk, store, TREE, host.random, BOOKIE_SETTINGS)
-            try:
-                await bookie.start(listen_host="0.0.0.0")
-                self.refused.pop(name, None)
-                await bookie.run()
-            except SettingsError as error:
-                self.refused[name] = str(error)
-            except (DiskFailedError, DiskFullError, StoreError) as error:
-                self.count(f"bookie ended: {type(error).__name__}")
-            with contextlib.suppress(EquipoiseError):
-                await store.close()
-            await asyncio.sleep(RETRY_S)
+        await keep_bookie(name, host, self.refused, self.count)
 
     async def _writer(self, name: str) -> None:
         """Append to a ledger; roll to another when it fails."""
@@ -266,3 +251,22 @@ async def open_store() -> RemoteMemoryStore:
             return await RemoteMemoryStore(STORE, STORE_PORT, SESSIONS).open()
         except StoreError:
             await asyncio.sleep(RETRY_S)
+
+
+async def keep_bookie(name: str, host: Host, refused: dict[str, str], count: Callable[[str], None]) -> None:
+    """A bookie under a supervisor that starts it again when it ends."""
+    while True:
+        store = await open_store()
+        facts = BookieFacts(name=name, host=name, port=BOOKIE_PORT, rack=name)
+        bookie = Bookie(facts, host.disk, store, TREE, host.random, BOOKIE_SETTINGS)
+        try:
+            await bookie.start(listen_host="0.0.0.0")
+            refused.pop(name, None)
+            await bookie.run()
+        except SettingsError as error:
+            refused[name] = str(error)
+        except (DiskFailedError, DiskFullError, StoreError) as error:
+            count(f"bookie ended: {type(error).__name__}")
+        with contextlib.suppress(EquipoiseError):
+            await store.close()
+        await asyncio.sleep(RETRY_S)

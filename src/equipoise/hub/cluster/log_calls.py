@@ -1,0 +1,356 @@
+"""Bring commands on logs to the hub that owns the log, in the order in which they came, and their replies back.
+
+The home of a topic owns its log, or claims it. Commands of this hub's clients wait in a queue per log: they run here
+if the home is here and the log is open; else all that wait go to the home as one batch, and the next batch when that is
+answered. So no command overtakes another, whichever way they go, and a pipeline costs two round trips.
+
+A hub that is not the home of a log sends a batch back; it has run nothing of it, and the batch goes to the next home.
+If the home is lost with a batch under way its reads are run again. Its writes may or may not be stored: UNCERTAIN.
+
+Always true:
+    of one hub at most one batch is under way for a log;
+    a log that is open or being sealed here is not asked for elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from equipoise.hub.cluster.link.capability import LOGS
+from equipoise.hub.cluster.link.log_frames import AnswerFrame, CallFrame
+from equipoise.hub.cluster.log_watches import AGAIN_S, LogWatches
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.data.reply import REPLY_S, Reply
+from equipoise.hub.logs.live_log import UNCERTAIN, LiveLog, LogStage
+from equipoise.hub.logs.log_request import (
+    LogRequest,
+    pack_replies,
+    pack_requests,
+    unpack_replies,
+    unpack_requests,
+)
+from equipoise.resp.replies import error
+
+if TYPE_CHECKING:
+    from equipoise.hub.logs.hub_logs import HubLogs
+
+__all__ = ["LogCalls"]
+
+# What is sent as one batch, unless it is a transaction; and the pieces of its answer.
+BATCH_BYTES = 1024 * 1024
+_PIECE_BYTES = 1024 * 1024
+# A hub that holds a batch says so this long before the hub that sent it gives up.
+_MARGIN_S = 0.5
+_TOO_LATE = (
+    f"UNCERTAIN the owner of the log has not answered within {REPLY_S:.0f} s; it may or may not be stored"
+)
+_NOT_TAKEN = f"TRYAGAIN the log could not be reached at its home within {REPLY_S:.0f} s; nothing is stored"
+_OLD_HOME = "ERR hub {} is the home of the topic and runs a release without logs: upgrade it"
+
+
+class _Call:
+    """Commands that are run together: one of a client of this hub, or a batch of another hub's."""
+
+    __slots__ = ("due_at", "is_sent", "is_wanted", "origin", "requests", "tell")
+
+    def __init__(
+        self,
+        requests: list[LogRequest],
+        tell: Callable[[list[bytes] | None], object],
+        is_wanted: Callable[[], bool],
+        due_at: float,
+        origin: str = "",
+    ) -> None:
+        self.requests = requests
+        # Called once, with the replies; None: nothing was run here.
+        self.tell = tell
+        self.is_wanted = is_wanted
+        self.due_at = due_at
+        # The hub that sent it; empty: this one.
+        self.origin = origin
+        self.is_sent = False
+
+
+class _Queue:
+    """The commands on one log."""
+
+    __slots__ = ("batch", "calls", "is_scheduled", "peer", "ticket")
+
+    def __init__(self) -> None:
+        self.calls: deque[_Call] = deque()
+        # What is under way, to which hub, and the number of the question; 0: nothing is.
+        self.batch: list[_Call] = []
+        self.peer = ""
+        self.ticket = 0
+        self.is_scheduled = False
+
+
+class LogCalls:
+    """Owned by the cluster. It is the `elsewhere` of HubLogs."""
+
+    def __init__(self, cluster: ClusterPort) -> None:
+        self._cluster = cluster
+        self.watches = LogWatches(cluster, self)
+        self._queues: dict[bytes, _Queue] = {}
+        # By ticket: the log of a batch that is under way, and the pieces of its answer so far.
+        self._asked: dict[int, tuple[bytes, list[bytes]]] = {}
+        # The hub stops: it claims nothing more.
+        self._is_leaving = False
+
+    @property
+    def _logs(self) -> HubLogs | None:
+        return self._cluster.core.logs
+
+    # For clients of this hub.
+
+    def at_hand(self, key: bytes) -> LiveLog | None:
+        """The log, if it is open here and no earlier command waits for it."""
+        live = None if self._logs is None else self._logs.by_name.get(key)
+        is_free = live is not None and key not in self._queues and self.is_open_here(key, live)
+        return live if is_free else None
+
+    def submit(self, key: bytes, request: LogRequest) -> bytes | Reply:
+        logs, live = self._logs, self.at_hand(key)
+        assert logs is not None, "otherwise the command is refused"
+        if live is not None:
+            return logs.perform(live, request)
+
+        def expired() -> bytes:
+            problem = "" if (known := logs.by_name.get(key)) is None else known.problem
+            return error(_TOO_LATE if call.is_sent else f"{_NOT_TAKEN}: {problem}" if problem else _NOT_TAKEN)
+
+        reply = Reply(expired=expired)
+
+        def tell(replies: list[bytes] | None) -> None:
+            assert replies is not None, "what this hub asked for is asked again, not given up"
+            if reply.is_wanted:
+                reply.complete(replies[0])
+
+        call = _Call([request], tell, lambda: reply.is_wanted, self._cluster.core.now() + REPLY_S)
+        self._put(key, call)
+        return reply
+
+    def watch(
+        self, key: bytes, since: bytes, group: bytes | None, wake: Callable[[], None]
+    ) -> Callable[[], None]:
+        return self.watches.watch(key, since, group, wake)
+
+    # What changes.
+
+    def routed(self) -> None:
+        """The plan, or the hubs that are alive, have changed."""
+        if self._logs is None:
+            return
+        for live in list(self._logs.by_name.values()):
+            if not self._is_home(live.name) and self._home(live.name) is not None:
+                self._logs.seal(live)
+        for key in list(self._queues):
+            self._schedule(key)
+
+    def sealed(self, key: bytes) -> None:
+        self._schedule(key)
+
+    def close(self) -> None:
+        """This life of the hub is over, and its clients are gone."""
+        self._is_leaving = True
+        self._queues.clear()
+        self._asked.clear()
+        self.watches.close()
+
+    def leave(self) -> None:
+        """The hub stops: give all logs up."""
+        self._is_leaving = True
+        if self._logs is not None:
+            for live in list(self._logs.by_name.values()):
+                self._logs.seal(live)
+        for key in list(self._queues):
+            self._schedule(key)
+
+    @property
+    def has_left(self) -> bool:
+        return self._logs is None or not self._logs.by_name
+
+    def peer_gone(self, peer: str) -> None:
+        """The hub is lost, or what it was sent or has answered is void."""
+        for key, queue in list(self._queues.items()):
+            for call in [call for call in queue.calls if call.origin == peer]:
+                queue.calls.remove(call)
+            if queue.peer == peer:
+                self._asked.pop(queue.ticket, None)
+                batch, queue.batch, queue.peer, queue.ticket = queue.batch, [], "", 0
+                for call in reversed(batch):
+                    if all(request.is_read for request in call.requests):
+                        call.is_sent = False
+                        queue.calls.appendleft(call)
+                    else:
+                        call.tell([error(UNCERTAIN)])
+            self._schedule(key)
+        self.watches.peer_gone(peer)
+
+    # Frames.
+
+    def called(self, peer: str, frame: CallFrame) -> None:
+        """A hub asks for commands to be run. Raises ProtocolError."""
+        requests, tell = unpack_requests(frame.calls), partial(self._answer, peer, frame.ticket)
+        if self._logs is None or not self._is_home(frame.topic):
+            tell(None)
+            return
+        now, wait_s = self._cluster.core.now(), max(0.0, frame.wait_ms / 1_000 - _MARGIN_S)
+        call = _Call(requests, tell, lambda: True, now + wait_s, peer)
+        self._put(frame.topic, call)
+        self._cluster.core.shell.call_later(wait_s, self._give_up, frame.topic, call)
+
+    def _give_up(self, key: bytes, call: _Call) -> None:
+        """The log could not be opened in time: nothing was run."""
+        queue = self._queues.get(key)
+        if queue is not None and call in queue.calls:
+            queue.calls.remove(call)
+            live = None if self._logs is None else self._logs.by_name.get(key)
+            problem = f"{_NOT_TAKEN}: {live.problem}" if live is not None and live.problem else _NOT_TAKEN
+            call.tell([error(problem)] * len(call.requests))
+
+    def _answer(self, peer: str, ticket: int, replies: list[bytes] | None) -> None:
+        if replies is None:
+            self._cluster.tell(peer, AnswerFrame(ticket, True, [b""]))
+            return
+        data = pack_replies(replies)
+        for start in range(0, len(data), _PIECE_BYTES):
+            is_last = start + _PIECE_BYTES >= len(data)
+            self._cluster.tell(peer, AnswerFrame(ticket, is_last, [data[start : start + _PIECE_BYTES]]))
+
+    def answered(self, peer: str, frame: AnswerFrame) -> None:
+        """Raises ProtocolError."""
+        known = self._asked.get(frame.ticket)
+        if known is None:
+            return
+        key, pieces = known
+        pieces += frame.payloads
+        if not frame.is_last:
+            return
+        del self._asked[frame.ticket]
+        queue, data = self._queues[key], b"".join(pieces)
+        batch, queue.batch, queue.peer, queue.ticket = queue.batch, [], "", 0
+        if data:
+            replies = unpack_replies(data)
+            for call, reply in zip(batch, replies, strict=False):
+                call.tell([reply])
+            self._schedule(key)
+            return
+        for call in batch:
+            call.is_sent = False
+        queue.calls.extendleft(reversed(batch))
+        self._schedule(key, AGAIN_S)
+
+    # Queues.
+
+    def _home(self, key: bytes) -> str | None:
+        return self._cluster.router.home(key)
+
+    def _is_home(self, key: bytes) -> bool:
+        return not self._is_leaving and self._home(key) == self._cluster.name
+
+    def is_open_here(self, key: bytes, live: LiveLog) -> bool:
+        return live.stage is LogStage.OPEN and not live.is_sealing and self._is_home(key)
+
+    def _put(self, key: bytes, call: _Call) -> None:
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _Queue()
+        queue.calls.append(call)
+        self._schedule(key)
+
+    def _schedule(self, key: bytes, delay_s: float = 0.0) -> None:
+        queue = self._queues.get(key)
+        if queue is not None and not queue.is_scheduled:
+            queue.is_scheduled = True
+            self._cluster.core.shell.call_later(delay_s, self._drain, key)
+
+    def _drain(self, key: bytes) -> None:
+        """Run or send what waits, as far as that is possible."""
+        queue, logs = self._queues.get(key), self._logs
+        if queue is None:
+            return
+        queue.is_scheduled = False
+        queue.calls = deque(call for call in queue.calls if call.is_wanted())
+        if queue.batch:
+            return
+        if not queue.calls or logs is None:
+            del self._queues[key]
+            return
+        if self._is_home(key):
+            self._run_here(key, queue, logs)
+        elif key in logs.by_name:
+            # Closed once what is in flight is committed: then `sealed` is called.
+            if self._home(key) is not None:
+                logs.seal(logs.by_name[key])
+            self._schedule(key, AGAIN_S)
+        else:
+            self._send(key, queue)
+
+    def _run_here(self, key: bytes, queue: _Queue, logs: HubLogs) -> None:
+        live = logs.of(key)
+        if live.stage is not LogStage.OPEN or live.is_sealing:
+            self._schedule(key, AGAIN_S)
+            return
+        calls = queue.calls
+        del self._queues[key]
+        live.append_now()
+        for call in calls:
+            _gather([logs.perform(live, request) for request in call.requests], call.tell)
+
+    def _send(self, key: bytes, queue: _Queue) -> None:
+        """Send what waits to the home; other hubs have to send theirs there themselves."""
+        for call in [call for call in queue.calls if call.origin]:
+            queue.calls.remove(call)
+            call.tell(None)
+        home = self._home(key)
+        link = None if home is None else self._cluster.out.get(home)
+        if not queue.calls:
+            del self._queues[key]
+            return
+        if link is None or link.is_full or not link.is_connected:
+            self._schedule(key, AGAIN_S)
+            return
+        if not link.can(LOGS):
+            for call in queue.calls:
+                call.tell([error(_OLD_HOME.format(home))])
+            del self._queues[key]
+            return
+        queue.batch = _take_batch(queue.calls)
+        queue.peer, queue.ticket = link.hub, self._cluster.new_ticket()
+        self._asked[queue.ticket] = key, []
+        for call in queue.batch:
+            call.is_sent = True
+        left_s = min(call.due_at for call in queue.batch) - self._cluster.core.now()
+        requests = [request for call in queue.batch for request in call.requests]
+        link.send(CallFrame(key, queue.ticket, max(0, int(left_s * 1_000)), pack_requests(requests)))
+
+
+def _take_batch(calls: deque[_Call]) -> list[_Call]:
+    batch = [calls.popleft()]
+    size = batch[0].requests[0].size
+    while calls and (calls[0].requests[0].is_joined or size < BATCH_BYTES):
+        batch.append(calls.popleft())
+        size += batch[-1].requests[0].size
+    return batch
+
+
+def _gather(outcomes: Iterable[bytes | Reply], tell: Callable[[list[bytes]], object]) -> None:
+    """Tell all replies, once they are complete."""
+    parts = list(outcomes)
+    owed = [part for part in parts if isinstance(part, Reply) and part.pieces is None]
+    left = len(owed)
+
+    def completed() -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            tell([part if isinstance(part, bytes) else b"".join(part.pieces or ()) for part in parts])
+
+    for part in owed:
+        part.owe(completed, 0.0, is_muted=False)
+    if not owed:
+        completed()

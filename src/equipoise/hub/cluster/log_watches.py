@@ -1,0 +1,132 @@
+"""Reads that wait for entries of logs at other hubs, and those of other hubs that wait here.
+
+A read that waits is woken, and asks again by an ordinary command. It is woken too often rather than too seldom: by an
+entry that may be for it, and when the log moves, its owner is lost, or a link begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.cluster.link.capability import LOGS
+from equipoise.hub.cluster.link.log_frames import UnwatchFrame, WatchFrame, WokenFrame
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.log.ids import after, parse_id
+
+if TYPE_CHECKING:
+    from equipoise.hub.logs.live_log import LiveLog
+    from equipoise.log.topic_log import TopicLog
+
+__all__ = ["AGAIN_S", "LogWatches"]
+
+# How soon the plan is asked again for a log that no live hub has, or whose home sends commands back.
+AGAIN_S = 0.03
+
+
+class _Calls(Protocol):
+    def is_open_here(self, key: bytes, live: LiveLog) -> bool: ...
+
+
+class LogWatches:
+    """Owned by LogCalls."""
+
+    def __init__(self, cluster: ClusterPort, calls: _Calls) -> None:
+        self._cluster = cluster
+        self._calls = calls
+        # Reads of this hub that wait at others, by ticket: the hub, and what wakes them.
+        self._watching: dict[int, tuple[str, Callable[[], None]]] = {}
+        # Reads of other hubs that wait here, by hub and ticket: what ends them.
+        self._watched: dict[tuple[str, int], Callable[[], None]] = {}
+
+    def _open_here(self, key: bytes) -> LiveLog | None:
+        logs = self._cluster.core.logs
+        live = None if logs is None else logs.by_name.get(key)
+        return live if live is not None and self._calls.is_open_here(key, live) else None
+
+    def watch(
+        self, key: bytes, since: bytes, group: bytes | None, wake: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Call `wake` once, later, when there may be something to read; what is returned ends that."""
+        live, home = self._open_here(key), self._cluster.router.home(key)
+        if live is not None:
+            return self._watch_here(live, since, group, wake)
+        link = None if home is None else self._cluster.out.get(home)
+        if link is None or not link.can(LOGS):
+            return self._cluster.core.shell.call_later(AGAIN_S, wake).cancel
+        ticket = self._cluster.new_ticket()
+        self._watching[ticket] = link.hub, wake
+        link.send(WatchFrame(key, ticket, since, group or b""))
+
+        def end() -> None:
+            if self._watching.pop(ticket, None) is not None:
+                self._cluster.tell(link.hub, UnwatchFrame(ticket))
+
+        return end
+
+    def _watch_here(
+        self, live: LiveLog, since: bytes, group: bytes | None, wake: Callable[[], None]
+    ) -> Callable[[], None]:
+        watcher = object()
+
+        def look() -> None:
+            if live.is_sealing or _has_news(live.log, since, group):
+                live.readers.pop(watcher, None)
+                wake()
+
+        live.readers[watcher] = look
+        self._cluster.core.shell.call_later(0, lambda: look() if watcher in live.readers else None)
+
+        def end() -> None:
+            live.readers.pop(watcher, None)
+
+        return end
+
+    def watched(self, peer: str, frame: WatchFrame) -> None:
+        at = (peer, frame.ticket)
+
+        def wake() -> None:
+            self._watched.pop(at, None)
+            self._cluster.tell(peer, WokenFrame(frame.ticket))
+
+        live = self._open_here(frame.topic)
+        if live is not None:
+            self._watched[at] = self._watch_here(live, frame.since, frame.group or None, wake)
+        else:
+            self._watched[at] = self._cluster.core.shell.call_later(AGAIN_S, wake).cancel
+
+    def unwatched(self, peer: str, frame: UnwatchFrame) -> None:
+        end = self._watched.pop((peer, frame.ticket), None)
+        if end is not None:
+            end()
+
+    def woken(self, peer: str, frame: WokenFrame) -> None:
+        known = self._watching.pop(frame.ticket, None)
+        if known is not None:
+            known[1]()
+
+    def close(self) -> None:
+        self._watching.clear()
+        for end in self._watched.values():
+            end()
+        self._watched.clear()
+
+    def peer_gone(self, peer: str) -> None:
+        """The hub is lost, or what it was asked or has answered is void."""
+        for ticket in [ticket for ticket, (hub, _) in self._watching.items() if hub == peer]:
+            self._cluster.core.shell.call_later(AGAIN_S, self._watching.pop(ticket)[1])
+        for watch in [watch for watch in self._watched if watch[0] == peer]:
+            self._watched.pop(watch)()
+
+
+def _has_news(log: TopicLog, since: bytes, group: bytes | None) -> bool:
+    """Whether a read would find an entry, or that its group is gone."""
+    at = parse_id(since) if group is None else None
+    if group is not None:
+        known = log.groups.get(group)
+        if known is None or since != b">":
+            return True
+        at = known.last
+    assert at is not None, "of a group or as given"
+    start = after(at)
+    return start is not None and log.last > at and next(log.entries.range(start), None) is not None

@@ -1,0 +1,107 @@
+"""One command of a client on one log, in the form in which it goes to the hub that owns the log.
+
+Who may run it has been judged at the client's own hub.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from equipoise.errors import ProtocolError
+from equipoise.log.call import LogCall
+from equipoise.log.commands import LOG_COMMANDS
+from equipoise.log.errors import LogCommandError
+from equipoise.log.ids import spell_id
+from equipoise.log.read import assemble, parse_read, resolve, serve
+from equipoise.log.topic_log import TopicLog
+from equipoise.resp.replies import bulk
+
+__all__ = ["LAST_ID", "LogRequest", "pack_replies", "pack_requests", "unpack_replies", "unpack_requests"]
+
+# The last id of a log, for reads that begin behind it.
+LAST_ID = "last-id"
+_READS = frozenset(
+    (
+        "xlen",
+        "xrange",
+        "xrevrange",
+        "xread",
+        "xinfo|stream",
+        "xinfo|groups",
+        "xinfo|consumers",
+        "xpending",
+        "exists",
+    )
+) | {"type", LAST_ID}
+
+
+class LogRequest(msgspec.Struct, frozen=True, array_like=True):
+    """`name` is that of LOG_COMMANDS, or of a read without waiting (`xread`, `xreadgroup`), or LAST_ID."""
+
+    name: str
+    words: list[bytes]
+    # The RESP version of the reader.
+    proto: int = 2
+    # Why the client may not make the log, if there is none; empty: it may.
+    refusal: str = ""
+    # Whether it belongs to the same transaction as the one before.
+    is_joined: bool = False
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it changes nothing, so that it may be run twice."""
+        return self.name in _READS
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.words))
+
+    def run(self, log: TopicLog, now_ms: int) -> bytes:
+        """The reply, due once what it rests on is committed. Raises LogCommandError."""
+        if self.name == LAST_ID:
+            return bulk(spell_id(log.last))
+        if self.name in ("xread", "xreadgroup"):
+            return self._read(log, now_ms)
+        if self.refusal and not log.exists:
+            raise LogCommandError(self.refusal)
+        return LOG_COMMANDS[self.name](log, LogCall(self.words, now_ms, self.proto))
+
+    def _read(self, log: TopicLog, now_ms: int) -> bytes:
+        read = parse_read(self.words)
+        key, start = read.keys[0], read.starts[0]
+        resolve(log, read, key, start)
+        pieces = serve(log, read, key, now_ms, self.proto)
+        return assemble([] if pieces is None else [(key, pieces)], self.proto)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_requests = msgspec.msgpack.Decoder(list[LogRequest])
+_replies = msgspec.msgpack.Decoder(list[bytes])
+
+
+def pack_requests(requests: list[LogRequest]) -> bytes:
+    return _encode(requests)
+
+
+def unpack_requests(data: bytes) -> list[LogRequest]:
+    """Raises ProtocolError."""
+    try:
+        found = _requests.decode(data)
+    except msgspec.MsgspecError as problem:
+        raise ProtocolError(f"EQ.L.CALL with what is no list of commands: {problem}") from problem
+    for request in found:
+        if request.name not in LOG_COMMANDS and request.name not in ("xread", "xreadgroup", LAST_ID):
+            raise ProtocolError(f"EQ.L.CALL with a command that is not known: {request.name[:32]!r}")
+    return found
+
+
+def pack_replies(replies: list[bytes]) -> bytes:
+    return _encode(replies)
+
+
+def unpack_replies(data: bytes) -> list[bytes]:
+    """Raises ProtocolError."""
+    try:
+        return _replies.decode(data)
+    except msgspec.MsgspecError as problem:
+        raise ProtocolError(f"EQ.L.ANSWER with what is no list of replies: {problem}") from problem

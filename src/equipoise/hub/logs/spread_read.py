@@ -1,0 +1,183 @@
+"""One XREAD or XREADGROUP on logs that may be at several hubs, and move while it waits.
+
+It asks each log once, without waiting (a pass). If none has anything it has itself woken when one of them may have, and
+asks again. A log that moves, or whose owner is lost, wakes it too. `$` and `+` are resolved before the first pass: what
+is added after that is found, wherever the log is by then.
+
+Always true: at most one pass is under way, so an entry that a group was given is in the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.data.reply import REPLY_S, Reply
+from equipoise.hub.logs.log_request import LAST_ID, LogRequest
+from equipoise.log.read import LogRead, assemble
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.ports import Timer
+
+__all__ = ["SpreadRead"]
+
+
+class _Logs(Protocol):
+    """What it needs of HubLogs."""
+
+    def begins_to_wait(self, read: SpreadRead) -> None: ...
+    def waits_no_more(self, read: SpreadRead) -> None: ...
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer: ...
+
+
+class _Elsewhere(Protocol):
+    def submit(self, key: bytes, request: LogRequest) -> bytes | Reply: ...
+    def watch(
+        self, key: bytes, since: bytes, group: bytes | None, wake: Callable[[], None]
+    ) -> Callable[[], None]: ...
+
+
+class SpreadRead:
+    """From when the command came to when it is answered. Owned by HubLogs."""
+
+    def __init__(
+        self,
+        logs: _Logs,
+        elsewhere: _Elsewhere,
+        read: LogRead,
+        proto: int,
+        is_allowed: Callable[[], str | None],
+        *,
+        may_wait: bool,
+    ) -> None:
+        self._logs = logs
+        self._elsewhere = elsewhere
+        self._read = read
+        self._proto = proto
+        self._is_allowed = is_allowed
+        self._may_wait = may_wait and read.block_ms is not None
+        # From where on each log is read, as it is asked for next.
+        self._starts = dict(zip(read.keys, read.starts, strict=True))
+        # Those to begin with from the second pass on.
+        self._later: dict[bytes, bytes] = {}
+        self._watches: list[Callable[[], None]] = []
+        self._timer: Timer | None = None
+        self._is_asking = False
+        # The time to wait is over: what the pass under way brings is the answer.
+        self._is_late = False
+        self.reply = Reply(wait_s=None, abandoned=self._end)
+
+    def begin(self) -> None:
+        self._logs.begins_to_wait(self)
+        if self._may_wait and self._read.block_ms:
+            self._timer = self._logs.call_later(self._read.block_ms / 1_000, self._time_is_up)
+        unresolved = [key for key, start in self._starts.items() if start in (b"$", b"+")]
+        if self._read.group is not None or not unresolved:
+            self._ask()
+            return
+
+        def resolved(replies: list[bytes]) -> None:
+            for key, reply in zip(unresolved, replies, strict=True):
+                last = reply.split(b"\r\n")[1]
+                if self._starts[key] == b"$":
+                    self._starts[key] = last
+                else:
+                    self._later[key] = last
+            self._ask()
+
+        self._gather([(key, LogRequest(LAST_ID, [], self._proto)) for key in unresolved], resolved)
+
+    # Passes.
+
+    def _ask(self) -> None:
+        if self.reply.is_wanted:
+            self._gather([(key, self._request(key)) for key in self._starts], self._asked)
+
+    def _request(self, key: bytes) -> LogRequest:
+        read = self._read
+        words = [b"xread" if read.group is None else b"xreadgroup"]
+        if read.group is not None:
+            words += [b"group", read.group, read.consumer]
+        if read.count:
+            words += [b"count", b"%d" % read.count]
+        if read.is_acked:
+            words.append(b"noack")
+        words += [b"streams", key, self._starts[key]]
+        return LogRequest(words[0].decode(), words, self._proto)
+
+    def _asked(self, replies: list[bytes]) -> None:
+        nothing = assemble([], self._proto)
+        found = [reply for reply in replies if reply != nothing]
+        if found:
+            # Each is a list, or a map, of one log.
+            mark = found[0][:1]
+            self._answer(b"%b%d\r\n%b" % (mark, len(found), b"".join(one[4:] for one in found)))
+            return
+        if not self._may_wait or self._is_late:
+            self._answer(nothing)
+            return
+        self._starts.update(self._later)
+        self._later.clear()
+        for key, start in self._starts.items():
+            self._watches.append(self._elsewhere.watch(key, start, self._read.group, self._woken))
+
+    def _woken(self) -> None:
+        if not self._is_asking:
+            self._unwatch()
+            self._ask()
+
+    def _gather(self, requests: list[tuple[bytes, LogRequest]], done: Callable[[list[bytes]], None]) -> None:
+        """Run all of them; `done` with the replies, unless one is an error, which then is the answer."""
+        self._is_asking = True
+        outcomes = [self._elsewhere.submit(key, request) for key, request in requests]
+        left = 1 + sum(isinstance(outcome, Reply) and outcome.pieces is None for outcome in outcomes)
+
+        def one_less() -> None:
+            nonlocal left
+            left -= 1
+            if left:
+                return
+            self._is_asking = False
+            replies = [o if isinstance(o, bytes) else b"".join(o.pieces or ()) for o in outcomes]
+            problem = next((reply for reply in replies if reply[:1] == b"-"), None)
+            if problem is not None:
+                self._answer(problem)
+            elif self.reply.is_wanted:
+                done(replies)
+
+        for outcome in outcomes:
+            if isinstance(outcome, Reply) and outcome.pieces is None:
+                outcome.owe(one_less, 0.0, is_muted=False)
+                self._logs.call_later(REPLY_S, outcome.expire)
+        one_less()
+
+    # The end.
+
+    def judge(self) -> None:
+        """Access rules have changed."""
+        problem = self._is_allowed()
+        if problem is not None:
+            self._answer(b"-%b\r\n" % problem.encode())
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self._is_late = True
+        if not self._is_asking:
+            self._answer(assemble([], self._proto))
+
+    def _answer(self, answer: bytes) -> None:
+        self._end()
+        if self.reply.is_wanted:
+            self.reply.complete(answer)
+
+    def _unwatch(self) -> None:
+        watches, self._watches = self._watches, []
+        for end in watches:
+            end()
+
+    def _end(self) -> None:
+        self._unwatch()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._logs.waits_no_more(self)

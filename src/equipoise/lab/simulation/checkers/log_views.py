@@ -1,0 +1,73 @@
+"""What clients saw of a log, and who owned it, is one story.
+
+prefixes    what a read showed from the beginning on is the beginning of the log in the end, with all that was
+            acknowledged before it was asked for; what a reader got, entry by entry, is the log behind where it
+            began, without a hole
+one epoch   an epoch has one owner, and epochs rise
+"""
+
+from __future__ import annotations
+
+from equipoise.lab.simulation.checkers.violation import Violation
+from equipoise.lab.workload.history import History, LogTrack
+
+__all__ = ["ONE_EPOCH", "PREFIXES", "check_epochs", "check_prefixes"]
+
+PREFIXES = "prefixes"
+ONE_EPOCH = "one epoch"
+
+
+def check_prefixes(history: History) -> list[Violation]:
+    return [
+        Violation(PREFIXES, f"log of {log.topic}: {text}") for log in history.logs for text in _unlike(log)
+    ]
+
+
+def _unlike(log: LogTrack) -> list[str]:
+    wrong: list[str] = []
+    values = [value for _, value in log.final]
+    for before, shown in log.shown:
+        if shown != values[: len(shown)]:
+            wrong.append(f"a read showed {len(shown)} entries that are not the beginning of the log")
+            break
+        missing = {f"{client}.{number}".encode() for client, number, _ in log.acked[:before]} - set(shown)
+        if missing:
+            wrong.append(f"a read did not show {min(missing)!r}, acknowledged before it was asked for")
+            break
+    greatest = [(0, 0)]
+    for _, _, at in log.acked:
+        greatest.append(max(greatest[-1], _key(at)))
+    for before, last in log.looks:
+        if _key(last) < greatest[before]:
+            wrong.append(f"{last!r} was shown as the last entry after {greatest[before]} was acknowledged")
+            break
+    for reader, (since, got) in log.read.items():
+        behind = [(at, value) for at, value in log.final if _key(at) > _key(since)]
+        if got != behind[: len(got)]:
+            number = next(
+                (i for i, (one, other) in enumerate(zip(got, behind, strict=False)) if one != other),
+                len(behind),
+            )
+            wrong.append(f"{reader} got {got[number]} where the log has {behind[number : number + 1]}")
+    return wrong
+
+
+def _key(spelled: bytes) -> tuple[int, int]:
+    ms, _, seq = spelled.partition(b"-")
+    return int(ms), int(seq or 0)
+
+
+def check_epochs(history: History) -> list[Violation]:
+    wrong: list[Violation] = []
+    for log in history.logs:
+        owned: dict[int, tuple[str, int]] = {}
+        last = 0
+        for owner, incarnation, epoch in log.owners:
+            if owner and owned.setdefault(epoch, (owner, incarnation)) != (owner, incarnation):
+                wrong.append(Violation(ONE_EPOCH, f"log of {log.topic}: epoch {epoch} has two owners"))
+            if epoch < last:
+                wrong.append(Violation(ONE_EPOCH, f"log of {log.topic}: epoch {epoch} follows {last}"))
+            last = max(last, epoch)
+        if log.epochs != sorted(log.epochs):
+            wrong.append(Violation(ONE_EPOCH, f"log of {log.topic}: its ledgers have epochs {log.epochs}"))
+    return wrong

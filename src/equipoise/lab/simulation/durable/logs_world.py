@@ -1,0 +1,298 @@
+"""Hubs that own logs, on bookies and a store, under clients that append and read through any hub.
+
+Everything is the real thing but for network, disks and time. Clients append entries, one or several in a pipeline, each
+once; some read from the beginning, some wait for the next entry, each at a hub of its own choice. After the faults
+everything is healed: every hub must answer, and show the same log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import hiredis
+
+from equipoise.errors import StoreError
+from equipoise.hub import Hub, HubSettings
+from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.lab.scenarios.durable import LogScenario
+from equipoise.lab.simulation.cluster.region import TREE, Region, membership_settings
+from equipoise.lab.simulation.durable.log_faults import SESSION_S, LogFaults
+from equipoise.lab.simulation.durable.world import CLIENT_SETTINGS, keep_bookie
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.simulated_hub import PORT
+from equipoise.lab.simulation.world import Simulation
+from equipoise.lab.workload.history import History, LogTrack
+from equipoise.ledger.quorum import Quorum
+from equipoise.ledger_client.ledgers import BookieLedgers
+from equipoise.model import Member, Plan
+from equipoise.resp.replies import spell
+from equipoise.store import RemoteMemoryStore, StoreSettings
+from equipoise.store.records.topic_logs import TopicLogsStore
+
+__all__ = ["LogClient", "LogsWorld"]
+
+SESSIONS = StoreSettings(session_timeout_s=SESSION_S, request_timeout_s=SESSION_S)
+# How long a client waits for an answer before it connects anew: a hub answers within five seconds.
+PATIENCE_S = 8.0
+HEALING_S = 60.0
+PAUSE_S = 0.05
+
+
+class _LogRegion(Region):
+    """Hubs with bookies."""
+
+    def __init__(self, sim: Simulation, quorum: Quorum) -> None:
+        super().__init__(sim, sessions=SESSIONS)
+        self._quorum = quorum
+
+    async def equip(self, hub: Hub, store: RemoteMemoryStore, host: Host) -> None:
+        ledgers = BookieLedgers(store, TREE, host.random, settings=CLIENT_SETTINGS)
+        while True:
+            try:
+                await ledgers.start()
+                break
+            except StoreError:
+                await asyncio.sleep(0.1)
+        hub.use_logs(store, TREE, ledgers, lambda: self._quorum)
+
+
+class LogClient:
+    """Commands to one hub, over a connection that is made when it is needed."""
+
+    def __init__(self, pick: Callable[[], str]) -> None:
+        self._pick = pick
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._parser = hiredis.Reader()
+
+    async def ask(self, *commands: tuple[object, ...]) -> list[Any]:
+        """The replies, as far as they came; a connection that broke, or is silent, is given up."""
+        replies: list[Any] = []
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                if self._streams is None:
+                    self._parser = hiredis.Reader()
+                    self._streams = await asyncio.open_connection(self._pick(), PORT)
+                reader, writer = self._streams
+                words = [
+                    [str(word).encode() if not isinstance(word, bytes) else word for word in c]
+                    for c in commands
+                ]
+                writer.write(b"".join(map(spell, words)))
+                while len(replies) < len(commands):
+                    reply = self._parser.gets()
+                    if reply is False:
+                        data = await reader.read(65536)
+                        if not data:
+                            raise ConnectionError("closed")
+                        self._parser.feed(data)
+                    else:
+                        replies.append(reply)
+        except (OSError, TimeoutError):
+            self.close()
+        return replies
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+class LogsWorld:
+    """The parts of one run."""
+
+    def __init__(self, sim: Simulation, scenario: LogScenario, history: History) -> None:
+        self.sim = sim
+        self.scenario = scenario
+        self.history = history
+        self.random = sim.random
+        self.region = _LogRegion(sim, Quorum(*scenario.quorum))
+        self.names = [f"h{number}" for number in range(1, scenario.hubs + 1)]
+        self.bookies = {f"b{number}": sim.host(f"b{number}") for number in range(1, scenario.bookies + 1)}
+        self.tracks = [LogTrack(f"t{number}") for number in range(1, scenario.topics + 1)]
+        history.logs = self.tracks
+        self._fired: Counter[str] = Counter()
+        self._refused: dict[str, str] = {}
+        self._is_over = False
+        self._booted: set[str] = set()
+        # Hubs that a fault has.
+        self.down: set[str] = set()
+
+    def fired(self) -> Counter[str]:
+        return Counter(self._fired)
+
+    def count(self, fault: str) -> None:
+        self._fired[fault] += 1
+
+    # The programs.
+
+    def boot(self, name: str) -> None:
+        """Start the bookie, unless it runs."""
+        host = self.bookies[name]
+        if host.is_up and name in self._booted:
+            return
+        if not host.is_up:
+            host.restart()
+        self._booted.add(name)
+        host.disk.sync_s_min, host.disk.sync_s_max = 0.0005, 0.008
+        host.spawn(keep_bookie(name, host, self._refused, self.count), name=name)
+
+    def serve_store(self) -> None:
+        """Let hubs reach the store, unless they can."""
+        if not self.region.host.is_up:
+            self.region.serve()
+
+    async def _client(self, name: str) -> None:
+        connection, number = LogClient(self._any_hub), 0
+        while not self._is_over:
+            await asyncio.sleep(self.random.random() * PAUSE_S)
+            track = self.random.choice(self.tracks)
+            count = self.random.choice((1, 1, 3))
+            values = [f"{name}.{number + i}" for i in range(count)]
+            replies = await connection.ask(*(("XADD", track.topic, "*", "v", value) for value in values))
+            for i, reply in enumerate(replies):
+                if isinstance(reply, bytes):
+                    track.acked.append((name, number + i, reply))
+            track.uncertain += count - sum(isinstance(reply, bytes) for reply in replies)
+            number += count
+            if self.random.random() < 0.15:
+                before = len(track.acked)
+                shown = await connection.ask(("XRANGE", track.topic, "-", "+"))
+                if shown and isinstance(shown[0], list):
+                    track.shown.append((before, [fields[1] for _, fields in shown[0]]))
+            if self.random.random() < 0.1:
+                connection.close()
+        connection.close()
+
+    async def _reader(self, name: str, track: LogTrack) -> None:
+        """Wait for the next entry, again and again, at any hub."""
+        connection = LogClient(self._any_hub)
+        last = b"0-0"
+        got: list[tuple[bytes, bytes]] = []
+        track.read[name] = (last, got)
+        while not self._is_over:
+            replies = await connection.ask(("XREAD", "BLOCK", 700, "STREAMS", track.topic, "none", last, "$"))
+            if replies and isinstance(replies[0], list):
+                for key, entries in replies[0]:
+                    if key == track.topic.encode():
+                        got += [(at, fields[1]) for at, fields in entries]
+                        last = got[-1][0]
+            elif not replies or replies[0] is not None:
+                connection.close()
+                await asyncio.sleep(PAUSE_S)
+        connection.close()
+
+    async def _look(self, hub: str) -> None:
+        """Ask one hub for the last entries, again and again, and change nothing."""
+        connection = LogClient(lambda: hub)
+        while not self._is_over:
+            await asyncio.sleep(self.random.random() * PAUSE_S)
+            track = self.random.choice(self.tracks)
+            before = len(track.acked)
+            replies = await connection.ask(("XREVRANGE", track.topic, "+", "-", "COUNT", 1))
+            if replies and isinstance(replies[0], list):
+                track.looks.append((before, replies[0][0][0] if replies[0] else b"0-0"))
+        connection.close()
+
+    async def _observe(self, track: LogTrack) -> None:
+        """Note who owns the log, beside the store."""
+        records = TopicLogsStore(await self.region.beside(), TREE)
+        while True:
+            node = (await records.load(track.topic.encode())).node
+            seen = node.owner, node.incarnation, node.epoch
+            if node.epoch and (not track.owners or track.owners[-1] != seen):
+                track.owners.append(seen)
+            track.epochs = [part.epoch for part in node.ledgers]
+            await asyncio.sleep(0.005)
+
+    def _any_hub(self) -> str:
+        return self.random.choice(self.names)
+
+    # The run.
+
+    async def begin(self) -> list[asyncio.Task[None]]:
+        """Start everything but the clients; what looks on, to be cancelled in the end."""
+        sim, region = self.sim, self.region
+        await region.begin()
+        for name in self.bookies:
+            self.boot(name)
+        for name in self.names:
+            region.add(_settings(name)).start()
+        watching = [asyncio.create_task(work) for work in region.work()]
+        watching += [asyncio.create_task(self._observe(track)) for track in self.tracks]
+        await sim.until(lambda: len(region.alive) == len(self.names), 30.0)
+        region.commit(Plan(members=tuple(Member(name) for name in self.names)))
+        await sim.until(region.is_settled, 30.0)
+        return watching
+
+    async def play(self) -> None:
+        sim = self.sim
+        watching = await self.begin()
+        clients = [f"c{number}" for number in range(1, self.scenario.clients + 1)]
+        work = [sim.host(name).spawn(self._client(name), name=name) for name in clients]
+        for number, track in enumerate(self.tracks):
+            work.append(sim.host(f"r{number}").spawn(self._reader(f"r{number}", track)))
+        for hub in self.names:
+            work.append(sim.host(f"look-{hub}").spawn(self._look(hub)))
+        await LogFaults(self).play()
+        await self._heal()
+        self._is_over = True
+        await asyncio.wait(work)
+        await self._finish()
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+
+    async def _heal(self) -> None:
+        region = self.region
+        for name in [*self.names, *self.bookies]:
+            self.sim.rejoin(name)
+        self.serve_store()
+        for name in self.bookies:
+            self.boot(name)
+        for node in region.hubs.values():
+            if not node.host.is_up or node.name in self.down:
+                node.start()
+        self.down.clear()
+        await self.sim.until(region.is_settled, HEALING_S)
+
+    async def _finish(self) -> None:
+        """Every hub takes an entry, and shows the same log."""
+        host = self.sim.host("judge")
+        await asyncio.wait([host.spawn(self._judge(track), name=track.topic) for track in self.tracks])
+
+    async def _judge(self, track: LogTrack) -> None:
+        number = 0
+        for hub in self.names:
+            connection = LogClient(partial(str, hub))
+            replies: list[Any] = []
+            deadline = self.sim.now + HEALING_S
+            # What is in doubt is not sent again: each attempt is an entry of its own.
+            while self.sim.now < deadline and not (replies and isinstance(replies[0], bytes)):
+                replies = await connection.ask(("XADD", track.topic, "*", "v", f"judge.{number}"))
+                if replies and isinstance(replies[0], bytes):
+                    track.acked.append(("judge", number, replies[0]))
+                else:
+                    await asyncio.sleep(0.2)
+                number += 1
+            shown = await connection.ask(("XRANGE", track.topic, "-", "+"))
+            if not replies or not shown or not isinstance(shown[0], list):
+                track.problems.append(f"hub {hub} does not serve after healing: {replies} {shown}"[:300])
+            else:
+                track.final = [(at, fields[1]) for at, fields in shown[0]]
+                track.shown.append((0, [value for _, value in track.final]))
+            connection.close()
+
+
+def _settings(name: str) -> HubSettings:
+    return HubSettings(
+        name=name,
+        host="0.0.0.0",
+        port=PORT,
+        insecure=True,
+        cluster=ClusterSettings(unsubscribe_delay_s=1.0),
+        membership=membership_settings(SESSION_S),
+    )
