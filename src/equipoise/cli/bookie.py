@@ -18,7 +18,6 @@ from uuid import uuid4
 import typer
 import uvloop
 
-from equipoise.bookie.apache import HOST, ApacheBookie, ApacheSettings
 from equipoise.bookie.bookie import Bookie
 from equipoise.bookie.check import check_directory
 from equipoise.bookie.settings import BookieSettings
@@ -210,6 +209,9 @@ async def serve_apache(
     log_mb: int,
     collect_every_s: float,
 ) -> None:
+    # Here, so that our own bookie starts sooner.
+    from equipoise.bookie.apache import HOST, ApacheBookie, ApacheSettings
+
     stopped = _stop_signal()
     settings = ApacheSettings(
         name=facts.name,

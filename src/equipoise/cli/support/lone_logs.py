@@ -6,6 +6,8 @@ before; `bookie.log`; and `store-address`, where commands such as `equipoise top
 
 The tree is served on loopback and asks for no password, so a process on this machine that finds the port may change it.
 A hub with users does not write the address down; only its bookie is given it.
+
+The hub serves before its bookie has started: commands on logs wait for it, at most as long as for any other outcome.
 """
 
 from __future__ import annotations
@@ -18,17 +20,19 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from random import SystemRandom
+from random import Random, SystemRandom
 
 from equipoise.disk import DirectoryDisk
-from equipoise.errors import SettingsError
+from equipoise.errors import SettingsError, StoreError
 from equipoise.hub import Hub
+from equipoise.ledger.log import OpenLedger
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.processes import ChildSpec, Phase, PhaseChange, Supervisor
 from equipoise.store.backends.journal import JournalledTree
 from equipoise.store.backends.memory import MemoryStore
 from equipoise.store.backends.memory_server import MemoryStoreServer
+from equipoise.store.contract import Store
 from equipoise.store.records.specs import SpecsStore
 from equipoise.store.tree import Tree
 
@@ -38,7 +42,8 @@ log = logging.getLogger("equipoise.hub")
 
 ADDRESS_FILE = "store-address"
 _BOOKIE_READY = re.compile(r"^equipoise bookie \S+ ready on", re.MULTILINE)
-# How long a hub waits for its bookie before it serves without: Python starts in a second, or in many on a busy machine.
+# How long logs wait for the first start of the bookie before they are refused: Python starts in a second, or in many on
+# a busy machine.
 _PATIENCE_S = 10.0
 # One bookie on one disk: what it has acknowledged is synced.
 _QUORUM = Quorum(1, 1, 1)
@@ -55,15 +60,12 @@ async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
         store = await MemoryStore(nodes).open()
         supervisor = Supervisor(on_change=_tell)
         tree = Tree(hub.settings.membership.region)
-        ledgers = BookieLedgers(store, tree, SystemRandom())
-        following: asyncio.Task[None] | None = None
+        ledgers = _LoneLedgers(store, tree, SystemRandom())
+        tasks: list[asyncio.Task[None]] = []
         address = f"eqs://{server.host}:{server.port}"
+        bookie = _bookie(hub.settings.name, folder, address, tree.region)
         try:
-            with suppress(TimeoutError):
-                # A bookie that cannot start keeps no subscriber waiting: logs are refused until it does.
-                await supervisor.keep(
-                    _bookie(hub.settings.name, folder, address, tree.region), patience_s=_PATIENCE_S
-                )
+            tasks.append(asyncio.create_task(_start_bookie(supervisor, bookie, ledgers)))
             if hub.core.users.is_open:
                 (folder / ADDRESS_FILE).write_text(f"{address}\n", encoding="ascii")
             await ledgers.start()
@@ -71,17 +73,47 @@ async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
             specs = SpecsStore(store, tree)
             known = await specs.load_with_version()
             hub.follow_specs(known.specs, known.version)
-            following = asyncio.create_task(_follow(hub, specs))
+            tasks.append(asyncio.create_task(_follow(hub, specs)))
+            # Who waits for the hub's word that it is ready finds logs ready, too.
+            await ledgers.is_started.wait()
             yield
         finally:
-            if following is not None:
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             (folder / ADDRESS_FILE).unlink(missing_ok=True)
             await ledgers.close()
             await supervisor.stop()
             await store.close()
             await server.stop()
+
+
+class _LoneLedgers(BookieLedgers):
+    """Ledgers whose only bookie is being started: what needs it waits until it is there, or will not come soon."""
+
+    def __init__(self, store: Store, tree: Tree, random: Random) -> None:
+        super().__init__(store, tree, random)
+        self.is_started = asyncio.Event()
+
+    async def create(self, topic: bytes, epoch: int, quorum: Quorum) -> OpenLedger:
+        await self.is_started.wait()
+        return await super().create(topic, epoch, quorum)
+
+    async def recover(self, ledger: int) -> int:
+        await self.is_started.wait()
+        return await super().recover(ledger)
+
+
+async def _start_bookie(supervisor: Supervisor, bookie: ChildSpec, ledgers: _LoneLedgers) -> None:
+    try:
+        # Without a bookie that starts in time the hub serves all the same: logs are refused until it does.
+        with suppress(TimeoutError):
+            await supervisor.keep(bookie, patience_s=_PATIENCE_S)
+        # Now, not when the watch tells.
+        with suppress(StoreError):
+            await ledgers.pool.refresh()
+    finally:
+        ledgers.is_started.set()
 
 
 async def _follow(hub: Hub, specs: SpecsStore) -> None:

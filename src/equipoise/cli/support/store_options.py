@@ -15,7 +15,6 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.support.failures import exit_on_failure
-from equipoise.cli.support.progress import told_if_long
 from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.store.contract import Store, StoreSettings
 from equipoise.store.records.hubs import HubSeen, HubsStore
@@ -73,6 +72,9 @@ def run(
                 "no store given: use --store zk://HOST:PORT or EQUIPOISE_STORE, or change to the folder in which "
                 "`equipoise up` was started; `equipoise store` starts a store alone"
             )
+        # Here, so that processes which only share the options do not load what shows progress.
+        from equipoise.cli.support.progress import told_if_long
+
         async with AsyncExitStack() as stack:
             try:
                 words = f"no answer yet from the store {wanted}; waiting {_PATIENCE_S:g} s"
