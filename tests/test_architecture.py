@@ -108,11 +108,12 @@ CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 ENTRY_POINTS = frozenset({"equipoise.cli.main", *(f"equipoise.cli.{name}" for name in COMMANDS)})
 
 # Laid for what comes next, and used by tests alone so far: durable topics write and recover ledgers with them, and hubs
-# ask each other for the messages that their covering sets match.
+# ask each other for the messages that their covering sets match; the planner will have shares follow traffic.
 FOUNDATIONS = frozenset(
     {
         "equipoise.content.cover_set",
         "equipoise.ledger.memory",
+        "equipoise.limits.adaptor",
     }
 )
 
