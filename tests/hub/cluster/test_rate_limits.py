@@ -414,3 +414,29 @@ def test_what_a_limit_does_is_told_by_command_and_metrics() -> None:
     assert cluster_counters(node.cluster)["limits_waiting_bytes"] == 0
     (row,) = node.client().do("EQ.ENVELOPE", "x")
     assert float(row[row.index(b"delay_s") + 1]) > 0.2
+
+
+def test_a_lane_that_has_to_end_before_it_got_a_share_ends_all_the_same() -> None:
+    """Seed 103 of a world with everything:
+
+    1. A lane has to end, and messages wait in it; until they are numbered, no share grows.
+    2. The next lane opens meanwhile, without a share, and takes a message.
+    3. The plan drops that lane, too. Without a share it could not number the message, nor end.
+    """
+    hubs = placed("h1", "h2", "h3", mode=Mode.ALL_SUBSCRIBERS, homes=("h1", "h2"), rate=4.0, wait_ms=60_000.0)
+    first = hubs["h2"].client()
+    first.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(6)))
+    pass_time(hubs, 0.1)
+    hubs.replicate("x", Mode.ALL_SUBSCRIBERS, "h1", "h3")
+    pass_time(hubs, 0.3)
+    lane = next(iter(hubs["h3"].core.index.lanes.values()))
+    assert lane.is_home
+    second = hubs["h3"].client()
+    second.send("PUBLISH", "x", "late")
+    pass_time(hubs, 0.1)
+    hubs.replicate("x", Mode.SINGLE, "h1")
+    pass_time(hubs, 15.0)
+    assert len(first.read()) == 6
+    assert second.read() == [0]
+    assert level(hubs["h1"]) == 2.0
+    assert not hubs["h3"].core.index.lanes

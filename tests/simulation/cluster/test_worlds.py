@@ -57,6 +57,8 @@ MENDED = [
     *[("cluster-everything", seed) for seed in (448, 614, 667, 811, 872)],
     # What had come of a lane and waited for the trunk was given up when the lane's hub died.
     ("cluster-everything", 1995),
+    # A hub that passed messages on went by the whole envelope, not by the lane's share, and left others no turn.
+    *[("limits-shares", seed) for seed in (46, 55)],
     # A client took a hub for dead that owed it replies: its pings waited behind them.
     ("limits-relays", 27),
     # The order of two buses of one program, of which no hub knows that they are one: the checker's fault.

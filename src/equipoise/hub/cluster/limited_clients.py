@@ -125,9 +125,10 @@ class LimitedClients:
         if target.is_home and target.limit is not None:
             waits = target.stream is not None and () in target.stream.admission.waiting
             return not waits and self._tokens.room(target) >= count
-        ahead = self._ahead(topic, target)
+        ahead, remote = self._ahead(topic, target), target.limit or limit
         limit.note_acked(ahead)
-        if ahead + count > limit.window or not limit.mirror.take(count, self._tokens.now()):
+        has_room = ahead + count <= limit.window(remote.remote_share)
+        if not has_room or not remote.mirror.take(count, self._tokens.now()):
             return False
         limit.note_sent(count)
         return True
@@ -236,9 +237,10 @@ class LimitedClients:
             ring = target.limit.ring
             others = ring.total - (len(queue or ()) if CLIENTS in ring else 0)
             return target.limit.bucket.wait(count * (waiting + max(0, others)), now)
-        by_tokens = limit.mirror.wait(count * waiting, now)
-        over = self._ahead(topic, target) + count * waiting - limit.window
-        by_window = max(0, over * TOKEN // limit.envelope.whole.rate)
+        remote = target.limit or limit
+        by_tokens = remote.mirror.wait(count * waiting, now)
+        over = self._ahead(topic, target) + count * waiting - limit.window(remote.remote_share)
+        by_window = max(0, over * TOKEN // max(1, remote.remote_share.rate))
         return max(by_tokens or 0, by_window)
 
     def _refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes:

@@ -133,7 +133,6 @@ class RateLimits:
                 self.guard(topic.stream)
         elif limit.envelope != envelope or limit.wait_ns != nanoseconds(spec.wait_s):
             limit.envelope, limit.wait_ns = envelope, nanoseconds(spec.wait_s)
-            limit.mirror.resize(*envelope.whole, self.now())
         self.follow(topic)
 
     def specs_changed(self, done: Callable[[], object]) -> None:

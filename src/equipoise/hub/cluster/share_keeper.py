@@ -3,7 +3,8 @@
 The whole comes from the spec, the parts from the plan. A hub that applies a plan shrinks its shares before it says
 DONE; it grows them once the barrier has passed, so at every instant the shares of all hubs sum up to the whole at most.
 A lane that the plan no longer names keeps its share until it has ended, and no share grows before that. Growing by what
-a dead hub had waits until its lease is over, too.
+a dead hub had waits until its lease is over, too. A lane that has to end before it got anything gets what it was given
+by the last plan that all hubs followed: none of the others has grown since.
 
 A bucket whose past is not known counts as empty at the moment since which this hub alone may number the topic
 (`tenure`). The trunk's level travels with the topic: the former home tells it ahead of CLOSE.
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.frames import TokensFrame
 from equipoise.hub.cluster.ports import ClusterPort
-from equipoise.hub.cluster.tenure import Tenure
+from equipoise.hub.cluster.tenure import Tenure, has_lane
 from equipoise.hub.cluster.topic_limit import CarriedLevel, TopicLimit
 from equipoise.limits import Share, equal_parts, nanoseconds, split
 from equipoise.limits.shares import NOTHING
-from equipoise.model import Mode
+from equipoise.model import Entry, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,7 @@ class ShareKeeper:
         """Plan, specs or the state of the stream may have changed: shrink at once, and grow if that is possible."""
         if not topic.is_home:
             limit.give_up()
+            limit.mirror_share(self._planned(topic, limit) or limit.envelope.whole)
             return
         limit.wanted = self._wanted(topic, limit)
         common = limit.share.least(limit.wanted)
@@ -97,22 +99,32 @@ class ShareKeeper:
         return None
 
     def _may_grow(self, topic: Topic) -> bool:
-        """Whether every hub has shrunk by the present plan, and all lanes that it does not name have ended."""
+        """Whether every hub has shrunk by the present plan, and all lanes that it does not name have ended.
+
+        A lane that the plan does not name waits for those that were left out before it.
+        """
         known = self._cluster.lanes.known.get(topic.name, {})
-        return self._cluster.is_barrier_passed and not any(facts.dropped for facts in known.values())
+        own = known.get(topic.lane.decode()) if topic.lane else None
+        dropped = own.dropped if own is not None else 0
+        others = [facts.dropped for facts in known.values() if facts.dropped]
+        return self._cluster.is_barrier_passed and not any(not dropped or one < dropped for one in others)
 
     def _wanted(self, topic: Topic, limit: TopicLimit) -> Share:
-        """What the plan gives the stream; what it has, if the plan does not name it any more."""
-        whole = limit.envelope.whole
+        """What the plan gives the stream; if it does not name it any more, what it needs to end."""
+        planned = self._planned(topic, limit)
+        if planned is not None or limit.share != NOTHING:
+            return planned or limit.share
+        entry = self.tenure.last_followed(topic.name, topic.lane.decode())
+        return NOTHING if entry is None else _share(entry, topic, limit)
+
+    def _planned(self, topic: Topic, limit: TopicLimit) -> Share | None:
+        """What the plan gives the stream; None if it does not name it."""
         entry = self._cluster.router.routing.plan.entries.get(topic.name)
-        is_split = entry is not None and entry.mode is Mode.ALL_SUBSCRIBERS and len(entry.homes) > 1
-        lane = topic.lane.decode()
-        if entry is None or not is_split:
-            return limit.share if lane else whole
-        if lane and lane not in entry.homes[1:]:
-            return limit.share
-        shares = split(whole, entry.shares or equal_parts(len(entry.homes)))
-        return shares[entry.homes.index(lane) if lane else 0]
+        if topic.lane and not has_lane(entry, topic.lane.decode()):
+            return None
+        if entry is None or entry.mode is not Mode.ALL_SUBSCRIBERS or len(entry.homes) == 1:
+            return limit.envelope.whole
+        return _share(entry, topic, limit)
 
     # The level of a topic that moves.
 
@@ -137,3 +149,9 @@ class ShareKeeper:
             limit.resize(carried.share)
             limit.bucket.fill(carried.level + (limit.now() - carried.at) * carried.share.rate)
         self.follow(topic, limit)
+
+
+def _share(entry: Entry, topic: Topic, limit: TopicLimit) -> Share:
+    """What an entry with several homes gives the stream."""
+    shares = split(limit.envelope.whole, entry.shares or equal_parts(len(entry.homes)))
+    return shares[entry.homes.index(topic.lane.decode()) if topic.lane else 0]

@@ -13,12 +13,17 @@ from collections import deque
 from collections.abc import Collection
 from typing import NamedTuple
 
-from equipoise.model import Plan
+from equipoise.model import Entry, Mode, Plan
 
-__all__ = ["Sole", "Tenure"]
+__all__ = ["Sole", "Tenure", "has_lane"]
 
 # Plans follow each other every few seconds at most; a bucket that takes longer to fill starts with less.
 ROUTINGS_MAX = 32
+
+
+def has_lane(entry: Entry | None, hub: str) -> bool:
+    """Whether the entry of a topic gives the hub a lane."""
+    return entry is not None and entry.mode is Mode.ALL_SUBSCRIBERS and hub in entry.homes[1:]
 
 
 class Sole(NamedTuple):
@@ -75,6 +80,14 @@ class Tenure:
     def deaths_over_at(self) -> int | None:
         """From when on no hub that has died numbers anything; None: it is not known yet."""
         return None if self._has_deaths or self._death_at is None else self._death_at + self._term
+
+    def last_followed(self, topic: bytes, lane: str) -> Entry | None:
+        """The topic's entry in the last routing with that lane whose barrier has passed; None: it is not known."""
+        for era in reversed(self._eras):
+            entry = era.plan.entries.get(topic)
+            if has_lane(entry, lane) and era.passed_at is not None:
+                return entry
+        return None
 
     def of(self, topic: bytes) -> Sole | None:
         """Of a topic that the present routing has here; None if its barrier has not passed."""

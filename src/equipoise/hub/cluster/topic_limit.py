@@ -59,6 +59,7 @@ class TopicLimit:
         "owed_after",
         "queue",
         "refused",
+        "remote_share",
         "ring",
         "sent_at",
         "share",
@@ -79,7 +80,8 @@ class TopicLimit:
         # Whether its past is not known: see Tenure.
         self.is_fresh = True
         self.carried: CarriedLevel | None = None
-        # Where another hub numbers the stream: what would pass there if all came from here.
+        # Where another hub numbers the stream: its share by the plan, and what would pass there if all came from here.
+        self.remote_share = envelope.whole
         self.mirror = Bucket(*envelope.whole, at, level=envelope.whole.depth)
         # Who waits for tokens here: paths of messages, and CLIENTS.
         self.ring: TurnRing[Path] = TurnRing()
@@ -110,16 +112,14 @@ class TopicLimit:
             return True
         return bool(self.share.rate) and not self.bucket.is_full(self.now())
 
-    @property
-    def window(self) -> int:
-        """Messages that a relay may send ahead of acknowledgements: the depth and 0.1 s of the rate.
+    def window(self, share: Share) -> int:
+        """Messages that a relay may send ahead of acknowledgements: the depth and 0.1 s of the rate that the home has.
 
         Where the home is slow to acknowledge, messages wait there already: then 0.1 s of the rate, or one.
         """
-        whole = self.envelope.whole
         oldest_ns = self.now() - self.sent_at[0] if self.sent_at else 0
         is_slow = max(self.ack_ns, oldest_ns) > SLOW_ACK_NS
-        return max(1, -(-((0 if is_slow else whole.depth) + whole.rate * 10**8) // TOKEN))
+        return max(1, -(-((0 if is_slow else share.depth) + share.rate * 10**8) // TOKEN))
 
     @property
     def ahead(self) -> int:
@@ -138,6 +138,12 @@ class TopicLimit:
     def resize(self, share: Share) -> None:
         self.share = share
         self.bucket.resize(*share, self.now())
+
+    def mirror_share(self, share: Share) -> None:
+        """Another hub numbers the stream, with this share."""
+        if share != self.remote_share:
+            self.remote_share = share
+            self.mirror.resize(*share, self.now())
 
     def give_up(self) -> None:
         """Another hub numbers the stream from now on."""
