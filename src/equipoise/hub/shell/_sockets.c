@@ -136,6 +136,8 @@ static void wire_drop_pieces(Wire *w) {
 static void poller_report(Poller *p) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
+    if (type == NULL)
+        return;
     PyErr_NormalizeException(&type, &value, &traceback);
     if (traceback != NULL)
         PyException_SetTraceback(value, traceback);
@@ -673,6 +675,8 @@ static int deliver_groups(PyObject *core, PyObject *topic, PyObject *groups, con
             Py_XDECREF(first);
         }
         if (data == NULL || !PyBytes_CheckExact(data)) {
+            if (data != NULL)
+                PyErr_Format(PyExc_TypeError, "%R returned no bytes", encoder);
             Py_XDECREF(data);
             problem = -1;
             break;
