@@ -114,6 +114,34 @@ def test_boxes_agree_with_brute_force_at_any_scale() -> None:
             index.remove(nodes.pop(chance.randrange(len(nodes))))
 
 
+def test_lists_with_values_in_common_are_all_found() -> None:
+    """1. `a = 0` and `a in (0, 2)` are found by the same value. 2. Neither must take the other's place, or take it
+    away when it goes."""
+    rng = random.Random(3)
+    known = ["a = 0", "a = 2", "a in (0, 2)", "a in (0, 1)", "a in (0, 2) and b > 3", "a in (0, 1) and b > 1"]
+    index: FilterIndex[FilterNode] = FilterIndex()
+    covering: CoverSet[FilterNode] = CoverSet()
+    nodes: dict[str, tuple[FilterNode, FilterNode]] = {}
+    for _ in range(300):
+        text = rng.choice(known)
+        if text in nodes:
+            node, cover = nodes.pop(text)
+            index.remove(node)
+            covering.remove(cover)
+        else:
+            node, cover = nodes[text] = node_of(text), node_of(text)
+            index.add(node)
+            covering.add(cover)
+        covering.settle(100)
+        _check_covered({text: cover for text, (_, cover) in nodes.items()}, covering)
+        for a in range(3):
+            payload = b'{"a": %d, "b": %d}' % (a, rng.randrange(6))
+            found = index.match(attributes_of(payload) or {})
+            assert {node.filter for node in listed(found)} == {
+                node.filter for node, _ in nodes.values() if is_match(node.filter, payload)
+            }
+
+
 def test_limits_are_named() -> None:
     index: FilterIndex[FilterNode] = FilterIndex()
     for i in range(SCANNED_MAX):

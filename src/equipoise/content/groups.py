@@ -7,6 +7,7 @@ compare is bounds, and how many decides how the group is kept:
     Cells     an attribute with both bounds: boxes in a grid, whose cells are as large as the boxes in them
     Corners   several attributes with one bound each: sorted by each, the shortest slice is looked at
     Listed    what no order helps with: looked at one by one, `SCANNED_MAX` at most
+    Same      nothing: all match, as lists of values do that have a value in common
 
 A cell's side is a power of two between half the box's side and all of it, so a box lies in three cells of each axis at
 most, and a message looks at one cell for each pair of sides that is in use. Nothing is ever rebuilt: the grid does not
@@ -70,10 +71,13 @@ class FilterGroup(Protocol[N]):
     def nodes(self) -> Sequence[N]: ...
 
 
-def group_for(axes: Sequence[Axis], *, has_residue: bool) -> FilterGroup[N]:
+def group_for(axes: Sequence[Axis], *, has_residue: bool, has_list: bool) -> FilterGroup[N]:
+    """`has_list`: the filters have lists of values that differ, so the loosest bound need not cover the others."""
     if has_residue:
         return Listed()
-    if len(axes) == 1 and axes[0].has_low != axes[0].has_high:
+    if not axes:
+        return Same()
+    if len(axes) == 1 and axes[0].has_low != axes[0].has_high and not has_list:
         return Ordered(axes[0])
     if any(axis.has_low and axis.has_high for axis in axes):
         return Cells(axes)
@@ -102,6 +106,32 @@ class Listed(Generic[N]):
 
     def wider(self, narrow: Filter) -> Iterator[N]:
         return iter(self._nodes)
+
+    def nodes(self) -> Sequence[N]:
+        return self._nodes
+
+
+class Same(Generic[N]):
+    __slots__ = ("_nodes",)
+
+    def __init__(self) -> None:
+        self._nodes: list[N] = []
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def add(self, node: N) -> None:
+        self._nodes.append(node)
+
+    def remove(self, node: N) -> None:
+        self._nodes.remove(node)
+
+    def collect(self, values: Mapping[str, Value], found: Found[N]) -> None:
+        found.append((self._nodes, 0, len(self._nodes)))
+
+    def wider(self, narrow: Filter) -> Iterator[N]:
+        """No more than are looked at one by one: if it is another that covers, the filter is asked for beside it."""
+        return iter(self._nodes[:SCANNED_MAX])
 
     def nodes(self) -> Sequence[N]:
         return self._nodes

@@ -38,6 +38,8 @@ class ShapeKey(NamedTuple):
     present: tuple[str, ...]
     axes: tuple[Axis, ...]
     has_residue: bool
+    # Whether they are found by any of several values, so that different filters are found by the same one.
+    has_list: bool
 
 
 class FilterShape(Generic[N]):
@@ -48,7 +50,7 @@ class FilterShape(Generic[N]):
     def __init__(self, key: ShapeKey) -> None:
         self.key = key
         self.size = 0
-        self.is_single = not key.axes and not key.has_residue
+        self.is_single = not (key.axes or key.has_residue or key.has_list)
         self.groups: dict[Any, N | FilterGroup[N]] = {}
         # By what they are found by, how many filters there are.
         self.spread: dict[Value | None, int] = {}
@@ -62,7 +64,8 @@ class FilterShape(Generic[N]):
             return
         group = self.groups.get(at)
         if group is None:
-            group = self.groups[at] = group_for(self.key.axes, has_residue=self.key.has_residue)
+            _, _, _, _, axes, has_residue, has_list = self.key
+            group = self.groups[at] = group_for(axes, has_residue=has_residue, has_list=has_list)
         group.add(node)  # type: ignore[union-attr]
 
     def remove(self, access: Value | None, node: N) -> None:
@@ -364,7 +367,8 @@ def _shape_key(filter: Filter, access: Constraint | None) -> ShapeKey:
         assert access.residue is not None, "a filter is found by values or by a prefix"
         length = len(access.residue.prefix)
     path = "" if access is None else access.path
-    return ShapeKey(length, path, tuple(equal), tuple(present), tuple(axes), has_residue)
+    has_list = access is not None and access.values is not None and len(access.values) > 1
+    return ShapeKey(length, path, tuple(equal), tuple(present), tuple(axes), has_residue, has_list)
 
 
 def _has_prefix(constraint: Constraint) -> bool:
