@@ -28,7 +28,7 @@ COVERS_MAX = 16_384
 
 
 class CoverSet(Generic[N]):
-    """Owned by the owner of the filters. `version` counts the changes of the set."""
+    """Owned by the owner of the filters. `version` counts the changes of the set, `changes` has the latest of them."""
 
     def __init__(self) -> None:
         # The covers that stand; and those that have gone, but whose children have no other yet.
@@ -41,6 +41,8 @@ class CoverSet(Generic[N]):
         self._is_sweeping = False
         self._is_stale = False
         self.version = 0
+        # Filters that have come to the set or gone from it, and whether they are in it now. For the owner to clear.
+        self.changes: dict[N, bool] = {}
 
     def __len__(self) -> int:
         return len(self._covers) + len(self._leaving)
@@ -66,7 +68,7 @@ class CoverSet(Generic[N]):
                 _disown(node)
             else:
                 self._covers.remove(node)
-                self.version += 1
+                self._note(node, is_in=False)
         elif node.cover is not None:
             self._gone.add(node)
             self._work.append(self._lift(node))
@@ -87,7 +89,7 @@ class CoverSet(Generic[N]):
         """It is a cover from now on."""
         node.cover = None
         self._covers.add(node)
-        self.version += 1
+        self._note(node, is_in=True)
         self._is_stale = True
         if not self._is_sweeping:
             self._is_sweeping = True
@@ -103,7 +105,7 @@ class CoverSet(Generic[N]):
                     if cover is not None:
                         self._covers.remove(node)
                         _adopt(cover, node)
-                        self.version += 1
+                        self._note(node, is_in=False)
                 yield
         self._is_sweeping = False
 
@@ -122,6 +124,7 @@ class CoverSet(Generic[N]):
     def _leave(self, node: N) -> None:
         """A cover goes: it stays in the set until its children have another."""
         self._leaving[node] = None
+        self._note(node, is_in=True)
         self._work.append(self._replace(node))
 
     def _replace(self, node: N) -> Iterator[None]:
@@ -138,7 +141,11 @@ class CoverSet(Generic[N]):
                 self._rise(child)
             yield
         del self._leaving[node]
+        self._note(node, is_in=False)
+
+    def _note(self, node: N, *, is_in: bool) -> None:
         self.version += 1
+        self.changes[node] = is_in
 
 
 def _adopt(cover: FilterNode, child: FilterNode) -> None:

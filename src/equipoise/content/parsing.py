@@ -17,6 +17,7 @@ Every error says at which byte, and what was expected there.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +25,7 @@ from equipoise.content.filter import PATH_SEPARATOR, WORDS, Filter, Truth, Value
 from equipoise.content.predicates import Conjunction, Operator
 from equipoise.errors import FilterError
 
-__all__ = ["FILTER_BYTES_MAX", "parse_filter", "read_name"]
+__all__ = ["FILTER_BYTES_MAX", "FilterRequest", "parse_filter", "read_name"]
 
 FILTER_BYTES_MAX = 4 * 1024
 PREDICATES_MAX = 64
@@ -42,6 +43,13 @@ _SINGLE = re.compile(r"\\(.)|(\")", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _TRUTHS = {"true": Truth.TRUE, "false": Truth.FALSE}
 _STRING_OPERATORS = {"prefix": Operator.PREFIX, "suffix": Operator.SUFFIX, "contains": Operator.CONTAINS}
+
+
+class FilterRequest(NamedTuple):
+    """What a client asks for in one subscription."""
+
+    topic: bytes
+    filter: Filter
 
 
 def parse_filter(data: bytes, offset: int = 0) -> Filter:

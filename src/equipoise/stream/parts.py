@@ -5,7 +5,7 @@ Hubs send these to each other as frames, and to smart clients as pushes (docs/re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 
@@ -15,6 +15,27 @@ class Messages(NamedTuple):
     epoch: int
     n: int
     payloads: Sequence[bytes]
+
+
+class FilteredRun(NamedTuple):
+    """Of `span` positions from n on, all messages that the receiver wants, at `offsets` behind n."""
+
+    epoch: int
+    n: int
+    span: int
+    offsets: Sequence[int]
+    payloads: Sequence[bytes]
+
+    def runs(self, after: int) -> Iterator[tuple[int, Sequence[bytes]]]:
+        """Its messages beyond a position of its epoch, in pieces without holes, each with its first position."""
+        start, offsets = 0, self.offsets
+        for i in range(1, len(offsets) + 1):
+            if i == len(offsets) or offsets[i] != offsets[i - 1] + 1:
+                first = self.n + offsets[start]
+                skip = min(max(0, after + 1 - first), i - start)
+                if start + skip < i:
+                    yield first + skip, self.payloads[start + skip : i]
+                start = i
 
 
 class Opened(NamedTuple):
@@ -54,9 +75,9 @@ class Begun(NamedTuple):
     n: int
 
 
-Part: TypeAlias = Messages | Opened | Dependency | Ended | Begun
+Part: TypeAlias = Messages | FilteredRun | Opened | Dependency | Ended | Begun
 
 
 def size_of(part: Part) -> int:
     """Bytes of payload."""
-    return sum(map(len, part.payloads)) if type(part) is Messages else 0
+    return sum(map(len, part.payloads)) if isinstance(part, Messages | FilteredRun) else 0

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
-from equipoise.stream.parts import Begun, Dependency, Ended, Messages, Opened, Part, size_of
+from equipoise.stream.parts import Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part, size_of
 from equipoise.stream.submission import PAYLOAD_BYTES
 
 __all__ = ["Arrival", "RelayMerge", "RelayRules", "Switch"]
@@ -60,7 +60,7 @@ class Arrival(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of memory, whatever the part: one without a payload waits as long as any."""
-        messages = len(self.part.payloads) if type(self.part) is Messages else 0
+        messages = len(self.part.payloads) if isinstance(self.part, Messages | FilteredRun) else 0
         return ARRIVAL_BYTES + PAYLOAD_BYTES * messages + size_of(self.part)
 
 
@@ -121,13 +121,13 @@ class RelayMerge:
 
     def is_due(self: S, rules: RelayRules[S], arrival: Arrival) -> bool:
         part = arrival.part
-        if isinstance(part, Messages):
+        if isinstance(part, Messages | FilteredRun):
             return self.source in (None, arrival.origin) or self.continues(part.epoch, part.n)
         if isinstance(part, Dependency):
             return not self.is_ahead(arrival) and rules.is_passed(self, part)
         if isinstance(part, Opened):
             return self.may_open(rules, arrival.origin, part)
-        assert isinstance(part, Begun | Ended), "a part is one of five"
+        assert isinstance(part, Begun | Ended), "a part is one of six"
         return True
 
     def is_ahead(self, arrival: Arrival) -> bool:

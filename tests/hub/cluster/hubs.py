@@ -150,7 +150,8 @@ class Hubs:
             own, peer = self.nodes[source].core, self.nodes[target]
             end = peer.client(user=HUB_USER)
             is_named = not self._legacy & {source, target}
-            announcement = Announcement.of(own.limits) if is_named else None
+            has_content = own.settings.cluster.filtered_links
+            announcement = Announcement.of(own.limits, has_content=has_content) if is_named else None
             lives = (source, own.incarnation), (target, link.incarnation)
             end.send_raw(spell_greeting(lives[0], announcement, generation=link.generation, peer=lives[1]))
             *announced, offset = end.read()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.hub.cluster import interests
+from equipoise.hub.cluster.link.frames import EgressFrame, FilteredFrame, Frame, SpanFrame
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient
@@ -93,3 +96,195 @@ def test_a_pattern_and_a_filter_in_one_command_wait_for_both() -> None:
     hubs["h1"].client().send("PUBLISH", "u1", "hello")
     hubs.settle()
     assert [message[1] for message in client.read()] == [EVEN.encode(), b"u*"]
+
+
+# What hubs send each other.
+
+
+def taken(hubs: Hubs, hub: str) -> list[Frame]:
+    """All frames that a hub executes from now on."""
+    frames: list[Frame] = []
+    dispatch = hubs[hub].cluster.frames
+    execute = dispatch.execute
+
+    def note(peer: str, frame: Frame) -> None:
+        frames.append(frame)
+        execute(peer, frame)
+
+    dispatch.execute = note  # type: ignore[method-assign]  # the test looks on
+    return frames
+
+
+def wait(hubs: Hubs, seconds: float) -> None:
+    for _ in range(round(seconds * 20)):
+        for node in hubs.nodes.values():
+            node.shell.advance(0.05)
+        hubs.settle()
+
+
+def at(hubs: Hubs, hub: str) -> tuple[int, int]:
+    topic = hubs[hub].core.index.topics[b"t"]
+    return topic.epoch, topic.n
+
+
+def narrow_to(hubs: Hubs, *hub_names: str, text: str = EVEN) -> list[FakeClient]:
+    """Subscribers by filter at these hubs, none of which is the home; the hubs get what matches alone."""
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    clients = [subscribed(hubs, hub, text) for hub in hub_names]
+    wait(hubs, 0.2)
+    for hub in hub_names:
+        assert hubs[hub].cluster.interests.narrow_topics()
+    return clients
+
+
+def test_a_hub_gets_what_matches_and_learns_of_the_rest() -> None:
+    hubs = Hubs("h1", "h2", "h3")
+    (client,) = narrow_to(hubs, "h2")
+    frames = taken(hubs, "h2")
+    publish(hubs, "h3", 1, 2, 3, 5, 6, 7)
+    assert heard(client) == [2, 6]
+    wait(hubs, 0.25)
+    assert at(hubs, "h2") == at(hubs, "h1")
+    messages = [frame for frame in frames if isinstance(frame, EgressFrame | FilteredFrame)]
+    assert sum(len(frame.payloads) for frame in messages) == 2
+    assert all(isinstance(frame, FilteredFrame) for frame in messages)
+    assert hubs["h1"].cluster.asked.kept_off == 4
+    assert hubs["h2"].core.losses.messages == 0
+
+
+def test_one_message_in_ten_that_matches_is_one_in_ten_on_the_link() -> None:
+    hubs = Hubs("h1", "h2")
+    (client,) = narrow_to(hubs, "h2", text="$filter t number in (5, 15, 25)")
+    frames = taken(hubs, "h2")
+    publish(hubs, "h1", *[number % 30 for number in range(900)])
+    wait(hubs, 0.3)
+    assert len(heard(client)) == 90
+    assert at(hubs, "h2") == at(hubs, "h1")
+    about = [frame for frame in frames if isinstance(frame, EgressFrame | FilteredFrame | SpanFrame)]
+    assert len(about) <= 99
+
+
+def test_a_subscriber_without_a_filter_is_answered_once_everything_comes() -> None:
+    hubs = Hubs("h1", "h2")
+    (client,) = narrow_to(hubs, "h2")
+    hubs.held.add(("h1", "h2"))
+    plain = hubs["h2"].client()
+    plain.send("SUBSCRIBE", "t")
+    wait(hubs, 0.1)
+    assert plain.read() == []
+    hubs.release("h1", "h2")
+    assert plain.read() == [[b"subscribe", b"t", 1]]
+    publish(hubs, "h1", 1, 2, 3)
+    assert len(plain.read()) == 3
+    assert heard(client) == [2]
+
+
+def test_a_filter_that_no_cover_stands_for_is_answered_once_the_home_has_it() -> None:
+    hubs = Hubs("h1", "h2")
+    (client,) = narrow_to(hubs, "h2")
+    hubs.held.add(("h1", "h2"))
+    other, odd = hubs["h2"].client(), "$filter t even = false"
+    other.send("PSUBSCRIBE", odd)
+    covered, narrower = hubs["h2"].client(), "$filter t even = true and number > 2"
+    covered.send("PSUBSCRIBE", narrower)
+    wait(hubs, 0.1)
+    assert other.read() == []
+    assert covered.read() == [[b"psubscribe", narrower.encode(), 1]]
+    hubs.release("h1", "h2")
+    assert other.read() == [[b"psubscribe", odd.encode(), 1]]
+    publish(hubs, "h1", 1, 2, 3, 4)
+    assert [heard(other), heard(covered), heard(client)] == [[1, 3], [4], [2, 4]]
+
+
+def test_a_pattern_is_answered_once_everything_comes() -> None:
+    hubs = Hubs("h1", "h2")
+    narrow_to(hubs, "h2")
+    pattern = hubs["h2"].client()
+    pattern.send("PSUBSCRIBE", "t*")
+    hubs.settle()
+    assert pattern.read() == [[b"psubscribe", b"t*", 1]]
+    publish(hubs, "h1", 1, 2, 3)
+    assert len(pattern.read()) == 3
+
+
+def test_filters_are_taken_back_when_their_subscribers_have_gone() -> None:
+    hubs = Hubs("h1", "h2")
+    (client,) = narrow_to(hubs, "h2")
+    other = subscribed(hubs, "h2", "$filter t even = false")
+    wait(hubs, 0.2)
+    held = hubs["h1"].core.index.topics[b"t"].hub_filters
+    assert held is not None
+    assert len(held.index) == 2
+    other.send("PUNSUBSCRIBE", "$filter t even = false")
+    wait(hubs, 0.2)
+    assert len(held.index) == 1
+    frames = taken(hubs, "h2")
+    publish(hubs, "h1", 1, 3, 4)
+    assert heard(client) == [4]
+    assert sum(len(frame.payloads) for frame in frames if isinstance(frame, FilteredFrame)) == 1
+
+
+def test_a_cover_that_goes_is_asked_for_until_others_stand_for_what_it_covered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interests, "STEPS", 1)
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    texts = [f"$filter t number = {number}" for number in range(12)]
+    wide = subscribed(hubs, "h2", "$filter t number >= 0")
+    clients = [subscribed(hubs, "h2", text) for text in texts]
+    wait(hubs, 1.0)
+    held = hubs["h1"].core.index.topics[b"t"].hub_filters
+    assert held is not None
+    assert len(held.index) == 1
+    wide.send("PUNSUBSCRIBE")
+    for number in range(12):
+        publish(hubs, "h1", number)
+        wait(hubs, 0.05)
+    assert [heard(client) for client in clients] == [[number] for number in range(12)]
+    wait(hubs, 1.0)
+    assert len(held.index) == 12
+
+
+def test_a_home_that_has_filters_of_others_goes_and_asks_for_them() -> None:
+    hubs = Hubs("h1", "h2", "h3")
+    (client,) = narrow_to(hubs, "h2")
+    publish(hubs, "h1", 1, 2)
+    hubs.held.update({("h3", "h2"), ("h2", "h3")})
+    hubs.replicate("t", Mode.SINGLE, "h3")
+    wait(hubs, 0.2)
+    # h2 has not heard from the new home: the old one passes on what matches.
+    frames = taken(hubs, "h1")
+    publish(hubs, "h3", 3, 4, 5)
+    assert heard(client) == [2, 4]
+    assert sum(len(frame.payloads) for frame in frames if isinstance(frame, FilteredFrame)) == 1
+    hubs.held.clear()
+    wait(hubs, 0.5)
+    publish(hubs, "h3", 6, 7, 8)
+    wait(hubs, 0.3)
+    assert heard(client) == [6, 8]
+    assert at(hubs, "h2") == at(hubs, "h3")
+    assert hubs["h2"].core.losses.messages == 0
+    assert hubs["h2"].core.losses.gaps == 0
+
+
+def test_a_hub_that_sends_whole_topics_is_not_asked_for_less() -> None:
+    hubs = Hubs("h1", "h2", cluster=ClusterSettings(filtered_links=False))
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client = subscribed(hubs, "h2")
+    wait(hubs, 0.3)
+    assert not hubs["h2"].cluster.interests.narrow_topics()
+    publish(hubs, "h1", 1, 2)
+    assert heard(client) == [2]
+
+
+def test_what_was_asked_for_is_asked_for_again_when_a_link_begins_anew() -> None:
+    for voided in (("h1", "h2"), ("h2", "h1")):
+        hubs = Hubs("h1", "h2")
+        (client,) = narrow_to(hubs, "h2")
+        hubs.links[voided].fall()
+        wait(hubs, 0.3)
+        frames = taken(hubs, "h2")
+        publish(hubs, "h1", 1, 2, 3, 4)
+        assert heard(client) == [2, 4]
+        assert sum(len(frame.payloads) for frame in frames if isinstance(frame, FilteredFrame)) == 2

@@ -9,6 +9,7 @@ import pytest
 
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.link.codec import PAYLOADS_MAX, decode, egress_encoder, encode, runs
+from equipoise.hub.cluster.link.frame import Offsets
 from equipoise.hub.cluster.link.frames import (
     FRAMES,
     AtFrame,
@@ -111,6 +112,7 @@ VALUES: dict[object, tuple[object, ...]] = {
     str: ("hub-1", "hüb"),
     Path: ((), PATH),
     tuple[Tag, ...]: ((), TAGS),
+    Offsets: ((0,), (0, 3, 2**62)),
     Payloads: ([b"one", b""], [b"one"]),
 }
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.lab.simulation.checkers import once
-from equipoise.lab.workload.history import History, Live, PublishOutcome, Received, Sent, Track
+from equipoise.lab.simulation.checkers import needless_gap, once
+from equipoise.lab.workload.history import Away, History, Live, Missed, PublishOutcome, Received, Sent, Track
 
 from .worlds import check_seeds
 
-CASES = ["moves", "skew", "lanes", "relays", "alone", "crashes"]
+CASES = ["moves", "skew", "lanes", "relays", "alone", "links", "covers", "older", "crashes"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -32,3 +32,25 @@ def test_the_checker_knows_filters() -> None:
     assert "which its filter does not match" in violation.text
     (violation,) = once.check(_history(4))
     assert "acknowledged ann 1 was not received" in violation.text
+
+
+def test_the_checker_knows_when_a_plain_subscriber_is_there_again() -> None:
+    history = _history(1)
+    (track,) = history.tracks
+    history.sent["ann", "a"][4] = Sent(4.0, PublishOutcome.ACKNOWLEDGED)
+    track.events += [Away(3.0), Live(5.0)]
+    assert once.check(history) == []
+    history.sent["ann", "a"][4] = Sent(6.0, PublishOutcome.ACKNOWLEDGED)
+    history.sent["ann", "a"] += [Sent(7.0, PublishOutcome.ACKNOWLEDGED) for _ in range(3)]
+    track.events.append(Received(8.0, "a", "ann", 7))
+    (violation,) = once.check(history)
+    assert "acknowledged ann 4 was not received and no gap was told" in violation.text
+
+
+def test_a_loss_that_a_hub_counted_for_a_plain_subscriber_is_a_gap() -> None:
+    history = _history(1, 4)
+    (track,) = history.tracks
+    history.losses[track.via] = [Missed(2.0, "b", 1)]
+    assert needless_gap.check(history) == []
+    history.losses[track.via].append(Missed(2.0, "a", None))
+    assert len(needless_gap.check(history)) == 1

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from equipoise.hub.cluster.asked_filters import AskedFilters
 from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.feeders import Feeders
@@ -20,19 +21,14 @@ from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.handover_throttle import Moves
 from equipoise.hub.cluster.ingress import Ingress
+from equipoise.hub.cluster.interests import Interests
 from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.leaving import Leaving
 from equipoise.hub.cluster.link.capabilities import Announcement, capabilities_of_verbs
 from equipoise.hub.cluster.link.capability import PROBE
 from equipoise.hub.cluster.link.codec import unsent_messages
-from equipoise.hub.cluster.link.frames import (
-    AttachedFrame,
-    DeadFrame,
-    EchoFrame,
-    Frame,
-    Life,
-    ProbeFrame,
-)
+from equipoise.hub.cluster.link.frame import Frame, Life
+from equipoise.hub.cluster.link.frames import AttachedFrame, DeadFrame, EchoFrame, ProbeFrame
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.log_calls import LogCalls
 from equipoise.hub.cluster.patterns import PatternSync
@@ -75,6 +71,8 @@ class Cluster:
         self.leaving = Leaving(self)
         self.ingress = Ingress(self, settings.pending_bytes_max)
         self.merging = Merging(self, settings.pending_bytes_max)
+        self.asked = AskedFilters(self)
+        self.interests = Interests(self)
         self.handover = HandoverEngine(self)
         self.moves = Moves(self, moves_max=settings.moves_max, handover_retry_s=settings.handover_retry_s)
         self.news = News()
@@ -224,6 +222,7 @@ class Cluster:
         self.core.index.recount(self.core.index.counts.forget(name))
 
     def _let_go(self, topic: Topic, name: str, link: OutLink) -> Stream | None:
+        self.asked.forget(topic, link)
         if topic.relays and link in topic.relays:
             self.core.index.remove_relay(topic, link)
         stream = topic.stream
@@ -365,12 +364,18 @@ class Cluster:
 
     def close(self) -> None:
         self._is_over = True
-        self._tidying.close()
-        self.limits.close()
-        self.moves.close()
-        self.telling.close()
-        self.counts.close()
-        self.calls.close()
+        timed = (
+            self._tidying,
+            self.asked,
+            self.interests,
+            self.limits,
+            self.moves,
+            self.telling,
+            self.counts,
+            self.calls,
+        )
+        for part in timed:
+            part.close()
         for link in list(self.out.values()):
             link.end_for_good()
             self._dials.hang_up(link)
@@ -378,5 +383,6 @@ class Cluster:
 
     def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None:
         self.core.index.add_relay(topic, link)
+        self.asked.taken_in(topic, link)
         link.send(AttachedFrame(topic.key, ticket, topic.epoch, topic.n))
         self.tags.greet(topic, link)

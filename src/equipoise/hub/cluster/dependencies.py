@@ -23,7 +23,7 @@ from equipoise.hub.cluster.link.frames import AfterFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
 from equipoise.resp.replies import bulk, integer, push
-from equipoise.stream.parts import Dependency, Messages
+from equipoise.stream.parts import Dependency, FilteredRun, Messages
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
@@ -95,7 +95,7 @@ class Dependencies:
         # The trunk is about to be opened here, after an end that no subscriber here could see.
         ending = stream.ending
         is_fed = stream.source is None and not any(
-            isinstance(arrival.part, Messages) for arrival in stream.pending
+            isinstance(arrival.part, Messages | FilteredRun) for arrival in stream.pending
         )
         return stream.state is State.OPENING and ending is not None and is_fed and ending[1:] >= tag[1:]
 
@@ -148,6 +148,9 @@ class Dependencies:
             if beside.after.get(tag.stream, (0, 0)) >= tag[1:]:
                 continue
             beside.after[tag.stream] = tag[1:]
+            if topic.hub_filters is not None:
+                # Behind the mark this would wait for it, and another stream may wait for this.
+                topic.hub_filters.account(topic)
             frame = encode(AfterFrame(topic.key, topic.epoch, *tag))
             links = dict(topic.relays or {})
             if not topic.lane and topic.is_home:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import Life, OpenedFrame
+from equipoise.hub.cluster.pattern_gaps import tell_topic_gap
 from equipoise.hub.cluster.ports import ClusterPort
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ MEET_S = 600.0
 
 class _Relays(Protocol):
     def count_loss(self, topic: Topic, epoch: int, n: int) -> None: ...
-    def tell_gap(self, topic: Topic) -> None: ...
 
 
 class _Patterns(Protocol):
@@ -119,10 +119,10 @@ class Feeders:
         cluster, epoch = self._cluster, self._cluster.core.new_epoch(topic.epoch)
         cluster.merging.count_loss(topic, epoch, 0)
         if not is_told:
-            cluster.merging.tell_gap(topic)
+            tell_topic_gap(cluster.core, topic)
         if not topic.lane:
             cluster.announce(topic, epoch, 0, 0)
-        topic.epoch, topic.n, topic.audience = epoch, 0, None
+        topic.jump(epoch, 0)
         if topic.lane:
             # A lane is not opened: its followers see the new epoch by the positions of the next message.
             return

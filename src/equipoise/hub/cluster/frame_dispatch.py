@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.filter_dispatch import filter_handlers
 from equipoise.hub.cluster.link.frames import (
     AfterFrame,
     AnswerFrame,
@@ -84,6 +85,7 @@ class FrameDispatch:
         self._handle_plans()
         self._handle_questions()
         self._handle_logs()
+        self._handlers.update(filter_handlers(cluster, self._find))
 
     def execute(self, peer: str, frame: Frame) -> None:
         """Do what a frame of a live peer says."""
@@ -218,6 +220,7 @@ class FrameDispatch:
         topic, link = self._find(frame.topic, is_made=True), self._cluster.out.get(peer)
         if topic is None or link is None:
             return
+        self._cluster.asked.forget(topic, link)
         stream = topic.stream
         if stream is None or stream.state.is_home:
             self._cluster.take_in(topic, link, frame.ticket)
@@ -230,6 +233,7 @@ class FrameDispatch:
             self._cluster.lanes.followers.heard_detach(link, frame.key)
         if topic is None or link is None:
             return
+        self._cluster.asked.forget(topic, link)
         if topic.relays and link in topic.relays:
             self._cluster.core.index.remove_relay(topic, link)
         if topic.stream is not None:
@@ -257,6 +261,9 @@ class FrameDispatch:
 
     def _flush(self, peer: str, frame: FlushFrame) -> None:
         """The peer knows that the epoch is closed: all of it was written before this is."""
+        topic = self._find(frame.topic)
+        if topic is not None and topic.hub_filters is not None:
+            topic.hub_filters.account(topic)
         self._cluster.tell(peer, EndedFrame(frame.topic, frame.epoch))
 
     def _ended(self, peer: str, frame: EndedFrame) -> None:

@@ -320,6 +320,8 @@ class HandoverEngine:
     def _close(self, stream: Stream, effect: CloseEpoch) -> None:
         """The new home is asked for its stream before it is told the end, so that all of its stream comes here."""
         cluster, topic = self._cluster, stream.topic
+        if topic.hub_filters is not None:
+            topic.hub_filters.account(topic)
         cluster.moves.closed(stream)
         topic.audience = None
         stream.admission.numbered_at = (topic.epoch, topic.n)
@@ -339,7 +341,7 @@ class HandoverEngine:
         opened = cluster.core.new_epoch(max(epoch, topic.epoch))
         cluster.announce(topic, opened, epoch, n)
         cluster.merging.count_loss(topic, epoch or opened, n)
-        topic.epoch, topic.n, topic.audience = opened, 0, None
+        topic.jump(opened, 0)
         if topic.beside is not None:
             topic.beside.opened = (opened, epoch, n)
         if topic.limit is not None:

@@ -77,6 +77,8 @@ class PositionQueries:
     def asked(self, peer: str, key: bytes, topic: Topic | None) -> None:
         """A hub asks for the position of a stream. It asks again if the stream is not numbered here."""
         is_here = topic is not None and topic.is_home
+        if topic is not None and topic.hub_filters is not None:
+            topic.hub_filters.account(topic)
         at = (topic.epoch, topic.n) if topic is not None else (0, 0)
         self._cluster.tell(peer, AtFrame(key, *at, is_here))
 

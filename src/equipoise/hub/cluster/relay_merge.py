@@ -14,20 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.access import Action
 from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import AttachFrame, DetachFrame, FlushFrame, OpenedFrame
+from equipoise.hub.cluster.pattern_gaps import tell_hub_gap, tell_topic_gap
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
-from equipoise.hub.data.kinds import Kind
-from equipoise.resp.replies import bulk, null, push
 from equipoise.stream.cursor import repeated
-from equipoise.stream.parts import Begun, Dependency, Ended, Messages, Opened, Part
+from equipoise.stream.parts import Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part
 from equipoise.stream.relay import Arrival
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Merging"]
@@ -51,7 +48,22 @@ class _Dependencies(Protocol):
     def skip(self, stream: Stream) -> bool: ...
 
 
+class _AskedFilters(Protocol):
+    def note_silence(self, topic: Topic) -> None: ...
+
+
+class _Interests(Protocol):
+    def attached(self, stream: Stream, hub: str) -> None: ...
+    def is_narrow(self, topic: Topic) -> bool: ...
+    def left(self, stream: Stream, hub: str) -> None: ...
+    def moved(self, stream: Stream) -> None: ...
+
+
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def asked(self) -> _AskedFilters: ...
+    @property
+    def interests(self) -> _Interests: ...
     @property
     def handover(self) -> _Handover: ...
     @property
@@ -83,6 +95,14 @@ class Merging:
             self._advance(stream, has_moved=True, is_message=True)
         else:
             self._wait(stream, Arrival(origin, epoch, Messages(epoch, first, payloads)))
+            self._advance(stream, is_message=True)
+
+    def filtered(self, stream: Stream, origin: str, run: FilteredRun) -> None:
+        if not stream.pending and (stream.source in (None, origin) or stream.continues(run.epoch, run.n)):
+            self._deliver_span(stream, run)
+            self._advance(stream, has_moved=True, is_message=True)
+        else:
+            self._wait(stream, Arrival(origin, run.epoch, run))
             self._advance(stream, is_message=True)
 
     def opened(self, stream: Stream, origin: str, epoch: int, after: tuple[str, int, int]) -> None:
@@ -147,11 +167,13 @@ class Merging:
     def peer_gone(self, stream: Stream, hub: str) -> None:
         """The hub is dead, or its link began anew and nothing is known of it: what it had not sent never comes."""
         stream.lost(hub, is_gone=True)
+        self._cluster.interests.left(stream, hub)
         self._advance(stream)
 
     def detached(self, stream: Stream, hub: str) -> None:
         """The hub has not received what we asked of it: it is asked again."""
         stream.lost(hub, is_gone=False)
+        self._cluster.interests.left(stream, hub)
         self._advance(stream)
 
     def hub_lost(self) -> None:
@@ -161,13 +183,7 @@ class Merging:
         may be concerned, and one that is numbered anew may only have been idle. So they are told, at once. Where parts
         of a stream wait, they are told again between those and what follows.
         """
-        self._cluster.core.losses.count_hub()
-        for pattern in self._cluster.core.index.patterns:
-            sessions = [session for session, kinds in pattern.members.items() if _is_told(kinds)]
-            if sessions:
-                frame = _gap_push(pattern, None)
-                for session in sessions:
-                    session.write(frame)
+        tell_hub_gap(self._cluster.core)
         self._torn.update(self._waiting)
 
     def lane_died(self, stream: Stream, hub: str) -> None:
@@ -179,7 +195,7 @@ class Merging:
         """All that came of a lane whose hub is dead has been taken: what follows it never comes."""
         self.count_loss(stream.topic, stream.topic.epoch + 1, 0)
         self._torn.discard(stream)
-        self.tell_gap(stream.topic)
+        tell_topic_gap(self._cluster.core, stream.topic)
 
     def is_behind(self, stream: Stream) -> bool:
         """Whether subscribers by pattern wait here for a part that comes before others."""
@@ -230,6 +246,8 @@ class Merging:
             self._cluster.handover.review(stream)
         if has_moved and self._cluster.tags.blocked:
             self._cluster.tags.moved(stream.topic)
+            if stream.interest is not None:
+                self._cluster.interests.moved(stream)
 
     def _take_due(self, stream: Stream) -> bool:
         is_any = False
@@ -241,7 +259,7 @@ class Merging:
             self._waiting.pop(stream, None)
             if stream in self._torn:
                 self._torn.discard(stream)
-                self.tell_gap(stream.topic)
+                tell_topic_gap(self._cluster.core, stream.topic)
         return is_any
 
     def _switch(self, stream: Stream) -> bool:
@@ -269,6 +287,8 @@ class Merging:
         match part:
             case Messages(epoch, first, payloads):
                 self._deliver(stream, epoch, first, payloads)
+            case FilteredRun():
+                self._deliver_span(stream, part)
             case Dependency():
                 self._cluster.tags.mark(stream.topic, (part,))
             case Begun(epoch, n):
@@ -297,17 +317,38 @@ class Merging:
                 return
             if skip:
                 first, payloads = first + skip, payloads[skip:]
-            self.count_loss(topic, epoch, first - 1)
-            if epoch != topic.epoch:
-                if topic.lane or stream in self._torn:
-                    self.tell_gap(topic)
-                topic.epoch, topic.audience = epoch, None
+            self._skip(stream, epoch, first)
         self._cluster.core.publish(topic, payloads, first)
+
+    def _deliver_span(self, stream: Stream, run: FilteredRun) -> None:
+        """Its messages, each at its position; then the stream is where the span ends."""
+        topic, last = stream.topic, run.n + run.span - 1
+        if (run.epoch, last) <= (topic.epoch, topic.n):
+            return
+        if run.epoch != topic.epoch or run.n > topic.n + 1:
+            self._skip(stream, run.epoch, run.n)
+        for first, payloads in run.runs(topic.n):
+            topic.n = first - 1
+            self._cluster.core.publish(topic, payloads, first)
+        if topic.n < last:
+            topic.n = last
+            if topic.hub_filters is not None:
+                self._cluster.asked.note_silence(topic)
+
+    def _skip(self, stream: Stream, epoch: int, first: int) -> None:
+        """What comes next does not continue the stream: count what is missing."""
+        topic = stream.topic
+        self.count_loss(topic, epoch, first - 1)
+        if epoch != topic.epoch and (topic.lane or stream in self._torn):
+            tell_topic_gap(self._cluster.core, topic)
+        topic.jump(epoch, first - 1)
 
     def _open(self, stream: Stream, opened: Opened) -> None:
         topic, (epoch, after_epoch, after_n, hub, _) = stream.topic, opened
         if epoch <= topic.epoch:
             return
+        if topic.hub_filters is not None:
+            topic.hub_filters.account(topic)
         frame = encode(OpenedFrame(topic.name, epoch, hub, after_epoch, after_n))
         for link in topic.relays or ():
             link.write(frame)
@@ -315,17 +356,8 @@ class Merging:
         self.count_loss(topic, after_epoch or epoch, after_n)
         if topic.epoch and hub and not after_epoch:
             # The home goes on behind a loss: subscribers by pattern may have been told of the dead hub too early.
-            self.tell_gap(topic)
-        topic.epoch, topic.n, topic.audience = epoch, 0, None
-
-    def tell_gap(self, topic: Topic) -> None:
-        """Tell those who get the topic by pattern that messages may be missing here; count it for plain ones."""
-        if not topic.trunk.has_subscribers and self._cluster.core.audience_of(topic).receivers:
-            self._cluster.core.losses.count(topic.trunk.name, None)
-        for pattern in self._cluster.core.index.patterns.matching(topic.name):
-            for session, kinds in pattern.members.items():
-                if _is_told(kinds) and session.may(Action.SUBSCRIBE, topic.name):
-                    session.write(_gap_push(pattern, topic))
+            tell_topic_gap(self._cluster.core, topic)
+        topic.jump(epoch, 0)
 
     def _jump(self, stream: Stream, epoch: int, n: int) -> None:
         """Nothing before this position will come any more."""
@@ -335,9 +367,7 @@ class Merging:
                 # What depends on that position may come in a lane before the next message of the trunk does.
                 self._cluster.announce(topic, epoch, 0, 0, n)
             self.count_loss(topic, epoch, n)
-            if epoch != topic.epoch:
-                topic.audience = None
-            topic.epoch, topic.n = epoch, n
+            topic.jump(epoch, n)
 
     def count_loss(self, topic: Topic, epoch: int, n: int) -> None:
         """What comes next follows that position: count what lies between it and where the topic stands here."""
@@ -350,22 +380,16 @@ class Merging:
             if has_members:
                 self._cluster.core.losses.count(name, None)
         elif n > topic.n and (has_members or self._cluster.core.audience_of(topic).receivers):
-            self._cluster.core.losses.count(name, n - topic.n)
+            # Of a stream that comes by filters it is not known how many of them a subscriber here wanted.
+            count = None if self._cluster.interests.is_narrow(topic) else n - topic.n
+            self._cluster.core.losses.count(name, count)
 
     def _attach(self, stream: Stream, hub: str) -> None:
         stream.ticket = self._cluster.new_ticket()
         self._cluster.tell(hub, AttachFrame(stream.topic.name, stream.ticket))
+        self._cluster.interests.attached(stream, hub)
 
     def _leave(self, stream: Stream, hub: str | None) -> None:
         if hub is not None:
             self._cluster.tell(hub, DetachFrame(stream.topic.key))
-
-
-def _is_told(kinds: Sequence[Kind]) -> bool:
-    return Kind.POSITIONED_PATTERN in kinds
-
-
-def _gap_push(pattern: Pattern, topic: Topic | None) -> bytes:
-    """Messages of the topic, or of any that matches, may be missing, an unknown number of them."""
-    name = null(3) if topic is None else bulk(topic.name)
-    return push((bulk(b"eq.gap"), bulk(pattern.glob.pattern), name), 3)
+            self._cluster.interests.left(stream, hub)

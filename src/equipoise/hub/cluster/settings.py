@@ -94,6 +94,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     reconnect_interval_s_max: Annotated[
         float, Meta(gt=0, description="Longest delay between two attempts to connect to another hub.")
     ] = 1.0
+    filtered_links: Annotated[
+        bool,
+        Meta(
+            description="Whether this hub asks others, and lets them ask, for only those messages of a topic that the "
+            "filters of its subscribers match. If not, hubs send each other whole topics and filter for clients alone."
+        ),
+    ] = True
     disconnect_on_loss: Annotated[
         bool,
         Meta(

@@ -13,6 +13,8 @@ from equipoise.hub.cluster.link.frames import Tag
 from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
+    from equipoise.content.filter import Filter
+    from equipoise.content.parsing import FilterRequest
     from equipoise.hub.cluster.link.link import InLink, OutLink
     from equipoise.hub.data.kinds import Kind
     from equipoise.hub.data.other_hubs import LeftOut
@@ -39,7 +41,7 @@ class _OwnStreams:
         subscribe: Callable[[], bytes],
         left_out: LeftOut = lambda topic: (),
         *,
-        filtered: Sequence[bytes] = (),
+        filtered: Sequence[FilterRequest] = (),
     ) -> bytes | Reply:
         return subscribe()
 
@@ -56,6 +58,11 @@ class _OwnStreams:
 
     def left_out(self, session: Session, topic: Topic) -> list[bytes]:
         return []
+
+
+class _NoInterests:
+    def filter_added(self, topic: Topic, filter: Filter) -> None: ...
+    def filter_removed(self, topic: Topic, filter: Filter) -> None: ...
 
 
 class _AtOnce:
@@ -139,6 +146,7 @@ class Standalone:
         self.router = _OnlyHub(name)
         self.telling = _NoRedirects()
         self.listening = _OwnStreams()
+        self.interests = _NoInterests()
         self.receipts = _AtOnce()
         self.severing = _NoLinks()
         self.ways = self.asking = _OneRoute()

@@ -23,6 +23,10 @@ __all__ = ["TIDY_SLICE", "Tidying"]
 TIDY_SLICE = 1_000
 
 
+class _Interests(Protocol):
+    def review(self, topic: Topic) -> None: ...
+
+
 class _Lanes(Protocol):
     def settle(self) -> None: ...
     def tidy(self, topic: Topic) -> None: ...
@@ -42,6 +46,8 @@ class _Patterns(Protocol):
 
 
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def interests(self) -> _Interests: ...
     @property
     def lanes(self) -> _Lanes: ...
     @property
@@ -96,4 +102,5 @@ class Tidying:
             if not stream.is_wanted:
                 cluster.merging.unfollow(stream)
         if not topic.lane:
+            cluster.interests.review(topic)
             cluster.lanes.tidy(topic)

@@ -19,6 +19,7 @@ from equipoise.stream.submission import Budget
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.stream_interest import StreamInterest
     from equipoise.hub.data.topic import Topic
 
 __all__ = ["PublishRoute", "State", "Stream"]
@@ -50,6 +51,7 @@ class Stream(RelayMerge):
         "admission",
         "asked_version",
         "ending",
+        "interest",
         "is_kept",
         "peer",
         "pending_offer",
@@ -81,6 +83,8 @@ class Stream(RelayMerge):
         self.ticket = 0
         # Whether it is followed even without a subscriber by name: see Listening.is_kept.
         self.is_kept = False
+        # What this hub wants of the stream where it has subscribers by filter; None: everything.
+        self.interest: StreamInterest | None = None
         # Which stream of the topic this hub's own clients publish to; None: this one, the trunk, as long as there was
         # no other.
         self.way: PublishRoute | None = None

@@ -7,7 +7,7 @@ as if by name. A hub that has just joined waits until all others have told it th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.hub.cluster.lane_state import Beside, Lane, lane_push
@@ -21,6 +21,8 @@ from equipoise.resp.replies import bulk, integer, push
 from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
+    from equipoise.content.filter import Filter
+    from equipoise.content.parsing import FilterRequest
     from equipoise.hub.cluster.lane_state import Facts
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.other_hubs import LeftOut
@@ -37,8 +39,15 @@ class PendingSubscription(NamedTuple):
     names: Sequence[bytes]
     left_out: LeftOut
     wait: Wait
-    # Topics that are wanted beside those: filters ask for them.
-    filtered: Sequence[bytes]
+    # Filters that are wanted beside those, with their topics.
+    filtered: Sequence[FilterRequest]
+    # How to end what is asked of other hubs for it.
+    releases: Sequence[Callable[[], None]]
+
+
+class _Interests(Protocol):
+    def hold(self, topic: Topic, filter: Filter | None, wait: Wait) -> Callable[[], None]: ...
+    def narrow_topics(self) -> list[Topic]: ...
 
 
 class _Lanes(Protocol):
@@ -61,6 +70,8 @@ class _Dependencies(Protocol):
 
 
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def interests(self) -> _Interests: ...
     @property
     def lanes(self) -> _Lanes: ...
     @property
@@ -90,7 +101,7 @@ class Listening:
         subscribe: Callable[[], bytes],
         left_out: LeftOut = lambda topic: (),
         *,
-        filtered: Sequence[bytes] = (),
+        filtered: Sequence[FilterRequest] = (),
     ) -> bytes | Reply:
         """Call `subscribe` once a subscription to these misses nothing from then on, and answer with what it returns.
 
@@ -119,24 +130,47 @@ class Listening:
         names: Sequence[bytes],
         left_out: LeftOut,
         later: Callable[[], None],
-        filtered: Sequence[bytes],
+        filtered: Sequence[FilterRequest],
     ) -> bool:
         """Whether it is so now; else `later` is called when it may be."""
         wait = Wait(later)
+        former = self._claims.pop(session, None)
+        releases: list[Callable[[], None]] = []
         if not self._is_acquainted:
             wait.join(self._strangers)
         else:
+            for topic, filter in self._wanted(kind, names, filtered):
+                releases.append(self._cluster.interests.hold(topic, filter, wait))
             for pattern in names if kind.is_pattern else ():
                 self._cluster.patterns.want(pattern, wait)
             for topic in self._topics_with_lanes(names) if kind.is_pattern else ():
                 self._stand(topic, wait)
-            for name in filtered if kind.is_pattern else names:
+            for name in [request.topic for request in filtered] if kind.is_pattern else names:
                 self._stand_by_name(session, name, left_out, wait)
+        if former is not None:
+            _call_all(former.releases)
         if wait.is_over_at_once():
-            self._claims.pop(session, None)
+            # Once the subscription itself asks for it.
+            self._cluster.core.shell.call_later(0, _call_all, releases)
             return True
-        self._claims[session] = PendingSubscription(kind, names, left_out, wait, filtered)
+        self._claims[session] = PendingSubscription(kind, names, left_out, wait, filtered, releases)
         return False
+
+    def _wanted(
+        self, kind: Kind, names: Sequence[bytes], filtered: Sequence[FilterRequest]
+    ) -> Iterator[tuple[Topic, Filter | None]]:
+        """Topics that do not come whole, and what of them a subscription to these needs; None: everything."""
+        topics = self._cluster.core.index.topics
+        for name, filter in filtered:
+            if (topic := topics.get(name)) is not None:
+                yield topic, filter
+        if not kind.is_pattern:
+            yield from ((topics[name], None) for name in names if name in topics)
+        elif names:
+            globs = [Glob(pattern) for pattern in names]
+            for topic in self._cluster.interests.narrow_topics():
+                if any(glob.matches(topic.name) for glob in globs):
+                    yield topic, None
 
     def _stand_by_name(self, session: Session, name: bytes, left_out: LeftOut, wait: Wait) -> None:
         core = self._cluster.core
@@ -151,6 +185,7 @@ class Listening:
         claim = self._claims.pop(session, None)
         if claim is not None:
             claim.wait.cancel()
+            _call_all(claim.releases)
 
     def _stand(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
         """Follow the streams of the topic, and wait for those that do not stand here yet."""
@@ -190,14 +225,14 @@ class Listening:
         claims = list(self._claims.values())
         patterns = {name for claim in claims if claim.kind.is_pattern for name in claim.names}
         topics = {name for claim in claims if not claim.kind.is_pattern for name in claim.names}
-        topics.update(name for claim in claims for name in claim.filtered)
+        topics.update(request.topic for claim in claims for request in claim.filtered)
         topics.update(topic.name for topic in self._topics_with_lanes(list(patterns)))
         return topics, patterns
 
     def is_claimed(self, topic: Topic, stream: bytes) -> bool:
         """Whether a client waits to be subscribed to this stream of the topic, or is about to be."""
-        for kind, names, left_out, _, filtered in self._claims.values():
-            if topic.name in filtered:
+        for kind, names, left_out, _, filtered, _ in self._claims.values():
+            if any(topic.name == request.topic for request in filtered):
                 return True
             if kind.is_pattern:
                 if any(Glob(pattern).matches(topic.name) for pattern in names):
@@ -302,3 +337,8 @@ class Listening:
                 session for session in core.sessions.values() if kind in members.get(session, ())
             ]:
                 core.cut(session, "messages of its topics are lost")
+
+
+def _call_all(releases: Iterable[Callable[[], None]]) -> None:
+    for release in releases:
+        release()

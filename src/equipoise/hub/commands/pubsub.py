@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
+from equipoise.content.parsing import FilterRequest
 from equipoise.hub.access.denials import denial, too_long
 from equipoise.hub.commands.connection import NEEDS_RESP3
 from equipoise.hub.commands.spec import Handler
-from equipoise.hub.content.filtering import FilterRequest
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.publish import publish_run
 from equipoise.hub.data.region_counts import PATTERN, SHARD, TOPIC
@@ -64,7 +64,7 @@ def _subscribe_everywhere(
     problem = objection(core, session, kind, names, compiled)
     if problem is not None:
         return problem
-    topics = [found.topic for found in compiled.values() if isinstance(found, FilterRequest)]
+    filtered = [found for found in compiled.values() if isinstance(found, FilterRequest)]
     others = [name for name in names if not isinstance(compiled.get(name), FilterRequest)]
 
     def proceed() -> bytes:
@@ -75,7 +75,7 @@ def _subscribe_everywhere(
             core.cluster.listening.heard_by(others)
         return b"" if problem is None else core.refuse(problem)
 
-    return core.cluster.listening.when_ready(session, kind, others, proceed, filtered=topics)
+    return core.cluster.listening.when_ready(session, kind, others, proceed, filtered=filtered)
 
 
 def _subscribe_to_patterns(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> bytes | Reply:

@@ -9,14 +9,14 @@ Always true: each filter is counted once against `filters_max`, as its first sub
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.access import Action
 from equipoise.content.attributes import AttributeSource
 from equipoise.content.filter import Filter
 from equipoise.content.groups import SCANNED_MAX
 from equipoise.content.index import SHAPES_MAX
-from equipoise.content.parsing import parse_filter, read_name
+from equipoise.content.parsing import FilterRequest, parse_filter, read_name
 from equipoise.errors import FilterError
 from equipoise.hub.access.denials import denial
 from equipoise.hub.access.quotas import Quotas, Resource, owner_of
@@ -30,20 +30,13 @@ if TYPE_CHECKING:
     from equipoise.hub.data.topic_specs import TopicSpecs
     from equipoise.hub.data.topics import TopicIndex
 
-__all__ = ["FILTER_WORD", "FilterRequest", "Filtering", "denied", "read_request"]
+__all__ = ["FILTER_WORD", "Filtering", "denied", "read_request"]
 
 FILTER_WORD = b"$filter "
 _LIMITS = {
     "filter_shapes_max": f"{SHAPES_MAX} shapes of filters",
     "filters_scanned_max": f"{SCANNED_MAX} filters that no index helps with (contains, suffix, != without an equality)",
 }
-
-
-class FilterRequest(NamedTuple):
-    """What a client asks for in one `$filter …`."""
-
-    topic: bytes
-    filter: Filter
 
 
 def read_request(text: bytes, topic_bytes_max: int) -> FilterRequest | str:
@@ -57,6 +50,16 @@ def read_request(text: bytes, topic_bytes_max: int) -> FilterRequest | str:
         return f"ERR {problem}"
 
 
+class _Interests(Protocol):
+    def filter_added(self, topic: Topic, filter: Filter) -> None: ...
+    def filter_removed(self, topic: Topic, filter: Filter) -> None: ...
+
+
+class _OtherHubs(Protocol):
+    @property
+    def interests(self) -> _Interests: ...
+
+
 class _Hub(Protocol):
     # Replaced when the hub begins a new life.
     quotas: Quotas
@@ -64,6 +67,8 @@ class _Hub(Protocol):
 
     @property
     def shell(self) -> Shell: ...
+    @property
+    def cluster(self) -> _OtherHubs: ...
 
 
 class Filtering:
@@ -125,6 +130,7 @@ class Filtering:
             content.index.add(node)
             self.filters += 1
             self._core.quotas.take(Resource.FILTERS, node.owner)
+            self._core.cluster.interests.filter_added(topic, filter)
         node.add(session, text)
         content.note(session, 1)
         self.subscriptions += 1
@@ -142,6 +148,7 @@ class Filtering:
         content.index.remove(node)
         self.filters -= 1
         self._core.quotas.give_back(Resource.FILTERS, node.owner)
+        self._core.cluster.interests.filter_removed(topic, node.filter)
         if not len(content.index):
             index.set_content(topic, None)
 

@@ -51,6 +51,7 @@ class Audience:
         "hubs",
         "is_exclusive",
         "is_plain",
+        "narrow_hubs",
         "receivers",
         "reply",
         "stages",
@@ -62,6 +63,7 @@ class Audience:
         groups: list[tuple[Encoder, list[Subscriber]]],
         stages: Sequence[Stage],
         hubs: list[OutLink],
+        narrow_hubs: list[OutLink],
         encode_for_hubs: Encoder,
         *,
         receivers: int,
@@ -77,8 +79,10 @@ class Audience:
         # Links to the hubs that follow the topic, and the form they take.
         self.hubs = hubs
         self.encode_for_hubs = encode_for_hubs
+        # Links to those that follow it by filters: see hub/content/hub_filters.py.
+        self.narrow_hubs = narrow_hubs
         # Whether the groups are all there is: the one comparison that stages and hubs cost a topic without them.
-        self.is_plain = not stages and not hubs
+        self.is_plain = not stages and not hubs and not narrow_hubs
         # Subscriptions at this hub that match, patterns counted one by one.
         self.receivers = receivers
         # What PUBLISH answers: those and the ones at other hubs, as of a second ago. Empty where each message has an

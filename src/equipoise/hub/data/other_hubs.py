@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from equipoise.model import Placement
 
 if TYPE_CHECKING:
+    from equipoise.content.filter import Filter
+    from equipoise.content.parsing import FilterRequest
     from equipoise.hub.cluster.link.frames import Tag
     from equipoise.hub.cluster.link.link import InLink, OutLink
     from equipoise.hub.data.kinds import Kind
@@ -61,11 +63,11 @@ class Subscriptions(Protocol):
         subscribe: Callable[[], bytes],
         left_out: LeftOut = ...,
         *,
-        filtered: Sequence[bytes] = ...,
+        filtered: Sequence[FilterRequest] = ...,
     ) -> bytes | Reply:
         """Call `subscribe` once a client that subscribes misses nothing from then on; its reply.
 
-        `filtered` has the topics of the filters among the subscriptions.
+        `filtered` has the filters among the subscriptions.
         """
 
     def heard_by(self, patterns: Sequence[bytes]) -> None: ...
@@ -78,6 +80,15 @@ class Subscriptions(Protocol):
 
     def leave_out(self, session: Session, topic: Topic, names: Collection[bytes]) -> None: ...
     def left_out(self, session: Session, topic: Topic) -> list[bytes]: ...
+
+
+class FilterInterests(Protocol):
+    """Ask other hubs for what filters match."""
+
+    def filter_added(self, topic: Topic, filter: Filter) -> None:
+        """The topic has a filter that none of this hub's clients had."""
+
+    def filter_removed(self, topic: Topic, filter: Filter) -> None: ...
 
 
 class PublishAcks(Protocol):
@@ -175,6 +186,8 @@ class OtherHubs(Protocol):
     def telling(self) -> Redirects: ...
     @property
     def listening(self) -> Subscriptions: ...
+    @property
+    def interests(self) -> FilterInterests: ...
     @property
     def receipts(self) -> PublishAcks: ...
     @property

@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
+from equipoise.content.parsing import FilterRequest
 from equipoise.hub.access.denials import denial
 from equipoise.hub.access.quotas import Resource, owner_of
-from equipoise.hub.content.filtering import FILTER_WORD, FilterRequest, read_request
+from equipoise.hub.content.filtering import FILTER_WORD, read_request
 from equipoise.hub.content.topic_filters import TopicFilter
 from equipoise.hub.data.held_subscriptions import NO_SUBSCRIPTIONS, HeldSubscriptions
 from equipoise.hub.data.kinds import Kind

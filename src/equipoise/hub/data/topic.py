@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.cluster.topic_limit import TopicLimit
+    from equipoise.hub.content.hub_filters import HubFilters
     from equipoise.hub.content.topic_filters import TopicFilters
     from equipoise.hub.data.audience import RunNotes, Stage
     from equipoise.hub.data.patterns import Pattern
@@ -72,6 +73,7 @@ class Topic:
         "delivered",
         "drops",
         "epoch",
+        "hub_filters",
         "is_gated",
         "is_queued",
         "is_shard",
@@ -131,6 +133,8 @@ class Topic:
         self.drops = 0
         # Links to hubs that follow the stream, and what there is to know of it beside that it is open here.
         self.relays: dict[OutLink, None] | None = None
+        # What those of them ask for that do not want everything; None for most.
+        self.hub_filters: HubFilters | None = None
         self.stream: Stream | None = None
         # How much it has been told of what became of other hubs.
         self.news = 0
@@ -200,6 +204,14 @@ class Topic:
         if not absent:
             return bool(self.members)
         return any(session not in absent or kinds != (Kind.OWN,) for session, kinds in self.members.items())
+
+    def jump(self, epoch: int, n: int) -> None:
+        """The stream goes on after this position, which another hub gave; what lies between never came here."""
+        if self.hub_filters is not None:
+            self.hub_filters.jump(self, epoch, n)
+        if epoch != self.epoch:
+            self.audience = None
+        self.epoch, self.n = epoch, n
 
     def renew(self) -> None:
         """Who subscribes to the topic has changed: its audience, and those of its lanes, are compiled anew."""
@@ -272,6 +284,8 @@ def own_replies(topic: Topic) -> bytes:
 
 def deliver_to_hubs(topic: Topic, audience: Audience, first: int, payloads: Sequence[bytes]) -> None:
     """What goes to other hubs is counted apart: it reaches clients there, and is counted as delivered there."""
+    if audience.narrow_hubs and topic.hub_filters is not None:
+        topic.hub_filters.deliver(topic, audience.narrow_hubs, first, payloads)
     links = audience.hubs
     if not links:
         return
@@ -305,11 +319,12 @@ def compile_audience(topic: Topic, index: Listeners) -> Audience:
     content = topic.trunk.content
     if content is not None:
         stages.append(content)
-    relays = _relays(topic, index)
+    relays, narrow = _relays(topic, index)
     audience = Audience(
         groups,
         stages,
         relays,
+        narrow,
         egress_encoder(topic.key, topic.epoch, index.payload_bytes_max) if relays else _nothing,
         receivers=sum(map(len, forms_of.values())),
         elsewhere=index.elsewhere(topic),
@@ -343,16 +358,21 @@ def _forms_by_name(topic: Topic) -> dict[Subscriber, list[Form]]:
     return forms_of
 
 
-def _relays(topic: Topic, index: Listeners) -> list[OutLink]:
-    """Links to the hubs that follow the topic, or hear it by a pattern: that is for its home to see to."""
+def _relays(topic: Topic, index: Listeners) -> tuple[list[OutLink], list[OutLink]]:
+    """Links to the hubs that follow the topic, or hear it by a pattern: that is for its home to see to.
+
+    Apart, those to hubs that want only what their filters match.
+    """
+    filters = topic.hub_filters
+    narrow = [] if filters is None else [link for link in topic.relays or () if filters.is_narrow(link)]
     links = dict(topic.relays or {})
-    if topic.lane:
-        # Who hears the topic by a pattern follows its lanes by name.
-        return list(links)
-    if topic.is_home:
+    for link in narrow:
+        del links[link]
+    # Who hears the topic by a pattern follows its lanes by name.
+    if not topic.lane and topic.is_home:
         for pattern in topic.pattern_relays:
             links.update(pattern.relays)
-    return list(links)
+    return list(links), [link for link in narrow if link not in links]
 
 
 def _encoder_cache(topic: Topic) -> Callable[[Form], Encoder]:

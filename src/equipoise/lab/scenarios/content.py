@@ -65,6 +65,25 @@ _ALONE = Workload(
 )
 
 
+# Filters that cover each other, so that with each of them that comes or goes hubs ask for others. At the hub of a
+# subscriber without one there is nothing to ask for but everything.
+_COVERS = Workload(
+    clients=(
+        Client(name="ann", publishes=_talk("a", "b")),
+        Client(name="bob", publishes=_talk("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1"), copies=2),
+        Client(
+            name="dan", dialect=Dialect.RESP2, subscribes=_hear("a", "third = 1 and number > 9"), copies=3
+        ),
+        Client(name="eve", dialect=Dialect.RESP3, subscribes=_hear("a", "third exists"), copies=2),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=_hear("a", "publisher = 'bob'"), copies=2),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("b", "third in (0, 2)")),
+        Client(name="hal", dialect=Dialect.RESP2, subscribes=_hear("b", "third = 0"), copies=3),
+        Client(name="ida", dialect=Dialect.RESP2, subscribes=_hear("b"), place="h3"),
+    )
+)
+
+
 def _case(name: str, summary: str, **fields: object) -> ClusterScenario:
     made = ClusterScenario(name=f"content-{name}", summary=summary, workload=_CROWD, expectation=QUIET)
     return replace(made, **fields)  # type: ignore[arg-type]  # fields by name
@@ -105,6 +124,36 @@ CONTENT_SCENARIOS = (
         client_resets=(0, 6),
         link_resets=(0, 3),
         expectation=LOUD,
+    ),
+    _case(
+        "links",
+        "hubs ask each other for what filters match, while topics move, links break and hubs stand still",
+        workload=_ALONE,
+        hubs=("h1", "h2", "h3", "h4"),
+        moves=(1, 6),
+        link_resets=(0, 5),
+        link_cuts=(0, 3),
+        pauses=(0, 2),
+        lag_s=0.3,
+    ),
+    _case(
+        "covers",
+        "subscribers by filters that cover each other come and go, so that hubs ask for others all the time",
+        workload=_COVERS,
+        moves=(0, 4),
+        client_resets=(6, 20),
+        link_resets=(0, 2),
+        expectation=LOUD,
+    ),
+    _case(
+        "older",
+        "hubs ask each other for what filters match, but for one of them, which is of an earlier release",
+        workload=_ALONE,
+        whole_links=("h2",),
+        moves=(1, 6),
+        link_resets=(0, 4),
+        link_cuts=(0, 2),
+        lag_s=0.3,
     ),
     _case(
         "crashes",

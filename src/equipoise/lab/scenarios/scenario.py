@@ -98,6 +98,8 @@ class ClusterScenario(Scenario):
     clock_error_s: float = 0.0
     # The wall clock of a hub is set forward or back, by up to a minute.
     clock_steps: Times = NEVER
+    # Hubs that send each other whole topics only, as those of earlier releases do.
+    whole_links: tuple[str, ...] = ()
     # Fields of the hub's cluster settings, by name.
     cluster_settings: Mapping[str, int | float | str] = field(default_factory=dict)
     # Changes of the plan: a topic gets another home; members get other weights, so that many topics move; a topic gets

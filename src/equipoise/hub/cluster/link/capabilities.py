@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from equipoise.hub.cluster.link.capability import CAPABILITIES, PROBE
+from equipoise.hub.cluster.link.capability import CAPABILITIES, CONTENT, PROBE
 from equipoise.hub.cluster.link.codec import parse_number
 from equipoise.hub.cluster.link.frames import Life
 from equipoise.hub.settings import Limits
@@ -35,12 +35,12 @@ class Announcement(NamedTuple):
     limits: dict[str, int]
 
     @classmethod
-    def of(cls, limits: Limits) -> Announcement:
+    def of(cls, limits: Limits, *, has_content: bool = True) -> Announcement:
         agreed = {
             "payload_bytes_max": limits.payload_bytes_max,
             "topic_bytes_max": limits.topic_bytes_max,
         }
-        return cls(CAPABILITIES, agreed)
+        return cls(CAPABILITIES if has_content else CAPABILITIES - {CONTENT}, agreed)
 
     @classmethod
     def parse(cls, words: Iterable[bytes]) -> Announcement:

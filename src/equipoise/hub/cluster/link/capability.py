@@ -5,7 +5,7 @@ A hub announces them when it greets, and ignores the names that it does not know
 
 from __future__ import annotations
 
-__all__ = ["CAPABILITIES", "COUNTS", "LEASE", "LEAVE", "LIMITS", "LOGS", "LOSS", "PROBE", "TEAR"]
+__all__ = ["CAPABILITIES", "CONTENT", "COUNTS", "LEASE", "LEAVE", "LIMITS", "LOGS", "LOSS", "PROBE", "TEAR"]
 
 # Answer probes of the distance between hubs.
 PROBE = "probe"
@@ -23,5 +23,7 @@ COUNTS = "counts"
 LIMITS = "limits"
 # Own logs of topics, and run commands on them for clients of other hubs.
 LOGS = "logs"
+# Send of a stream only what filters match, and take it so.
+CONTENT = "content"
 
-CAPABILITIES = frozenset({PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS})
+CAPABILITIES = frozenset({PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS, CONTENT})

@@ -13,11 +13,13 @@ Always true:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.link.frame import Offsets
 from equipoise.hub.cluster.link.frames import (
     FRAMES,
     EgressFrame,
@@ -135,6 +137,17 @@ def _parse_path(word: bytes) -> Path:
     return tuple([(hub.decode(), parse_number(incarnation)) for incarnation, _, hub in lives])
 
 
+def _spell_offsets(offsets: Offsets) -> bytes:
+    return b" ".join([b"%d" % offset for offset in offsets])
+
+
+def _parse_offsets(word: bytes) -> Offsets:
+    offsets = tuple(map(parse_number, word.split(b" ")))
+    if any(a >= b for a, b in pairwise(offsets)):
+        raise ValueError("not rising")
+    return offsets
+
+
 def _parse_flag(word: bytes) -> bool:
     if word not in (b"0", b"1"):
         raise ValueError("neither 0 nor 1")
@@ -149,6 +162,7 @@ _KINDS: dict[Any, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     str: (str.encode, bytes.decode),
     Path: (_spell_path, _parse_path),
     tuple[Tag, ...]: (_spell_tags, _parse_tags),
+    Offsets: (_spell_offsets, _parse_offsets),
 }
 
 

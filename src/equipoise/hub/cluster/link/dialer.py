@@ -154,7 +154,12 @@ class Dialer:
     def _greeting(self, link: OutLink) -> bytes:
         core = self._core
         own, peer = (core.settings.name, core.incarnation), (link.hub, link.incarnation)
-        return spell_greeting(own, Announcement.of(core.limits), generation=link.generation, peer=peer)
+        return spell_greeting(
+            own,
+            Announcement.of(core.limits, has_content=core.settings.cluster.filtered_links),
+            generation=link.generation,
+            peer=peer,
+        )
 
     def _announced(self, link: OutLink, announcement: Announcement) -> None:
         cluster = self._core.cluster

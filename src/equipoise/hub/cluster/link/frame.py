@@ -9,12 +9,14 @@ import msgspec
 
 from equipoise.stream.parts import Dependency as Tag
 
-__all__ = ["Frame", "Life", "Path", "Payloads", "Tag"]
+__all__ = ["Frame", "Life", "Offsets", "Path", "Payloads", "Tag"]
 
 # A hub's name and its incarnation.
 Life = tuple[str, int]
 # The hubs that a message has passed, the latest last.
 Path = tuple[Life, ...]
+# Where messages stand behind the first position of a span, rising.
+Offsets = tuple[int, ...]
 # All words behind the other fields, at least one.
 Payloads = Sequence[bytes]
 

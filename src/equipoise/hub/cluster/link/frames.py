@@ -11,6 +11,15 @@ Always true:
 from __future__ import annotations
 
 from equipoise.hub.cluster.link.capability import COUNTS, LEASE, LEAVE, LIMITS, PROBE
+from equipoise.hub.cluster.link.content_frames import (
+    FilteredFrame,
+    NarrowFrame,
+    SpanFrame,
+    UnwantFrame,
+    WantedFrame,
+    WantFrame,
+    WidenFrame,
+)
 from equipoise.hub.cluster.link.frame import Frame, Life, Path, Payloads, Tag
 from equipoise.hub.cluster.link.ingress_frames import (
     IngressFrame,
@@ -30,12 +39,13 @@ from equipoise.hub.cluster.link.log_frames import (
 
 __all__ = [
     "FRAMES", "AfterFrame", "AnswerFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame", "CallFrame",
-    "CancelFrame", "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame", "EgressFrame",
-    "EndedFrame", "FlushFrame", "FollowFrame", "Frame", "IngressFrame", "LaneFrame", "LeaseFrame", "LeaveFrame", "Life",
-    "LossFrame", "NoPatternFrame", "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame",
-    "PatternedFrame", "Payloads", "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecountFrame",
-    "RecountedFrame", "SettledFrame", "SeverFrame", "SeveredFrame", "Tag", "TearFrame", "TokensFrame", "UnwatchFrame",
-    "WaitingFrame", "WatchFrame", "WokenFrame",
+    "CancelFrame", "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame",
+    "EgressFrame", "EndedFrame", "FilteredFrame", "FlushFrame", "FollowFrame", "Frame", "IngressFrame",
+    "LaneFrame", "LeaseFrame", "LeaveFrame", "Life", "LossFrame", "NarrowFrame", "NoPatternFrame",
+    "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame", "PatternedFrame", "Payloads",
+    "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecountFrame", "RecountedFrame", "SettledFrame",
+    "SeverFrame", "SeveredFrame", "SpanFrame", "Tag", "TearFrame", "TokensFrame", "UnwantFrame",
+    "UnwatchFrame", "WaitingFrame", "WantFrame", "WantedFrame", "WatchFrame", "WidenFrame", "WokenFrame",
 ]  # fmt: skip
 
 # Streams on their way out.

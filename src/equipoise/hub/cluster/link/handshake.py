@@ -37,7 +37,8 @@ def capabilities(core: HubCore, session: Session, command: list[bytes]) -> bytes
         return "ERR an incarnation is a number"
     life = (command[1].decode("utf-8", "replace"), numbers[0])
     cluster.announced(life, Announcement.parse(command[3:]))
-    return b"+%b\r\n" % b" ".join(Announcement.of(core.limits).words())
+    announcement = Announcement.of(core.limits, has_content=core.settings.cluster.filtered_links)
+    return b"+%b\r\n" % b" ".join(announcement.words())
 
 
 def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:

@@ -1,7 +1,8 @@
 """No needless gap: where nothing can have been lost, no subscriber is told that anything was.
 
 For worlds in which hubs do not die and clients stay connected: moves, replication, changes of the ring and trouble with
-links or store are no reason for a gap.
+links or store are no reason for a gap. A plain subscriber is told nothing; for it the hub that it is connected to must
+not have counted a loss.
 """
 
 from __future__ import annotations
@@ -15,9 +16,17 @@ NAME = "no needless gap"
 
 
 def check(history: History) -> list[Violation]:
-    return [
+    told = [
         Violation(NAME, f"{track.name} was told of a gap: {event}")
         for track in history.tracks
         for event in track.events
         if isinstance(event, Missed)
     ]
+    counted = [
+        Violation(NAME, f"{track.via} counted a loss for {track.name}: {loss}")
+        for track in history.tracks
+        if not track.is_smart
+        for loss in history.losses.get(track.via, ())
+        if loss.topic is not None and track.wants(loss.topic)
+    ]
+    return told + counted

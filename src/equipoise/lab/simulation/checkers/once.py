@@ -13,7 +13,8 @@ The last is a matching of messages, each with an interval of gaps, to places. By
 Dulmage both halves may be tried apart: if all messages can be placed, and all places can be filled, then both can
 be at once. For intervals the one that ends first goes first.
 
-A plain subscriber is told nothing. For it the loss of its connection is a gap of unknown size, and so is a loss that
+A plain subscriber is told nothing. For it the loss of its connection is a gap of unknown size, which ends when the hub
+has confirmed its next subscription: what is sent after that belongs to no such gap. So is a loss that
 the hub it is connected to has counted, within the time that messages may have taken from there.
 """
 
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from equipoise.lab.simulation.checkers.violation import Violation
-from equipoise.lab.workload.history import History, Live, Missed, PublishOutcome, Received, Sent, Track
+from equipoise.lab.workload.history import Away, History, Live, Missed, PublishOutcome, Received, Sent, Track
 
 __all__ = ["NAME", "check"]
 
@@ -40,6 +41,8 @@ class _Gap:
     at: float
     # None: any number, none included.
     count: int | None
+    # What was sent at this time or later does not belong to it.
+    until: float = float("inf")
 
 
 @dataclass(slots=True)
@@ -92,6 +95,8 @@ def _check_track(
     stories = {topic: _Story(in_flight_s=in_flight_s) for topic in wanted}
     violations: list[Violation] = []
     live_at: float | None = None
+    # Gaps of a lost connection that has not been replaced.
+    away: list[_Gap] = []
     # A loss that was counted at the moment of an event was counted before it.
     events = track.events if not counted else heapq.merge(counted, track.events, key=lambda event: event.at)
     for event in events:
@@ -101,6 +106,9 @@ def _check_track(
                 violations.append(Violation(NAME, f"{track.name} at {event.at:.6f}: {problem}"))
         elif isinstance(event, Live):
             live_at = event.at if live_at is None else live_at
+            for gap in away:
+                gap.until = event.at
+            away.clear()
         elif isinstance(event, Missed) and event.topic is not None:
             if event.topic in stories:
                 stories[event.topic].gaps.append(_Gap(event.at, event.missed))
@@ -108,6 +116,8 @@ def _check_track(
             # A gap of any topic, a lost connection, an ended subscription.
             for story in stories.values():
                 story.gaps.append(_Gap(event.at, None))
+                if isinstance(event, Away) and not track.is_smart:
+                    away.append(story.gaps[-1])
     for topic, story in stories.items():
         if story.gaps or story.lacks:
             _close(story, wanted[topic], live_at, track)
@@ -165,7 +175,10 @@ def _lack(
             and message.began_at >= live_at
         )
         is_possible = message.outcome is not PublishOutcome.FAILED
-        story.lacks[publisher, sequence] = _Lack(*gaps, is_owed, is_possible)
+        first, end = gaps
+        while first < end and first < len(story.gaps) and story.gaps[first].until <= message.began_at:
+            first += 1
+        story.lacks[publisher, sequence] = _Lack(first, end, is_owed, is_possible)
 
 
 def _close(story: _Story, senders: dict[str, list[Sent]], live_at: float | None, track: Track) -> None:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from equipoise.content.cover_set import CoverSet
+from equipoise.content.filter import Filter
 from equipoise.content.groups import Found
 from equipoise.content.index import FilterIndex
+from equipoise.content.interest import InterestNode
+from equipoise.hub.cluster import interests
+from equipoise.hub.cluster.asked_filters import AskedFilters
+from equipoise.hub.cluster.interests import Interests
+from equipoise.hub.cluster.latch import Wait
+from equipoise.hub.cluster.relay_merge import Merging
+from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.cluster.subscription_barrier import Listening
+from equipoise.hub.content.hub_filters import HubFilters
 from equipoise.hub.content.topic_filters import TopicFilter
 from equipoise.hub.data.topic import Topic
 from equipoise.lab.simulation.ablation import Ablation, replaced
-from equipoise.lab.simulation.checkers import once, progress
+from equipoise.lab.simulation.checkers import needless_gap, once, progress
+from equipoise.stream.parts import FilteredRun
+from equipoise.stream.relay import RelayMerge, Switch
 
 __all__ = ["CONTENT_ABLATIONS"]
 
@@ -33,6 +46,63 @@ def _stand_nowhere(
     listening: Listening, session: object, name: bytes, left_out: object, wait: object
 ) -> None:
     """The subscription is answered whether or not this hub follows the topic."""
+
+
+def _without_span(merging: Merging, stream: Stream, run: FilteredRun) -> None:
+    """A relay takes the messages of a span, and does not know what it accounts for."""
+    for first, payloads in run.runs(stream.topic.n if run.epoch == stream.topic.epoch else 0):
+        merging._deliver(stream, run.epoch, first, payloads)
+
+
+def _hold_nothing(
+    interests: Interests, topic: Topic, filter: Filter | None, wait: Wait
+) -> Callable[[], None]:
+    """The subscription is answered whatever other hubs send."""
+    return lambda: None
+
+
+def _switch_at_once(merge: RelayMerge, *, is_behind: bool) -> Switch | None:
+    """A relay leaves its source as soon as the next one sends."""
+    join_at, left = merge.join_at, merge.source
+    if join_at is None:
+        return None
+    merge.source, merge.joining, merge.join_at = merge.joining, None, None
+    return Switch(left, join_at if left is None else None)
+
+
+@contextmanager
+def _covers_leave_at_once() -> Iterator[None]:
+    """A cover that goes is not asked for any more, though others do not stand for its children yet."""
+    leave = CoverSet._leave
+
+    def drop(covers: CoverSet[InterestNode], node: InterestNode) -> None:
+        leave(covers, node)
+        covers.changes[node] = False
+
+    # As slowly as if there were thousands of children.
+    slowly = replaced(interests, "STEPS", 1), replaced(interests, "STEP_S", 0.3)
+    with replaced(CoverSet, "_leave", drop), slowly[0], slowly[1]:
+        yield
+
+
+@contextmanager
+def _account_by_time_only() -> Iterator[None]:
+    account = HubFilters.account
+
+    def break_silence(asked: AskedFilters) -> None:
+        asked._timer = None
+        silent, asked._silent = asked._silent, {}
+        for topic in silent:
+            if topic.hub_filters is not None:
+                account(topic.hub_filters, topic)
+
+    def keep_silent(filters: HubFilters, topic: Topic, only: object = None) -> None: ...
+
+    with (
+        replaced(HubFilters, "account", keep_silent),
+        replaced(AskedFilters, "_break_silence", break_silence),
+    ):
+        yield
 
 
 CONTENT_ABLATIONS = (
@@ -63,5 +133,44 @@ CONTENT_ABLATIONS = (
         progress.NAME,
         "content-alone",
         lambda: replaced(Topic, "is_heard", property(lambda topic: bool(topic.members))),
+    ),
+    Ablation(
+        "filter-span",
+        "a hub that follows by filters learns which positions it was not sent on purpose",
+        needless_gap.NAME,
+        "content-links",
+        lambda: replaced(Merging, "_deliver_span", _without_span),
+    ),
+    Ablation(
+        "filter-cover",
+        "a subscription is answered once the hubs that are followed send what it needs",
+        once.NAME,
+        "content-covers",
+        lambda: replaced(Interests, "hold", _hold_nothing),
+        seed=6,
+    ),
+    Ablation(
+        "filter-drain",
+        "a hub that follows by filters leaves a home when it has come to where the next one begins",
+        needless_gap.NAME,
+        "content-links",
+        lambda: replaced(RelayMerge, "switch", _switch_at_once),
+        seed=2,
+    ),
+    Ablation(
+        "filter-leaving",
+        "a cover that goes is asked for until others stand for what it covered",
+        once.NAME,
+        "content-covers",
+        _covers_leave_at_once,
+        seed=5,
+    ),
+    Ablation(
+        "filter-close",
+        "a hub that follows by filters is told how far a stream is before it is told that it goes on elsewhere",
+        needless_gap.NAME,
+        "content-links",
+        _account_by_time_only,
+        seed=3,
     ),
 )

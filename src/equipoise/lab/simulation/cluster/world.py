@@ -86,9 +86,8 @@ class ClusterWorld:
 
     def add_hub(self, name: str) -> SimulatedHub:
         scenario = self.scenario
-        settings = _settings(
-            name, tuple(scenario.hub_limits.items()), tuple(scenario.cluster_settings.items())
-        )
+        cluster = {**scenario.cluster_settings, "filtered_links": name not in scenario.whole_links}
+        settings = _settings(name, tuple(scenario.hub_limits.items()), tuple(cluster.items()))
         error_s = self._clock_error_s if scenario.clock_error_s else None
         node = self.directory.add(settings, rules=self._rules, clock_error_s=error_s)
         if self._rules is not None:

@@ -1,0 +1,124 @@
+"""What one hub wants of a topic, as few filters as say it: the covering set of all that its subscribers ask for.
+
+Filters come and go one by one, or by the hundred thousand when a hub begins to follow. The covering set is brought up
+to date in slices by `settle`; `take_changes` tells what is to be asked for, and what no longer.
+
+Always true:
+    every filter that was added and not removed is covered by a member of `asked`, once `is_loaded`;
+    a filter leaves `asked` in the same changes, or later ones, as those come that stand for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from equipoise.content.cover_set import COVERS_MAX, CoverSet
+from equipoise.content.filter import Filter
+from equipoise.content.groups import FilterNode
+
+__all__ = ["COVER_BYTES_MAX", "CoverChanges", "InterestNode", "InterestSet"]
+
+# Text of the covers that a hub asks another for at most; with more it asks for everything.
+COVER_BYTES_MAX = 1 << 20
+
+
+class CoverChanges(NamedTuple):
+    added: list[Filter]
+    removed: list[Filter]
+
+
+class InterestNode(FilterNode):
+    __slots__ = ("uses",)
+
+    def __init__(self, filter: Filter) -> None:
+        super().__init__(filter)
+        self.uses = 0
+
+
+class InterestSet:
+    """Owned by what asks for it. Each `add` has its `remove`."""
+
+    __slots__ = ("_covers", "_later", "_nodes", "asked", "text_bytes")
+
+    def __init__(self) -> None:
+        self._covers: CoverSet[InterestNode] = CoverSet()
+        self._nodes: dict[Filter, InterestNode] = {}
+        # Filters that have not been looked at yet, and how often each was added.
+        self._later: dict[Filter, int] = {}
+        # The covering set as of the last `take_changes`, and the bytes of its texts.
+        self.asked: dict[Filter, set[InterestNode]] = {}
+        self.text_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._nodes) + len(self._later)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all filters have been looked at."""
+        return not self._later
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._later and self._covers.is_settled
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it is better to ask for everything."""
+        return len(self.asked) > COVERS_MAX or self.text_bytes > COVER_BYTES_MAX
+
+    def load(self, filters: Iterable[Filter]) -> None:
+        """Add many, to be looked at by `settle`."""
+        for filter in filters:
+            self._later[filter] = self._later.get(filter, 0) + 1
+
+    def add(self, filter: Filter, uses: int = 1) -> None:
+        node = self._nodes.get(filter)
+        if node is None:
+            node = self._nodes[filter] = InterestNode(filter)
+            self._covers.add(node)
+        node.uses += uses
+
+    def remove(self, filter: Filter) -> None:
+        if filter in self._later:
+            self._later[filter] -= 1
+            if not self._later[filter]:
+                del self._later[filter]
+            return
+        node = self._nodes[filter]
+        node.uses -= 1
+        if not node.uses:
+            del self._nodes[filter]
+            self._covers.remove(node)
+
+    def settle(self, steps: int) -> None:
+        """Do so many steps of what is left to do, some 20 microseconds each at most."""
+        while self._later and steps > 0:
+            self.add(*self._later.popitem())
+            steps -= 1
+        if steps > 0:
+            self._covers.settle(steps)
+
+    def take_changes(self) -> CoverChanges:
+        """What has come to the covering set and gone from it since the last call."""
+        changes, self._covers.changes = self._covers.changes, {}
+        touched = {node.filter: node.filter in self.asked for node in changes}
+        for node, is_in in changes.items():
+            # A filter may be there twice: one that has gone, until others stand for it, and one that has come again.
+            nodes = self.asked.setdefault(node.filter, set())
+            (nodes.add if is_in else nodes.discard)(node)
+            if not nodes:
+                del self.asked[node.filter]
+        added = [filter for filter, was_in in touched.items() if not was_in and filter in self.asked]
+        removed = [filter for filter, was_in in touched.items() if was_in and filter not in self.asked]
+        self.text_bytes += sum(len(str(filter)) for filter in added) - sum(
+            len(str(filter)) for filter in removed
+        )
+        return CoverChanges(added, removed)
+
+    def cover_of(self, filter: Filter) -> Filter | None:
+        """The member of the covering set that stands for a filter that was added; None: not looked at yet."""
+        node: FilterNode | None = self._nodes.get(filter)
+        while node is not None and node.cover is not None:
+            node = node.cover
+        return None if node is None else node.filter

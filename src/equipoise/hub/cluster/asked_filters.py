@@ -1,0 +1,196 @@
+"""What other hubs ask of this one: filters on topics that they follow here, and when they are told how far a topic is.
+
+A hub that follows may want only what some filters match. Where this hub numbers the topic it goes by that at once.
+Where it follows the topic itself, as a former home does for a while, it asks the hub that it follows for as much, and
+answers when that has.
+
+Always true:
+    a hub that follows by filters is told of each position within `COVERAGE_S`, and ahead of every frame that says how
+    far the stream is: CLOSE, OPENED, AFTER, ENDED, AT, WANTED;
+    what a hub has asked for is void when it attaches anew, leaves, or is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.content.filter import Filter
+from equipoise.content.parsing import parse_filter
+from equipoise.errors import FilterError
+from equipoise.hub.cluster.link.frames import NarrowFrame, UnwantFrame, WantedFrame, WantFrame, WidenFrame
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.content.hub_filters import HubFilters, LinkFilters
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.data.ports import Timer
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["COVERAGE_S", "AskedFilters"]
+
+# How long a hub that follows by filters may not know of messages that it does not want, in seconds: below the quarter
+# of a second after which subscribers may notice, in moves, that they wait for it.
+COVERAGE_S = 0.2
+
+
+class _Interests(Protocol):
+    def filter_added(self, topic: Topic, filter: Filter) -> None: ...
+    def filter_removed(self, topic: Topic, filter: Filter) -> None: ...
+    def review(self, topic: Topic) -> None: ...
+    def when_covered(
+        self, topic: Topic, filters: Iterable[Filter] | None, proceed: Callable[[], None]
+    ) -> None: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def interests(self) -> _Interests: ...
+
+
+class AskedFilters:
+    """Part of one cluster. The LinkStats of all topics."""
+
+    def __init__(self, cluster: _Cluster) -> None:
+        self._cluster = cluster
+        self.kept_off = 0
+        # Topics of which a hub has not been told how far they are.
+        self._silent: dict[Topic, None] = {}
+        self._timer: Timer | None = None
+
+    # What hubs say.
+
+    def want(self, topic: Topic, link: OutLink, frame: WantFrame) -> None:
+        if not self._is_following(topic, link):
+            self._say_wanted(topic, link, frame.ticket, is_all=False)
+            return
+        held, asked = self._asked(topic, link)
+        try:
+            filters = [parse_filter(text) for text in frame.payloads]
+        except FilterError:
+            # Of a later release. It gets more than it asked for.
+            filters = None
+        new = None if filters is None else held.add(link, filters)
+        if filters is None or new is None:
+            asked.takes_all = asked.is_too_much = True
+            self._cluster.interests.review(topic)
+        for filter in new or ():
+            self._cluster.interests.filter_added(topic, filter)
+        self._answer(topic, link, frame.ticket, None if asked.takes_all else filters)
+
+    def unwant(self, topic: Topic, link: OutLink, frame: UnwantFrame) -> None:
+        held = topic.hub_filters
+        if held is None or link not in held.links:
+            return
+        filters: list[Filter] = []
+        for text in frame.payloads:
+            try:
+                filters.append(parse_filter(text))
+            except FilterError:
+                continue
+        for filter in held.remove(link, filters):
+            self._cluster.interests.filter_removed(topic, filter)
+
+    def narrow(self, topic: Topic, link: OutLink, frame: NarrowFrame) -> None:
+        if self._is_following(topic, link):
+            _, asked = self._asked(topic, link)
+            asked.takes_all = asked.is_too_much
+            if not asked.is_narrow:
+                asked.is_narrow = True
+                asked.epoch, asked.n = topic.epoch, topic.n
+                topic.audience = None
+            self._cluster.interests.review(topic)
+
+    def widen(self, topic: Topic, link: OutLink, frame: WidenFrame) -> None:
+        """It gets everything; from a hub that does not itself, all that comes, in spans, until that does."""
+        if not self._is_following(topic, link):
+            self._say_wanted(topic, link, frame.ticket, is_all=False)
+            return
+        held = topic.hub_filters
+        asked = None if held is None else held.links.get(link)
+        if held is not None and asked is not None:
+            asked.takes_all = True
+            for filter in held.remove(link, list(asked.filters)):
+                self._cluster.interests.filter_removed(topic, filter)
+            self._cluster.interests.review(topic)
+        self._answer(topic, link, frame.ticket, None)
+
+    def forget(self, topic: Topic, link: OutLink) -> None:
+        """The hub attaches anew, leaves, or is gone."""
+        held = topic.hub_filters
+        asked = None if held is None else held.links.get(link)
+        if held is None or asked is None:
+            return
+        for filter in held.remove(link, list(asked.filters)):
+            self._cluster.interests.filter_removed(topic, filter)
+        del held.links[link]
+        topic.audience = None
+        if not held.links:
+            topic.hub_filters = None
+
+    def taken_in(self, topic: Topic, link: OutLink) -> None:
+        """The hub is told that it gets the stream after the present position."""
+        asked = None if topic.hub_filters is None else topic.hub_filters.links.get(link)
+        if asked is not None:
+            asked.epoch, asked.n = topic.epoch, topic.n
+
+    # What they are told.
+
+    def note_silence(self, topic: Topic) -> None:
+        self._silent[topic] = None
+        if self._timer is None:
+            self._timer = self._cluster.core.shell.call_later(COVERAGE_S, self._break_silence)
+
+    def _break_silence(self) -> None:
+        self._timer = None
+        silent, self._silent = self._silent, {}
+        for topic in silent:
+            if topic.hub_filters is not None:
+                topic.hub_filters.account(topic)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Inside.
+
+    def _is_following(self, topic: Topic, link: OutLink) -> bool:
+        """Whether the hub has attached: what it said before that belongs to what it has left."""
+        stream = topic.stream
+        is_waiting = stream is not None and link in stream.relays_waiting
+        return is_waiting or (topic.relays is not None and link in topic.relays)
+
+    def _asked(self, topic: Topic, link: OutLink) -> tuple[HubFilters, LinkFilters]:
+        held = topic.hub_filters
+        core = self._cluster.core
+        if held is None:
+            held = HubFilters(self, lambda: core.filtering.source_of(topic), core.limits.payload_bytes_max)
+            topic.hub_filters = held
+        asked = held.links.get(link)
+        if asked is None:
+            asked = held.links[link] = LinkFilters(topic.epoch, topic.n)
+        return held, asked
+
+    def _answer(self, topic: Topic, link: OutLink, ticket: int, filters: Iterable[Filter] | None) -> None:
+        """Say that the hub gets what it asked for, once that is so. None: everything."""
+        if topic.is_home or topic.relays is None or link not in topic.relays:
+            # A hub that waits to be taken in is sent nothing before this one numbers the topic.
+            self._say_wanted(topic, link, ticket, is_all=filters is None)
+        else:
+            is_all = filters is None
+            self._cluster.interests.when_covered(
+                topic, filters, lambda: self._say_wanted(topic, link, ticket, is_all=is_all)
+            )
+
+    def _say_wanted(self, topic: Topic, link: OutLink, ticket: int, *, is_all: bool) -> None:
+        held = topic.hub_filters
+        if held is not None and link in held.links:
+            held.account(topic, link)
+            if is_all and held.links[link].takes_all:
+                # Filters that it has named since are for when it says NARROW again.
+                held.links[link].is_narrow = False
+                topic.audience = None
+        is_taken_in = topic.relays is not None and link in topic.relays
+        at = (topic.epoch, topic.n) if is_taken_in else (0, 0)
+        link.send(WantedFrame(topic.name, ticket, *at))

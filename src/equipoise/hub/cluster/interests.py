@@ -1,0 +1,324 @@
+"""What this hub asks of the hubs that it follows topics at: everything, or what its subscribers' filters match.
+
+A hub attaches to get everything. Where all that is wanted here is what filters match, those of clients here and those
+that other hubs ask of this one, it names the covering set of the filters and says that it needs nothing else (NARROW).
+A subscription that needs more waits until each hub that is followed has said that it sends more (WANTED), and until the
+stream here has come to where that began. What is needed no longer is left out a little later: asking for too much is
+only traffic.
+
+Always true:
+    what a subscriber here was told that it gets is covered by what each hub that is followed has been asked for;
+    of several changes those go first that ask for more;
+    a topic's filters are sent at most every `PACE_S`, and `STEPS` of them looked at in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.cluster.link.capability import CONTENT
+from equipoise.hub.cluster.link.codec import runs
+from equipoise.hub.cluster.link.frames import NarrowFrame, UnwantFrame, WantedFrame, WantFrame, WidenFrame
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.stream_interest import NEVER, Asked, StreamInterest
+
+if TYPE_CHECKING:
+    from equipoise.content.filter import Filter
+    from equipoise.hub.cluster.latch import Wait
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.streams import Stream
+    from equipoise.hub.data.ports import Timer
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["PACE_S", "STEPS", "Interests"]
+
+# Twenty changes a second of what is asked for of a topic.
+PACE_S = 0.05
+# Filters looked at in one go: some 4 ms; and the pause between two goes, in seconds.
+STEPS = 200
+STEP_S = 0.01
+
+
+class _Subscriptions(Protocol):
+    def hears(self, name: bytes) -> bool: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def listening(self) -> _Subscriptions: ...
+
+
+class Interests:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: _Cluster) -> None:
+        self._cluster = cluster
+        self._is_on = cluster.core.settings.cluster.filtered_links
+        # Streams of which a hub has been asked for less than everything.
+        self._narrow: dict[Stream, None] = {}
+        # Streams with something to settle or to send.
+        self._changed: dict[Stream, None] = {}
+        self._timer: Timer | None = None
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # What is wanted.
+
+    def filter_added(self, topic: Topic, filter: Filter) -> None:
+        """A client here has the filter from now on, or another hub asks for it."""
+        stream = topic.stream
+        if stream is None:
+            return
+        if stream.interest is not None:
+            stream.interest.set.add(filter)
+            self._touch(stream)
+        else:
+            self.review(topic)
+
+    def filter_removed(self, topic: Topic, filter: Filter) -> None:
+        stream = topic.stream
+        if stream is not None and stream.interest is not None:
+            stream.interest.set.remove(filter)
+            self._touch(stream)
+
+    def review(self, topic: Topic) -> None:
+        """Other things than filters may have changed what is wanted of the topic."""
+        stream = topic.stream
+        if stream is not None and not stream.state.is_home and self._interest_of(stream) is not None:
+            self._touch(stream)
+
+    def _interest_of(self, stream: Stream) -> StreamInterest | None:
+        """Made if less than everything is wanted of the stream."""
+        topic = stream.topic
+        is_partial = _has_filters(topic) and not topic.lane and self._is_on
+        if stream.interest is None and is_partial and not self._needs_all(stream):
+            interest = stream.interest = StreamInterest()
+            interest.set.load(_filters_of(topic))
+            interest.asks = {hub: Asked() for hub in (stream.source, stream.joining) if hub is not None}
+        return stream.interest
+
+    def hold(self, topic: Topic, filter: Filter | None, wait: Wait) -> Callable[[], None]:
+        """A client is about to subscribe, by a filter or to everything: wait until that is sent; how to end the claim.
+
+        To be called ahead of attaching to the topic's home.
+        """
+        stream = topic.stream
+        interest = None if stream is None else stream.interest
+        if stream is None or interest is None:
+            return _nothing
+        if filter is None:
+            interest.whole_claims += 1
+        else:
+            interest.set.add(filter)
+        if not interest.is_covered(filter, stream.position):
+            wait.join(interest.waiters)
+            self._touch(stream)
+
+        def release() -> None:
+            if filter is None:
+                interest.whole_claims -= 1
+            else:
+                interest.set.remove(filter)
+            self._touch(stream)
+
+        return release
+
+    def when_covered(
+        self, topic: Topic, filters: Iterable[Filter] | None, proceed: Callable[[], None]
+    ) -> None:
+        """Call back once every hub that is followed sends what these match; None: everything."""
+        wanted: Sequence[Filter | None] = [None] if filters is None else list(filters)
+
+        def again() -> None:
+            stream = topic.stream
+            interest = None if stream is None else stream.interest
+            if (
+                stream is None
+                or interest is None
+                or all(interest.is_covered(filter, stream.position) for filter in wanted)
+            ):
+                proceed()
+            else:
+                interest.waiters.append(again)
+
+        again()
+
+    def narrow_topics(self) -> list[Topic]:
+        """Topics that do not come whole."""
+        return [stream.topic for stream in self._narrow]
+
+    def is_narrow(self, topic: Topic) -> bool:
+        return topic.stream is not None and topic.stream in self._narrow
+
+    @property
+    def covers(self) -> int:
+        """Filters that other hubs are asked for."""
+        return sum(
+            len(ask.sent)
+            for stream in self._narrow
+            if stream.interest
+            for ask in stream.interest.asks.values()
+        )
+
+    # Whom it is asked of.
+
+    def attached(self, stream: Stream, hub: str) -> None:
+        """The hub is asked for the stream: all of it, until it hears more."""
+        interest = self._interest_of(stream)
+        if interest is not None:
+            interest.asks[hub] = Asked()
+            interest.sent_at = NEVER
+            self._go_on(stream, interest)
+
+    def left(self, stream: Stream, hub: str) -> None:
+        """The hub is not followed any more, or it does not know what it was asked for."""
+        interest = stream.interest
+        if interest is not None and interest.asks.pop(hub, None) is not None:
+            self._mind(stream, interest)
+            self._wake(interest)
+
+    def wanted(self, stream: Stream | None, hub: str, frame: WantedFrame) -> None:
+        """The hub sends what it was asked for."""
+        interest = None if stream is None else stream.interest
+        ask = None if interest is None else interest.asks.get(hub)
+        if interest is not None and ask is not None:
+            ask.answers.append((frame.ticket, (frame.epoch, frame.n)))
+            self._wake(interest)
+
+    def moved(self, stream: Stream) -> None:
+        """The stream has come further."""
+        interest = stream.interest
+        if interest is not None and interest.waiters and any(ask.answers for ask in interest.asks.values()):
+            self._wake(interest)
+
+    def _wake(self, interest: StreamInterest) -> None:
+        waiters = interest.waiters[:]
+        interest.waiters.clear()
+        for proceed in waiters:
+            proceed()
+
+    # How it is asked.
+
+    def _needs_all(self, stream: Stream) -> bool:
+        topic = stream.topic
+        filters = topic.hub_filters
+        return bool(
+            topic.members
+            or any(filters is None or not filters.is_partial(link) for link in topic.relays or ())
+            # Subscribers of several streams wait in one for positions of another.
+            or (topic.beside is not None and topic.beside.lanes)
+            or self._cluster.listening.hears(topic.name)
+        )
+
+    def _is_whole(self, stream: Stream, interest: StreamInterest) -> bool:
+        wanted = interest.set
+        return (
+            not self._is_on
+            or interest.whole_claims > 0
+            or not wanted.is_loaded
+            or not wanted.asked
+            or wanted.is_too_large
+            or self._needs_all(stream)
+        )
+
+    def _touch(self, stream: Stream) -> None:
+        self._changed[stream] = None
+        if self._timer is None:
+            self._timer = self._cluster.core.shell.call_later(0, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        changed, self._changed = self._changed, {}
+        for stream in changed:
+            interest = stream.interest
+            if interest is not None and stream.topic.stream is stream:
+                self._go_on(stream, interest)
+        if self._changed and self._timer is None:
+            self._timer = self._cluster.core.shell.call_later(STEP_S, self._tick)
+
+    def _go_on(self, stream: Stream, interest: StreamInterest) -> None:
+        """Look at some filters, and send what has changed, if it is time for that."""
+        interest.set.settle(STEPS)
+        now = self._cluster.core.shell.now()
+        is_time = now >= interest.sent_at + PACE_S
+        if is_time:
+            interest.take(interest.set.take_changes())
+            if self._send(stream, interest):
+                interest.sent_at = now
+        if not is_time or not interest.set.is_settled:
+            self._changed[stream] = None
+            if self._timer is None:
+                self._timer = self._cluster.core.shell.call_later(STEP_S, self._tick)
+
+    def _send(self, stream: Stream, interest: StreamInterest) -> bool:
+        """Whether there was anything to say."""
+        is_whole = self._is_whole(stream, interest)
+        changes, interest.changes = interest.changes, {}
+        has_said = False
+        for hub, ask in interest.asks.items():
+            link = self._cluster.out.get(hub)
+            if link is None or not link.can(CONTENT):
+                continue
+            if not is_whole:
+                has_said |= self._ask_for(stream.topic, interest, link, ask, changes)
+            elif ask.is_narrow:
+                ask.is_narrow, ask.widened = False, self._cluster.new_ticket()
+                ask.sent.clear()
+                link.send(WidenFrame(stream.topic.name, ask.widened))
+                has_said = True
+        self._mind(stream, interest)
+        return has_said
+
+    def _ask_for(
+        self, topic: Topic, interest: StreamInterest, link: OutLink, ask: Asked, changes: dict[Filter, bool]
+    ) -> bool:
+        wanted = interest.set.asked
+        added = [filter for filter in (changes if ask.is_narrow else wanted) if filter in wanted]
+        added = [filter for filter in added if filter not in ask.sent]
+        gone = [filter for filter in (changes if ask.is_narrow else list(ask.sent)) if filter not in wanted]
+        gone = [filter for filter in gone if filter in ask.sent]
+        for texts, filters in self._pieces(added):
+            ticket = self._cluster.new_ticket()
+            ask.sent.update(dict.fromkeys(filters, ticket))
+            link.send(WantFrame(topic.name, ticket, texts))
+        is_new = not ask.is_narrow
+        if is_new:
+            ask.is_narrow = True
+            link.send(NarrowFrame(topic.name))
+        for texts, filters in self._pieces(gone):
+            for filter in filters:
+                del ask.sent[filter]
+            link.send(UnwantFrame(topic.name, texts))
+        return bool(added or gone or is_new)
+
+    def _pieces(self, filters: Sequence[Filter]) -> Iterator[tuple[Sequence[bytes], Sequence[Filter]]]:
+        """Texts that fit a frame, and the filters that they are of."""
+        if filters:
+            texts = [str(filter).encode() for filter in filters]
+            for start, part in runs(texts, self._cluster.core.limits.payload_bytes_max):
+                yield part, filters[start : start + len(part)]
+
+    def _mind(self, stream: Stream, interest: StreamInterest) -> None:
+        """Know which streams do not come whole."""
+        if any(ask.is_narrow for ask in interest.asks.values()):
+            self._narrow[stream] = None
+        else:
+            self._narrow.pop(stream, None)
+
+
+def _has_filters(topic: Topic) -> bool:
+    return topic.content is not None or topic.hub_filters is not None
+
+
+def _filters_of(topic: Topic) -> Iterator[Filter]:
+    for index in (topic.content, topic.hub_filters):
+        if index is not None:
+            yield from (node.filter for node in index.index)
+
+
+def _nothing() -> None:
+    """There is nothing to take back."""

@@ -1,0 +1,91 @@
+"""What hubs say about filters: what one wants of a stream that it follows, and the part of the stream that it gets.
+
+A hub that attaches to a topic gets all of it. It names filters (WANT), says that nothing else is needed (NARROW), and
+takes that back (WIDEN). All of this is void with the next ATTACH or DETACH.
+"""
+
+from __future__ import annotations
+
+from equipoise.hub.cluster.link.capability import CONTENT
+from equipoise.hub.cluster.link.frame import Frame, Offsets, Payloads
+
+__all__ = [
+    "FilteredFrame",
+    "NarrowFrame",
+    "SpanFrame",
+    "UnwantFrame",
+    "WantFrame",
+    "WantedFrame",
+    "WidenFrame",
+]
+
+
+class WantFrame(Frame, frozen=True):
+    """Among what I want of the topic is what these filters match; answered with WANTED."""
+
+    verb = b"EQ.L.WANT"
+    capability = CONTENT
+    topic: bytes
+    ticket: int
+    payloads: Payloads
+
+
+class UnwantFrame(Frame, frozen=True):
+    """I no longer want what these filters match, unless another does."""
+
+    verb = b"EQ.L.UNWANT"
+    capability = CONTENT
+    topic: bytes
+    payloads: Payloads
+
+
+class NarrowFrame(Frame, frozen=True):
+    """Send me from now on only what the filters match that I have named, in FILTERED and SPAN."""
+
+    verb = b"EQ.L.NARROW"
+    capability = CONTENT
+    topic: bytes
+
+
+class WidenFrame(Frame, frozen=True):
+    """Send me everything; the filters that I have named are void. Answered with WANTED."""
+
+    verb = b"EQ.L.WIDEN"
+    capability = CONTENT
+    topic: bytes
+    ticket: int
+
+
+class WantedFrame(Frame, frozen=True):
+    """The answer to WANT and WIDEN: what you get from the position after (epoch, n) on goes by it."""
+
+    verb = b"EQ.L.WANTED"
+    capability = CONTENT
+    topic: bytes
+    ticket: int
+    epoch: int
+    n: int
+
+
+class FilteredFrame(Frame, frozen=True):
+    """Of `count` positions from `first` on, all messages that you want, at `offsets` behind `first`."""
+
+    verb = b"EQ.L.FILTERED"
+    capability = CONTENT
+    topic: bytes
+    epoch: int
+    first: int
+    count: int
+    offsets: Offsets
+    payloads: Payloads
+
+
+class SpanFrame(Frame, frozen=True):
+    """Of `count` positions from `first` on you want none."""
+
+    verb = b"EQ.L.SPAN"
+    capability = CONTENT
+    topic: bytes
+    epoch: int
+    first: int
+    count: int

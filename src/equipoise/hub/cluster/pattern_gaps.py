@@ -1,0 +1,51 @@
+"""Tell subscribers by pattern that messages may be missing: they see no positions of topics that they have not met.
+
+Smart subscribers are told by a push. Plain ones cannot be told: for them the loss is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from equipoise.access import Action
+from equipoise.hub.data.kinds import Kind
+from equipoise.resp.replies import bulk, null, push
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.patterns import Pattern
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["tell_hub_gap", "tell_topic_gap"]
+
+
+def tell_hub_gap(core: HubCore) -> None:
+    """A hub is dead, or what it had sent is void: messages of any topic may be missing."""
+    core.losses.count_hub()
+    for pattern in core.index.patterns:
+        sessions = [session for session, kinds in pattern.members.items() if _is_told(kinds)]
+        if sessions:
+            frame = _gap_push(pattern, None)
+            for session in sessions:
+                session.write(frame)
+
+
+def tell_topic_gap(core: HubCore, topic: Topic) -> None:
+    """Tell those who get the topic by pattern that messages may be missing here; count it for plain ones."""
+    if not topic.trunk.has_subscribers and core.audience_of(topic).receivers:
+        core.losses.count(topic.trunk.name, None)
+    for pattern in core.index.patterns.matching(topic.name):
+        for session, kinds in pattern.members.items():
+            if _is_told(kinds) and session.may(Action.SUBSCRIBE, topic.name):
+                session.write(_gap_push(pattern, topic))
+
+
+def _is_told(kinds: Sequence[Kind]) -> bool:
+    return Kind.POSITIONED_PATTERN in kinds
+
+
+def _gap_push(pattern: Pattern, topic: Topic | None) -> bytes:
+    """Messages of the topic, or of any that matches, may be missing, an unknown number of them."""
+    name = null(3) if topic is None else bulk(topic.name)
+    return push((bulk(b"eq.gap"), bulk(pattern.glob.pattern), name), 3)
