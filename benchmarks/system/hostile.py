@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import selectors
 import socket
 import statistics
 import subprocess
@@ -149,6 +150,45 @@ def inline(port: int) -> None:
             received += len(sock.recv(1 << 16))
 
 
+def floods(port: int) -> None:
+    """Sixty connections, each with commands as plain lines, as fast as the hub takes them."""
+    watched = selectors.DefaultSelector()
+    for _ in range(60):
+        sock = connect(port)
+        sock.setblocking(False)
+        watched.register(sock, selectors.EVENT_READ | selectors.EVENT_WRITE)
+    ready()
+    while True:
+        for key, events in watched.select():
+            flooding = key.fileobj
+            assert isinstance(flooding, socket.socket)
+            with contextlib.suppress(BlockingIOError):
+                if events & selectors.EVENT_READ:
+                    flooding.recv(1 << 16)
+                if events & selectors.EVENT_WRITE:
+                    flooding.send(b"PING\r\n" * 5_000)
+
+
+def severs(port: int) -> None:
+    """Ends links that were never there, as fast as the hub takes them."""
+    sock = connect(port)
+    sock.sendall(encode_request(b"HELLO", b"3"))
+    sock.recv(1 << 16)
+    ready()
+    number = 0
+    while True:
+        batch = b"".join(
+            encode_request(b"EQ.SEVER", b"link-that-never-was-%d" % (number + i), b"127.0.0.1:%d" % port)
+            for i in range(200)
+        )
+        number += 200
+        sock.sendall(batch)
+        # One line at least comes for each.
+        received = 0
+        while received < 200:
+            received += sock.recv(1 << 16).count(b"\n")
+
+
 def transactions(port: int) -> None:
     """Two hundred transactions of a megabyte that are never run."""
     message = encode_request(b"PUBLISH", b"t", b"x" * 100_000)
@@ -183,7 +223,17 @@ def greedy(port: int) -> None:
 
 ATTACKS: dict[str, Callable[[int], None]] = {
     attack.__name__: attack
-    for attack in (patterns, connections, unfinished, names, inline, transactions, greedy)
+    for attack in (
+        patterns,
+        connections,
+        unfinished,
+        names,
+        inline,
+        floods,
+        severs,
+        transactions,
+        greedy,
+    )
 }
 
 
@@ -283,6 +333,7 @@ def run_one(name: str, rounds: int) -> dict[str, Any]:
         "cpu_share_off": statistics.median(shares["off"]),
         "cpu_share_on": statistics.median(shares["on"]),
         "memory_grown_bytes": most - before,
+        "load_average": os.getloadavg()[0],
     }
 
 

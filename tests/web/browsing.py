@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from playwright.async_api import Page, ViewportSize, async_playwright
+from playwright.async_api import Page, ViewportSize, async_playwright, expect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 PHONE: ViewportSize = {"width": 390, "height": 800}
 DESK: ViewportSize = {"width": 1280, "height": 900}
 REFUSED = re.compile(r"status of 40[01]\b")
+# Unless a page is told otherwise, 5 s are waited for what it is to show: too little beside other work.
+PATIENCE_MS = 45_000
+expect.set_options(timeout=PATIENCE_MS)
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
@@ -35,7 +38,7 @@ async def browsing(address: str, size: ViewportSize) -> AsyncIterator[Page]:
         page.on(
             "request", lambda asked: None if asked.url.startswith(address) else complaints.append(asked.url)
         )
-        page.set_default_timeout(45_000)
+        page.set_default_timeout(PATIENCE_MS)
         await page.goto(address)
         yield page
         await browser.close()

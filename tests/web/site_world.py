@@ -108,6 +108,16 @@ def some_view() -> View:
     return View.of(time.time(), topics, hubs)
 
 
+async def _renew(views: Views) -> None:
+    """A view of the present every second, as from a pipeline, until a scenario gives one of its own: a page that takes
+    long to come up must not find everything frozen."""
+    made = views.latest
+    while views.latest is made:
+        await asyncio.sleep(1.0)
+        if views.latest is made:
+            views.latest = made = some_view()
+
+
 def play(
     scenario: Callable[[Site], Coroutine[Any, Any, None]],
     *,
@@ -118,7 +128,7 @@ def play(
     """`provision`: a command that starts and stops hubs. `certificate`: files of the pages' certificate and key."""
 
     async def main() -> None:
-        async with asyncio.timeout(60), AsyncExitStack() as stack:
+        async with asyncio.timeout(150), AsyncExitStack() as stack:
             tree = MemoryTree(asyncio.get_running_loop().time)
             hubs: dict[str, MemoryStore] = {}
             for name in ("a", "b"):
@@ -142,6 +152,8 @@ def play(
             while len(controller.knowledge.plan.members) < 2:  # noqa: ASYNC110  what a task learns has no event
                 await asyncio.sleep(0.01)
             views.latest = some_view()
+            renewing = asyncio.create_task(_renew(views))
+            stack.callback(renewing.cancel)
             facts_shown = ClusterFacts(controller, time.time)
             facts_shown.refresh()
             settings = WebSettings(

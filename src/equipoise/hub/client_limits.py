@@ -205,7 +205,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = 1_000
     subscriptions_hub_max: Annotated[
-        int, Meta(ge=1, description="Subscriptions of all connections together, some 200 B each.")
+        int, Meta(ge=1, description="Subscriptions of all connections together, some 150 B each.")
     ] = 1_000_000
     patterns_hub_max: Annotated[
         int,
@@ -251,10 +251,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(
             ge=64 * KIB,
-            description="Memory of all topics together: 700 B and twice the name for each. Enough for "
+            description="Memory of all topics together: 1,100 B and twice the name for each. Enough for "
             "topics_max topics with names of 150 bytes.",
         ),
-    ] = 192 * MIB
+    ] = 272 * MIB
     topic_idle_s: Annotated[
         float,
         Meta(

@@ -45,6 +45,7 @@ class ClientState:
 
     __slots__ = (
         "_core",
+        "_crowd",
         "_output_bytes",
         "_replies",
         "address",
@@ -76,6 +77,8 @@ class ClientState:
 
     def __init__(self, core: SessionHost, session_id: int, user: User | None) -> None:
         self._core = core
+        # Users and addresses whose clients wait for their turn.
+        self._crowd = core.turns.queue.waiting
         self.id = session_id
         # None until the client has logged in, where it must.
         self.user = user

@@ -29,6 +29,12 @@ class Wire(Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any: ...
 
 
+class LinkEnd(Protocol):
+    """The receiving end of a link between hubs."""
+
+    def receive(self, data: bytes) -> None: ...
+
+
 class _NoWire:
     """Before the connection is made and after it is lost."""
 

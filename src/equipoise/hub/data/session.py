@@ -10,11 +10,11 @@ Pure: bytes come in through `receive`, go out through `write`, and time is the h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from equipoise.access import User
 from equipoise.hub.data.client_state import ClientState
-from equipoise.hub.data.ports import NO_WIRE, Wire
+from equipoise.hub.data.ports import NO_WIRE, LinkEnd, Wire
 from equipoise.hub.data.publish import publish_batch, publish_run, spelled_out
 from equipoise.hub.data.reply import OwedReplies, Reply, ReplyMode
 from equipoise.hub.data.turns import TURN_S
@@ -35,12 +35,6 @@ _LONG_REPLY_BYTES = 4 * 1024
 _KEPT_BYTES = 64 * 1024
 # How often a session that is owed replies is looked at: whether they have expired, whether its client has gone.
 _WATCH_S = 1.0
-
-
-class LinkEnd(Protocol):
-    """The receiving end of a link between hubs."""
-
-    def receive(self, data: bytes) -> None: ...
 
 
 class Session(ClientState):
@@ -72,10 +66,9 @@ class Session(ClientState):
         self._owed: OwedReplies | None = None
         # Commands that wait: for replies that are owed before them (`_is_blocked`), or for their turn. None: none do.
         self._waiting: list[Command] | Publishes | None = None
-        self._is_blocked = False
         # What has come while commands wait; None while none do.
         self._held: list[bytes] | None = None
-        self._is_paused = self._holds_input = False
+        self._is_blocked = self._is_paused = self._holds_input = False
 
     # --- in
 
@@ -83,7 +76,7 @@ class Session(ClientState):
         """Execute what is complete in the client's bytes. Never raises for anything they contain."""
         if self.is_closing:
             return
-        if self._waiting is not None:
+        if self._waiting is not None or (self._crowd and self._joins_crowd()):
             self._hold(data)
             return
         if self.peer is not None:
@@ -325,6 +318,13 @@ class Session(ClientState):
     def _wait_for_turn(self, commands: list[Command] | Publishes) -> None:
         self._suspend(commands)
         self._core.turns.queue.enter(self.owner, self._go_on)
+
+    def _joins_crowd(self) -> bool:
+        """Whether the client waits behind several of its user or address, unless this is its turn (`_held`)."""
+        is_concerned = self.peer is None is self._held and len(self._crowd.get(self.owner, ())) > 1
+        if is_concerned:
+            self._wait_for_turn([])
+        return is_concerned
 
     def _hold(self, data: bytes) -> None:
         """Transports may bring what they had read already; more than a buffer of it is no accident."""

@@ -6,7 +6,8 @@ take, for what stalls a hub shows there first.
 
 Commands of a client that take longer than a turn go on in a later one (`TurnQueue`). The clients that wait so have one
 turn in each pass of the loop between them, however many they are: users, or addresses where there are none, go round.
-A thousand connections that flood a hub with commands keep its loop no longer than one.
+While several of its clients wait, whatever comes from a user or address waits behind them. A thousand connections that
+flood a hub with commands keep its loop no longer than two.
 """
 
 from __future__ import annotations
@@ -46,29 +47,29 @@ class TurnQueue:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         # By user or address, what goes on with each client that waits; the one whose turn is next comes first.
-        self._waiting: dict[str, deque[Callable[[], None]]] = {}
+        self.waiting: dict[str, deque[Callable[[], None]]] = {}
         # Runs exactly while a client waits.
         self._timer: Timer | None = None
 
     def enter(self, owner: str, go_on: Callable[[], None]) -> None:
         """`go_on` is called when it is the client's turn, also if the client has left meanwhile."""
-        self._waiting.setdefault(owner, deque()).append(go_on)
+        self.waiting.setdefault(owner, deque()).append(go_on)
         if self._timer is None:
             self._timer = self._shell.call_later(0, self._pass)
 
     def _pass(self) -> None:
         """Let clients go on until a turn has been used up; one at least, and each of them once at most."""
         now, until = self._shell.now, self._shell.now() + TURN_S
-        for _ in range(sum(map(len, self._waiting.values()))):
-            owner, queue = next(iter(self._waiting.items()))
+        for _ in range(sum(map(len, self.waiting.values()))):
+            owner, queue = next(iter(self.waiting.items()))
             go_on = queue.popleft()
-            del self._waiting[owner]
+            del self.waiting[owner]
             if queue:
-                self._waiting[owner] = queue
+                self.waiting[owner] = queue
             go_on()
             if now() > until:
                 break
-        self._timer = self._shell.call_later(0, self._pass) if self._waiting else None
+        self._timer = self._shell.call_later(0, self._pass) if self.waiting else None
 
 
 class LongWork:
