@@ -35,13 +35,6 @@ def on_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
     return run
 
 
-async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until something that only the client can see has come about."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while not condition():  # noqa: ASYNC110  # the client offers no event for its inner state
-            await asyncio.sleep(0.001)
-
-
 def connect(url: str, **settings: Any) -> equipoise.Bus:
     """A bus that does not ask where the peer is: an answer would come before those that a script holds back."""
     return equipoise.connect(url, **({"coordinate_enabled": False} | settings))

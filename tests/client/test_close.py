@@ -11,8 +11,9 @@ import equipoise.errors
 from equipoise import Message, Position
 from equipoise.client.inbox import Batch
 from equipoise.errors import ClosedError, DisconnectedError, MisuseError, RefusedError, UncertainError
+from support.polling import until
 
-from .peer import always, connect, eventually, message, on_loop, serving
+from .peer import always, connect, message, on_loop, serving
 
 QUICK = equipoise.ClientSettings(reconnect_first_s=0.01, reconnect_max_s=0.05)
 
@@ -62,7 +63,7 @@ async def test_closing_ends_every_iteration_cleanly_after_what_was_received() ->
             await idle.__aenter__()
             waiting = asyncio.create_task(anext(idle, None))
             peer.last.send(message(b"a", 1, 1, b"x"))
-            await eventually(lambda: a.pending)
+            await until(lambda: a.pending)
         assert await waiting is None
         assert [event async for event in a] == [Message("a", b"x", Position(1, 1))]
 
@@ -108,7 +109,7 @@ async def test_closing_while_disconnected_is_quick_and_leaves_no_task() -> None:
     async with serving() as peer:
         async with connect(peer.url, reconnect_first_s=4.0) as bus:
             await peer.stop()
-            await eventually(lambda: not bus.is_connected)
+            await until(lambda: not bus.is_connected)
             assert len(others()) >= 1
         assert others() == []
 
@@ -239,7 +240,7 @@ async def test_leaving_a_subscription_while_disconnected_asks_for_it_no_more() -
     async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         async with bus.subscribe("a"):
             await peer.stop()
-            await eventually(lambda: not bus.is_connected)
+            await until(lambda: not bus.is_connected)
             with pytest.raises(DisconnectedError):
                 bus.publish_nowait("a", "x")
         await peer.start()

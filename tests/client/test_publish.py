@@ -16,8 +16,9 @@ from equipoise.errors import (
     RefusedError,
     UncertainError,
 )
+from support.polling import until
 
-from .peer import Session, always, connect, eventually, on_loop, serving
+from .peer import Session, always, connect, on_loop, serving
 
 
 @on_loop
@@ -210,7 +211,7 @@ async def test_a_flush_interrupted_by_a_lost_connection_is_uncertain() -> None:
 async def test_without_a_connection_publish_waits_for_one_and_publish_nowait_refuses() -> None:
     async with serving() as peer, connect(peer.url, reconnect_first_s=0.01) as bus:
         await peer.stop()
-        await eventually(lambda: not bus.is_connected)
+        await until(lambda: not bus.is_connected)
         publishes = [asyncio.create_task(bus.publish("a", str(i))) for i in range(3)]
         with pytest.raises(DisconnectedError, match=r"publish\(\) waits for one"):
             bus.publish_nowait("a", "x")
@@ -223,7 +224,7 @@ async def test_without_a_connection_publish_waits_for_one_and_publish_nowait_ref
 async def test_a_publish_that_found_no_connection_in_time_was_not_sent() -> None:
     async with serving() as peer, connect(peer.url, reconnect_first_s=0.01) as bus:
         await peer.stop()
-        await eventually(lambda: not bus.is_connected)
+        await until(lambda: not bus.is_connected)
         with pytest.raises(DisconnectedError, match=r"no connection to a hub for 0\.02 s, so .* not sent"):
             await bus.publish("a", "x", timeout_s=0.02)
         await peer.start()

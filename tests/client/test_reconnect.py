@@ -10,8 +10,9 @@ import pytest
 import equipoise
 from equipoise import Event, Gap, GapReason, Message, Position
 from equipoise.errors import ClosedError, DeniedError, DisconnectedError, ProtocolError, RefusedError
+from support.polling import until
 
-from .peer import Peer, always, connect, eventually, message, on_loop, push, serving
+from .peer import Peer, always, connect, message, on_loop, push, serving
 
 QUICK = equipoise.ClientSettings(reconnect_first_s=0.01, reconnect_max_s=0.05)
 
@@ -75,7 +76,7 @@ async def test_a_pattern_cannot_know_what_it_missed_and_says_so() -> None:
         bus.psubscribe("a*") as pattern,
     ):
         peer.last.send(push(b"eq.pmessage", b"a*", b"a1", 1, 1, b"x"))
-        await eventually(lambda: pattern.pending == 1)
+        await until(lambda: pattern.pending == 1)
         await cut(peer)
         peer.last.send(push(b"eq.pmessage", b"a*", b"a1", 1, 9, b"y"))
         assert [await anext(pattern) for _ in range(3)] == [
@@ -102,7 +103,7 @@ async def test_who_subscribes_while_the_connection_is_down_hears_of_no_gap() -> 
         bus.subscribe("a") as old,
     ):
         await peer.stop()
-        await eventually(lambda: not bus.is_connected)
+        await until(lambda: not bus.is_connected)
         entering = asyncio.create_task(bus.subscribe("a").__aenter__())
         await asyncio.sleep(0)
         peer.positions[b"a"] = (1, 6)
@@ -173,7 +174,7 @@ async def test_a_password_that_turns_wrong_ends_everything_with_the_reason() -> 
     async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         async with bus.subscribe("a") as a:
             await peer.stop()
-            await eventually(lambda: not bus.is_connected)
+            await until(lambda: not bus.is_connected)
             waiting = asyncio.create_task(bus.publish("a", "x"))
             peer.answers[b"HELLO"] = always(b"-NOAUTH HELLO must be called with the client authenticated\r\n")
             await peer.start()
@@ -303,7 +304,7 @@ async def test_the_delays_between_attempts_come_from_the_given_random_numbers() 
         peer.answers[b"HELLO"] = always(b"-ERR not yet\r\n")
         peer.last.reset()
         await peer.until(lambda: len(peer.sessions) >= 5)
-        await eventually(lambda: not bus.is_connected)
+        await until(lambda: not bus.is_connected)
     assert draws[:4] == [(0.05, 0.1), (0.1, 0.2), (0.2, 0.4), (0.4, 0.8)]
 
 

@@ -11,9 +11,10 @@ import equipoise
 from equipoise import Gap, GapReason, Message
 from equipoise.client.routing import router
 from equipoise.errors import BackloggedError, UncertainError
+from support.polling import until
 
 from .hubs import hubs
-from .peer import Answer, Session, always, connect, eventually, message, on_loop, push, serving
+from .peer import Answer, Session, always, connect, message, on_loop, push, serving
 
 QUICK = equipoise.ClientSettings(reconnect_first_s=0.01, reconnect_max_s=0.05)
 
@@ -101,9 +102,9 @@ async def test_who_subscribes_to_a_topic_it_publishes_to_goes_to_its_home_at_onc
         await bus.publish("a", "x")
         base.tell(b"a", 5, home)
         await bus.publish("a", "y")
-        await eventually(lambda: b"y" in home.payloads() or b"y" in base.payloads())
+        await until(lambda: b"y" in home.payloads() or b"y" in base.payloads())
         await home.peer.until(lambda: home.peer.sessions and home.asked(b"EQ.LINK") == 1)
-        await eventually(lambda: bus._routing._misplaced == {})
+        await until(lambda: bus._routing._misplaced == {})
         async with bus.subscribe("a"):
             assert (home.asked(b"EQ.SUBSCRIBE", b"a"), base.asked(b"EQ.SUBSCRIBE", b"a")) == (1, 0)
 
@@ -117,7 +118,7 @@ async def test_of_a_topic_with_lanes_every_home_brings_its_own_and_the_rest_come
         base.peer.answers[b"EQ.SUBSCRIBE"] = _whole
         base.tell(b"a", 5, one, two, mode=b"all-subscribers")
         await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
-        await eventually(lambda: bus._routing._misplaced == {})
+        await until(lambda: bus._routing._misplaced == {})
         asked = [request for hub in (one, two) for s in hub.peer.sessions for request in s.requests]
         own = [request for request in asked if request[0] == b"EQ.OWN"]
         assert sorted(len(request) for request in own) == [2, 4], "its own at one, all but that at the other"
@@ -184,7 +185,7 @@ async def test_a_publisher_that_lost_its_hub_has_the_connection_ended_before_it_
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
         await bus.publish("a", "2")
-        await eventually(lambda: bus._routing._misplaced == {})
+        await until(lambda: bus._routing._misplaced == {})
         home.peer.answers[b"PUBLISH"] = home.peer.answers[b"EQ.PUBLISH"] = always(None)
         uncertain = asyncio.create_task(bus.publish("a", "3"))
         await home.peer.until(lambda: b"3" in home.payloads())
@@ -242,7 +243,7 @@ async def test_an_older_plan_and_topics_nobody_uses_move_nobody() -> None:
         home.tell(b"a", 4, other)
         home.tell(b"nobody uses this", 9, other)
         await bus.publish("a", "x")
-        await eventually(lambda: bus._routing._misplaced == {})
+        await until(lambda: bus._routing._misplaced == {})
         assert other.peer.sessions == []
 
 
@@ -282,7 +283,7 @@ async def test_a_hub_that_changes_its_mind_all_the_time_is_followed_no_faster_th
             for version in range(1, 400):
                 base.tell(b"a", version, (one, two)[version % 2])
             await two.peer.until(lambda: two.asked(b"EQ.SUBSCRIBE"))
-            await eventually(lambda: bus._routing._misplaced == {})
+            await until(lambda: bus._routing._misplaced == {})
             moves = one.asked(b"EQ.SUBSCRIBE") + two.asked(b"EQ.SUBSCRIBE")
             took_s = asyncio.get_running_loop().time() - began
             assert moves <= 2 + took_s / 0.05
@@ -313,7 +314,7 @@ async def test_a_way_that_is_not_used_is_forgotten_and_its_link_closed() -> None
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
         await home.peer.until(lambda: home.asked(b"EQ.LINK") == 1)
-        await eventually(lambda: len(bus._routing._routes) == 0)
+        await until(lambda: len(bus._routing._routes) == 0)
         await home.peer.until(lambda: not home.last.is_open)
         await bus.publish("a", "2")
         assert base.payloads() == [b"1", b"2"]
@@ -327,7 +328,7 @@ async def test_a_subscriber_does_not_forget_the_way() -> None:
             await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
             for _ in range(5):
                 timer = bus._routing._sweeping
-                await eventually(lambda timer=timer: bus._routing._sweeping is not timer)  # type: ignore[misc]  # bound
+                await until(lambda timer=timer: bus._routing._sweeping is not timer)  # type: ignore[misc]  # bound
             assert home.last.is_open
             assert base.asked(b"EQ.SUBSCRIBE", b"a") == 1
         await home.peer.until(lambda: not home.last.is_open)
@@ -360,7 +361,7 @@ async def test_a_client_whose_hubs_are_all_gone_tries_those_it_has_heard_of() ->
         await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
         await base.peer.stop()
         await home.peer.until(lambda: len(home.peer.sessions) == 2)
-        await eventually(lambda: bus.is_connected)
+        await until(lambda: bus.is_connected)
         await bus.publish("never used before", "x")
         assert home.payloads() == [b"x"]
 
@@ -382,7 +383,7 @@ async def test_flush_covers_all_links() -> None:
         bus.publish_nowait("a", "1")
         base.tell(b"a", 5, home)
         await home.peer.until(lambda: home.asked(b"EQ.LINK") == 1)
-        await eventually(lambda: bus._routing._misplaced == {})
+        await until(lambda: bus._routing._misplaced == {})
         home.peer.answers[b"EQ.PUBLISH"] = always(b"-ERR no\r\n")
         bus.publish_nowait("a", "2")
         bus.publish_nowait("b", "3")

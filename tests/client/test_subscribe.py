@@ -10,8 +10,9 @@ import uvloop
 import equipoise
 from equipoise import Event, Gap, GapReason, Message, Position
 from equipoise.errors import DeniedError, DisconnectedError, MisuseError, RefusedError
+from support.polling import until
 
-from .peer import always, connect, eventually, message, on_loop, push, serving
+from .peer import always, connect, message, on_loop, push, serving
 
 
 async def take(subscription: equipoise.Subscription, count: int) -> list[Event]:
@@ -285,7 +286,7 @@ async def test_leaving_the_context_ends_the_iteration_after_what_was_received() 
     async with serving() as peer, connect(peer.url) as bus:
         async with bus.subscribe("a") as a:
             peer.last.send(message(b"a", 1, 1, b"x", b"y"))
-            await eventually(lambda: a.pending == 2)
+            await until(lambda: a.pending == 2)
         assert [event async for event in a] == [
             Message("a", b"x", Position(1, 1)),
             Message("a", b"y", Position(1, 2)),

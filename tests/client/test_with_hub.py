@@ -17,8 +17,9 @@ from equipoise.access import Users, hash_secret, parse_users
 from equipoise.access.secret import ScryptCost
 from equipoise.errors import DeniedError, DisconnectedError, RefusedError
 from equipoise.hub import Hub, HubSettings, Limits, Tls
+from support.polling import until
 
-from .peer import connect, eventually, on_loop
+from .peer import connect, on_loop
 
 QUICK = equipoise.ClientSettings(reconnect_first_s=0.01, reconnect_max_s=0.05)
 
@@ -89,10 +90,10 @@ async def test_a_killed_connection_costs_exactly_the_messages_published_meanwhil
         assert isinstance(await anext(a), Message)
         [victim] = [session for session in hub.core.sessions.values() if session.name == b"victim"]
         hub.core.cut(victim, "the test says so")
-        await eventually(lambda: not bus.is_connected)
+        await until(lambda: not bus.is_connected)
         for i in range(7):
             await other.publish("a", str(i))
-        await eventually(lambda: bus.is_connected)
+        await until(lambda: bus.is_connected)
         assert await anext(a) == Gap("a", 7, GapReason.RECONNECTED)
         await other.publish("a", "after")
         event = await anext(a)
@@ -108,9 +109,9 @@ async def test_a_restarted_hub_means_a_gap_of_unknown_size_and_then_goes_on() ->
         a = await bus.subscribe("a").__aenter__()
         await bus.publish("a", "before")
         assert isinstance(await anext(a), Message)
-    await eventually(lambda: not bus.is_connected)
+    await until(lambda: not bus.is_connected)
     async with running(HubSettings(name="h", port=port)):
-        await eventually(lambda: bus.is_connected)
+        await until(lambda: bus.is_connected)
         assert await anext(a) == Gap("a", None, GapReason.RECONNECTED)
         assert (await bus.publish("a", "after")).receivers == 1
         event = await anext(a)

@@ -9,9 +9,10 @@ import pytest
 import equipoise
 from equipoise import Gap, GapReason, Message
 from equipoise.errors import DeniedError
+from support.polling import until
 from support.processes import hub, redis_server
 
-from .peer import connect, eventually, on_loop
+from .peer import connect, on_loop
 
 QUICK = equipoise.ClientSettings(reconnect_first_s=0.05, reconnect_max_s=0.2)
 
@@ -25,7 +26,7 @@ async def test_a_killed_hub_is_followed_to_its_next_life() -> None:
         await bus.publish("a", "before")
         assert isinstance(await anext(a), Message)
         first.kill()
-        await eventually(lambda: not bus.is_connected)
+        await until(lambda: not bus.is_connected)
         waiting = asyncio.create_task(bus.publish("a", "during", timeout_s=30))
         with hub(port=first.port):
             await waiting
@@ -66,7 +67,7 @@ async def test_a_restarted_redis_is_a_gap_in_every_subscription() -> None:
         a = await bus.subscribe("a").__aenter__()
         pattern = await bus.psubscribe("a*").__aenter__()
         first.kill()
-        await eventually(lambda: not bus.is_connected)
+        await until(lambda: not bus.is_connected)
         with redis_server(port=first.port):
             assert await anext(a) == Gap("a", None, GapReason.RECONNECTED)
             assert await anext(pattern) == Gap(None, None, GapReason.RECONNECTED, "a*")

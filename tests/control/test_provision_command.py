@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from equipoise.control.provision import CommandProvisioner, run_command
 from equipoise.errors import ProvisionError
 from equipoise.store import MemoryStore, MemoryTree, Tree, WantedServer
+from support.polling import until
 
 TREE = Tree("test")
 
@@ -20,12 +20,6 @@ def script(folder: Path, text: str) -> str:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return str(path)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_so():  # noqa: ASYNC110  files and processes tell nobody
-            await asyncio.sleep(0.01)
 
 
 def test_the_command_is_called_with_what_to_do_and_the_name_of_the_hub(tmp_path: Path) -> None:

@@ -86,13 +86,6 @@ async def live_hub(
         assert hub.core.sessions == {}
 
 
-async def eventually(condition: Callable[[], object]) -> None:
-    """Wait for something inside the hub that no peer is told of."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while not condition():  # noqa: ASYNC110  # the hub has no event for its inner state
-            await asyncio.sleep(0.002)
-
-
 class Peer:
     """One connection's other end."""
 

@@ -8,8 +8,9 @@ import random
 import pytest
 
 from equipoise.hub import Hub, Limits
-from hub.live import Peer, assert_quiet, eventually, live_hub, on_both_loops, on_uvloop, real_users, run_on
+from hub.live import Peer, assert_quiet, live_hub, on_both_loops, on_uvloop, real_users, run_on
 from hub.world import World, pipeline, request
+from support.polling import until
 
 # Pieces that mean something to a parser, in places where they should not be.
 _SCRAPS = [
@@ -146,7 +147,7 @@ def test_hostile_connections_end_without_an_exception_in_the_log(
                 await asyncio.gather(*(attack(hub, rng) for _ in range(5)), return_exceptions=True)
                 assert await publisher.do("PUBLISH", "healthy", str(n)) == 1
                 assert await subscriber.read() == [b"message", b"healthy", b"%d" % n]
-            await eventually(lambda: hub.core.admission.count == 2)
+            await until(lambda: hub.core.admission.count == 2)
 
     run_on(loop_name, main)
     assert_quiet(caplog)

@@ -12,8 +12,9 @@ import pytest
 
 from equipoise.access import Users, verify_secret
 from equipoise.hub import Hub, Limits
-from hub.live import TIMEOUT_S, Peer, eventually, live_hub, on_both_loops, on_uvloop, real_users
+from hub.live import TIMEOUT_S, Peer, live_hub, on_both_loops, on_uvloop, real_users
 from hub.world import Error, pipeline, request
+from support.polling import until
 
 KIB = 1024
 ALICE = 'create = ["*"]\npublish = ["*"]\nsubscribe = ["*"]'
@@ -115,7 +116,7 @@ async def test_a_stranger_that_sends_too_much_is_cut() -> None:
     async with live_hub(limits, real_users(alice=ALICE)) as hub, Peer.connected(hub) as peer:
         peer.send_raw(request("PING") * 700)
         await peer.closed()
-        await eventually(lambda: not hub.core.sessions)
+        await until(lambda: not hub.core.sessions)
 
 
 @on_both_loops
@@ -172,12 +173,12 @@ async def test_logins_of_clients_that_have_gone_are_not_checked() -> None:
         limits = Limits(authentications_max=1, login_check_timeout_s=0.5)
         async with live_hub(limits, real_users(alice=ALICE)) as hub, Peer.connected(hub) as first:
             first.send("AUTH", "alice", "wrong")
-            await eventually(lambda: checked == 1)
+            await until(lambda: checked == 1)
             for _ in range(50):
                 async with Peer.connected(hub) as stranger:
                     stranger.send("AUTH", "alice", "wrong")
                     await stranger.writer.drain()
-            await eventually(lambda: hub.core.stats.commands == 51 and not hub.core.sessions)
+            await until(lambda: hub.core.stats.commands == 51 and not hub.core.sessions)
             async with Peer.connected(hub) as alice:
                 alice.send("AUTH", "alice", "alice")
                 is_free.set()
@@ -200,7 +201,7 @@ async def test_one_connection_too_many_is_told_so() -> None:
             assert await third.read() == Error("ERR max number of clients reached")
             assert await third.closed() == b""
         second.writer.transport.abort()
-        await eventually(lambda: hub.core.admission.count == 1)
+        await until(lambda: hub.core.admission.count == 1)
         async with Peer.connected(hub) as fourth:
             assert await fourth.do("PING") == b"PONG"
             assert b"rejected_connections:1\r\n" in await fourth.do("INFO", "stats")
@@ -305,7 +306,7 @@ async def test_a_subscriber_that_stays_behind_is_cut_after_its_soft_time() -> No
         await slow.do("SUBSCRIBE", "t")
         slow.stop_reading()
         await flood(hub, 256 * KIB, lambda: hub.core.backlogs.bytes > 64 * KIB)
-        await eventually(lambda: hub.core.backlogs.cuts == 1)
+        await until(lambda: hub.core.backlogs.cuts == 1)
 
 
 @on_both_loops
@@ -328,7 +329,7 @@ async def test_a_client_that_quits_without_reading_does_not_stay() -> None:
         slow.stop_reading()
         await flood(hub, 256 * KIB, lambda: hub.core.backlogs.bytes > 512 * KIB)
         slow.send("QUIT")
-        await eventually(lambda: len(hub.core.sessions) <= 1 and not hub.core.backlogs.lagging)
+        await until(lambda: len(hub.core.sessions) <= 1 and not hub.core.backlogs.lagging)
         assert hub.core.admission.count >= 1
 
 
@@ -340,7 +341,7 @@ def test_nobody_is_counted_after_they_have_gone(users: Users | None) -> None:
             for _ in range(300):
                 async with Peer.connected(hub) as peer:
                     peer.send_raw(b"\r\n")
-            await eventually(lambda: hub.core.admission.count == 0)
+            await until(lambda: hub.core.admission.count == 0)
             assert hub.core.sessions == {}
 
     run()

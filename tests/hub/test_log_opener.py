@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.shell.log_opener import LogOpener
@@ -16,6 +15,7 @@ from equipoise.store.backends.memory_tree import MemoryTree
 from equipoise.store.records.topic_logs import LogNode, TopicLogsStore
 from equipoise.store.tree import Tree
 from simulation.log_owners import LoopTime, answered
+from support.polling import until
 
 TOPIC = b"t"
 
@@ -62,12 +62,6 @@ async def run(logs: HubLogs, *words: str) -> bytes:
     command = LOG_COMMANDS[f"xgroup|{words[1].lower()}" if name == "xgroup" else name]
     outcome = logs.of(TOPIC).submit(lambda log: command(log, call))
     return outcome if isinstance(outcome, bytes) else await answered(outcome)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():  # noqa: ASYNC110  what is waited for has no event
-            await asyncio.sleep(0.001)
 
 
 async def place() -> Place:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import redis
 from hub.live import users_text
 from hub.world import decoded, request
 from support import processes
+from support.polling import eventually
 from support.processes import ROOT
 
 TIMEOUT_S = 10.0
@@ -56,13 +57,6 @@ def raw_client(port: int) -> Iterator[RawClient]:
         yield client
     finally:
         client.close()
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < until, "it did not come about in time"
-        time.sleep(0.005)
 
 
 def started(*options: str) -> subprocess.Popen[str]:

@@ -11,8 +11,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from equipoise.hub import Hub, Limits
-from hub.live import TIMEOUT_S, Peer, assert_quiet, eventually, live_hub, on_both_loops, run_on
+from hub.live import TIMEOUT_S, Peer, assert_quiet, live_hub, on_both_loops, run_on
 from hub.world import request
+from support.polling import until
 
 KIB = 1024
 MESSAGES = 600
@@ -66,12 +67,12 @@ def test_healthy_subscribers_get_everything_beside_sick_ones(
             reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             reading = [asyncio.create_task(receive_all(peer)) for peer in healthy]
             publishing = asyncio.create_task(publish_all(hub, "t"))
-            await eventually(lambda: hub.core.index.topics[b"t"].n > 100)
+            await until(lambda: hub.core.index.topics[b"t"].n > 100)
             reset.close()
             await publishing
             for numbers in await asyncio.gather(*reading):
                 assert numbers == list(range(MESSAGES))
-            await eventually(lambda: len(hub.core.sessions) == len(healthy))
+            await until(lambda: len(hub.core.sessions) == len(healthy))
             assert hub.core.backlogs.cuts == STUCK
             assert hub.core.backlogs.bytes == 0
 
@@ -86,10 +87,10 @@ async def test_a_slow_reader_within_its_limits_gets_everything() -> None:
         await slow.do("SUBSCRIBE", "t")
         slow.stop_reading()
         await publish_all(hub, "t", 500)
-        await eventually(lambda: hub.core.backlogs.lagging)
+        await until(lambda: hub.core.backlogs.lagging)
         slow.writer.transport.resume_reading()  # type: ignore[attr-defined]  # a socket's transport has it
         assert await receive_all(slow, 500) == list(range(500))
-        await eventually(lambda: not hub.core.backlogs.lagging)
+        await until(lambda: not hub.core.backlogs.lagging)
         assert hub.core.backlogs.bytes == 0
 
 
@@ -101,7 +102,7 @@ async def test_a_client_that_closes_its_side_gets_its_replies_and_is_gone() -> N
         assert await peer.closed() == (
             b"*3\r\n$9\r\nsubscribe\r\n$1\r\nt\r\n:1\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n"
         )
-        await eventually(lambda: not hub.core.sessions)
+        await until(lambda: not hub.core.sessions)
         assert not hub.core.index.topics[b"t"].members
 
 
@@ -113,9 +114,9 @@ async def test_a_half_open_subscriber_is_not_sent_messages_for_ever() -> None:
     """
     async with live_hub() as hub, subscribed_socket(hub, "t") as sock:
         await publish_all(hub, "t", 500)
-        await eventually(lambda: hub.core.backlogs.lagging)
+        await until(lambda: hub.core.backlogs.lagging)
         sock.shutdown(socket.SHUT_WR)
-        await eventually(lambda: not hub.core.index.topics[b"t"].members)
+        await until(lambda: not hub.core.index.topics[b"t"].members)
         assert not hub.core.backlogs.lagging
 
 

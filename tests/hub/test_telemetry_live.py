@@ -12,8 +12,9 @@ from typing import Any
 import redis
 
 from equipoise.hub.telemetry.settings import TelemetrySettings
-from hub.live import Peer, eventually, live_hub, on_both_loops
+from hub.live import Peer, live_hub, on_both_loops
 from support import processes
+from support.polling import until
 from telemetry.records import read_stream
 
 QUICK = TelemetrySettings(window_s=0.1)
@@ -31,7 +32,7 @@ async def test_what_a_real_hub_records_adds_up() -> None:
         for _ in range(100):
             await peer.do("PUBLISH", "t", "x" * 50)
         metering = hub.core.metering
-        await eventually(lambda: metering.ring.end and not metering.topics_active)
+        await until(lambda: metering.ring.end and not metering.topics_active)
         await peer.do("HELLO", "3")
         incarnation = str(hub.core.incarnation)
         _, first, following, stream, end = await peer.do("EQ.TELEMETRY", incarnation, "0", "1000000")

@@ -17,8 +17,9 @@ from equipoise import ClientSettings
 from equipoise.access import Users, parse_users
 from equipoise.errors import DisconnectedError, SettingsError
 from equipoise.hub import Limits, Tls
-from hub.live import LOOPS, Peer, assert_quiet, eventually, live_hub, run_on
+from hub.live import LOOPS, Peer, assert_quiet, live_hub, run_on
 from hub.world import Error, pipeline
+from support.polling import until
 
 DRONE = """
 [users.drone]
@@ -128,7 +129,7 @@ def test_where_certificates_are_required_nobody_comes_without(
                 with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
                     async with Peer.connected(hub, context=context, hostname="hub.example") as peer:
                         await peer.do("PING")
-            await eventually(lambda: not hub.core.sessions)
+            await until(lambda: not hub.core.sessions)
 
     run_on(loop_name, main)
     assert_quiet(caplog)
@@ -194,7 +195,7 @@ def test_a_handshake_that_fails_is_explained_on_both_sides(
                 async with equipoise.connect(f"{scheme}://127.0.0.1:{port}", settings=settings) as bus:
                     await bus.publish("t", b"x")
             if case != "TLS on plain":
-                await eventually(lambda: bool(gc.collect() >= 0 and hub.failed_handshakes.count))
+                await until(lambda: bool(gc.collect() >= 0 and hub.failed_handshakes.count))
             return str(told.value), hub.core.stats.protocol_errors
 
     found: list[tuple[str, int]] = []
@@ -239,7 +240,7 @@ def test_the_alert_of_a_client_that_sends_one_is_told_by_the_hub(
     async def main() -> None:
         async with live_hub(tls=odd.settings()) as hub:
             await asyncio.to_thread(knock, hub.tls_port)
-            await eventually(lambda: hub.failed_handshakes.count > 0)
+            await until(lambda: hub.failed_handshakes.count > 0)
 
     run_on("uvloop", main)
     assert word in caplog.text

@@ -8,8 +8,9 @@ import struct
 
 import pytest
 
-from hub.live import Peer, eventually, live_hub, run_on
+from hub.live import Peer, live_hub, run_on
 from hub.world import request
+from support.polling import until
 
 
 async def leave_while_waiting(behind: bytes, *, is_reset: bool) -> None:
@@ -20,13 +21,13 @@ async def leave_while_waiting(behind: bytes, *, is_reset: bool) -> None:
         sock = socket.create_connection(("127.0.0.1", hub.port))
         sock.setblocking(False)
         await loop.sock_sendall(sock, request("SUBSCRIBE", "t"))
-        await eventually(lambda: any(session.is_busy for session in hub.core.sessions.values()))
+        await until(lambda: any(session.is_busy for session in hub.core.sessions.values()))
         await loop.sock_sendall(sock, behind)
         if is_reset:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.close()
         before = loop.time()
-        await eventually(lambda: not hub.core.sessions)
+        await until(lambda: not hub.core.sessions)
         assert loop.time() - before < 3.0, "before the subscription expires"
         async with Peer.connected(hub) as other:
             assert await other.do("PING") == b"PONG"

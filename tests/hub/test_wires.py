@@ -26,8 +26,9 @@ from equipoise.hub.core import HubCore
 from equipoise.hub.shell import listening
 from equipoise.hub.shell.accepted_connection import AcceptedConnection
 from equipoise.resp import RequestReader
-from hub.live import Peer, eventually, live_hub, on_uvloop
+from hub.live import Peer, live_hub, on_uvloop
 from hub.world import FakeClient, World, pipeline
+from support.polling import until
 
 ROOT = Path(__file__).resolve().parents[2]
 HIGH_WATER_BYTES = 64 * 1024
@@ -267,11 +268,11 @@ async def test_a_client_that_resets_is_forgotten_also_while_it_is_written_to() -
             sock = socket.create_connection(("127.0.0.1", hub.port))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             sock.sendall(pipeline([[b"SUBSCRIBE", b"a"]]))
-            await eventually(lambda: hub.core.index.topics.get(b"a") and hub.core.index.topics[b"a"].members)
+            await until(lambda: hub.core.index.topics.get(b"a") and hub.core.index.topics[b"a"].members)
             sock.close()
             for _ in range(5):
                 await publisher.do("PUBLISH", "a", "x" * 10_000)
-            await eventually(lambda: len(hub.core.sessions) == 1)
+            await until(lambda: len(hub.core.sessions) == 1)
         assert await publisher.do("PUBLISH", "a", "x") == 0
 
 

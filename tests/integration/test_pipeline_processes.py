@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from equipoise.control.view_receiver import ViewReceiver
 from equipoise.pipeline.lake.lake import Lake
 from equipoise.telemetry import arrow_schema
 from equipoise.view.view import View
+from support.polling import eventually
 from support.processes import ServerProcess, hub, running
 from support.spark import need_spark, spark_cache
 from support.spark_cluster import spark_cluster
@@ -41,13 +42,6 @@ TOPICS = [f"topic-{number}" for number in range(20)]
 @pytest.fixture(autouse=True)
 def _spark_is_there() -> None:
     need_spark()
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.05)
 
 
 class Views:
@@ -189,15 +183,15 @@ def test_a_pipeline_that_is_killed_under_load_goes_on_and_loses_nothing(
     """
     with Views() as views, Load(hubs) as load:
         with pipeline(tmp_path, hubs, views) as first:
-            until(lambda: views.intake.views >= 3, "three views")
+            eventually(lambda: views.intake.views >= 3, "three views")
             jvm = jvm_of(first.pid)
             assert_lake_is_kept_from_others(tmp_path, first.pid)
             first.kill()
-            until(lambda: not is_running(jvm), "the JVM ends with its driver")
+            eventually(lambda: not is_running(jvm), "the JVM ends with its driver")
         seen, killed_at_s = views.intake.views, time.time()
         with pipeline(tmp_path, hubs, views) as second:
-            until(lambda: views.intake.views > seen, "a view of the second pipeline")
-            until(lambda: (views.intake.age_s or 99.0) < 8.0, "a view of the present")
+            eventually(lambda: views.intake.views > seen, "a view of the second pipeline")
+            eventually(lambda: (views.intake.age_s or 99.0) < 8.0, "a view of the present")
             view = views.latest
             assert view is not None
             assert view.time_s > killed_at_s
@@ -205,7 +199,7 @@ def test_a_pipeline_that_is_killed_under_load_goes_on_and_loses_nothing(
             assert view.topic(b"topic-0").publications_per_s > 0
             assert set(view.topic(b"topic-0").carried_by) == {"h0", "h1"}
             load.stop()
-            until(lambda: published_in(history(tmp_path)) == load.published, "all that was published")
+            eventually(lambda: published_in(history(tmp_path)) == load.published, "all that was published")
             os.kill(jvm_of(second.pid), signal.SIGKILL)
             assert second.process.wait(PATIENCE_S) == 1
         last_words = second.output.strip().splitlines()[-1]
@@ -222,13 +216,13 @@ def test_the_same_pipeline_runs_on_a_cluster_and_survives_the_loss_of_a_worker(
         load = stack.enter_context(Load(hubs))
         folder = tmp_path / "pipeline"
         driver = stack.enter_context(pipeline(folder, hubs, views, "--master", cluster.url))
-        until(lambda: views.intake.views >= 3, "three views")
-        until(lambda: cluster.is_used, "both workers to take part")
+        eventually(lambda: views.intake.views >= 3, "three views")
+        eventually(lambda: cluster.is_used, "both workers to take part")
         cluster.workers[0].kill()
         seen = views.intake.views
-        until(lambda: views.intake.views >= seen + 3, "views after the loss of a worker")
+        eventually(lambda: views.intake.views >= seen + 3, "views after the loss of a worker")
         load.stop()
-        until(lambda: published_in(history(folder)) == load.published, "all that was published")
+        eventually(lambda: published_in(history(folder)) == load.published, "all that was published")
         driver.process.terminate()
         assert driver.process.wait(PATIENCE_S) == 0
     assert_each_once(history(folder))

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.polling import eventually
 from support.processes import ROOT
 from support.spark import need_spark, spark_cache
 from support.spark_cluster import SparkCluster, spark_cluster
@@ -46,13 +46,6 @@ def equipoise_json(*words: str) -> dict[str, Any]:
     told = json.loads(output)
     assert isinstance(told, dict)
     return told
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.02)
 
 
 def without_times(told: dict[str, Any], *more: str) -> dict[str, Any]:
@@ -96,9 +89,9 @@ def test_a_worker_that_is_killed_in_the_middle_costs_no_result(cluster: SparkClu
     may go on: all results are there, and the task that was lost has been started twice.
     """
     process = start("support.waiting_tasks", cluster.url, str(tmp_path), str(TASKS))
-    until(lambda: len(started(tmp_path)) == 2, "a task on each worker")
+    eventually(lambda: len(started(tmp_path)) == 2, "a task on each worker")
     cluster.workers[0].kill()
-    until(
+    eventually(
         lambda: not all(is_running(pid) for _, pid in started(tmp_path)), "the executor ends with its worker"
     )
     (tmp_path / "go").touch()

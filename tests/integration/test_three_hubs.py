@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from equipoise.cli.main import app
 from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
+from support.polling import eventually
 from support.processes import ServerProcess, free_port, hub
 from support.zookeeper import require_zookeeper
 
@@ -117,15 +118,6 @@ class Listener:
 
     def is_quiet(self) -> bool:
         return self._pubsub.get_message(timeout=0.1) is None
-
-
-def eventually(is_so: Callable[[], bool], timeout_s: float = PATIENCE_S) -> float:
-    """How long it took."""
-    began_at = time.monotonic()
-    while not is_so():
-        assert time.monotonic() - began_at < timeout_s, "it did not come true in time"
-        time.sleep(0.02)
-    return time.monotonic() - began_at
 
 
 def test_a_killed_hub_that_is_started_again_does_not_wait_for_its_dead_session(tmp_path: Path) -> None:

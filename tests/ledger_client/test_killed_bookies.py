@@ -22,6 +22,7 @@ from equipoise.ledger_client.repair import Repair, ledgers_on
 from equipoise.store import Tree
 from equipoise.store.records.bookies import BookiesStore
 from support.bookies import BOTH_KINDS, OWN, BookieCluster, bookie_cluster, prepare_kind
+from support.polling import until
 from support.processes import process_environment
 
 THREE = Quorum(3, 3, 2)
@@ -47,15 +48,6 @@ def run(
             await test(cluster)
 
     asyncio.run(main())
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            found = condition()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.05)
 
 
 class Publisher:

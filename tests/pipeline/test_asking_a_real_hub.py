@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # It ships no types.
@@ -18,17 +17,11 @@ from equipoise.pipeline.source.hub_connection import Door, HubConnection
 from equipoise.pipeline.source.offsets import Range
 from equipoise.pipeline.source.unpack import unpacked
 from hub.live import users_text
+from support.polling import eventually
 from support.processes import hub
 
 OPERATOR = 'observe = ["*"]'
 GUEST = 'subscribe = ["*"]'
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.02)
 
 
 def samples_of(door: Door, name: str) -> Sampled:
@@ -54,7 +47,7 @@ def test_records_of_a_real_hub_all_count_and_add_up() -> None:
         def published() -> int:
             return int(pc.sum(samples_of(door, "h1").topics.column("publications")).as_py() or 0)
 
-        until(lambda: published() == 300)
+        eventually(lambda: published() == 300)
         found = samples_of(door, "h1")
         assert set(found.topics.column("topic").to_pylist()) == {b"topic-0", b"topic-1", b"topic-2"}
         assert pc.sum(found.topics.column("bytes_in")).as_py() == 300 * len(b"hello")
@@ -70,7 +63,7 @@ def test_a_hub_with_users_gives_telemetry_to_an_operator_and_to_nobody_else(tmp_
             return Door("127.0.0.1", server.port, user, secret, timeout_s=10.0)
 
         own = HubConnection(door("pipeline", "pipeline"))
-        until(lambda: own.ask(0, 0, 0).end > 0)
+        eventually(lambda: own.ask(0, 0, 0).end > 0)
         own.close()
         assert len(samples_of(door("pipeline", "pipeline"), "h1").hubs) > 0
         for stranger in (door("guest", "guest"), door("pipeline", "wrong"), door("", "")):
@@ -83,5 +76,5 @@ def test_a_hub_with_users_gives_telemetry_to_an_operator_and_to_nobody_else(tmp_
 def test_an_open_hub_answers_whoever_has_a_login_for_when_there_are_users() -> None:
     with hub(name="h1") as server:
         connection = HubConnection(Door("127.0.0.1", server.port, "hubs", "a secret", timeout_s=10.0))
-        until(lambda: connection.ask(0, 0, 0).end > 0)
+        eventually(lambda: connection.ask(0, 0, 0).end > 0)
         connection.close()

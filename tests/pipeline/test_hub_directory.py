@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -11,14 +10,9 @@ from equipoise.errors import AddressError
 from equipoise.pipeline.source.hub_directory import HubEntry, ListedHubs, StoreDirectory, open_directory
 from equipoise.store import HubFacts, HubsStore, LeaderFacts, LeaderStore, MemoryStore, MemoryTree, Tree
 from equipoise.store.backends.memory_server import MemoryStoreServer
+from support.polling import until
 
 TREE = Tree("test")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - the other side is a thread
-            await asyncio.sleep(0.01)
 
 
 def facts(hub: str, port: int) -> HubFacts:

@@ -14,6 +14,7 @@ from equipoise.control.view_receiver import ViewReceiver
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.sliding_window import WindowedView
 from equipoise.view import HubView, TopicView, View, to_tables
+from support.polling import until
 
 NOW_S = 1_000_000.0
 
@@ -36,12 +37,6 @@ def play(scenario: Callable[[ViewReceiver, str], Coroutine[Any, Any, None]], tok
             await asyncio.sleep(0.01)
 
     asyncio.run(main())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - the other side is a thread
-            await asyncio.sleep(0.01)
 
 
 def test_views_reach_the_controller_one_after_the_other() -> None:

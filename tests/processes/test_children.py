@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from equipoise.processes import (
     check_port,
     free_port,
 )
+from support.polling import until
 
 READY = re.compile(r"^ready (\d+)$", re.MULTILINE)
 PATIENT = "import os, time\nprint('ready', os.getpid(), flush=True)\ntime.sleep(600)\n"
@@ -57,12 +57,6 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20.0):
-        while not is_so():  # noqa: ASYNC110  the state of another process has no event
-            await asyncio.sleep(0.01)
 
 
 def test_a_child_is_started_once_it_says_that_it_is_ready(tmp_path: Path) -> None:

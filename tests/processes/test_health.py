@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from equipoise.processes import (
     ask,
     until_it_hangs,
 )
+from support.polling import until
 
 PATIENT = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 QUICK = BackoffSettings(first_s=0.01, longest_s=0.05)
@@ -46,12 +46,6 @@ def spec(tmp_path: Path, text: str, check: Check | None, *words: str) -> ChildSp
         check=check,
         health=HASTY,
     )
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20.0):
-        while not is_so():  # noqa: ASYNC110  the state of another process has no event
-            await asyncio.sleep(0.01)
 
 
 def test_a_child_that_says_it_is_ready_is_so_once_it_answers(tmp_path: Path) -> None:

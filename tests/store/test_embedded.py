@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import sys
-import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from equipoise.store.embedded.zookeeper_process import (
     find_jars,
     find_java,
 )
+from support.polling import eventually
 from support.processes import ServerProcess, running
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
@@ -37,13 +36,6 @@ def settings_for(folder: Path, port: int = 0) -> EmbeddedSettings:
 def store_command(folder: Path, *options: str) -> AbstractContextManager[ServerProcess]:
     command = [sys.executable, "-c", COMMAND, "--dir", str(folder), "--port", "0", *options]
     return running(command, READY.match)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.01)
 
 
 def java_child_of(pid: int) -> int:
@@ -98,7 +90,7 @@ def test_no_orphan_is_left_when_the_command_is_killed(tmp_path: Path) -> None:
     with store_command(tmp_path) as server:
         child = java_child_of(server.pid)
         server.kill()
-        until(lambda: not is_running(child))
+        eventually(lambda: not is_running(child))
 
 
 @pytest.mark.needs_java
@@ -106,7 +98,7 @@ def test_the_command_ends_when_its_child_does(tmp_path: Path) -> None:
     require_zookeeper()
     with store_command(tmp_path) as server:
         os.kill(java_child_of(server.pid), signal.SIGKILL)
-        until(lambda: server.process.poll() is not None)
+        eventually(lambda: server.process.poll() is not None)
     assert server.process.returncode == 1
     assert "ended by itself" in server.output
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from equipoise.hub.data.session import Session
 from equipoise.hub.membership.process import RunningMember, member, read_login
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.store import MemoryStoreServer, MemoryTree
+from support.polling import until
 
 PATIENCE_S = 40.0
 
@@ -60,11 +61,6 @@ async def two_hubs(
                 await members[name].wait_ready()
         yield members
     await server.stop()
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110  # what changes is the state of a hub
-        await asyncio.sleep(0.02)
 
 
 def home_of(members: dict[str, RunningMember], topic: bytes) -> str | None:

@@ -1,0 +1,34 @@
+"""Wait for a condition that has no event, by looking again and again. The deadline only ends what has failed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+__all__ = ["PATIENCE_S", "eventually", "until"]
+
+# Far beyond what anything here takes on a machine that is busy with other tests.
+PATIENCE_S = 60.0
+_INTERVAL_S = 0.005
+
+
+async def until(is_so: Callable[[], object | Awaitable[object]], timeout_s: float = PATIENCE_S) -> None:
+    """Wait on the running loop, in its own time. Raises TimeoutError."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            found = is_so()
+            if await found if isinstance(found, Awaitable) else found:
+                return
+            await asyncio.sleep(_INTERVAL_S)
+
+
+def eventually(
+    is_so: Callable[[], object], what: str = "the condition", timeout_s: float = PATIENCE_S
+) -> float:
+    """Wait without a loop; how long it took, in seconds."""
+    began_at = time.monotonic()
+    while not is_so():
+        assert time.monotonic() - began_at < timeout_s, f"{what} did not come true in time"
+        time.sleep(_INTERVAL_S)
+    return time.monotonic() - began_at
