@@ -13,6 +13,7 @@ from equipoise.ledger.wire import (
     LAST_ENTRY,
     AddAnswer,
     AddRequest,
+    AuthAnswer,
     Code,
     Flag,
     ReadAnswer,
@@ -53,7 +54,8 @@ class Rig:
             if group.parts:
                 self.engine.segments.write(group.offset, group.data)
             answers += [answer for _, answer in self.engine.commit(group)]
-        return [decode_answer(answer[4:]) for answer in answers]
+        found = [decode_answer(answer[4:]) for answer in answers]
+        return [answer for answer in found if not isinstance(answer, AuthAnswer)]
 
     def add(
         self,

@@ -21,6 +21,8 @@ from equipoise.ledger.wire import (
     FRAME_BYTES_MAX,
     AddAnswer,
     AddRequest,
+    AuthAnswer,
+    AuthRequest,
     Code,
     Flag,
     FrameReader,
@@ -30,6 +32,8 @@ from equipoise.ledger.wire import (
     decode_request,
     encode_add,
     encode_add_answer,
+    encode_auth,
+    encode_auth_answer,
     encode_read,
     encode_read_answer,
 )
@@ -66,7 +70,16 @@ def test_a_read_carries_its_key_exactly_if_it_fences() -> None:
 def test_an_unknown_code_is_neither_yes_nor_no() -> None:
     frame = bytearray(ANSWER_FRAME[4:])
     frame[7] = 99
-    assert decode_answer(bytes(frame)).code is Code.UNKNOWN
+    answer = decode_answer(bytes(frame))
+    assert isinstance(answer, AddAnswer) and answer.code is Code.UNKNOWN
+
+
+def test_a_login_is_read_as_it_was_written() -> None:
+    assert decode_request(encode_auth("hubs", "pässword")[4:]) == AuthRequest("hubs", "pässword")
+    assert decode_answer(encode_auth_answer()[4:]) == AuthAnswer("")
+    assert decode_answer(encode_auth_answer("no")[4:]) == AuthAnswer("no")
+    with pytest.raises(ProtocolError, match="plugin"):
+        decode_request(bytes.fromhex("02030000") + b"\x0a\x05other")
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from random import Random
 
 from equipoise.bookie.engine import BookieEngine
+from equipoise.bookie.logins import BookieSecurity, judge_login
 from equipoise.bookie.manifest import Manifest, load_deleted, load_manifest, save_deleted, save_manifest
 from equipoise.bookie.mending import mend
 from equipoise.bookie.segments import SealedSegment, Segments
@@ -58,8 +60,12 @@ class Bookie:
         tree: Tree,
         random: Random,
         settings: BookieSettings | None = None,
+        security: BookieSecurity | None = None,
     ) -> None:
+        """`security`: None serves every client, without TLS."""
         self.facts = facts
+        self._tree = tree
+        self._security = security
         self.settings = settings or BookieSettings()
         self._disk = disk
         self._store = store
@@ -87,9 +93,15 @@ class Bookie:
         self._instance = await self._ledgers.prepare(self._uuid())
         manifest = await self._admit()
         engine = open_directory(self._disk, manifest, self.settings)
-        self._server = BookieServer(self._disk, engine)
+        security = self._security
+        judge = None if security is None else partial(judge_login, self._store, self._tree)
+        self._server = BookieServer(self._disk, engine, judge)
         self._look_at_room()
-        port = await self.server.bind(listen_host, self.facts.port if listen_port is None else listen_port)
+        port = await self.server.bind(
+            listen_host,
+            self.facts.port if listen_port is None else listen_port,
+            None if security is None else security.context(),
+        )
         self._update(port=self.facts.port or port, directory=manifest.salt)
         await self._register()
         await self.server.accept()
@@ -190,6 +202,7 @@ class Bookie:
             total_bytes=room.total_bytes,
             directory=facts.directory if directory is None else directory,
             is_read_only=self.server.engine.is_read_only,
+            is_secured=self._security is not None,
         )
 
     async def _register(self) -> None:
@@ -245,7 +258,7 @@ class Bookie:
         """After damage that may have taken anything: get it back from others, then take entries again."""
         if not self.server.engine.segments.has_doubt:
             return
-        pool = BookiePool(self._bookies)
+        pool = BookiePool(self._bookies, access=None if self._security is None else self._security.access)
         started = False
         try:
             while True:

@@ -13,7 +13,7 @@ from equipoise.bookie.server import BookieServer
 from equipoise.errors import LedgerError
 from equipoise.ledger.entry import ledger_key
 from equipoise.ledger.metadata import LedgerMetadata, LedgerState
-from equipoise.ledger.wire import LAST_ENTRY, AddRequest, Code, Flag, ReadRequest, decode_answer
+from equipoise.ledger.wire import LAST_ENTRY, AddRequest, Code, Flag, ReadAnswer, ReadRequest, decode_answer
 from equipoise.ledger_client.bookie_pool import BookiePool
 from equipoise.ledger_client.ledger_reader import read_copy
 from equipoise.ledger_client.repair import entries_of, ledgers_on
@@ -57,4 +57,5 @@ async def _mend_ledger(server: BookieServer, pool: BookiePool, metadata: LedgerM
 
 def _has(server: BookieServer, ledger: int, entry: int) -> bool:
     answer = server.engine.submit(None, ReadRequest(ledger, entry, None, Flag(0)))
-    return answer is not None and decode_answer(answer[4:]).code is Code.OK
+    found = None if answer is None else decode_answer(answer[4:])
+    return isinstance(found, ReadAnswer) and found.code is Code.OK

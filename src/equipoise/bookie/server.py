@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -17,9 +19,16 @@ from equipoise.bookie.engine import BookieEngine, Group
 from equipoise.bookie.segments import SealedSegment
 from equipoise.disk import Disk
 from equipoise.errors import DiskFullError, ProtocolError
-from equipoise.ledger.wire import AddRequest, FrameReader, decode_request
+from equipoise.ledger.wire import (
+    AddRequest,
+    AuthRequest,
+    FrameReader,
+    ReadRequest,
+    decode_request,
+    encode_auth_answer,
+)
 
-__all__ = ["BookieConnection", "BookieServer"]
+__all__ = ["BookieConnection", "BookieServer", "Judge"]
 
 log = logging.getLogger("equipoise.bookie")
 
@@ -30,6 +39,9 @@ class BookieConnection(asyncio.Protocol):
     def __init__(self, server: BookieServer) -> None:
         self._server = server
         self._reader = FrameReader()
+        # What it has sent is read only once it is known who it is.
+        self._is_known = server.judge is None
+        self._judging: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -39,12 +51,18 @@ class BookieConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
         self._transport = None
+        if self._judging is not None:
+            self._judging.cancel()
 
     def data_received(self, data: bytes) -> None:
         answers: list[bytes] = []
         try:
             for frame in self._reader.feed(data):
-                answer = self._server.engine.submit(self, decode_request(frame))
+                request = decode_request(frame)
+                if isinstance(request, AuthRequest) or not self._is_known:
+                    self._log_in(request)
+                    continue
+                answer = self._server.engine.submit(self, request)
                 if answer is not None:
                     answers.append(answer)
         except ProtocolError as error:
@@ -54,6 +72,22 @@ class BookieConnection(asyncio.Protocol):
         if answers:
             self.send(answers)
         self._server.wake()
+
+    def _log_in(self, request: AddRequest | ReadRequest | AuthRequest) -> None:
+        """Raises ProtocolError if it is no login, or a second one."""
+        judge = self._server.judge
+        if not isinstance(request, AuthRequest) or self._judging is not None or judge is None:
+            raise ProtocolError("a request before the login, or a login where the bookie asks for none")
+        self._judging = asyncio.get_running_loop().create_task(self._judge(judge, request))
+
+    async def _judge(self, judge: Judge, request: AuthRequest) -> None:
+        refusal = await judge(request.user, request.password)
+        self._is_known = not refusal
+        self.send([encode_auth_answer(refusal)])
+        if refusal:
+            log.warning("user %r refused: %s", request.user, refusal)
+            if self._transport is not None:
+                self._transport.close()
 
     def pause_writing(self) -> None:
         if self._transport is not None:
@@ -76,10 +110,16 @@ class BookieConnection(asyncio.Protocol):
 Asker = BookieConnection | None
 
 
+# Why a user is refused; empty: it is not.
+Judge = Callable[[str, str], Awaitable[str]]
+
+
 class BookieServer:
     """Serves one engine. `run` writes groups until it is cancelled or the disk fails."""
 
-    def __init__(self, disk: Disk, engine: BookieEngine[Asker]) -> None:
+    def __init__(self, disk: Disk, engine: BookieEngine[Asker], judge: Judge | None = None) -> None:
+        # None: every client is served.
+        self.judge = judge
         self.disk = disk
         self.engine = engine
         self.connections: set[BookieConnection] = set()
@@ -89,11 +129,11 @@ class BookieServer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._server: asyncio.AbstractServer | None = None
 
-    async def bind(self, host: str, port: int) -> int:
+    async def bind(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Take the port, which is chosen if it is 0. Connections are accepted after `accept`."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: BookieConnection(self), host, port, start_serving=False
+            lambda: BookieConnection(self), host, port, ssl=tls, start_serving=False
         )
         found: int = self._server.sockets[0].getsockname()[1]
         return found

@@ -20,7 +20,9 @@ import uvloop
 
 from equipoise.bookie.bookie import Bookie
 from equipoise.bookie.check import check_directory
+from equipoise.bookie.logins import BookieSecurity
 from equipoise.bookie.settings import BookieSettings
+from equipoise.cli.support.bookie_access import ClusterPasswordFile, ClusterUser, TlsCa, read_access
 from equipoise.cli.support.failures import exit_on_failure
 from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.cli.support.store_options import AsJson, Region
@@ -28,6 +30,7 @@ from equipoise.cli.support.tables import show_json, show_table
 from equipoise.disk import DirectoryDisk
 from equipoise.errors import DisconnectedError, DiskFailedError, SettingsError
 from equipoise.ledger.registration import BookieFacts
+from equipoise.ledger_client.bookie_pool import BookieAccess
 from equipoise.store.tree import Tree
 from equipoise.store.urls import open_store
 
@@ -43,8 +46,42 @@ PORT = 3181
 # What the process ends with after a failed sync: a supervisor that starts it again finds what is really on the disk.
 DISK_FAILED = 74
 _LOCK = "lock"
+_COLLECT_EVERY_S = BookieSettings().collection_interval_s
 
 
+Directory = Annotated[
+    Path | None, typer.Option("--dir", help="Directory of this bookie, on a disk of its own if possible.")
+]
+StoreAddress = Annotated[
+    str, typer.Option(envvar="EQUIPOISE_STORE", help="Metadata store of the cluster: zk://host:port/root.")
+]
+Site = Annotated[str, typer.Option(help="Site (data centre) of this bookie.")]
+Rack = Annotated[str, typer.Option(help="Rack of this bookie: its failure domain. By default the host.")]
+BookieName = Annotated[str, typer.Option(help="Name, the same at every start. By default HOST:PORT.")]
+ListenHost = Annotated[
+    str, typer.Option(help="Address to listen on. Beyond loopback a bookie needs a certificate.")
+]
+ListenPort = Annotated[
+    int, typer.Option(min=0, max=65_535, help="Port; 0 takes a free one and needs --name.")
+]
+Advertise = Annotated[
+    str, typer.Option(help="Host at which hubs reach this bookie, if it is not the one it listens on.")
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Allow to listen on other addresses than loopback without TLS: anyone who reaches the port can read and "
+        "write.",
+    ),
+]
+Certificate = Annotated[
+    str,
+    typer.Option(help='Certificate (PEM) to speak TLS with. Clients then log in as users with link = ["*"].'),
+]
+CertificateKey = Annotated[str, typer.Option(help="Its key, unless the same file has it.")]
+SegmentMb = Annotated[int, typer.Option(min=8, max=1024, help="Size of a segment file in MiB.")]
+CollectEvery = Annotated[float, typer.Option(min=0.1, help="Seconds between two looks for deleted ledgers.")]
 Apache = Annotated[
     bool,
     typer.Option(
@@ -63,37 +100,23 @@ Jars = Annotated[
 @app.callback()
 def command(
     context: typer.Context,
-    directory: Annotated[
-        Path | None, typer.Option("--dir", help="Directory of this bookie, on a disk of its own if possible.")
-    ] = None,
-    store: Annotated[
-        str,
-        typer.Option(envvar="EQUIPOISE_STORE", help="Metadata store of the cluster: zk://host:port/root."),
-    ] = "",
+    directory: Directory = None,
+    store: StoreAddress = "",
     region: Region = "default",
-    site: Annotated[str, typer.Option(help="Site (data centre) of this bookie.")] = "",
-    rack: Annotated[
-        str, typer.Option(help="Rack of this bookie: its failure domain. By default the host.")
-    ] = "",
-    name: Annotated[str, typer.Option(help="Name, the same at every start. By default HOST:PORT.")] = "",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port; 0 takes a free one and needs --name.")
-    ] = PORT,
-    advertise: Annotated[
-        str, typer.Option(help="Host at which hubs reach this bookie, if it is not the one it listens on.")
-    ] = "",
-    insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure",
-            help="Allow to listen on other addresses than loopback: anyone who reaches the port can read and write.",
-        ),
-    ] = False,
-    segment_mb: Annotated[int, typer.Option(min=8, max=1024, help="Size of a segment file in MiB.")] = 64,
-    collect_every: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between two looks for deleted ledgers.")
-    ] = BookieSettings().collection_interval_s,
+    site: Site = "",
+    rack: Rack = "",
+    name: BookieName = "",
+    host: ListenHost = "127.0.0.1",
+    port: ListenPort = PORT,
+    advertise: Advertise = "",
+    insecure: Insecure = False,
+    tls_certificate: Certificate = "",
+    tls_key: CertificateKey = "",
+    cluster_user: ClusterUser = "",
+    cluster_password_file: ClusterPasswordFile = "",
+    link_tls_ca: TlsCa = "",
+    segment_mb: SegmentMb = 64,
+    collect_every: CollectEvery = _COLLECT_EVERY_S,
     apache: Apache = False,
     jars: Jars = Path("bookkeeper-jars"),
     log_format: LogFormat = LogForm.TEXT,
@@ -102,13 +125,15 @@ def command(
     """Run a bookie: it keeps the entries of durable topics on one disk.
 
     An entry is acknowledged once it is synced. After a failed sync the process ends with status 74. Run one for each
-    disk; `equipoise bookies ls` shows them all.
+    disk; `equipoise bookies ls` shows them all. Beyond loopback it speaks TLS and asks hubs for their login.
     """
     if context.invoked_subcommand is not None:
         return
     set_up_logs(log_format, verbose=verbose)
     with exit_on_failure():
-        directory = checked(directory, store, host, port, name, is_insecure=insecure)
+        access = read_access(cluster_user, cluster_password_file, link_tls_ca)
+        security = checked_security(tls_certificate, tls_key, access)
+        directory = checked(directory, store, host, port, name, is_open=insecure or security is not None)
         facts = BookieFacts(
             name=name or f"{advertise or host}:{port}",
             host=advertise or host,
@@ -123,7 +148,8 @@ def command(
         settings = BookieSettings(segment_bytes=segment_mb * 1024 * 1024, collection_interval_s=collect_every)
         with locked(directory):
             try:
-                uvloop.run(serve(facts, directory, store, Tree(region), settings, listen_host=host))
+                work = serve(facts, directory, store, Tree(region), settings, security, listen_host=host)
+                uvloop.run(work)
             except DiskFailedError as error:
                 log.critical("the disk has failed, nothing more is answered: %s", error)
                 # At once: no thread that still waits for the disk holds the process up.
@@ -157,16 +183,28 @@ def check(
         raise typer.Exit(1)
 
 
-def checked(
-    directory: Path | None, store: str, host: str, port: int, name: str, *, is_insecure: bool
-) -> Path:
+def checked_security(certificate: str, key: str, access: BookieAccess | None) -> BookieSecurity | None:
+    """What makes a bookie speak TLS; None: it does not. Raises SettingsError."""
+    if not certificate:
+        return None
+    if access is None:
+        raise SettingsError(
+            "a bookie with --tls-certificate needs --cluster-user and --cluster-password-file: it logs in at the other "
+            "bookies to repair what is damaged"
+        )
+    security = BookieSecurity(certificate, key, access)
+    security.context()
+    return security
+
+
+def checked(directory: Path | None, store: str, host: str, port: int, name: str, *, is_open: bool) -> Path:
     """The directory, if a bookie can be started with these options. Raises SettingsError."""
     if directory is None or not store:
         raise SettingsError("a bookie needs --dir, its directory, and --store, the cluster's store")
-    if not is_insecure and not _is_loopback(host):
+    if not is_open and not _is_loopback(host):
         raise SettingsError(
-            f"{host} is not a loopback address, and a bookie asks its clients for no password: keep it in a closed "
-            "network and give --insecure"
+            f"{host} is not a loopback address: give --tls-certificate, --cluster-user and --cluster-password-file, so "
+            "that clients have to log in, or --insecure in a closed network"
         )
     if not name and not port:
         raise SettingsError("a bookie on a free port needs --name: it must have the same name at every start")
@@ -257,13 +295,14 @@ async def serve(
     store_url: str,
     tree: Tree,
     settings: BookieSettings,
+    security: BookieSecurity | None,
     *,
     listen_host: str,
 ) -> None:
     stopped = _stop_signal()
     store = await open_store(store_url)
     try:
-        bookie = Bookie(facts, DirectoryDisk(directory), store, tree, SystemRandom(), settings)
+        bookie = Bookie(facts, DirectoryDisk(directory), store, tree, SystemRandom(), settings, security)
         await bookie.start(listen_host=listen_host)
         print(f"equipoise bookie {facts.name} ready on {bookie.facts.host}:{bookie.facts.port}", flush=True)
         work = asyncio.create_task(bookie.run())

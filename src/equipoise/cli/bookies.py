@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from equipoise.cli.support.bookie_access import ClusterPasswordFile, ClusterUser, TlsCa, read_access
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import show_json, show_result, show_rows
 from equipoise.errors import MisuseError, WorldError
 from equipoise.ledger.registration import BookieFacts
+from equipoise.ledger_client.bookie_pool import BookieAccess
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.ledger_client.repair import Repair, RepairOutcome, ledgers_on
 from equipoise.store.records.bookies import BookiesStore
@@ -76,6 +78,9 @@ def drain(
     store: StoreUrl = "",
     region: Region = "default",
     undo: Annotated[bool, typer.Option("--undo", help="Let the bookie take entries again.")] = False,
+    cluster_user: ClusterUser = "",
+    cluster_password_file: ClusterPasswordFile = "",
+    link_tls_ca: TlsCa = "",
     as_json: AsJson = False,
 ) -> None:
     """Take no new entries at a bookie and copy its ledgers to others; also for a bookie that is lost.
@@ -100,7 +105,8 @@ def drain(
         if undo:
             show_result({"bookie": name}, f"bookie {name} takes entries again", as_json=as_json)
             return
-        outcomes = await _move_all(metadata, tree, name)
+        access = read_access(cluster_user, cluster_password_file, link_tls_ca)
+        outcomes = await _move_all(metadata, tree, name, access)
         left = {each.ledger: each.left for each in outcomes if each.left}
         copied = sum(each.entries_copied for each in outcomes)
         words = f"bookie {name}: {len(outcomes) - len(left)} ledgers moved, {copied} entries copied"
@@ -114,8 +120,10 @@ def drain(
     run(store, region, main, is_quiet=as_json)
 
 
-async def _move_all(metadata: ClusterRecords, tree: Tree, name: str) -> list[RepairOutcome]:
-    ledgers = BookieLedgers(metadata.store, tree, SystemRandom())
+async def _move_all(
+    metadata: ClusterRecords, tree: Tree, name: str, access: BookieAccess | None
+) -> list[RepairOutcome]:
+    ledgers = BookieLedgers(metadata.store, tree, SystemRandom(), access=access)
     await ledgers.start()
     try:
         repair = Repair(ledgers.pool, ledgers.records, SystemRandom())

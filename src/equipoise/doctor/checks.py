@@ -6,12 +6,14 @@ a warning is something to know before relying on it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 __all__ = [
     "CheckResult",
     "CheckStatus",
+    "check_bookies",
     "check_clock",
     "check_directory",
     "check_java",
@@ -169,6 +171,21 @@ def check_store(url: str, *, answer_s: float | None, problem: str = "") -> Check
         step = "hubs that wait for it for long are taken for dead: bring it nearer, or give it a quicker disk"
         return CheckResult("store", CheckStatus.WARNING, fact, step)
     return CheckResult("store", CheckStatus.OK, fact)
+
+
+def check_bookies(region: str, bookies: Mapping[str, bool]) -> CheckResult:
+    """By name and address of each: whether any client that reaches it may read and write."""
+    exposed = sorted(name for name, is_exposed in bookies.items() if is_exposed)
+    if exposed:
+        step = (
+            "give them --tls-certificate, --cluster-user and --cluster-password-file, or close their ports to all but "
+            "hubs"
+        )
+        fact = f"region {region}: a client that reaches {', '.join(exposed)} can read and write all logs"
+        return CheckResult("bookies", CheckStatus.WARNING, fact, step)
+    return CheckResult(
+        "bookies", CheckStatus.OK, f"region {region}: {len(bookies)} of them, none is open to all"
+    )
 
 
 def check_clock(offset_s: float, uncertainty_s: float) -> CheckResult:

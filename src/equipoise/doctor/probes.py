@@ -15,14 +15,17 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
+from ipaddress import ip_address
+from pathlib import Path, PurePosixPath
 
 from equipoise.doctor import checks
 from equipoise.doctor.checks import CheckResult
-from equipoise.errors import EquipoiseError, StoreUnavailableError
+from equipoise.errors import EquipoiseError, NoNodeError, StoreUnavailableError
 from equipoise.hub.settings import Limits
-from equipoise.store.contract import StoreSettings
+from equipoise.store.contract import Store, StoreSettings
 from equipoise.store.embedded.zookeeper_process import java_version, locate_java
+from equipoise.store.records.bookies import BookiesStore
+from equipoise.store.tree import Tree
 from equipoise.store.urls import open_store
 from equipoise.store.zookeeper_url import ZooKeeperAddress, parse_zookeeper
 
@@ -95,6 +98,9 @@ async def examine(wanted: CheckOptions) -> AsyncIterator[CheckResult]:
         yield found
         if found.status is not checks.CheckStatus.FAILURE and (clock := await ask_clock(wanted.store_url)):
             yield clock
+        if found.status is not checks.CheckStatus.FAILURE:
+            async for finding in ask_bookies(wanted.store_url):
+                yield finding
 
 
 def spark_version() -> str | None:
@@ -154,6 +160,38 @@ async def ask_store(url: str) -> CheckResult:
         return checks.check_store(url, answer_s=None, problem=str(problem))
     finally:
         await store.close()
+
+
+async def ask_bookies(url: str) -> AsyncIterator[CheckResult]:
+    """One finding for each region of the store that has bookies."""
+    settings = StoreSettings(session_timeout_s=_PATIENCE_S, request_timeout_s=_PATIENCE_S)
+    store = await open_store(url, settings)
+    try:
+        for region in await _regions(store):
+            found = await BookiesStore(store, Tree(region)).load()
+            if found:
+                exposed = {
+                    f"{each.name} at {each.host}:{each.port}": not each.is_secured
+                    and not _is_loopback(each.host)
+                    for each in found.values()
+                }
+                yield checks.check_bookies(region, exposed)
+    finally:
+        await store.close()
+
+
+async def _regions(store: Store) -> tuple[str, ...]:
+    try:
+        return await store.children(str(PurePosixPath(Tree().root).parent))
+    except NoNodeError:
+        return ()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 async def ask_clock(url: str) -> CheckResult | None:

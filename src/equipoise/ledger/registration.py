@@ -33,6 +33,8 @@ class BookieFacts:
     # Identity of what it has stored: the same after a restart, another for an emptied disk.
     directory: str = ""
     is_read_only: bool = False
+    # Whether it speaks TLS and asks for a login.
+    is_secured: bool = False
 
 
 def encode_facts(facts: BookieFacts) -> bytes:
@@ -50,6 +52,7 @@ def encode_facts(facts: BookieFacts) -> bytes:
         "free": str(facts.free_bytes),
         "total": str(facts.total_bytes),
         "directory": facts.directory,
+        "secured": "1" if facts.is_secured else "",
     }
     return bytes_field(6, endpoint) + b"".join(
         bytes_field(7, bytes_field(1, name.encode()) + bytes_field(2, value.encode()))
@@ -81,6 +84,7 @@ def decode_facts(name: str, data: bytes, *, is_read_only: bool) -> BookieFacts:
             total_bytes=int(properties.get("total", 0)),
             directory=properties.get("directory", ""),
             is_read_only=is_read_only,
+            is_secured=bool(properties.get("secured", "")),
         )
     except (MalformedError, ValueError, UnicodeDecodeError) as error:
         raise DamagedError(f"registration of bookie {name}", str(error)) from error

@@ -13,12 +13,15 @@ from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
 from equipoise.errors import ProtocolError
+from equipoise.ledger.protobuf import MalformedError, bytes_field, fields
 
 __all__ = [
     "FRAME_BYTES_MAX",
     "LAST_ENTRY",
     "AddAnswer",
     "AddRequest",
+    "AuthAnswer",
+    "AuthRequest",
     "Code",
     "Flag",
     "FrameReader",
@@ -29,11 +32,14 @@ __all__ = [
     "decode_request",
     "encode_add",
     "encode_add_answer",
+    "encode_auth",
+    "encode_auth_answer",
     "encode_read",
     "encode_read_answer",
 ]
 
 VERSION = 2
+_AUTH_PLUGIN = b"equipoise"
 # The length word included. BookKeeper's default; a larger frame closes the connection.
 FRAME_BYTES_MAX = 5 * 1024 * 1024
 KEY_BYTES = 20
@@ -44,6 +50,8 @@ LAST_ENTRY = -1
 class Operation(IntEnum):
     ADD = 1
     READ = 2
+    # Who the client is. In BookKeeper's form; the content is that of a plugin, here our own.
+    AUTH = 3
 
 
 class Flag(IntFlag):
@@ -86,6 +94,16 @@ class ReadRequest(NamedTuple):
     # Present exactly in fencing reads.
     key: bytes | None
     flags: Flag
+
+
+class AuthRequest(NamedTuple):
+    user: str
+    password: str
+
+
+class AuthAnswer(NamedTuple):
+    # Why the client is refused; empty: it is not.
+    refusal: str
 
 
 class AddAnswer(NamedTuple):
@@ -137,6 +155,31 @@ def encode_read(ledger: int, entry: int, *, key: bytes | None = None, flags: Fla
     return b"".join((head, _IDS.pack(ledger, entry), key))
 
 
+def encode_auth(user: str, password: str) -> bytes:
+    """The client's name and password, which have no NUL byte."""
+    return _encode_auth(f"{user}\0{password}")
+
+
+def encode_auth_answer(refusal: str = "") -> bytes:
+    return _encode_auth(refusal)
+
+
+def _encode_auth(text: str) -> bytes:
+    message = bytes_field(1, _AUTH_PLUGIN) + bytes_field(2, text.encode())
+    return _HEAD.pack(4 + len(message), _header(Operation.AUTH)) + message
+
+
+def _auth_text(frame: bytes) -> str:
+    try:
+        found = dict(fields(frame[4:]))
+        text = found.get(2, b"")
+        if found.get(1) != _AUTH_PLUGIN or not isinstance(text, bytes):
+            raise ProtocolError("a login for another plugin than this bookie has")
+        return text.decode()
+    except (MalformedError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"a login that cannot be read: {error}") from error
+
+
 def encode_add_answer(code: Code, ledger: int, entry: int) -> bytes:
     return _ANSWER.pack(_ANSWER_BYTES, _ADD_ANSWER_HEADER, code, ledger, entry)
 
@@ -145,9 +188,12 @@ def encode_read_answer(code: Code, ledger: int, entry: int, body: bytes = b"") -
     return _ANSWER.pack(_ANSWER_BYTES + len(body), _READ_ANSWER_HEADER, code, ledger, entry) + body
 
 
-def decode_request(frame: bytes) -> AddRequest | ReadRequest:
-    """Read a frame without its length word. Raises ProtocolError for anything but an add or a read."""
+def decode_request(frame: bytes) -> AddRequest | ReadRequest | AuthRequest:
+    """Read a frame without its length word. Raises ProtocolError for anything but an add, a read or a login."""
     operation, flags = _operation_of(frame)
+    if operation == Operation.AUTH:
+        user, _, password = _auth_text(frame).partition("\0")
+        return AuthRequest(user, password)
     if operation == Operation.ADD:
         if len(frame) < 4 + KEY_BYTES + _IDS.size:
             raise ProtocolError(f"an add of {len(frame)} bytes has no room for its key, ledger and entry")
@@ -161,9 +207,11 @@ def decode_request(frame: bytes) -> AddRequest | ReadRequest:
     return ReadRequest(ledger, entry, frame[4 + _IDS.size :] if is_fencing else None, flags)
 
 
-def decode_answer(frame: bytes) -> AddAnswer | ReadAnswer:
+def decode_answer(frame: bytes) -> AddAnswer | ReadAnswer | AuthAnswer:
     """Read an answer without its length word. Raises ProtocolError; an unknown code counts as UNKNOWN."""
     operation, _ = _operation_of(frame)
+    if operation == Operation.AUTH:
+        return AuthAnswer(_auth_text(frame))
     if len(frame) < 4 + _ANSWER_BODY.size:
         raise ProtocolError(f"an answer of {len(frame)} bytes is shorter than its fields")
     number, ledger, entry = _ANSWER_BODY.unpack_from(frame, 4)

@@ -11,15 +11,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from equipoise.errors import ProtocolError
+from equipoise.errors import DisconnectedError, ProtocolError
 from equipoise.ledger.wire import (
     AddAnswer,
+    AuthAnswer,
     Code,
     Flag,
     FrameReader,
     ReadAnswer,
     decode_answer,
     encode_add,
+    encode_auth,
     encode_read,
 )
 
@@ -39,6 +41,7 @@ class BookieLink(asyncio.Protocol):
         self._reader = FrameReader()
         self._adds: dict[tuple[int, int], deque[Callable[[Code], None]]] = {}
         self._reads: dict[tuple[int, int], deque[asyncio.Future[ReadAnswer]]] = {}
+        self._login: asyncio.Future[AuthAnswer] | None = None
         # Frames of this turn of the loop, sent together at its end.
         self._out: list[bytes] = []
         self._loop = asyncio.get_running_loop()
@@ -72,6 +75,15 @@ class BookieLink(asyncio.Protocol):
         self._send(encode_read(ledger, entry, key=key, flags=flags))
         return await future
 
+    async def log_in(self, user: str, password: str) -> None:
+        """Before anything else, where the bookie asks for it. Raises DisconnectedError if it refuses."""
+        self._login = self._loop.create_future()
+        self._send(encode_auth(user, password))
+        answer = await self._login
+        self._login = None
+        if answer.refusal:
+            raise DisconnectedError(f"the bookie refuses user {user!r}: {answer.refusal}")
+
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -95,6 +107,8 @@ class BookieLink(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._on_lost(self)
+        if self._login is not None and not self._login.done():
+            self._login.set_result(AuthAnswer("it closed the connection"))
         adds, self._adds = self._adds, {}
         reads, self._reads = self._reads, {}
         for callbacks in adds.values():
@@ -107,7 +121,11 @@ class BookieLink(asyncio.Protocol):
 
     # --- inside
 
-    def _answered(self, answer: AddAnswer | ReadAnswer) -> None:
+    def _answered(self, answer: AddAnswer | ReadAnswer | AuthAnswer) -> None:
+        if isinstance(answer, AuthAnswer):
+            if self._login is not None and not self._login.done():
+                self._login.set_result(answer)
+            return
         key = (answer.ledger, answer.entry)
         if isinstance(answer, AddAnswer):
             callbacks = self._adds.get(key)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -20,7 +22,7 @@ from equipoise.ledger_client.bookie_link import BookieLink
 from equipoise.store.contract import Watch
 from equipoise.store.records.bookies import BookiesStore
 
-__all__ = ["BookiePool", "ReplicationSettings"]
+__all__ = ["BookieAccess", "BookiePool", "ReplicationSettings"]
 
 log = logging.getLogger("equipoise.ledger_client")
 
@@ -37,11 +39,30 @@ class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     append_timeout_s: float = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class BookieAccess:
+    """Who this process is at bookies that speak TLS, and whose certificates it believes."""
+
+    user: str
+    password: str = field(repr=False)
+    tls_ca: str
+
+    def context(self) -> ssl.SSLContext:
+        """Read for each connection: certificates can be replaced while processes run. Raises OSError."""
+        return ssl.create_default_context(cafile=self.tls_ca or None)
+
+
 class BookiePool:
     """One for each process. `start` before use, `close` at the end."""
 
-    def __init__(self, bookies: BookiesStore, settings: ReplicationSettings | None = None) -> None:
+    def __init__(
+        self,
+        bookies: BookiesStore,
+        settings: ReplicationSettings | None = None,
+        access: BookieAccess | None = None,
+    ) -> None:
         self.settings = settings or ReplicationSettings()
+        self._access = access
         self._bookies = bookies
         self._known: dict[str, BookieFacts] = {}
         self._links: dict[str, BookieLink] = {}
@@ -112,12 +133,11 @@ class BookiePool:
             return None
         try:
             async with asyncio.timeout(self.settings.connect_timeout_s):
-                _, link = await asyncio.get_running_loop().create_connection(
-                    lambda: BookieLink(partial(self._lost, name), timeout_s=self.settings.answer_timeout_s),
-                    before.host,
-                    before.port,
-                )
+                link = await self._open(before)
         except (OSError, TimeoutError):
+            return None
+        except DisconnectedError as error:
+            log.warning("bookie %s: %s", name, error)
             return None
         try:
             await self.refresh()
@@ -133,6 +153,27 @@ class BookiePool:
             link.abort()
             return None
         self._links[name] = link
+        return link
+
+    async def _open(self, facts: BookieFacts) -> BookieLink:
+        """A connection on which requests may be sent. Raises OSError, or DisconnectedError with the reason."""
+        access = self._access
+        if facts.is_secured and access is None:
+            raise DisconnectedError(
+                "it asks for a login over TLS: give --cluster-user, --cluster-password-file and --link-tls-ca"
+            )
+        _, link = await asyncio.get_running_loop().create_connection(
+            lambda: BookieLink(partial(self._lost, facts.name), timeout_s=self.settings.answer_timeout_s),
+            facts.host,
+            facts.port,
+            ssl=access.context() if facts.is_secured and access is not None else None,
+        )
+        if facts.is_secured and access is not None:
+            try:
+                await link.log_in(access.user, access.password)
+            except BaseException:
+                link.abort()
+                raise
         return link
 
     def _lost(self, name: str, link: BookieLink) -> None:

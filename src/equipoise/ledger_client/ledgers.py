@@ -15,7 +15,7 @@ from equipoise.ledger.log import EPOCH_KEY, READ_BYTES_MAX, TOPIC_KEY, OpenLedge
 from equipoise.ledger.metadata import LedgerMetadata, LedgerState, Segment
 from equipoise.ledger.placement import place_ensemble, replacement_for
 from equipoise.ledger.quorum import Quorum
-from equipoise.ledger_client.bookie_pool import BookiePool, ReplicationSettings
+from equipoise.ledger_client.bookie_pool import BookieAccess, BookiePool, ReplicationSettings
 from equipoise.ledger_client.ledger_reader import read_entries
 from equipoise.ledger_client.ledger_recovery import recover_ledger
 from equipoise.ledger_client.ledger_writer import BookieLedger
@@ -44,8 +44,9 @@ class BookieLedgers:
         *,
         site: str = "",
         settings: ReplicationSettings | None = None,
+        access: BookieAccess | None = None,
     ) -> None:
-        self.pool = BookiePool(BookiesStore(store, tree), settings)
+        self.pool = BookiePool(BookiesStore(store, tree), settings, access)
         self.records = LedgersStore(store, tree)
         self._random = random
         self._site = site

@@ -19,6 +19,7 @@ from equipoise.hub.membership.acl_sync import first_rules
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.shell.server import Hub
 from equipoise.ledger.quorum import Quorum
+from equipoise.ledger_client.bookie_pool import BookieAccess
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.model.address import check_tellable, split_address
 from equipoise.processes import is_process_gone, process_identity
@@ -97,7 +98,8 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
             process=process_identity(),
             is_gone=is_process_gone,
         )
-        ledgers = BookieLedgers(store, Tree(own.region), SystemRandom(), site=own.site)
+        access = None if login is None else BookieAccess(*login, settings.cluster.link_tls_ca)
+        ledgers = BookieLedgers(store, Tree(own.region), SystemRandom(), site=own.site, access=access)
         await ledgers.start()
         give_logs(hub, store, ledgers)
         work = asyncio.create_task(membership.run())

@@ -1,0 +1,53 @@
+"""Who may use a bookie that speaks TLS: the users of the region that may link, as hubs are to each other.
+
+The rules are those in the store when a client connects. A password costs a core 50 ms, so it is checked in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+
+from equipoise.access.secret import verify_secret
+from equipoise.errors import SettingsError, StoreError
+from equipoise.ledger_client.bookie_pool import BookieAccess
+from equipoise.store.contract import Store
+from equipoise.store.records.users import UsersStore
+from equipoise.store.tree import Tree
+
+__all__ = ["BookieSecurity", "judge_login"]
+
+_REFUSED = "no such user, or another password"
+
+
+@dataclass(frozen=True, slots=True)
+class BookieSecurity:
+    """What a bookie beyond loopback needs: a certificate, and who it is itself at other bookies."""
+
+    certificate: str
+    key: str
+    access: BookieAccess
+
+    def context(self) -> ssl.SSLContext:
+        """Raises SettingsError if the files cannot be used."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.certificate, self.key or None)
+        except (OSError, ssl.SSLError) as problem:
+            raise SettingsError(f"cannot use the certificate {self.certificate}: {problem}") from problem
+        return context
+
+
+async def judge_login(store: Store, tree: Tree, name: str, password: str) -> str:
+    """Why the user may not use the bookie; empty if it may."""
+    try:
+        users = (await UsersStore(store, tree).load()).users
+    except StoreError as problem:
+        return f"the bookie cannot read the users: {problem}"
+    user = users.get(name)
+    if users.is_open or user is None or not user.secret:
+        return _REFUSED
+    if not await asyncio.to_thread(verify_secret, user.secret, password.encode()):
+        return _REFUSED
+    return "" if user.may_link else "the user may not link: grant link to it"
