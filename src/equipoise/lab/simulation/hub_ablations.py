@@ -182,6 +182,7 @@ HUB_ABLATIONS = (
         order.NAME,
         "hub-slow-readers",
         _without_backlog_order,
+        seed=2,
     ),
     Ablation(
         "epochs",
@@ -189,6 +190,7 @@ HUB_ABLATIONS = (
         once.NAME,
         "hub-restarts",
         _without_epochs,
+        seed=3,
     ),
     Ablation(
         "succession",
@@ -196,6 +198,7 @@ HUB_ABLATIONS = (
         order.NAME,
         "hub-cuts",
         _without_succession,
+        seed=3,
     ),
     Ablation(
         "revocation",
@@ -203,6 +206,7 @@ HUB_ABLATIONS = (
         authorised.NAME,
         "hub-revocation",
         _without_revocation,
+        seed=4,
     ),
     Ablation(
         "subscribe-grants",
@@ -210,9 +214,15 @@ HUB_ABLATIONS = (
         authorised.NAME,
         "hub-revocation",
         _without_subscribe_grants,
+        seed=4,
     ),
     Ablation(
-        "publish-grants", "a publish is judged", authorised.NAME, "hub-revocation", _without_publish_grants
+        "publish-grants",
+        "a publish is judged",
+        authorised.NAME,
+        "hub-revocation",
+        _without_publish_grants,
+        seed=3,
     ),
     Ablation(
         "pattern-grants",
@@ -220,6 +230,7 @@ HUB_ABLATIONS = (
         authorised.NAME,
         "hub-revocation",
         _without_pattern_grants,
+        seed=5,
     ),
     Ablation(
         "input-limits", "an endless request is refused", memory.NAME, "hub-hostile", _without_input_limits
@@ -230,6 +241,7 @@ HUB_ABLATIONS = (
         memory.NAME,
         "hub-hostile",
         _without_connection_limit,
+        seed=1,
     ),
     Ablation(
         "gap-after-reconnect",
@@ -261,6 +273,7 @@ HUB_ABLATIONS = (
         once.NAME,
         "hub-resets",
         _without_uncertainty,
+        seed=2,
     ),
     Ablation(
         "resubscription",
@@ -269,5 +282,5 @@ HUB_ABLATIONS = (
         "hub-resets",
         _without_resubscription,
     ),
-    Ablation("pings", "a silent hub is noticed", progress.NAME, "hub-restarts", _without_pings),
+    Ablation("pings", "a silent hub is noticed", progress.NAME, "hub-restarts", _without_pings, seed=22),
 )
