@@ -1,10 +1,11 @@
 """What does a plain client lose by being at the wrong hub?
 
 Two hub processes and a ZooKeeper. A topic lives at one of them. A plain publisher that pipelines and a plain
-subscriber are both at the home, or both at the other hub, by turns; the ratio of the rates is what counts.
+subscriber are both at the home, or both at the other hub, by turns. What counts is the CPU time of both hubs per
+message; the ratio of the rates depends on how many processes the machine can run at a time.
 
-Estimate: at the wrong hub every message crosses to the home and back, in frames that carry many at once, and two
-processes share the work; on two cores with a driver beside them, somewhat more than half.
+Estimate: at the wrong hub every message is read twice from links and written twice to them, beside what it takes at the
+home, in frames that carry many at once. Where a PUBLISH takes the compiled way, it does so only at the home.
 
     python benchmarks/system/relay.py [--rounds 5] [--out benchmarks/results]
 """
@@ -18,12 +19,14 @@ import socket
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
 from equipoise.profile.environment import tell
+from equipoise.profile.meters import process_cpu_s
 from equipoise.store import PlanStore, Tree, open_store
 
 TOPIC = b"relayed"
@@ -34,6 +37,20 @@ BATCHES = 400
 WINDOW = 8
 _PUBLISH = b"*3\r\n$7\r\nPUBLISH\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n" % (len(TOPIC), TOPIC, len(PAYLOAD), PAYLOAD)
 _MESSAGE_BYTES = len(b"*3\r\n$7\r\nmessage\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n" % (len(TOPIC), TOPIC, 100, PAYLOAD))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    per_s: float
+    # Of all hubs together.
+    cpu_us: float
+
+
+def sample_at(port: int, hubs: list[int]) -> Sample:
+    """Messages per second from a publisher to a subscriber at this hub, and CPU time per message of those processes."""
+    before_s = sum(map(process_cpu_s, hubs))
+    per_s = rate_at(port)
+    return Sample(per_s, 1e6 * (sum(map(process_cpu_s, hubs)) - before_s) / (BATCHES * BATCH))
 
 
 def rate_at(port: int) -> float:
@@ -75,18 +92,37 @@ async def run(rounds: int, folder: Path) -> dict[str, Any]:
         await store.close()
         home, other = (system.layout.known_port(name) for name in ("hub-1", "hub-2"))
         await asyncio.sleep(1.0)
-        rates: dict[str, list[float]] = {"home": [], "other": []}
+        hubs = [await asyncio.to_thread(_process_at, port) for port in (home, other)]
+        pairs = []
         for _ in range(rounds + 1):
-            rates["home"].append(await asyncio.to_thread(rate_at, home))
-            rates["other"].append(await asyncio.to_thread(rate_at, other))
+            at_home = await asyncio.to_thread(sample_at, home, hubs)
+            pairs.append((at_home, await asyncio.to_thread(sample_at, other, hubs)))
     # The first round is for warming up.
-    ratios = [other / home for home, other in zip(rates["home"][1:], rates["other"][1:], strict=True)]
+    return outcome_of(pairs[1:])
+
+
+def outcome_of(pairs: list[tuple[Sample, Sample]]) -> dict[str, Any]:
+    """`pairs`: at the home, and at the other hub."""
+    ratios = [other.per_s / home.per_s for home, other in pairs]
+    cpu_ratios = [other.cpu_us / home.cpu_us for home, other in pairs]
     return {
-        "home_per_s": statistics.median(rates["home"][1:]),
-        "other_per_s": statistics.median(rates["other"][1:]),
+        "home_per_s": statistics.median(home.per_s for home, _ in pairs),
+        "other_per_s": statistics.median(other.per_s for _, other in pairs),
         "ratio": statistics.median(ratios),
         "ratios": ratios,
+        "home_cpu_us": statistics.median(home.cpu_us for home, _ in pairs),
+        "other_cpu_us": statistics.median(other.cpu_us for _, other in pairs),
+        "cpu_ratio": statistics.median(cpu_ratios),
+        "cpu_ratios": cpu_ratios,
     }
+
+
+def _process_at(port: int) -> int:
+    """The process id that the hub states in INFO."""
+    with socket.create_connection(("127.0.0.1", port), 20) as asking:
+        asking.sendall(b"INFO server\r\n")
+        text = asking.recv(1 << 16).decode()
+    return int(text.partition("process_id:")[2].split()[0])
 
 
 def main() -> None:

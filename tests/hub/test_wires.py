@@ -27,7 +27,7 @@ from equipoise.hub.shell import listening
 from equipoise.hub.shell.accepted_connection import AcceptedConnection
 from equipoise.resp import RequestReader
 from hub.live import Peer, live_hub, on_uvloop
-from hub.world import FakeClient, World, pipeline
+from hub.world import World, pipeline, users
 from support.polling import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ class WireWorld(World):
 class WireClient:
     """One end of a connection; the other is a wire of the hub's."""
 
-    def __init__(self, world: WireWorld) -> None:
+    def __init__(self, world: WireWorld, *, user: str | None = None) -> None:
         self._world = world
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
@@ -77,6 +77,10 @@ class WireClient:
         self.session = self.connection.session
         self.wire = world.poller.attach(theirs.detach(), self.connection, self.session)
         self.connection.connection_made(self.wire)
+        if user is not None:
+            known = world.core.users.get(user)
+            assert known is not None
+            world.core.log_in(self.session, known)
         self.wire.resume_reading()
         self.received = bytearray()
         world.clients.append(self)
@@ -157,17 +161,37 @@ def counts(core: HubCore) -> dict[str, object]:
 
 
 @needs_wires
-@settings(derandomize=True, max_examples=120, deadline=None)
+@settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), chunks), min_size=1, max_size=20))
 @example([(0, pipeline([[b"SUBSCRIBE", b"a"]])), (1, SPELLED_ODDLY[0])])
 @example(
     [(0, pipeline([[b"SUBSCRIBE", b"a"]])), (1, pipeline([[b"PUBLISH", b"a", b"1"]])), (1, SPELLED_ODDLY[1])]
 )
 def test_both_ways_answer_deliver_and_count_alike(sent: list[tuple[int, bytes]]) -> None:
-    reference = World()
-    expected: list[FakeClient] = [reference.client() for _ in range(4)]
-    with wire_world() as world:
-        clients = [WireClient(world) for _ in range(4)]
+    _compare(sent, None)
+
+
+@needs_wires
+@settings(derandomize=True, max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), chunks), min_size=1, max_size=20))
+def test_both_ways_judge_users_alike(sent: list[tuple[int, bytes]]) -> None:
+    _compare(sent, ("reader", "writer", "writer", "chatter"))
+
+
+def _compare(sent: list[tuple[int, bytes]], names: tuple[str, ...] | None) -> None:
+    known = (
+        None
+        if names is None
+        else users(
+            reader='subscribe = ["*"]\ncreate = ["*"]',
+            writer='subscribe = ["a"]\npublish = ["*"]\ncreate = ["*"]',
+            chatter='publish = ["chat/*"]',
+        )
+    )
+    reference = World(known)
+    expected = [reference.client(user=name) for name in names or (None,) * 4]
+    with wire_world(users=known) as world:
+        clients = [WireClient(world, user=name) for name in names or (None,) * 4]
         for number, chunk in sent:
             expected[number].send_raw(chunk)
             clients[number].send_raw(chunk)

@@ -80,20 +80,20 @@ enum { WANTS_IN = 1, WANTS_OUT = 2 };
 static PyTypeObject WireType;
 static PyObject *str_receive, *str_pause, *str_resume, *str_lost, *str_eof, *str_publish;
 static PyObject *str_index, *str_topics, *str_version, *str_users, *str_is_open, *str_stats, *str_backlogs, *str_topic;
-static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_end;
+static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_end, *str_may;
 
 /* Where the attributes of the hub's objects are. Filled in by `learn`. */
 static struct {
     int is_known;
     PyTypeObject *session, *topic, *audience, *encoder;
-    PyObject *replies_on;
+    PyObject *replies_on, *may_publish;
     /* Session */
     Py_ssize_t is_closing, waiting, peer, user, reader, subscriptions, owed, transaction, reply_mode, holds_input, told,
         id, last_at, command, write;
     /* RequestReader, RequestLimits, Stats */
     Py_ssize_t unfinished, error, limits, payload_bytes_max, input_bytes, commands;
     /* Topic */
-    Py_ssize_t t_is_gated, t_stream, t_content, t_audience, t_publisher, t_n, t_published, t_bytes_in, t_bytes_out,
+    Py_ssize_t t_name, t_is_gated, t_stream, t_content, t_audience, t_publisher, t_n, t_published, t_bytes_in, t_bytes_out,
         t_delivered;
     /* Audience, PlainEncoder */
     Py_ssize_t a_version, a_is_plain, a_receivers, a_groups, a_reply, e_head;
@@ -745,6 +745,15 @@ static PyObject *repeated(PyObject *reply, Py_ssize_t count) {
     return PySequence_Repeat(reply, count);
 }
 
+/* Whether the session's user may publish to the topic: 1, 0, or -1 with an exception. */
+static int is_permitted(PyObject *session, PyObject *topic) {
+    PyObject *answer =
+        PyObject_CallMethodObjArgs(session, str_may, at.may_publish, SLOT(topic, at.t_name), NULL);
+    int is_true = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return is_true;
+}
+
 /* Execute the PUBLISH commands at the beginning that are plain in every way. How many bytes they had, or -1. */
 static Py_ssize_t publish(PyObject *core, PyObject *session, const char *data, Py_ssize_t size) {
     Publish messages[COMMANDS_MAX];
@@ -775,7 +784,7 @@ static Py_ssize_t publish(PyObject *core, PyObject *session, const char *data, P
     if (is_open == NULL || topics == NULL || stats == NULL)
         goto out;
     used = 0;
-    if (is_open != Py_True || !PyDict_CheckExact(topics))
+    if (!PyDict_CheckExact(topics))
         goto out;
     while (done < count && SLOT(session, at.is_closing) == Py_False) {
         Publish *run = &messages[done];
@@ -787,6 +796,8 @@ static Py_ssize_t publish(PyObject *core, PyObject *session, const char *data, P
         PyObject *version = PyObject_GetAttr(index, str_version);
         PyObject *topic = version ? plain_topic(topics, version, run) : NULL;
         Py_XDECREF(version);
+        if (topic != NULL && is_open != Py_True && is_permitted(session, topic) <= 0)
+            Py_CLEAR(topic);
         if (topic == NULL) {
             if (PyErr_Occurred())
                 used = -1;
@@ -1013,8 +1024,9 @@ static int find_slot(PyObject *type, const char *name, Py_ssize_t *offset) {
 
 /* The hub's own types, whose attributes `publish` reads and changes where they are. */
 static PyObject *learn(PyObject *module, PyObject *args) {
-    PyObject *session, *reader, *limits, *stats, *topic, *audience, *encoder, *replies_on;
-    if (!PyArg_ParseTuple(args, "OOOOOOOO", &session, &reader, &limits, &stats, &topic, &audience, &encoder, &replies_on))
+    PyObject *session, *reader, *limits, *stats, *topic, *audience, *encoder, *replies_on, *may_publish;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOO", &session, &reader, &limits, &stats, &topic, &audience, &encoder,
+                          &replies_on, &may_publish))
         return NULL;
     struct {
         PyObject *type;
@@ -1042,6 +1054,7 @@ static PyObject *learn(PyObject *module, PyObject *args) {
         {limits, "payload_bytes_max", &at.payload_bytes_max},
         {stats, "input_bytes", &at.input_bytes},
         {stats, "commands", &at.commands},
+        {topic, "name", &at.t_name},
         {topic, "is_gated", &at.t_is_gated},
         {topic, "stream", &at.t_stream},
         {topic, "content", &at.t_content},
@@ -1068,6 +1081,7 @@ static PyObject *learn(PyObject *module, PyObject *args) {
     at.audience = (PyTypeObject *)Py_NewRef(audience);
     at.encoder = (PyTypeObject *)Py_NewRef(encoder);
     at.replies_on = Py_NewRef(replies_on);
+    at.may_publish = Py_NewRef(may_publish);
     at.is_known = 1;
     Py_RETURN_NONE;
 }
@@ -1096,7 +1110,7 @@ PyMODINIT_FUNC PyInit__sockets(void) {
         {&str_backlogs, "backlogs"},     {&str_topic, "topic"},
         {&str_messages, "messages"},     {&str_now, "now"},
         {&str_metering, "metering"},     {&str_published_by, "published_by"},
-        {&str_end, "_end"},
+        {&str_end, "_end"},              {&str_may, "may"},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if ((*words[i].word = PyUnicode_InternFromString(words[i].text)) == NULL)

@@ -36,5 +36,6 @@ def learn(
     audience: type,
     encoder: type,
     replies_on: object,
+    may_publish: object,
     /,
 ) -> None: ...

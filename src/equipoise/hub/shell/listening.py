@@ -14,6 +14,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
+from equipoise.access import Action
 from equipoise.hub.data.audience import Audience
 from equipoise.hub.data.reply import ReplyMode
 from equipoise.hub.data.session import Session
@@ -26,17 +27,21 @@ from equipoise.resp.replies import PlainEncoder
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
 
-try:
-    from equipoise.hub.shell import _sockets as wires
-
-    wires.learn(Session, RequestReader, RequestLimits, Stats, Topic, Audience, PlainEncoder, ReplyMode.ON)
-except ImportError:
-    # Not built: no compiler, or another system.
-    wires = None  # type: ignore[assignment]  # see above
-
 __all__ = ["ListeningPort", "has_wires", "listen", "wires"]
 
 log = logging.getLogger("equipoise.hub")
+
+try:
+    from equipoise.hub.shell import _sockets as wires
+
+    _TYPES = (Session, RequestReader, RequestLimits, Stats, Topic, Audience, PlainEncoder)
+    wires.learn(*_TYPES, ReplyMode.ON, Action.PUBLISH)
+except ImportError:
+    # Not built: no compiler, or another system.
+    wires = None  # type: ignore[assignment]  # see above
+except (AttributeError, TypeError) as _stale:
+    log.warning("connections are served in Python: _sockets.c has changed since it was built (%s)", _stale)
+    wires = None  # type: ignore[assignment]  # as if not built
 
 # Connections waiting in the kernel to be accepted; as Redis asks for.
 ACCEPT_BACKLOG = 511
