@@ -87,7 +87,7 @@ def test_the_terminal_shows_the_same_cells_as_the_page() -> None:
     sink = io.StringIO()
     Console(file=sink, width=160).print(terminal(RESULT))
     shown = sink.getvalue()
-    for cell in ("0.40 (0.40–0.80)", "8,000,000", "≤ 0.75", "1 of 3 goals met."):
+    for cell in ("0.40 (0.40–0.80)", "8,000,000", "≤ 0.5", "1 of 3 goals met."):
         assert cell in shown
         assert cell in markdown(RESULT)
 
