@@ -87,7 +87,11 @@ class Presence:
         self._must_look.set()
 
     def give_up(self) -> None:
-        """The node is not there, though the session has not ended as far as is known."""
+        """The node is not there, though the session has not ended as far as is known.
+
+        For faults that the simulator does not have: an operator has removed the node, or another process that took
+        this one for dead has its place.
+        """
         self._held = None
         self._must_look.set()
 

@@ -23,6 +23,7 @@ from equipoise.hub.core import HubCore
 from equipoise.hub.data import session
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.membership.liveness import Sight
+from equipoise.hub.membership.region_guard import RegionGuard
 from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import authorised, needless_gap, once, order, progress
 from equipoise.lab.workload.lanes import LaneSubscriber
@@ -68,6 +69,10 @@ def _forget_unacknowledged(link: OutLink, offset: int, send: Send) -> bool:
 def _never_wait(ingress: Ingress, stream: Stream, item: Submission) -> WaitReason | None:
     is_stuck = not stream.state.is_home and stream.peer not in ingress._cluster.out
     return WaitReason.LINK if is_stuck else None
+
+
+async def _put_nothing_back(guard: RegionGuard) -> None:
+    """The next hub that registers begins with a plan of its own."""
 
 
 def _always(*words: object) -> bool:
@@ -318,6 +323,14 @@ CLUSTER_ABLATIONS = (
         needless_gap.NAME,
         "cluster-store-unreachable",
         _with(Sight, "doubt", lambda self, until: None),
+    ),
+    Ablation(
+        "put-back",
+        "hubs put back what an emptied store has lost",
+        progress.NAME,
+        "cluster-store-emptied",
+        _with(RegionGuard, "_put_back", _put_nothing_back),
+        seed=5,
     ),
     Ablation(
         "client-positions",
