@@ -300,3 +300,22 @@ def test_a_hub_without_a_place_for_logs_says_so() -> None:
     client = World().client()
     for words in (("XADD", "t", "*", "f", "v"), ("XREAD", "STREAMS", "t", "0"), ("DEL", "t")):
         assert "--data" in client.do(*words)
+
+
+def test_metrics_count_logs_their_entries_and_what_became_of_appends() -> None:
+    world = LogWorld()
+    client = world.client()
+    assert world.do(client, "XADD", "t", "1-1", "f", "v") == b"1-1"
+    client.send("XADD", "t", "1-2", "f", "v")
+    logs = world.core.logs
+    assert logs is not None
+    world.shell.advance(2.0)
+    world.confirm()
+    found = logs.facts()
+    assert (found["logs_open"], found["logs_opening"], found["log_entries"]) == (1, 0, 2)
+    assert (found["log_commits"], found["log_failures"]) == (2, 0)
+    assert found["log_commit_s"] == 2.0 and found["log_bytes"] > 0
+    reader = world.client()
+    reader.send("XREAD", "BLOCK", "0", "STREAMS", "t", "$")
+    world.confirm()
+    assert logs.facts()["log_reads_waiting"] == 1

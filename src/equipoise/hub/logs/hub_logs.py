@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from equipoise.hub.data.reply import REPLY_S, Reply
-from equipoise.hub.logs.live_log import ROLL_BYTES, UNCERTAIN, LiveLog, RollLog
+from equipoise.hub.logs.live_log import ROLL_BYTES, UNCERTAIN, LiveLog, LogCounters, LogStage, RollLog
 from equipoise.hub.logs.log_request import LogRequest
 from equipoise.hub.logs.spread_read import SpreadRead
 from equipoise.log.errors import LogCommandError
@@ -79,6 +79,7 @@ class HubLogs:
         self._roll_bytes = roll_bytes
         self._release_log = release_log
         self.missing = missing
+        self.counters = LogCounters()
         self.by_name: dict[bytes, LiveLog] = {}
         # The logs of other hubs; None: this hub runs alone.
         self.elsewhere: OtherLogs | None = None
@@ -99,6 +100,7 @@ class HubLogs:
                 committed=self._committed,
                 roll_log=self._roll_log,
                 roll_bytes=self._roll_bytes,
+                counters=self.counters,
             )
             self.by_name[name] = found
             found.begin()
@@ -164,6 +166,21 @@ class HubLogs:
         for log in self.by_name.values():
             if log.log.has_changes:
                 log.append_now()
+
+    def facts(self) -> dict[str, float]:
+        """Of all logs together, for metrics."""
+        stages = [log.stage for log in self.by_name.values()]
+        entries = [log.log.entries for log in self.by_name.values()]
+        return {
+            "logs_open": stages.count(LogStage.OPEN),
+            "logs_opening": stages.count(LogStage.OPENING),
+            "log_entries": sum(each.count for each in entries),
+            "log_bytes": sum(each.bytes for each in entries),
+            "log_reads_waiting": len(self.waiting),
+            "log_commits": self.counters.commits,
+            "log_commit_s": self.counters.commit_s,
+            "log_failures": self.counters.failures,
+        }
 
     def now_ms(self) -> int:
         return int(self._shell.wall_time() * 1_000)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -33,7 +34,17 @@ if TYPE_CHECKING:
     from equipoise.ledger.log import OpenLedger
     from equipoise.log.records import LogSnapshot
 
-__all__ = ["ROLL_BYTES", "RUN_BYTES", "UNCERTAIN", "LiveLog", "LogStage", "OpenedLog", "RollLog", "Work"]
+__all__ = [
+    "ROLL_BYTES",
+    "RUN_BYTES",
+    "UNCERTAIN",
+    "LiveLog",
+    "LogCounters",
+    "LogStage",
+    "OpenedLog",
+    "RollLog",
+    "Work",
+]
 
 UNCERTAIN = (
     "UNCERTAIN the append was not confirmed; it may or may not be stored: look before you repeat it, or repeat it with "
@@ -57,6 +68,17 @@ Work = Callable[[TopicLog], bytes]
 
 # The log, the ledger to follow, and what the next one begins with.
 RollLog: TypeAlias = "Callable[[LiveLog, OpenLedger, LogSnapshot], None]"
+
+
+@dataclass(slots=True)
+class LogCounters:
+    """What became of the appends of all logs of a hub, since it started."""
+
+    commits: int = 0
+    # From the append to its confirmation, in seconds, summed up.
+    commit_s: float = 0.0
+    # How often a log was thrown away after a failed append, and folded anew.
+    failures: int = 0
 
 
 class LogStage(Enum):
@@ -91,6 +113,7 @@ class LiveLog:
         committed: Callable[[LiveLog, Sequence[LogRecord]], None],
         roll_log: RollLog | None = None,
         roll_bytes: int = ROLL_BYTES,
+        counters: LogCounters | None = None,
     ) -> None:
         """`open_log` finds the log and calls `opened` or `not_opened` later, never from within.
 
@@ -120,7 +143,9 @@ class LiveLog:
         self._committed = 0
         # What waits for a run to be committed: its number, and whom to tell. True: it is.
         self._held: deque[tuple[int, Callable[[bool], None]]] = deque()
-        self._unconfirmed: deque[Sequence[LogRecord]] = deque()
+        # Runs in flight, and when each was appended.
+        self._unconfirmed: deque[tuple[Sequence[LogRecord], float]] = deque()
+        self._counters = counters or LogCounters()
         self._unappended_bytes = 0
         self._is_scheduled = False
         self._tries = 0
@@ -255,7 +280,7 @@ class LiveLog:
         if not records or self._ledger is None:
             return
         self._appended += 1
-        self._unconfirmed.append(records)
+        self._unconfirmed.append((records, self._shell.fine_now()))
         run = encode_run(records)
         self._ledger_bytes += len(run)
         try:
@@ -297,7 +322,10 @@ class LiveLog:
             self._shell.call_later(_LEASE_S, self._release, ledger)
             return
         self._committed += 1
-        self._on_committed(self, self._unconfirmed.popleft())
+        records, appended_at = self._unconfirmed.popleft()
+        self._counters.commits += 1
+        self._counters.commit_s += self._shell.fine_now() - appended_at
+        self._on_committed(self, records)
         while self._held and self._held[0][0] <= self._committed:
             self._held.popleft()[1](True)
         if self._when_settled is not None and self._committed == self._appended:
@@ -307,6 +335,7 @@ class LiveLog:
 
     def _fail(self, problem: str) -> None:
         """What is in flight is uncertain; begin again from what the ledgers have."""
+        self._counters.failures += 1
         self.problem = problem
         self.stage = LogStage.OPENING
         self._forget_state()

@@ -40,6 +40,11 @@ class Sample(NamedTuple):
     number: float
 
 
+_LOG_PREFIXES = ("equipoise_hub_log_", "equipoise_hub_logs_")
+# What a hub without a place for logs has none of.
+_LOG_FACTS = tuple(fact for name, _, fact, _ in METRICS if name.startswith(_LOG_PREFIXES))
+
+
 class MetricsReading:
     """One hub's numbers, read again and again. `steps` first, to its end; then the rest holds."""
 
@@ -69,7 +74,10 @@ class MetricsReading:
         core, stats, totals = self._core, self._core.stats, self.totals
         own = _own_record(core.metering.ring.backwards())
         mean_us, max_us = own.get("loop_lag_us_mean"), own.get("loop_lag_us_max")
+        logs = {} if core.logs is None else core.logs.facts()
         return {
+            **dict.fromkeys(_LOG_FACTS, 0),
+            **logs,
             "up_s": core.now() - core.started_at,
             "published": totals.published,
             "delivered": totals.delivered,
