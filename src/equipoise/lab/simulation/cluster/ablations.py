@@ -39,14 +39,9 @@ from equipoise.stream.submission import Submission, WaitReason
 __all__ = ["CLUSTER_ABLATIONS"]
 
 
-def _with(owner: type, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
+def _with(owner: object, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
+    """`owner`: a class, or a module."""
     return lambda: replaced(owner, attribute, replacement)
-
-
-def _with_module(
-    module: object, attribute: str, replacement: object
-) -> Callable[[], AbstractContextManager[None]]:
-    return lambda: replaced(module, attribute, replacement)
 
 
 @contextmanager
@@ -212,7 +207,7 @@ CLUSTER_ABLATIONS = (
         "subscriptions at every hub are judged again by new rules",
         authorised.NAME,
         "cluster-users",
-        _with_module(reauthorization, "judge_again", lambda core, session: 0),
+        _with(reauthorization, "judge_again", lambda core, session: 0),
         seed=1,
     ),
     Ablation(
@@ -314,7 +309,7 @@ CLUSTER_ABLATIONS = (
         "a client whose pings wait behind replies that it is owed hears that its hub is alive",
         needless_gap.NAME,
         "limits-relays",
-        _with_module(session, "_WATCH_S", 3_600.0),
+        _with(session, "_WATCH_S", 3_600.0),
         seed=27,
     ),
     Ablation(
