@@ -67,6 +67,6 @@ def test_what_is_kept_is_of_modules_that_there_are() -> None:
     kept: dict[str, float] = json.loads(DURATIONS.read_text())
     root = Path(__file__).parents[1]
     gone = [module for module in kept if not (root / module).exists()]
-    # A module that is renamed loses what was kept of it; so many would mean that the file is of another time.
-    assert len(gone) < 20, gone
+    # A module that is renamed loses what was kept of it. If most are gone the file is of another time.
+    assert len(gone) < len(kept) / 2, gone
     assert all(seconds >= 0 for seconds in kept.values())
