@@ -71,6 +71,7 @@ class _Handover(Protocol):
 class _Lanes(Protocol):
     @property
     def known(self) -> Mapping[bytes, Mapping[str, Facts]]: ...
+    def settle(self) -> None: ...
 
 
 class _Cluster(ClusterPort, Protocol):
@@ -277,8 +278,10 @@ class RateLimits:
             self._take_turn(topic, limit)
         stream = topic.stream
         if has_waited and stream is not None and not limit.ring and not stream.admission.waiting:
-            # Perhaps that was all there was to know about the stream.
+            # Perhaps that was all there was to know about the stream, and a lane that is to end can.
             self._cluster.handover.review(stream)
+            if topic.lane:
+                self._cluster.lanes.settle()
 
     def _take_turn(self, topic: Topic, limit: TopicLimit) -> None:
         """The first in the ring may have one message numbered."""
