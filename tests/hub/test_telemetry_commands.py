@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -316,17 +317,18 @@ def test_arrivals_are_recorded_on_request_one_by_one(world: MeteredWorld) -> Non
     assert arrivals(world.window()) == []
 
 
-def test_a_run_of_messages_is_as_many_arrivals(world: MeteredWorld) -> None:
+def test_a_run_of_messages_is_one_record_with_its_count(world: MeteredWorld) -> None:
     world.client().send("EQ.ARRIVALS", "t", "ON")
     world.client().send_raw(pipeline(("PUBLISH", "t", "x" * i) for i in range(50)))
-    assert [record["size_bytes"] for record in arrivals(world.window())] == list(range(50))
+    (record,) = arrivals(world.window())
+    assert (record["messages"], record["size_bytes"]) == (50, sum(range(50)))
 
 
 def test_publishes_with_a_receipt_are_arrivals_too(world: MeteredWorld) -> None:
     """Before, EQ.PUBLISH of smart clients went past the recording."""
     world.client().send("EQ.ARRIVALS", "t", "ON")
     world.client(3).do("EQ.PUBLISH", "t", "x", "xx")
-    assert [record["size_bytes"] for record in arrivals(world.window())] == [1, 2]
+    assert [(record["messages"], record["size_bytes"]) for record in arrivals(world.window())] == [(2, 3)]
 
 
 def test_publishers_have_pseudonyms_that_tell_them_apart(world: MeteredWorld) -> None:
@@ -398,9 +400,28 @@ def test_only_so_many_topics_are_recorded_one_by_one() -> None:
 def test_what_is_more_than_may_be_recorded_is_counted() -> None:
     world = MeteredWorld(telemetry=TelemetrySettings(arrivals_per_s_max=10))
     world.client().send("EQ.ARRIVALS", "t", "ON")
-    world.client().send_raw(pipeline(("PUBLISH", "t", "x") for _ in range(25)))
-    assert len(arrivals(world.window())) == 10
-    assert world.info("telemetry_arrivals_left_out") == "15"
+    publishers = [world.client() for _ in range(12)]
+    for publisher in publishers * 3:
+        publisher.send("PUBLISH", "t", "x")
+    found = Counter(record["publisher"] for record in arrivals(world.window()))
+    # Whole publishers are left out, never parts of one.
+    assert set(found.values()) == {3}
+    assert 0 < len(found) <= 3
+    assert world.info("telemetry_arrivals_left_out") == str(36 - 3 * len(found))
+    assert float(world.info("telemetry_arrivals_kept")) < 1.0
+
+
+def test_pseudonyms_by_one_key_are_the_same_at_all_hubs_and_for_all_links_of_a_client() -> None:
+    seen = []
+    for number in range(2):
+        world = MeteredWorld()
+        assert world.client().do("EQ.ARRIVALS", "t", "ON", "ab" * 32) == b"OK"
+        publisher = world.client(3)
+        publisher.send("EQ.LINK", f"0123456789abcdef-link-{number}")
+        publisher.send("PUBLISH", "t", "x")
+        seen += [record["publisher"] for record in arrivals(world.window())]
+    assert seen[0] == seen[1]
+    assert "syntax" in str(MeteredWorld().client().do("EQ.ARRIVALS", "t", "ON", "ab"))
 
 
 def test_recording_of_arrivals_ends_by_itself() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import redis
 
+from equipoise.cli.support.arrival_traces import read_trace, record_arrivals
 from equipoise.hub.telemetry.settings import TelemetrySettings
-from hub.live import Peer, live_hub, on_both_loops
+from hub.live import Peer, live_hub, on_both_loops, on_uvloop
 from support import processes
 from support.polling import until
 from telemetry.records import read_stream
@@ -44,6 +47,32 @@ async def test_what_a_real_hub_records_adds_up() -> None:
         hubs = [record for record in records if record["kind"] == "hub"]
         assert sum(record["publications"] for record in hubs) == 100
         assert all(record["memory_bytes"] > 1_000_000 and record["cpu_ratio"] >= 0 for record in hubs)
+
+
+@on_uvloop
+async def test_arrivals_are_recorded_at_real_hubs_and_put_together(tmp_path: Path) -> None:
+    async with (
+        live_hub(telemetry=QUICK) as one,
+        live_hub(telemetry=QUICK) as two,
+        Peer.connected(one) as first,
+        Peer.connected(two) as second,
+    ):
+        seen: dict[str, Any] = {
+            name: SimpleNamespace(facts=SimpleNamespace(address=f"127.0.0.1:{hub.port}"))
+            for name, hub in (("one", one), ("two", two))
+        }
+        recording = asyncio.create_task(
+            record_arrivals(seen, None, b"t", 1.0, lambda done: None, tmp_path / "trace.csv")
+        )
+        await until(lambda: one.core.metering.arrivals.topics and two.core.metering.arrivals.topics)
+        for _ in range(5):
+            await first.do("PUBLISH", "t", "x")
+            await second.do("EQ.PUBLISH", "t", "x", "x")
+        trace = await recording
+        assert (len(trace.times), trace.publishers, trace.is_cut) == (15, 2, False)
+        assert list(trace.times) == sorted(trace.times)
+        assert len(read_trace(tmp_path / "trace.csv").times) == 15
+        assert not one.core.metering.arrivals.topics
 
 
 def test_a_hub_in_its_own_process_gives_out_records_and_never_loads_arrow() -> None:

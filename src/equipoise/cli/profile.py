@@ -1,4 +1,4 @@
-"""`equipoise profile`: measure the capacity of a hub on this machine."""
+"""`equipoise profile`: measure the capacity of a hub on this machine, and find a rate limit for a topic."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ import typer
 
 from equipoise.cli.support.progress import progress_bar
 from equipoise.cli.support.tables import show_json, show_table
+from equipoise.cli.support.topic_profile import profile_topic
 from equipoise.errors import SettingsError
 from equipoise.profile.advice import controller_toml, hub_toml
 from equipoise.profile.sweep import Profile, profile_hub
 
-app = typer.Typer(help="Measure the capacity of a hub on this machine.", no_args_is_help=True)
+app = typer.Typer(
+    help="Measure the capacity of a hub on this machine, or find a rate limit for a topic.",
+    no_args_is_help=True,
+)
+app.command("topic")(profile_topic)
 
 _WORDS = {
     "cpu_ratio": "CPU of a core",
@@ -27,7 +32,7 @@ _WORDS = {
 
 @app.callback()
 def profile() -> None:
-    """Measure the capacity of a hub on this machine."""
+    """Measure the capacity of a hub on this machine, or find a rate limit for a topic."""
 
 
 @app.command("hub")

@@ -246,7 +246,7 @@ COLUMNS: tuple[Column, ...] = (
         _T.LONG,
         "",
         _ARRIVAL,
-        "pseudonym of the publishing connection: a keyed hash, another key in each incarnation",
+        "pseudonym of the publisher: a hash with the key that EQ.ARRIVALS gave, else another in each incarnation",
     ),
     Column(
         "publisher_group",
@@ -255,7 +255,7 @@ COLUMNS: tuple[Column, ...] = (
         _ARRIVAL,
         "the user that the publisher is; null for a connection that did not have to say",
     ),
-    Column("size_bytes", _T.LONG, "bytes", _ARRIVAL, "length of the payload"),
+    Column("size_bytes", _T.LONG, "bytes", _ARRIVAL, "length of the payloads together"),
     Column(
         "coordinate",
         _T.BINARY,
@@ -303,6 +303,7 @@ COLUMNS: tuple[Column, ...] = (
         _TOPIC,
         "half the measured round trip between this hub and the topic's home; null at the home, and until measured",
     ),
+    Column("messages", _T.LONG, "messages", _ARRIVAL, "messages of one publisher that came together"),
 )
 
 

@@ -32,6 +32,9 @@ from equipoise.errors import BackloggedError, DisconnectedError, EquipoiseError,
 
 log = logging.getLogger("equipoise.client")
 
+CLIENT_BYTES = 16
+"""Of a link's name, what all links of a client have in common."""
+
 
 class LinkOwner(SubscriptionOwner, Protocol):
     """Decides what goes over which link."""
@@ -54,7 +57,12 @@ class Link:
     """Owned by one bus. The base is opened, a home's link started; both are hung up once."""
 
     def __init__(
-        self, dialer: ClientDialer, owner: LinkOwner, rng: random.Random, endpoint: Endpoint | None = None
+        self,
+        dialer: ClientDialer,
+        owner: LinkOwner,
+        rng: random.Random,
+        endpoint: Endpoint | None = None,
+        client: bytes = b"",
     ) -> None:
         settings = dialer.settings
         self._dialer = dialer
@@ -70,7 +78,7 @@ class Link:
         self.endpoint = endpoint
         # Under this name a hub knows which connection has taken another's place.
         self.name = b""
-        self.rename()
+        self.rename(client)
         self.outbox = Outbox(settings)
         self.subscriptions = LinkSubscriptions(owner)
         # Straight through: this runs once per push.
@@ -80,10 +88,15 @@ class Link:
     def connection(self) -> Connection | None:
         return self.outbox.connection
 
-    def rename(self) -> None:
-        """A hub has been told that nothing comes under the former name any more."""
+    def rename(self, client: bytes = b"") -> None:
+        """A hub has been told that nothing comes under the former name any more.
+
+        All links of a client begin with its own name, by which hubs know it where arrivals are recorded.
+        """
         # Not guessable by default: a peer that knows a link's name could end its connection.
-        self.name = self._rng.randbytes(16).hex().encode()
+        name = self._rng.randbytes(16).hex().encode()
+        client = client or self.name[:CLIENT_BYTES]
+        self.name = client + name[len(client) :]
 
     async def open(self) -> None:
         """Connect the base for the first time. Raises what went wrong last if patience runs out."""

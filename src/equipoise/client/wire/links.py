@@ -11,7 +11,7 @@ import random
 
 from equipoise.client.url import Endpoint, parse_address
 from equipoise.client.wire.dial import Backoff, ClientDialer
-from equipoise.client.wire.link import Link, LinkOwner
+from equipoise.client.wire.link import CLIENT_BYTES, Link, LinkOwner
 
 KNOWN_MAX = 16
 """Hubs remembered for when none of the URL answers."""
@@ -57,7 +57,8 @@ class Links:
             return link if link.connection is not None else None
         _, until = self._backoffs.get(endpoint, (None, 0.0))
         if _now() >= until and (len(self._homes) < self._settings.links_max or self.close_idle(in_use)):
-            link = self._homes[endpoint] = Link(self._dialer, self._owner, self._rng, endpoint)
+            client = self.base.name[:CLIENT_BYTES]
+            link = self._homes[endpoint] = Link(self._dialer, self._owner, self._rng, endpoint, client)
             link.start()
         return None
 

@@ -219,7 +219,7 @@ def _telemetry() -> list[CommandSpec]:
             "Returns records of the hub's load.",
             "O(N) in the records",
         ),
-        of("eq.arrivals", 3, telemetry.arrivals, "Turns recording of a topic's arrivals on or off.", "O(1)"),
+        of("eq.arrivals", -3, telemetry.arrivals, "Turns recording of a topic's arrivals on or off.", "O(1)"),
     ]
 
 

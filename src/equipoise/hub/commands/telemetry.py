@@ -16,6 +16,7 @@ from equipoise.access import Action
 from equipoise.hub.access.denials import denial, too_long
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.turns import LongWork
+from equipoise.hub.telemetry.arrivals import KEY_BYTES
 from equipoise.resp.replies import OK, integer
 from equipoise.resp.requests import parse_integer, text_of
 from equipoise.telemetry import Block, Part, TelemetryRing
@@ -66,7 +67,7 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
 
 
 def arrivals(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    """EQ.ARRIVALS topic ON|OFF."""
+    """EQ.ARRIVALS topic ON [key] | OFF. The key, in hexadecimal, is that of the pseudonyms of publishers."""
     name, word = command[1], command[2].upper()
     if len(name) > core.limits.topic_bytes_max:
         return too_long(core)
@@ -76,13 +77,24 @@ def arrivals(core: HubCore, session: Session, command: list[bytes]) -> bytes | s
         return "ERR names starting with '$' belong to the system and are not recorded"
     if word not in (b"ON", b"OFF"):
         return f"ERR '{text_of(command[2])[:32]}' is neither ON nor OFF"
+    key = _key(command[3]) if len(command) == 4 else b""
+    if key is None or len(command) > 4 or (key and word == b"OFF"):
+        return f"ERR syntax error: EQ.ARRIVALS topic ON [key of {KEY_BYTES} bytes in hexadecimal] | OFF"
     metering = core.metering
     if not metering.is_on or metering.randbytes is None:
         return _OFF
     if word == b"OFF":
         metering.arrivals.unwatch(name)
         return OK
-    return metering.arrivals.watch(name, metering.randbytes) or OK
+    return metering.arrivals.watch(name, metering.randbytes, key) or OK
+
+
+def _key(text: bytes) -> bytes | None:
+    try:
+        key = bytes.fromhex(text.decode())
+    except ValueError:
+        return None
+    return key if len(key) == KEY_BYTES else None
 
 
 class TelemetryReply:

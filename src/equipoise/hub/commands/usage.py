@@ -36,7 +36,7 @@ USAGE = {
     "config|get": "parameter [parameter ...]",
     "echo": "message",
     "eq.after": "channel stream epoch n",
-    "eq.arrivals": "channel seconds",
+    "eq.arrivals": "channel ON|OFF [key]",
     "eq.link": "link-name [ROUTES]",
     "eq.publish": "channel message [message ...]",
     "eq.settle": "channel",

@@ -1,7 +1,12 @@
-"""Record each message's arrival on the topics that somebody profiles: when, from whom, how long. Never what it says.
+"""Record arrivals on the topics that an operator profiles: when, from which publisher, how many. Never what they say.
 
-Arrivals are noted where the publisher is connected, which is the one hub that can tell publishers apart. Publishers
-appear under pseudonyms: a hash with a key that nobody outside knows and that ends with this life of the hub.
+Messages that come together are one record. Arrivals are noted where the publisher is connected, which is the one hub
+that can tell publishers apart. Publishers appear under pseudonyms: a hash with a key of the recording, which the
+operator gives to all hubs, or with one that no client knows and that ends with this life of the hub.
+
+A hub that has more to record than it may leaves whole publishers out, those with the greatest pseudonyms: half of all
+that there could be, then half of the rest. So hubs that are given the same key leave out the same ones, and a reader
+can leave them out from the beginning (`kept`).
 
 Always true: at most `arrivals_topics_max` topics are watched, each for `arrivals_duration_s` unless asked for again;
 a window holds at most its share of `arrivals_per_s_max`, and what is left out is counted.
@@ -12,7 +17,6 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.telemetry import Block, NameColumn, RecordKind, Values, narrow
@@ -23,11 +27,18 @@ if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic, TopicIndex
     from equipoise.hub.settings import HubSettings
 
-__all__ = ["Arrivals"]
+__all__ = ["KEY_BYTES", "Arrivals"]
 
 # Records made in one go: a millisecond.
 SLICE = 1_000
-_KEY_BYTES = 32
+KEY_BYTES = 32
+# All links of a client begin with its own name.
+CLIENT_BYTES = 16
+
+
+def _is_kept(publisher: int, share: float) -> bool:
+    """Whether the publisher is among the least so many of all pseudonyms that there could be."""
+    return publisher + 2**63 < share * 2**64
 
 
 class _Run(NamedTuple):
@@ -37,7 +48,8 @@ class _Run(NamedTuple):
     topic: bytes
     publisher: int
     group: bytes | None
-    sizes: Sequence[int]
+    messages: int
+    size: int
 
 
 class _Hub(Protocol):
@@ -59,42 +71,49 @@ class Arrivals:
         self._core = core
         self._settings = core.settings.telemetry
         self._per_window = max(1, int(self._settings.arrivals_per_s_max * self._settings.window_s))
-        # When the watch of each topic ends.
+        # When the watch of each topic ends, and the key of its pseudonyms.
         self.until: dict[bytes, float] = {}
+        self._keys: dict[bytes, bytes] = {}
         self._key = b""
         self.runs: list[_Run] = []
         self._noted = 0
+        # Messages that were not recorded; and the share of all possible publishers that is, while any topic is watched.
         self.left_out = 0
+        self.kept = 1.0
 
     @property
     def topics(self) -> int:
         """How many are watched."""
         return len(self.until)
 
-    def watch(self, name: bytes, randbytes: Callable[[int], bytes]) -> str | None:
-        """Record the topic's arrivals from now on; or why not."""
+    def watch(self, name: bytes, randbytes: Callable[[int], bytes], key: bytes = b"") -> str | None:
+        """Record the topic's arrivals from now on, under pseudonyms by this key; or why not."""
         most = self._settings.arrivals_topics_max
         if name not in self.until and len(self.until) >= most:
             return (
                 f"ERR arrivals of {most} topics are recorded already (telemetry.arrivals_topics_max); "
                 "turn one of them OFF first"
             )
-        self._key = self._key or randbytes(_KEY_BYTES)
+        self._key = self._key or randbytes(KEY_BYTES)
+        if not self.until:
+            self.kept = 1.0
+        self._keys[name] = key or self._keys.get(name) or self._key
         self.until[name] = self._core.now() + self._settings.arrivals_duration_s
         self._mark(name, is_watched=True)
         return None
 
     def unwatch(self, name: bytes) -> None:
         if self.until.pop(name, None) is not None:
+            self._keys.pop(name, None)
             self._mark(name, is_watched=False)
 
     def adopt(self, topic: Topic) -> None:
-        """A topic may be made, or made again, after somebody asked for it."""
+        """A topic may be made, or made again, after an operator asked for it."""
         topic.is_watched = topic.name in self.until
         topic.gate()
 
     def clear(self) -> None:
-        """This life of the hub is over: nobody watches, and pseudonyms begin anew."""
+        """This life of the hub is over: no topic is watched, and pseudonyms begin anew."""
         for name in list(self.until):
             self.unwatch(name)
         self._key = b""
@@ -103,40 +122,45 @@ class Arrivals:
 
     def note(self, topic: Topic, payloads: Sequence[bytes]) -> None:
         """Its last publisher publishes these."""
-        room = self._per_window - self._noted
         session = self._core.sessions.get(topic.publisher or 0)
-        if room <= 0 or session is None:
+        publisher = None if session is None else self._pseudonym(session, topic.name)
+        if session is None or publisher is None or not _is_kept(publisher, self.kept):
             self.left_out += len(payloads)
             return
-        sizes = list(map(len, payloads[:room]))
-        self.left_out += len(payloads) - len(sizes)
-        self._noted += len(sizes)
+        while self._noted >= self._per_window:
+            self._leave_out_more()
+            if not _is_kept(publisher, self.kept):
+                self.left_out += len(payloads)
+                return
+        self._noted += 1
         user = session.user
         group = None if user is None or user.is_anonymous else user.name.encode()
         time_us = int(self._core.shell.wall_time() * 1_000_000)
-        self.runs.append(_Run(time_us, topic.name, self._pseudonym(session), group, sizes))
+        self.runs.append(_Run(time_us, topic.name, publisher, group, len(payloads), sum(map(len, payloads))))
+
+    def _leave_out_more(self) -> None:
+        """Half of the publishers, with what this window has of them."""
+        self.kept /= 2
+        kept = [run for run in self.runs if _is_kept(run.publisher, self.kept)]
+        self.left_out += sum(run.messages for run in self.runs) - sum(run.messages for run in kept)
+        self.runs, self._noted = kept, len(kept)
 
     def take(self, now: float) -> Iterator[Block]:
         """What has come since the last call, in blocks that each take a moment to make."""
         for name in [name for name, until in self.until.items() if now > until]:
             self.unwatch(name)
         runs, self.runs, self._noted = self.runs, [], 0
-        some: list[_Run] = []
-        count = 0
-        for run in runs:
-            # The hub reads at most a few thousand messages at once, so a run is not worth cutting.
-            some.append(run)
-            count += len(run.sizes)
-            if count >= SLICE:
-                yield _block(some)
-                some, count = [], 0
-        if some:
-            yield _block(some)
+        for start in range(0, len(runs), SLICE):
+            yield _block(runs[start : start + SLICE])
 
-    def _pseudonym(self, session: Session) -> int:
-        """The same for all connections of a client's link, as far as it has one."""
-        who = session.link if session.link is not None else b"%d" % session.id
-        digest = hashlib.blake2b(who, key=self._key, digest_size=8).digest()
+    def _pseudonym(self, session: Session, topic: bytes) -> int | None:
+        """The same for all connections of a client, as far as it names its links; None: the topic is not watched."""
+        key = self._keys.get(topic)
+        if key is None:
+            return None
+        # Connections are numbered anew at every hub; its own key tells hubs apart.
+        who = session.link[:CLIENT_BYTES] if session.link is not None else b"%b %d" % (self._key, session.id)
+        digest = hashlib.blake2b(who, key=key, digest_size=8).digest()
         return int.from_bytes(digest, "little", signed=True)
 
     def _mark(self, name: bytes, *, is_watched: bool) -> None:
@@ -147,21 +171,12 @@ class Arrivals:
 
 
 def _block(runs: Sequence[_Run]) -> Block:
-    times, publishers = array("q"), array("q")
-    topics: list[bytes] = []
-    groups: list[bytes | None] = []
-    sizes: list[int] = []
-    for run in runs:
-        count = len(run.sizes)
-        times.extend(repeat(run.time_us, count))
-        publishers.extend(repeat(run.publisher, count))
-        topics += [run.topic] * count
-        groups += [run.group] * count
-        sizes += run.sizes
     values: dict[str, Values] = {
-        "topic": NameColumn.of(topics),
-        "publisher": publishers,
-        "publisher_group": NameColumn.of_optional(groups),
-        "size_bytes": narrow(sizes),
+        "topic": NameColumn.of([run.topic for run in runs]),
+        "publisher": array("q", (run.publisher for run in runs)),
+        "publisher_group": NameColumn.of_optional([run.group for run in runs]),
+        "size_bytes": narrow([run.size for run in runs]),
+        "messages": narrow([run.messages for run in runs]),
     }
-    return Block.of(RecordKind.ARRIVAL, len(sizes), values, time_us=times, window_us=0)
+    times = array("q", (run.time_us for run in runs))
+    return Block.of(RecordKind.ARRIVAL, len(runs), values, time_us=times, window_us=0)

@@ -135,6 +135,7 @@ def _telemetry(core: HubCore, totals: Totals) -> dict[str, object]:
         "telemetry_slices": metering.slices,
         "telemetry_arrivals_topics": metering.arrivals.topics,
         "telemetry_arrivals_left_out": metering.arrivals.left_out,
+        "telemetry_arrivals_kept": metering.arrivals.kept,
     }
 
 
