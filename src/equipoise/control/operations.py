@@ -106,7 +106,12 @@ async def place(
 
 
 def _undividable(spec: TopicSpec, entry: Entry) -> str | None:
-    """Why the envelope of a topic cannot be split as its entry needs it."""
+    """Why the topic cannot have the homes that its entry gives it: its log, or its envelope, cannot be split so."""
+    if spec.durability is not None and entry.mode is Mode.ALL_SUBSCRIBERS:
+        return (
+            f"{_shown(entry.topic)} is durable: one hub owns its log, so it cannot have several streams "
+            "(all-subscribers); use all-publishers, or one home"
+        )
     envelope, homes = spec.envelope, len(entry.homes)
     if envelope is None or entry.mode is not Mode.ALL_SUBSCRIBERS or envelope.burst >= homes:
         return None
@@ -215,11 +220,9 @@ async def change_spec(
         raise SettingsError(
             f"these hubs run a release that keeps no rate limit: {', '.join(unable)}. Upgrade them first"
         )
-    if given.get("durability") is not None and (hubs or (plan is not None and plan.members)):
-        # A spec never promises what is not kept.
+    if given.get("durability") is not None and (unable := hubs_without_logs(hubs or {})):
         raise SettingsError(
-            "durability (--durable) is not yet supported by hubs of a cluster; a hub that runs alone with --data "
-            "keeps it"
+            f"these hubs run a release that keeps no durable topics: {', '.join(unable)}. Upgrade them first"
         )
 
     def make(old: TopicSpec | None) -> TopicSpec | None:
@@ -231,6 +234,8 @@ async def change_spec(
         made = msgspec.structs.replace(old or TopicSpec(pattern=pattern), **changes)
         if changes.get("quantile") and made.latency_ms is None:
             raise SettingsError("a quantile is of a latency limit: give --latency too")
+        if made.durability is not None and made.rate_per_s is not None:
+            raise SettingsError("a rate limit and durability do not go together yet: take one of them back")
         for entry in (Plan() if plan is None else plan).replicated:
             if Glob(pattern).matches(entry.topic) and (problem := _undividable(made, entry)):
                 raise SettingsError(problem)
@@ -238,6 +243,11 @@ async def change_spec(
         return None if made == TopicSpec(pattern=pattern, quantile=made.quantile) else made
 
     return await specs.change(pattern, make)
+
+
+def hubs_without_logs(hubs: Mapping[str, HubSeen]) -> list[str]:
+    """Live hubs of a release that owns no logs."""
+    return [hub for hub, seen in hubs.items() if seen.alive is not None and not seen.facts.keeps_logs]
 
 
 def hubs_without_limits(hubs: Mapping[str, HubSeen]) -> list[str]:

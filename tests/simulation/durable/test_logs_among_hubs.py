@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+import hiredis
 import pytest
 
 from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.scenarios.durable import LogScenario
 from equipoise.lab.simulation.durable.logs_world import LogClient, LogsWorld
 from equipoise.lab.simulation.runner import run_seed
+from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.topology import Lan
 from equipoise.lab.simulation.world import Simulation
 from equipoise.lab.workload import History
 from equipoise.model import Entry
 
-CASES = ("moves", "zombie", "cut-off", "outage", "doubt")
+CASES = ("moves", "zombie", "cut-off", "outage", "doubt", "topics")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -34,6 +36,7 @@ class Story:
     def __init__(self, world: LogsWorld) -> None:
         self.world = world
         self.sim = world.sim
+        self.kept: list[asyncio.Task[None]] = []
 
     async def ask(self, hub: str, *words: object) -> Any:
         (reply,) = await self.many(hub, words)
@@ -47,6 +50,10 @@ class Story:
             connection.close()
         assert len(replies) == len(commands), "the hub has to answer"
         return replies
+
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it beside the story."""
+        self.kept.append(asyncio.create_task(work))
 
     def later(self, hub: str, *words: object) -> asyncio.Task[Any]:
         return asyncio.create_task(self.ask(hub, *words))
@@ -65,7 +72,7 @@ class Story:
 
 
 def play(tell: Callable[[Story], Awaitable[None]]) -> None:
-    scenario = LogScenario(name="story", summary="", hubs=2)
+    scenario = LogScenario(name="story", summary="", hubs=2, is_durable=True)
     with Simulation(seed=1, topology=Lan()) as sim:
         world = LogsWorld(sim, scenario, History())
 
@@ -75,9 +82,9 @@ def play(tell: Callable[[Story], Awaitable[None]]) -> None:
             await story.move("t", "h1")
             await story.move("u", "h2")
             await sim.host("client").spawn(_as_coroutine(tell(story)))
-            for task in watching:
+            for task in (*watching, *story.kept):
                 task.cancel()
-            await asyncio.gather(*watching, return_exceptions=True)
+            await asyncio.gather(*watching, *story.kept, return_exceptions=True)
 
         sim.run(run())
 
@@ -175,5 +182,35 @@ def test_without_bookies_nothing_is_acknowledged() -> None:
             host.crash(silent=True)
         refused = await story.ask("h2", "XADD", "t", "*", "k", "2")
         assert str(refused).startswith(("UNCERTAIN", "TRYAGAIN"))
+
+    play(tell)
+
+
+def test_what_is_published_to_a_durable_topic_is_in_its_log_and_reaches_subscribers_of_any_hub() -> None:
+    async def tell(story: Story) -> None:
+        heard: dict[str, list[bytes]] = {}
+        writers = []
+        for hub in ("h1", "h2"):
+            heard[hub] = []
+            reader, writer = await asyncio.open_connection(hub, PORT)
+            writer.write(b"SUBSCRIBE t1\r\n")
+            writers.append(writer)
+            await reader.read(1000)
+            story.keep(story.world._hear(reader, hiredis.Reader(), heard[hub]))
+        await story.move("t1", "h1")
+        assert isinstance(await story.ask("h2", "PUBLISH", "t1", "one"), int)
+        receipt = await story.ask("h2", "EQ.PUBLISH", "t1", "two", "three")
+        assert receipt[2] == 3, "the position of the last message"
+        await story.ask("h1", "XADD", "t1", "*", "payload", "four")
+        await story.move("t1", "h2")
+        replies = await story.many("h1", *[("PUBLISH", "t1", f"{number}") for number in range(20)])
+        assert all(isinstance(reply, int) for reply in replies)
+        shown = await story.ask("h1", "XRANGE", "t1", "-", "+")
+        values = [fields[1] for _, fields in shown]
+        assert values == [b"one", b"two", b"three", b"four", *(b"%d" % number for number in range(20))]
+        await story.sim.until(lambda: heard["h1"] == heard["h2"] == values, 30.0)
+        assert heard == {"h1": values, "h2": values}
+        for writer in writers:
+            writer.close()
 
     play(tell)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from equipoise.hub.data.reply import REPLY_S, Reply
 from equipoise.hub.logs.live_log import ROLL_BYTES, UNCERTAIN, LiveLog, LogCounters, LogStage, RollLog
-from equipoise.hub.logs.log_request import LogRequest
+from equipoise.hub.logs.log_request import PUBLISH, PUBLISH_POSITIONED, LogRequest
 from equipoise.hub.logs.spread_read import SpreadRead
 from equipoise.log.errors import LogCommandError
 from equipoise.log.read import LogRead, assemble, resolve, serve
@@ -118,6 +118,8 @@ class HubLogs:
 
     def perform(self, live: LiveLog, request: LogRequest) -> bytes | Reply:
         """Run a command on a log that is open here, or about to be."""
+        if request.name in (PUBLISH, PUBLISH_POSITIONED) and self.durable is not None:
+            return self.durable.perform(live, request)
         now_ms = self.now_ms()
         return live.submit(lambda log: request.run(log, now_ms), request.size)
 
@@ -151,7 +153,14 @@ class HubLogs:
                 if self.elsewhere is not None:
                     self.elsewhere.sealed(name)
 
-        live.seal(lambda ledger: self._release_log(name, ledger, epoch, released))
+        def sealed(ledger: OpenLedger | None) -> None:
+            release = partial(self._release_log, name, ledger, epoch, released)
+            if self.durable is None:
+                release()
+            else:
+                self.durable.when_delivered(name, release)
+
+        live.seal(sealed)
 
     def begin_anew(self) -> None:
         """This life of the hub is over, and with it its claims."""

@@ -16,10 +16,22 @@ from equipoise.log.read import assemble, parse_read, resolve, serve
 from equipoise.log.topic_log import TopicLog
 from equipoise.resp.replies import bulk
 
-__all__ = ["LAST_ID", "LogRequest", "pack_replies", "pack_requests", "unpack_replies", "unpack_requests"]
+__all__ = [
+    "LAST_ID",
+    "PUBLISH",
+    "PUBLISH_POSITIONED",
+    "LogRequest",
+    "pack_replies",
+    "pack_requests",
+    "unpack_replies",
+    "unpack_requests",
+]
 
 # The last id of a log, for reads that begin behind it.
 LAST_ID = "last-id"
+# To a durable topic: see durable_topics.
+PUBLISH, PUBLISH_POSITIONED = "publish", "eq.publish"
+_NAMES = frozenset(LOG_COMMANDS) | {"xread", "xreadgroup", LAST_ID, PUBLISH, PUBLISH_POSITIONED}
 _READS = frozenset(
     (
         "xlen",
@@ -90,7 +102,7 @@ def unpack_requests(data: bytes) -> list[LogRequest]:
     except msgspec.MsgspecError as problem:
         raise ProtocolError(f"EQ.L.CALL with what is no list of commands: {problem}") from problem
     for request in found:
-        if request.name not in LOG_COMMANDS and request.name not in ("xread", "xreadgroup", LAST_ID):
+        if request.name not in _NAMES:
             raise ProtocolError(f"EQ.L.CALL with a command that is not known: {request.name[:32]!r}")
     return found
 

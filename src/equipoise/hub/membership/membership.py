@@ -223,6 +223,9 @@ class Membership:
     def _apply_specs(self, stored: StoredSpecs) -> None:
         self._hub.core.specs.follow(stored.specs, stored.version)
         self._hub.core.places.follow(stored.specs)
+        logs = self._hub.core.logs
+        if logs is not None and logs.durable is not None:
+            logs.durable.follow(self._hub.core.index.topics.values())
 
         def done() -> None:
             self._hub.core.specs.enforced_version = stored.version

@@ -225,4 +225,5 @@ class Presence:
             tls_address=self._tls_address,
             process=self._process,
             keeps_limits=True,
+            keeps_logs=True,
         )

@@ -123,6 +123,8 @@ class LogScenario(Scenario):
     quorum: tuple[int, int, int] = (3, 3, 2)
     topics: int = 2
     clients: int = 3
+    # Whether the first topic is durable: some of its messages are published, and clients of all hubs subscribe to it.
+    is_durable: bool = False
     # A topic gets another home.
     moves: Times = NEVER
     # A hub crashes and is started again; a hub stops in order and is started again.
@@ -158,9 +160,9 @@ LOG_SCENARIOS = (
     _log_case(
         "cut-off",
         "owners are cut off from the store, from other hubs, or from both",
-        store_cuts=(1, 3),
-        cuts=(0, 2),
-        moves=(0, 3),
+        store_cuts=(2, 4),
+        cuts=(2, 4),
+        moves=(0, 1),
     ),
     _log_case(
         "outage",
@@ -174,5 +176,14 @@ LOG_SCENARIOS = (
         crashes=(1, 3),
         link_cuts=(1, 4),
         moves=(0, 4),
+    ),
+    _log_case(
+        "topics",
+        "messages are published to a durable topic while it moves, and its owners crash and are cut off",
+        is_durable=True,
+        moves=(2, 6),
+        crashes=(0, 2),
+        store_cuts=(0, 2),
+        zombies=(0, 1),
     ),
 )

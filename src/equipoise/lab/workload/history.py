@@ -269,6 +269,8 @@ class LogTrack:
     looks: list[tuple[int, bytes]] = field(default_factory=list)
     # By reader, the id behind which it began, and what it got by XREAD, one entry after the other.
     read: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = field(default_factory=dict)
+    # By subscriber to the channel of a durable topic, what it got, a list for each of its connections.
+    heard: dict[str, list[list[bytes]]] = field(default_factory=dict)
     # Owner, incarnation and epoch in the topic's node, each time they had changed.
     owners: list[tuple[str, int, int]] = field(default_factory=list)
     # In the end: the epochs of its ledgers, and id and value of each entry.

@@ -44,6 +44,8 @@ class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
     process: str = ""
     # Whether it keeps rate envelopes.
     keeps_limits: bool = False
+    # Whether it owns logs on bookies; False: a hub of a release that does not.
+    keeps_logs: bool = False
 
 
 class HubAlive(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,8 @@
 
 prefixes    what a read showed from the beginning on is the beginning of the log in the end, with all that was
             acknowledged before it was asked for; what a reader got, entry by entry, is the log behind where it
-            began, without a hole
+            began, without a hole; what
+                subscribers to a durable topic got is in the log, in its order
 one epoch   an epoch has one owner, and epochs rise
 """
 
@@ -34,9 +35,16 @@ def _unlike(log: LogTrack) -> list[str]:
         if missing:
             wrong.append(f"a read did not show {min(missing)!r}, acknowledged before it was asked for")
             break
+    place = {value: number for number, value in enumerate(values)}
+    for subscriber, connections in log.heard.items():
+        for heard in connections:
+            # What is not in the log was never committed.
+            places = [place.get(value, -1) for value in heard]
+            if -1 in places or places != sorted(set(places)):
+                wrong.append(f"{subscriber} got messages that are not in the log, or not in its order")
     greatest = [(0, 0)]
     for _, _, at in log.acked:
-        greatest.append(max(greatest[-1], _key(at)))
+        greatest.append(max(greatest[-1], _key(at or b"0")))
     for before, last in log.looks:
         if _key(last) < greatest[before]:
             wrong.append(f"{last!r} was shown as the last entry after {greatest[before]} was acknowledged")

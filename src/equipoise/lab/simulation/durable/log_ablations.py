@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+
+import msgspec
 
 from equipoise.errors import LedgerError
 from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.log_calls import LogCalls
+from equipoise.hub.logs.durable_topics import DurableTopic, DurableTopics
 from equipoise.hub.logs.live_log import LiveLog
+from equipoise.hub.shell.log_opener import LogOpener
 from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import kept, log_views
 from equipoise.ledger.log import OpenLedger
 from equipoise.ledger_client.ledgers import BookieLedgers
-from equipoise.store.records.topic_logs import LogNode, StoredLog, TopicLogsStore
+from equipoise.log.ids import EntryId
+from equipoise.log.topic_log import TopicLog
+from equipoise.store.records.topic_logs import StoredLog
 
 __all__ = ["LOG_ABLATIONS"]
 
-_save = TopicLogsStore.save
 
-
-async def _overwrite(
-    records: TopicLogsStore, topic: bytes, node: LogNode, version: int | None
-) -> StoredLog | None:
-    """Set the node whatever has become of it."""
-    saved = await _save(records, topic, node, version)
-    if saved is not None:
-        return saved
-    return await _save(records, topic, node, (await records.load(topic)).version)
+async def _claim_in_the_same_epoch(opener: LogOpener, topic: bytes) -> StoredLog:
+    """Take the topic from its owner, and go on in that one's epoch."""
+    while True:
+        known = await opener._records.load(topic)
+        epoch = known.node.epoch or opener._new_epoch()
+        claim = msgspec.structs.replace(
+            known.node, owner=opener._hub, incarnation=opener._incarnation(), epoch=epoch
+        )
+        saved = await opener._records.save(topic, claim, known.version)
+        if saved is not None:
+            return saved
 
 
 async def _look_only(ledgers: BookieLedgers, ledger: int) -> int:
@@ -58,6 +65,22 @@ def _without_fence_and_lease() -> Iterator[None]:
 
 
 @contextmanager
+def _telling_early() -> Iterator[None]:
+    """Give subscribers what is published before it is committed."""
+    add = DurableTopic._add
+
+    def add_and_tell(channel: DurableTopic, log: TopicLog, payloads: Sequence[bytes]) -> EntryId:
+        channel._core.cluster.admit(channel._topic, payloads)
+        return add(channel, log, payloads)
+
+    with (
+        replaced(DurableTopic, "_add", add_and_tell),
+        replaced(DurableTopics, "committed", lambda *_: None),
+    ):
+        yield
+
+
+@contextmanager
 def _overtaking() -> Iterator[None]:
     """Send every command by itself, without waiting for the answer to the one before."""
     drain = LogCalls._drain
@@ -78,11 +101,10 @@ def _with(owner: object, attribute: str, replacement: object) -> Callable[[], Ab
 LOG_ABLATIONS = (
     Ablation(
         "log-claim",
-        "a topic is claimed, and its list of ledgers changed, by compare-and-set",
+        "a topic is claimed from no owner that is alive, and each claim has an epoch of its own",
         log_views.ONE_EPOCH,
-        "durable-cut-off",
-        _with(TopicLogsStore, "save", _overwrite),
-        seed=26,
+        "durable-moves",
+        _with(LogOpener, "_claim", _claim_in_the_same_epoch),
     ),
     Ablation(
         "log-fencing",
@@ -90,7 +112,6 @@ LOG_ABLATIONS = (
         kept.NAME,
         "durable-cut-off",
         _without_fence_and_lease,
-        seed=3,
     ),
     Ablation(
         "log-lease",
@@ -98,7 +119,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-cut-off",
         _with(Lease, "is_valid", lambda lease, now: True),
-        seed=7,
+        seed=5,
     ),
     Ablation(
         "log-seal",
@@ -106,6 +127,15 @@ LOG_ABLATIONS = (
         kept.NAME,
         "durable-moves",
         _with(LiveLog, "seal", _seal_at_once),
+        seed=3,
+    ),
+    Ablation(
+        "log-channel",
+        "subscribers to a durable topic get what is committed, and only that",
+        log_views.PREFIXES,
+        "durable-topics",
+        _telling_early,
+        seed=3,
     ),
     Ablation(
         "log-order",

@@ -8,8 +8,10 @@ everything is healed: every hub must answer, and show the same log.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +30,7 @@ from equipoise.lab.simulation.world import Simulation
 from equipoise.lab.workload.history import History, LogTrack
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.ledgers import BookieLedgers
-from equipoise.model import Member, Plan
+from equipoise.model import Durability, Member, TopicSpec
 from equipoise.resp.replies import spell
 from equipoise.store import RemoteMemoryStore, StoreSettings
 from equipoise.store.records.topic_logs import TopicLogsStore
@@ -152,11 +154,16 @@ class LogsWorld:
             track = self.random.choice(self.tracks)
             count = self.random.choice((1, 1, 3))
             values = [f"{name}.{number + i}" for i in range(count)]
-            replies = await connection.ask(*(("XADD", track.topic, "*", "v", value) for value in values))
+            if self.scenario.is_durable and track is self.tracks[0] and self.random.random() < 0.5:
+                # Durable: what is published is in the log, too.
+                commands: list[tuple[object, ...]] = [("PUBLISH", track.topic, value) for value in values]
+            else:
+                commands = [("XADD", track.topic, "*", "payload", value) for value in values]
+            replies = await connection.ask(*commands)
             for i, reply in enumerate(replies):
-                if isinstance(reply, bytes):
-                    track.acked.append((name, number + i, reply))
-            track.uncertain += count - sum(isinstance(reply, bytes) for reply in replies)
+                if isinstance(reply, bytes | int):
+                    track.acked.append((name, number + i, b"" if isinstance(reply, int) else reply))
+            track.uncertain += count - sum(isinstance(reply, bytes | int) for reply in replies)
             number += count
             if self.random.random() < 0.15:
                 before = len(track.acked)
@@ -184,6 +191,34 @@ class LogsWorld:
                 connection.close()
                 await asyncio.sleep(PAUSE_S)
         connection.close()
+
+    async def _subscriber(self, hub: str, track: LogTrack) -> None:
+        """Subscribe to the channel, again and again."""
+        connections = track.heard.setdefault(hub, [])
+        while not self._is_over:
+            heard: list[bytes] = []
+            connections.append(heard)
+            parser = hiredis.Reader()
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    reader, writer = await asyncio.open_connection(hub, PORT)
+                writer.write(spell([b"SUBSCRIBE", track.topic.encode()]))
+                await self._hear(reader, parser, heard)
+                writer.close()
+            except (OSError, TimeoutError):
+                await asyncio.sleep(PAUSE_S)
+
+    async def _hear(self, reader: asyncio.StreamReader, parser: hiredis.Reader, heard: list[bytes]) -> None:
+        while not self._is_over:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    data = await reader.read(65536)
+                if not data:
+                    return
+                parser.feed(data)
+                while (push := parser.gets()) is not False:
+                    if isinstance(push, list) and push[0] == b"message":
+                        heard.append(push[2])
 
     async def _look(self, hub: str) -> None:
         """Ask one hub for the last entries, again and again, and change nothing."""
@@ -217,6 +252,9 @@ class LogsWorld:
         """Start everything but the clients; what looks on, to be cancelled in the end."""
         sim, region = self.sim, self.region
         await region.begin()
+        if self.scenario.is_durable:
+            durable = Durability(*self.scenario.quorum)
+            await region.put_specs([TopicSpec(pattern=self.tracks[0].topic.encode(), durability=durable)])
         for name in self.bookies:
             self.boot(name)
         for name in self.names:
@@ -224,7 +262,7 @@ class LogsWorld:
         watching = [asyncio.create_task(work) for work in region.work()]
         watching += [asyncio.create_task(self._observe(track)) for track in self.tracks]
         await sim.until(lambda: len(region.alive) == len(self.names), 30.0)
-        region.commit(Plan(members=tuple(Member(name) for name in self.names)))
+        region.commit(replace(region.plan, members=tuple(Member(name) for name in self.names)))
         await sim.until(region.is_settled, 30.0)
         return watching
 
@@ -237,6 +275,8 @@ class LogsWorld:
             work.append(sim.host(f"r{number}").spawn(self._reader(f"r{number}", track)))
         for hub in self.names:
             work.append(sim.host(f"look-{hub}").spawn(self._look(hub)))
+            if self.scenario.is_durable:
+                work.append(sim.host(f"sub-{hub}").spawn(self._subscriber(hub, self.tracks[0])))
         await LogFaults(self).play()
         await self._heal()
         self._is_over = True
@@ -272,7 +312,7 @@ class LogsWorld:
             deadline = self.sim.now + HEALING_S
             # What is in doubt is not sent again: each attempt is an entry of its own.
             while self.sim.now < deadline and not (replies and isinstance(replies[0], bytes)):
-                replies = await connection.ask(("XADD", track.topic, "*", "v", f"judge.{number}"))
+                replies = await connection.ask(("XADD", track.topic, "*", "payload", f"judge.{number}"))
                 if replies and isinstance(replies[0], bytes):
                     track.acked.append(("judge", number, replies[0]))
                 else:
