@@ -172,11 +172,13 @@ def measure(name: str) -> Row:
         index.add(node)
         covers.add(node)
         covers.settle(8)
+        covers.changes.clear()
 
     def remove(node: FilterNode) -> None:
         index.remove(node)
         covers.remove(node)
         covers.settle(8)
+        covers.changes.clear()
 
     nodes: list[FilterNode] = []
     tracemalloc.start()

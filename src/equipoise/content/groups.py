@@ -9,9 +9,10 @@ compare is bounds, and how many decides how the group is kept:
     Listed    what no order helps with: looked at one by one, `SCANNED_MAX` at most
     Same      nothing: all match, as lists of values do that have a value in common
 
-A cell's side is a power of two between half the box's side and all of it, so a box lies in three cells of each axis at
-most, and a message looks at one cell for each pair of sides that is in use. Nothing is ever rebuilt: the grid does not
-know how values are spread. Two axes are enough to find few candidates; other bounds are compared one by one.
+A cell's side is a power of two between the box's side and twice that, so a box lies in two cells of each axis at most,
+which is what its memory is spent on. A message looks at one cell for each pair of sides that is in use. Nothing is ever
+rebuilt: the grid does not know how values are spread. Two axes are enough to find few candidates; other bounds are
+compared one by one.
 """
 
 from __future__ import annotations
@@ -333,7 +334,7 @@ def _side(low: float, high: float) -> int:
     width = high - low
     if not 0 < width < 2.0**_SIDE_MAX or max(abs(low), abs(high)) >= 2.0**52:
         return _SIDE_MAX
-    return max(_SIDE_MIN, math.frexp(width)[1] - 2)
+    return max(_SIDE_MIN, math.frexp(width)[1])
 
 
 def _cell(value: float, side: int) -> int:

@@ -133,8 +133,8 @@ class FilterIndex(Generic[N]):
     """The filters of one topic. Whoever owns it sees to it that nothing changes while a match is walked."""
 
     def __init__(self) -> None:
-        # Each with the constraint that it is found by.
-        self._nodes: dict[Filter, tuple[N, Constraint | None]] = {}
+        # Each with the constraint that it is found by, if there is one.
+        self._nodes: dict[Filter, N | tuple[N, Constraint]] = {}
         self._shapes: dict[ShapeKey, FilterShape[N]] = {}
         # By attribute and value; by attribute, length and prefix; and what has to be asked at each message.
         self._by_value: dict[str, dict[Value, _Shapes[N]]] = {}
@@ -152,11 +152,11 @@ class FilterIndex(Generic[N]):
         return len(self._nodes)
 
     def __iter__(self) -> Iterator[N]:
-        return (node for node, _ in self._nodes.values())
+        return (known[0] if isinstance(known, tuple) else known for known in self._nodes.values())
 
     def get(self, filter: Filter) -> N | None:
         known = self._nodes.get(filter)
-        return None if known is None else known[0]
+        return known[0] if isinstance(known, tuple) else known
 
     def objection(self, filter: Filter) -> str | None:
         """The name of the limit that keeps a filter out, or None."""
@@ -172,7 +172,7 @@ class FilterIndex(Generic[N]):
         filter = node.filter
         assert filter not in self._nodes, "equal filters are one"
         access = self._access(filter)
-        self._nodes[filter] = node, access
+        self._nodes[filter] = node if access is None else (node, access)
         self._count(filter, 1)
         key = _shape_key(filter, access)
         shape = self._shapes.get(key)
@@ -185,7 +185,8 @@ class FilterIndex(Generic[N]):
 
     def remove(self, node: N) -> None:
         filter = node.filter
-        _, access = self._nodes.pop(filter)
+        known = self._nodes.pop(filter)
+        access = known[1] if isinstance(known, tuple) else None
         shape = self._shapes[_shape_key(filter, access)]
         for value in _access_values(access):
             shape.remove(value, node)

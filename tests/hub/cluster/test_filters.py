@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from equipoise.content.filter import Filter
+from equipoise.content.index import FilterIndex
 from equipoise.hub.cluster import interests
+from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.link.frames import EgressFrame, FilteredFrame, Frame, SpanFrame
 from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.hub.content import hub_filters
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient
@@ -148,7 +154,10 @@ def test_a_hub_gets_what_matches_and_learns_of_the_rest() -> None:
     messages = [frame for frame in frames if isinstance(frame, EgressFrame | FilteredFrame)]
     assert sum(len(frame.payloads) for frame in messages) == 2
     assert all(isinstance(frame, FilteredFrame) for frame in messages)
-    assert hubs["h1"].cluster.asked.kept_off == 4
+    assert cluster_counters(hubs["h1"].cluster)["messages_kept_off_links"] == 4
+    assert cluster_counters(hubs["h1"].cluster)["filters_asked"] == 1
+    assert cluster_counters(hubs["h2"].cluster)["filter_covers"] == 1
+    assert hubs["h1"].core.filtering.messages == 0
     assert hubs["h2"].core.losses.messages == 0
 
 
@@ -218,6 +227,7 @@ def test_filters_are_taken_back_when_their_subscribers_have_gone() -> None:
     other.send("PUNSUBSCRIBE", "$filter t even = false")
     wait(hubs, 0.2)
     assert len(held.index) == 1
+    assert cluster_counters(hubs["h1"].cluster)["filters_asked"] == 1
     frames = taken(hubs, "h2")
     publish(hubs, "h1", 1, 3, 4)
     assert heard(client) == [4]
@@ -288,3 +298,33 @@ def test_what_was_asked_for_is_asked_for_again_when_a_link_begins_anew() -> None
         publish(hubs, "h1", 1, 2, 3, 4)
         assert heard(client) == [2, 4]
         assert sum(len(frame.payloads) for frame in frames if isinstance(frame, FilteredFrame)) == 2
+
+
+def test_a_home_that_cannot_take_so_many_filters_sends_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SmallIndex(FilterIndex[Any]):
+        def objection(self, filter: Filter) -> str | None:
+            return "filters_scanned_max" if len(self) >= 2 else None
+
+    monkeypatch.setattr(hub_filters, "FilterIndex", SmallIndex)
+    hubs = Hubs("h1", "h2", "h3")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    texts = [f"$filter t even = true and number != {number}" for number in range(4)]
+    clients = [hubs["h2"].client() for _ in texts]
+    for client, text in zip(clients, texts, strict=True):
+        client.send("PSUBSCRIBE", text)
+    wait(hubs, 0.3)
+    assert [len(client.read()) for client in clients] == [1] * 4
+    frames = taken(hubs, "h2")
+    publish(hubs, "h1", 5, 6)
+    wait(hubs, 0.3)
+    assert [heard(client) for client in clients] == [[6]] * 4
+    assert sum(len(frame.payloads) for frame in frames if isinstance(frame, FilteredFrame)) == 2
+    # All of it goes away in order, also at a hub that asks another for it.
+    hubs.replicate("t", Mode.SINGLE, "h3")
+    wait(hubs, 0.3)
+    for client, text in zip(clients, texts, strict=True):
+        client.send("PUNSUBSCRIBE", text)
+    wait(hubs, 0.3)
+    publish(hubs, "h1", 7, 8)
+    assert cluster_counters(hubs["h2"].cluster)["links_overflowed"] == 0
+    assert cluster_counters(hubs["h1"].cluster)["links_overflowed"] == 0

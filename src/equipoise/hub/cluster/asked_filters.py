@@ -54,6 +54,8 @@ class AskedFilters:
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         self.kept_off = 0
+        # Different filters of all topics.
+        self.filters = 0
         # Topics of which a hub has not been told how far they are.
         self._silent: dict[Topic, None] = {}
         self._timer: Timer | None = None
@@ -70,11 +72,12 @@ class AskedFilters:
         except FilterError:
             # Of a later release. It gets more than it asked for.
             filters = None
-        new = None if filters is None else held.add(link, filters)
-        if filters is None or new is None:
+        new, is_all_there = ([], False) if filters is None else held.add(link, filters)
+        if not is_all_there:
             asked.takes_all = asked.is_too_much = True
             self._cluster.interests.review(topic)
-        for filter in new or ():
+        for filter in new:
+            self.filters += 1
             self._cluster.interests.filter_added(topic, filter)
         self._answer(topic, link, frame.ticket, None if asked.takes_all else filters)
 
@@ -88,8 +91,7 @@ class AskedFilters:
                 filters.append(parse_filter(text))
             except FilterError:
                 continue
-        for filter in held.remove(link, filters):
-            self._cluster.interests.filter_removed(topic, filter)
+        self._remove(topic, held, link, filters)
 
     def narrow(self, topic: Topic, link: OutLink, frame: NarrowFrame) -> None:
         if self._is_following(topic, link):
@@ -110,8 +112,7 @@ class AskedFilters:
         asked = None if held is None else held.links.get(link)
         if held is not None and asked is not None:
             asked.takes_all = True
-            for filter in held.remove(link, list(asked.filters)):
-                self._cluster.interests.filter_removed(topic, filter)
+            self._remove(topic, held, link, list(asked.filters))
             self._cluster.interests.review(topic)
         self._answer(topic, link, frame.ticket, None)
 
@@ -121,8 +122,7 @@ class AskedFilters:
         asked = None if held is None else held.links.get(link)
         if held is None or asked is None:
             return
-        for filter in held.remove(link, list(asked.filters)):
-            self._cluster.interests.filter_removed(topic, filter)
+        self._remove(topic, held, link, list(asked.filters))
         del held.links[link]
         topic.audience = None
         if not held.links:
@@ -171,6 +171,17 @@ class AskedFilters:
         if asked is None:
             asked = held.links[link] = LinkFilters(topic.epoch, topic.n)
         return held, asked
+
+    def _remove(self, topic: Topic, held: HubFilters, link: OutLink, filters: Iterable[Filter]) -> None:
+        for filter in held.remove(link, filters):
+            self.filters -= 1
+            self._cluster.interests.filter_removed(topic, filter)
+
+    def note_matching(self, matching_s: float) -> None:
+        self._cluster.core.filtering.matching_s += matching_s
+
+    def fine_now(self) -> float:
+        return self._cluster.core.shell.fine_now()
 
     def _answer(self, topic: Topic, link: OutLink, ticket: int, filters: Iterable[Filter] | None) -> None:
         """Say that the hub gets what it asked for, once that is so. None: everything."""

@@ -33,6 +33,10 @@ def cluster_counters(cluster: OtherHubs) -> dict[str, int]:
         "links_overflowed": sum(link.voided for link in links),
         # Hubs whose limits differ from those of this one; the log names them.
         "limits_differing": sum(bool(link.differences) for link in links),
+        # Filters that other hubs are asked for, and ask for; and messages that did not have to be sent to them.
+        "filter_covers": cluster.interests.covers,
+        "filters_asked": cluster.asked.filters,
+        "messages_kept_off_links": cluster.asked.kept_off,
         "moves_started": moves.begun,
         "moves_finished": moves.finished,
         "moves_retried": moves.retried,

@@ -50,6 +50,8 @@ class LinkStats(Protocol):
     # Messages that other hubs did not have to be sent.
     kept_off: int
 
+    def fine_now(self) -> float: ...
+    def note_matching(self, matching_s: float) -> None: ...
     def note_silence(self, topic: Any) -> None:
         """Another hub has to be told within a quarter of a second how far the topic is."""
 
@@ -105,21 +107,21 @@ class HubFilters:
         asked = self.links.get(link)
         return asked is not None and asked.is_narrow and not asked.takes_all
 
-    def add(self, link: OutLink, filters: Iterable[Filter]) -> list[Filter] | None:
-        """Those that no hub asked for before; None: the topic cannot take so many, and the hub gets everything."""
+    def add(self, link: OutLink, filters: Iterable[Filter]) -> tuple[list[Filter], bool]:
+        """Those that no hub asked for before; and whether all are there: the topic may not be able to take so many."""
         asked = self.links[link]
         new: list[Filter] = []
         for filter in filters:
             node = self.index.get(filter)
             if node is None:
                 if self.index.objection(filter) is not None:
-                    return None
+                    return new, False
                 node = HubFilter(filter)
                 self.index.add(node)
                 new.append(filter)
             node.links[link] = None
             asked.filters[filter] = node
-        return new
+        return new, True
 
     def remove(self, link: OutLink, filters: Iterable[Filter]) -> list[Filter]:
         """Those that no hub asks for any more."""
@@ -139,6 +141,7 @@ class HubFilters:
     def deliver(self, topic: _Topic, links: Sequence[OutLink], first: int, payloads: Sequence[bytes]) -> None:
         """Send a run of messages to the links, the first of them at position `first`."""
         hits: dict[OutLink, list[int]] = {link: [] for link in links}
+        began_at = self._stats.fine_now()
         source = self._source()
         for i, payload in enumerate(payloads):
             attributes = attributes_of(payload, source)
@@ -148,6 +151,7 @@ class HubFilters:
                         found = hits.get(link)
                         if found is not None and (not found or found[-1] != i):
                             found.append(i)
+        self._stats.note_matching(self._stats.fine_now() - began_at)
         is_silent = False
         for link, found in hits.items():
             asked = self.links[link]

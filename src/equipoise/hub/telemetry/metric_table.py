@@ -147,6 +147,14 @@ METRICS = (
     ),
     ("equipoise_hub_links", "cluster", "links", "Links to other hubs."),
     ("equipoise_hub_links_connected", "cluster", "links_connected", "Links that are connected."),
+    ("equipoise_hub_filter_covers", "cluster", "filter_covers", "Filters that this hub asks other hubs for."),
+    ("equipoise_hub_filters_asked", "cluster", "filters_asked", "Filters that other hubs ask this hub for."),
+    (
+        "equipoise_hub_messages_kept_off_links_total",
+        "cluster",
+        "messages_kept_off_links",
+        "Messages not sent to hubs that follow their topics, for no filter there matches them.",
+    ),
     (
         "equipoise_hub_links_unacked_bytes",
         "cluster",
