@@ -45,7 +45,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = "equipoise.stream.position" if name == "Position" else "equipoise.client"
     value = getattr(importlib.import_module(home), name)
-    # Found here from now on: `equipoise.Gap` may stand in somebody's innermost loop.
+    # Found here from now on: `equipoise.Gap` may stand in an application's innermost loop.
     globals()[name] = value
     return value
 

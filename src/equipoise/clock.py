@@ -1,6 +1,6 @@
 """A loop's own seconds, as finely as they can be had: for round trips, which hubs and clients both measure.
 
-Whoever only waits asks the loop for the time. On a simulated loop both are the virtual one.
+Code that only waits asks the loop for the time. On a simulated loop both are the virtual one.
 """
 
 from __future__ import annotations

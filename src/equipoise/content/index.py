@@ -130,7 +130,7 @@ _Shapes = tuple[FilterShape[N], ...]
 
 
 class FilterIndex(Generic[N]):
-    """The filters of one topic. Whoever owns it sees to it that nothing changes while a match is walked."""
+    """The filters of one topic. Its owner sees to it that nothing changes while a match is walked."""
 
     def __init__(self) -> None:
         # Each with the constraint that it is found by, if there is one.

@@ -12,7 +12,7 @@ gets a quarter of the force at least: in the first moments, when all are in one 
 turn out to be distances, and small ones would go away as slowly as they are small. So all of Serf's bounds hold.
 
 A sample is left out that is far more wrong than samples are lately, unless many are, for then it is not the peer that
-has changed but the network or this node. So a peer that lies about its place, or is lost itself, carries nobody away.
+has changed but the network or this node. So a peer that lies about its place, or is lost itself, carries no node away.
 Nobody is taken for a liar, though, who by its word is no farther than by way of a third: two neighbours that have
 settled at opposite ends see each other so, and would stay there for ever.
 """

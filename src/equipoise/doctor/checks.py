@@ -36,7 +36,7 @@ MEMORY_BYTES_WANTED = 2 * GIB
 MEMORY_BYTES_MIN = GIB // 4
 # A lake of two days on a small system; ZooKeeper keeps a few snapshots.
 DISK_BYTES_WANTED = GIB
-# A view older than ten seconds is not believed, whoever's clock says so.
+# A view older than ten seconds is not believed, by any clock.
 CLOCK_S_MAX = 5.0
 CLOCK_S_WANTED = 0.5
 # A session lives by answers within a few seconds; in one network they take milliseconds.

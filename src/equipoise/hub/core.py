@@ -68,7 +68,7 @@ class HubCore:
         self.sessions: dict[int, Session] = {}
         # Those that are no longer served, but still read what they are owed.
         self._leaving: set[Session] = set()
-        # Called when the last connection has gone, if anybody waits for it.
+        # Called when the last connection has gone, if the shell waits for it.
         self.when_empty: Callable[[], object] | None = None
         # The latest connection of each link that smart clients keep.
         self.links: dict[bytes, Session] = {}
@@ -212,7 +212,7 @@ class HubCore:
             session.link = None
 
     def lost(self, session: Session) -> None:
-        """The session's connection is gone, whoever ended it."""
+        """The session's connection is gone, ended by either side."""
         if not session.is_closing:
             session.is_closing = True
             self._forget(session, is_slow=False)
@@ -368,7 +368,7 @@ class HubCore:
         return receivers
 
     def reload_users(self, users: Users) -> None:
-        """Judge everybody who is connected by the new rules, at once."""
+        """Judge all connected clients by the new rules, at once."""
         judge_everybody(self, users)
 
     # --- lives

@@ -3,7 +3,7 @@
 Every member owns points on a circle of 2³² positions, in proportion to its weight; a topic belongs to the owner
 of the first point after its own hash. A member that comes or goes therefore moves only the topics of its own
 arcs, about its share, and the topics of a dead member spread over all others because its points lie between
-everybody's.
+theirs.
 
 Always true:
     the same members give the same ring in every process, on every machine and Python (XXH3 is a fixed

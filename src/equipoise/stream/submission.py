@@ -26,7 +26,7 @@ __all__ = [
 
 # The hubs that messages have passed, by name and incarnation, the latest last; empty for clients of this hub.
 Path = tuple[tuple[str, int], ...]
-# The path of messages whose sender is dead: nobody waits for their acknowledgement.
+# The path of messages whose sender is dead: no hub waits for their acknowledgement.
 GONE: Path = (("", 0),)
 # The position of a message that never gets one.
 NOWHERE = (0, 0)
@@ -132,7 +132,7 @@ class NextHop(NamedTuple):
     version: int | None = None
 
 
-# A further stage: why the submission has to wait for it, or None. Whoever adds one drains the stream when it opens.
+# A further stage: why the submission has to wait for it, or None. Code that adds one drains the stream when it opens.
 Gate = Callable[[Submission, NextHop], "WaitReason | None"]
 
 

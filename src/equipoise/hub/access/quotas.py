@@ -133,7 +133,7 @@ class Quotas:
 
 
 def owner_of(user: User | None) -> str:
-    """For whom a resource is counted: a named user, or nobody in particular (empty)."""
+    """For whom a resource is counted: a named user, or no user (empty)."""
     return "" if user is None or user.is_anonymous else user.name
 
 

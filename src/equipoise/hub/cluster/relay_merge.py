@@ -376,7 +376,7 @@ class Merging:
             return
         has_members, name = topic.trunk.has_subscribers, topic.trunk.name
         if epoch != topic.epoch:
-            # Whoever subscribes by pattern is told when a hub dies: the topic may only have been idle.
+            # Subscribers by pattern get a gap when a hub dies: the topic may only have been idle.
             if has_members:
                 self._cluster.core.losses.count(name, None)
         elif n > topic.n and (has_members or self._cluster.core.audience_of(topic).receivers):

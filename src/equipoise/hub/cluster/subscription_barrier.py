@@ -1,4 +1,4 @@
-"""That whoever subscribes misses nothing: the hub follows all streams of a topic before it says so.
+"""A client that subscribes misses nothing: the hub follows all streams of a topic before it says so.
 
 A subscription by name waits until the trunk and all lanes of the topic stand at this hub; one by pattern until every
 live hub knows the pattern, and until the streams stand of those topics with lanes that it matches, which are followed
@@ -251,7 +251,7 @@ class Listening:
         return next(self._cluster.core.index.patterns.matching(name), None) is not None
 
     def is_kept(self, topic: Topic) -> bool:
-        """Whether the stream is followed though nobody may listen here by name.
+        """Whether the stream is followed though no client may listen here by name.
 
         So is a trunk at the homes that subscribers are sent to; and so are all streams of a topic with lanes where it
         is heard by a pattern.

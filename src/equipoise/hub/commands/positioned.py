@@ -147,7 +147,7 @@ def _may_ask(core: HubCore, session: Session) -> bool:
 
 
 def _tell(core: HubCore, session: Session, frame: bytes) -> None:
-    """The answer to what was asked; nobody may be there any more."""
+    """The answer to what was asked, if the client is still connected."""
     asking = core.cluster.receipts.asking
     if session in asking:
         asking[session] -= 1

@@ -140,7 +140,7 @@ class Topic:
         self.news = 0
         # Its lanes and all that comes with them; None for most.
         self.beside: Beside | None = None
-        # Whether it is among those that nobody subscribes to, and n when it was last looked at there: an equal n on
+        # Whether it is among those without subscribers, and n when it was last looked at there: an equal n on
         # the next visit means an idle topic.
         self.is_queued = False
         self.seen_n = -1
@@ -155,7 +155,7 @@ class Topic:
         # Its log, where its spec is durable; None for most.
         self.log: MessageLog | None = None
         self.is_gated = False
-        # Where its clients are; None as long as nobody has asked.
+        # Where its clients are; None until telemetry has asked.
         self.where: Whereabouts | None = None
 
     def gate(self) -> None:

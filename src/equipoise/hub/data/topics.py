@@ -268,7 +268,7 @@ class TopicIndex:
         self.note_change(pattern.glob)
 
     def sweep(self, count: int) -> bool:
-        """Look at up to `count` topics that nobody subscribes to, and forget the idle ones; whether some are left.
+        """Look at up to `count` topics without subscribers, and forget the idle ones; whether some are left.
 
         A topic goes on the second visit that finds it without a subscriber and without a new message.
         """

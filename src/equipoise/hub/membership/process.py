@@ -171,7 +171,7 @@ def check_reachable(settings: HubSettings) -> None:
 
 
 def read_login(settings: MembershipSettings) -> Login:
-    """Who this hub is at the others; None if it is nobody in particular."""
+    """The name and password that this hub shows to the others; None if it shows none."""
     if not settings.cluster_user:
         return None
     if not settings.cluster_password_file:

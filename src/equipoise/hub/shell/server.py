@@ -78,7 +78,7 @@ class Hub:
         self._login: Login = None
         self._opener: LogOpener | None = None
         self._dialer: Dialer | None = None
-        # Called when the hub has begun another life, to be made known by whoever looks after membership.
+        # Called when the hub has begun another life, for the membership to make it known.
         self.on_renewed: Callable[[], None] | None = None
 
     @property
@@ -110,7 +110,7 @@ class Hub:
         try:
             self.port = self.core.port = await self._listen(settings.port, {})
             if settings.tls.port is not None:
-                # Whoever does not shake hands in time, or does not say goodbye, is not counted anywhere else.
+                # No other timer covers a client that does not shake hands in time, or does not say goodbye.
                 tls = {
                     "ssl": context,
                     "ssl_handshake_timeout": settings.limits.unauthenticated_timeout_s,
@@ -201,7 +201,7 @@ class Hub:
             self._dialer.login = login
 
     def reload_users(self, users: Users) -> None:
-        """Apply new access rules to everybody, connected or not."""
+        """Apply new access rules to all clients, connected or not."""
         self._users = users
         self.core.reload_users(users)
 

@@ -206,7 +206,7 @@ class Host:
         self.loop.record(TraceKind.CLOCK, self.number, text=f"{seconds:+.6f}s")
 
     def retire(self) -> None:
-        """End the present incarnation for good, without a word to anybody: the simulation is closing."""
+        """End the present incarnation for good, without a word to its peers: the simulation is closing."""
         self.incarnation.is_dead = True
         self.incarnation.ready.clear()
         for end in self.incarnation.transports:

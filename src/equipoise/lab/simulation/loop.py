@@ -227,7 +227,7 @@ class SimulatedLoop(SocketCalls):
         super().__init__(
             seed, split=split, shuffle=shuffle, time_s_max=time_s_max, steps_max=steps_max, sink=sink
         )
-        # What asyncio would have logged: callbacks that raised, exceptions nobody retrieved.
+        # What asyncio would have logged: callbacks that raised, exceptions never retrieved.
         self.unhandled: list[dict[str, Any]] = []
         # Tasks started from outside by `Host.spawn`, to look for their exceptions in the end.
         self.spawned: list[asyncio.Task[Any]] = []
@@ -342,7 +342,7 @@ class SimulatedLoop(SocketCalls):
             self.unhandled.append(context)
 
     def collect_failures(self) -> None:
-        """Add to `unhandled` the exceptions of spawned tasks that nobody has retrieved."""
+        """Add to `unhandled` the exceptions of spawned tasks that were not retrieved."""
         for task in self.spawned:
             # asyncio's own mark for an exception that it would log when the task is collected.
             if task.done() and getattr(task, "_log_traceback", False):

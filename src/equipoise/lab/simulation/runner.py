@@ -37,7 +37,7 @@ from equipoise.lab.workload import History
 __all__ = ["Run", "run_seed"]
 
 LINES_KEPT = 40
-# The property broken when something raised that nobody handles.
+# The property broken when an exception was not handled.
 CLEAN = "no unhandled errors"
 
 

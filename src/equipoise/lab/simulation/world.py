@@ -140,7 +140,7 @@ class Simulation:
         """Run the world until `main` is done, and return what it returns.
 
         Raises what `main` raises; DeadlockError or RunawayError if it can not or does not end; and, if
-        strict, SimulationError over the first exception that nobody handled.
+        strict, SimulationError over the first unhandled exception.
         """
         task = self.observer.spawn(main, name="main")
         with _repeatable(self.seed, self._loop):

@@ -387,7 +387,7 @@ CLUSTER_ABLATIONS = (
         order.NAME,
         "cluster-lanes",
         _with(LaneSubscriber, "is_careless", True),
-        seed=5,
+        seed=6,
     ),
     Ablation(
         "roving-tags",
