@@ -107,7 +107,7 @@ class LoopTime:
     """The shell that logs need of a hub."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.now = loop.time
+        self.now = self.fine_now = loop.time
         self.call_later = loop.call_later
 
     def wall_time(self) -> float:
