@@ -52,9 +52,12 @@ class Admission:
         "_name_bytes",
         "gates",
         "in_flight",
+        "is_doubtful",
+        "kept",
         "loss",
         "numbered_at",
         "routing",
+        "seen",
         "tokens",
         "unresolved",
         "vouched",
@@ -71,6 +74,11 @@ class Admission:
         # By the hub and the term that they were sent to and in: how they came here, how many. The oldest first; no way
         # without any.
         self.in_flight: dict[tuple[str, int], deque[tuple[Path, int]]] = {}
+        # Messages of this hub's clients that are in flight and have sequences: that of the first, and they.
+        self.kept: deque[tuple[int, Sequence[bytes]]] = deque()
+        # The highest sequence that a hub has seen of a home that died; and whether others may still have to say.
+        self.seen = 0
+        self.is_doubtful = False
         # By hub and path.
         self.unresolved: dict[tuple[str, Path], Unresolved] = {}
         # The way that the last message took that got a position: the home at its end, which has numbered the message,
@@ -102,6 +110,8 @@ class Admission:
         self, item: Submission, route: NextHop, is_blocked: Callable[[Sequence[Dependency]], bool]
     ) -> WaitReason | None:
         """The first stage that holds the submission, if it is the oldest of its path."""
+        if self.is_doubtful and not item.path:
+            return WaitReason.ACKS
         if route.is_here:
             if item.after and is_blocked(item.after):
                 return WaitReason.DEPENDENCY
@@ -203,7 +213,6 @@ class Admission:
         return path not in self.waiting and not is_sent and all(by != path for _, by in self.unresolved)
 
     def outstanding(self, path: Path) -> int:
-        """Messages of a path that are not acknowledged."""
         waiting = sum(item.messages for item in self.waiting.get(path, ()))
         unresolved = sum(entry.messages for (_, by), entry in self.unresolved.items() if by == path)
         in_flight = sum(count for sent in self.in_flight.values() for by, count in sent if by == path)
@@ -230,6 +239,8 @@ class Admission:
                 messages -= part
                 if part < count:
                     left.append((came_by, count - part))
+                if part and self.kept and not path:
+                    self._forget(part)
                 if part:
                     acks.append(Ack(path, part, at[0], at[1] - messages) if at[0] else Ack(path, part, 0, 0))
                     if at[0]:
@@ -240,6 +251,15 @@ class Admission:
                 del self.in_flight[way]
         return acks
 
+    def _forget(self, messages: int) -> None:
+        """The oldest of those that are kept are acknowledged."""
+        while messages and self.kept:
+            sequence, payloads = self.kept.popleft()
+            if messages < len(payloads):
+                self.kept.appendleft((sequence + messages, payloads[messages:]))
+                return
+            messages -= len(payloads)
+
     # Links that begin anew, and hubs that die.
 
     def void(self, hub: str, ticket: int, *, may_be_lost: bool) -> list[Path]:
@@ -247,6 +267,7 @@ class Admission:
 
         If it was the link to the other, messages may be lost; if it was the link back, acknowledgements.
         """
+        self.kept.clear()
         found = {by: entry for (to, by), entry in self.unresolved.items() if to == hub}
         for way in [way for way in self.in_flight if way[0] == hub]:
             for path, count in self.in_flight.pop(way):
@@ -296,15 +317,26 @@ class Admission:
         hub: str,
         unsent: Iterable[Submission],
         own_after: Sequence[Dependency],
+        *,
+        is_seen_told: bool = False,
     ) -> list[Ack]:
         """A hub that messages went to is dead. It cannot have seen those that were never sent: they wait again.
 
         `own_after`: what the messages of this hub's clients come after; those that were lost may have told it.
+        `is_seen_told`: the others say which messages of this hub's clients they have seen; all wait until `resolve`.
         """
         acks = [Ack(by, entry.messages, *NOWHERE) for (to, by), entry in self.unresolved.items() if to == hub]
         self.unresolved = {key: entry for key, entry in self.unresolved.items() if key[0] != hub}
         ways = [way for way in self.in_flight if way[0] == hub]
         entries = [entry for way in ways for entry in self.in_flight.pop(way)]
+        kept, self.kept = self.kept, deque()
+        own = sum(count for path, count in entries if not path)
+        self.is_doubtful = is_seen_told and 0 < own == sum(len(payloads) for _, payloads in kept)
+        if self.is_doubtful:
+            entries = [entry for entry in entries if entry[0]]
+            unsent = [item for item in unsent if item.path]
+            for sequence, payloads in reversed(kept):
+                self.put_first(Submission((), 0, payloads, sequence=sequence))
         paths = [path for path, count in entries for _ in range(count)]
         messages = [one for item in unsent for one in item.singly()]
         # What is unresolved may be among them.
@@ -318,6 +350,22 @@ class Admission:
         for item in reversed(again):
             self.put_first(item)
         return acks
+
+    def resolve(self, *, is_lost: bool = False) -> list[Ack]:
+        """All others have said what they have seen: what none of them has may go. `is_lost`: they never will."""
+        self.is_doubtful = False
+        seen, dropped = self.seen, 0
+        while (
+            (waiting := self.waiting.get(()))
+            and waiting[0].sequence
+            and (is_lost or waiting[0].sequence <= seen)
+        ):
+            item = self.take(())
+            count = len(item.payloads) if is_lost else min(len(item.payloads), seen - item.sequence + 1)
+            dropped += count
+            if count < len(item.payloads):
+                self.put_first(item._replace(payloads=item.payloads[count:], sequence=item.sequence + count))
+        return [Ack((), dropped, *NOWHERE)] if dropped else []
 
     def follow_loss(self, epoch: int) -> None:
         """Acknowledged messages are lost in the stream, which was in that epoch: what comes next follows all of it.

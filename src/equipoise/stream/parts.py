@@ -75,7 +75,14 @@ class Begun(NamedTuple):
     n: int
 
 
-Part: TypeAlias = Messages | FilteredRun | Opened | Dependency | Ended | Begun
+class Again(NamedTuple):
+    """Messages up to n of the epoch may repeat what clients of a dead home have got; relays only."""
+
+    epoch: int
+    n: int
+
+
+Part: TypeAlias = Messages | FilteredRun | Opened | Dependency | Ended | Begun | Again
 
 
 def size_of(part: Part) -> int:

@@ -24,7 +24,17 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
-from equipoise.stream.parts import Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part, size_of
+from equipoise.stream.parts import (
+    Again,
+    Begun,
+    Dependency,
+    Ended,
+    FilteredRun,
+    Messages,
+    Opened,
+    Part,
+    size_of,
+)
 from equipoise.stream.submission import PAYLOAD_BYTES
 
 __all__ = ["Arrival", "RelayMerge", "RelayRules", "Switch"]
@@ -127,7 +137,7 @@ class RelayMerge:
             return not self.is_ahead(arrival) and rules.is_passed(self, part)
         if isinstance(part, Opened):
             return self.may_open(rules, arrival.origin, part)
-        assert isinstance(part, Begun | Ended), "a part is one of six"
+        assert isinstance(part, Begun | Ended | Again), "a part is one of seven"
         return True
 
     def is_ahead(self, arrival: Arrival) -> bool:

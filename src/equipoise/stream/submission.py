@@ -80,6 +80,8 @@ class Submission(NamedTuple):
     lost: int = 0
     # Whether some of those may have arrived after all.
     is_doubtful: bool = False
+    # The sequence that the hub whose clients published them gave the first of them; 0: none.
+    sequence: int = 0
 
     @property
     def messages(self) -> int:
@@ -95,7 +97,9 @@ class Submission(NamedTuple):
         """Its messages, or losses, one by one."""
         after = self.after
         for i in range(self.messages):
-            yield self._replace(payloads=self.payloads[i : i + 1], after=after, lost=int(self.lost > 0))
+            yield self._replace(
+                payloads=self.payloads[i : i + 1], after=after, lost=int(self.lost > 0), sequence=0
+            )
             after = ()
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from equipoise.hub.cluster.asked_filters import AskedFilters
 from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.dependencies import Dependencies
+from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.handover_engine import HandoverEngine
@@ -67,6 +68,7 @@ class Cluster:
         self.router = Router(self.name, core.incarnation)
         self.out: dict[str, OutLink] = {}
         self.incoming: dict[str, InLink] = {}
+        self.failover = Failover(self)
         self.feeders = Feeders(self)
         self.leaving = Leaving(self)
         self.ingress = Ingress(self, settings.pending_bytes_max)
@@ -135,6 +137,7 @@ class Cluster:
         self.limits.shares.applied(has_deaths=bool(ended))
         for life in ended:
             self.feeders.ended(life)
+            self.failover.ended(life)
             for name in peers:
                 self.tell(name, DeadFrame(*life))
         for name, link in list(self.out.items()):
@@ -158,7 +161,7 @@ class Cluster:
 
     @property
     def is_barrier_passed(self) -> bool:
-        return self.barrier.is_passed
+        return self.barrier.is_passed and self.failover.is_over
 
     def progressed(self) -> None:
         """Other hubs have told us more: what that lets go on."""
@@ -167,6 +170,7 @@ class Cluster:
             self.lanes.introduced()
             if self.is_seen:
                 self.listening.introduced()
+            self.failover.progressed()
             if self.barrier.has_progressed:
                 self.handover.review_opening()
             self.lanes.settle()
@@ -175,6 +179,7 @@ class Cluster:
         link = self.out.pop(name)
         has_left = self.leaving.has_left(name)
         self.leaving.forget(name)
+        self.failover.peer_gone(name)
         self.counts.peer_gone(name)
         unsent = unsent_messages(link.end_for_good(), RequestReader(self.core.link_limits))
         self._dials.hang_up(link)
@@ -184,6 +189,7 @@ class Cluster:
         def tell(topic: Topic) -> None:
             stream = self._let_go(topic, name, link)
             if stream is not None:
+                self.failover.report(stream, name)
                 self.ingress.origin_died(stream, name)
                 self.ingress.target_died(stream, name, unsent.get(topic.key, ()))
                 self.merging.peer_gone(stream, name)
@@ -196,6 +202,7 @@ class Cluster:
     def _renewed(self, name: str, link: OutLink) -> None:
         """A hub's link to us has begun anew: what it had said and we have not heard is void, what we said is not."""
         self._forget_told(name, link)
+        self.failover.unsure()
 
         def tell(topic: Topic) -> None:
             stream = self._let_go(topic, name, link)
@@ -208,7 +215,6 @@ class Cluster:
         self.barrier.evaluate_all()
 
     def _forget_told(self, name: str, link: OutLink, *, has_left: bool = False) -> None:
-        """What a hub has told us, or was to tell us, counts no more."""
         if not has_left:
             self.merging.hub_lost()
         self.incoming.pop(name, None)
@@ -253,6 +259,7 @@ class Cluster:
         self.asking.introduce(link)
         self.severing.introduce(link.hub)
         self.barrier.introduce(link)
+        self.failover.introduce(link)
         self.counts.meet(link, is_anew=True)
 
     def _overflowed(self, link: OutLink) -> None:
@@ -310,6 +317,7 @@ class Cluster:
             return
         link.capabilities, before = announcement.capabilities, link.differences
         self.counts.meet(link)
+        self.failover.introduce(link)
         link.differences = Announcement.of(self.core.limits).differences(announcement, self.name, link.hub)
         if link.differences and link.differences != before:
             log.warning("hubs of one system need the same limits: %s", link.differences)
@@ -319,7 +327,6 @@ class Cluster:
     is_alone: Final = False
 
     def can_probe(self, peer: str) -> bool:
-        """Whether there is a link back, and the peer understands the question."""
         link = self.out.get(peer)
         return peer in self.incoming and link is not None and link.can(PROBE)
 
@@ -337,7 +344,6 @@ class Cluster:
         self.limits.adopt(topic, self.core.specs.of(topic))
 
     def waiting_for(self, topic: Topic) -> str:
-        """Why messages to the topic wait at this hub; empty if none do."""
         reason = self.ingress.reason(topic)
         return "" if reason is None else reason.value
 
@@ -353,11 +359,12 @@ class Cluster:
             self.listening.push(topic, push((bulk(b"eq.opened"), bulk(topic.name), *numbers), 3))
 
     def answer_waiting(self, stream: Stream) -> None:
-        """The stream is ready here: answer the subscribers and hubs that wait for it."""
         if stream.state.is_home:
             for link, ticket in stream.relays_waiting.items():
                 self.take_in(stream.topic, link, ticket)
             stream.relays_waiting.clear()
+            # Before subscribers: what was sent into the former home, which may have given it to them.
+            self.ingress.drain(stream)
         waiters, stream.waiters = stream.waiters, []
         for proceed in waiters:
             proceed()

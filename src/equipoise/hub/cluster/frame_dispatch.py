@@ -9,6 +9,7 @@ from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.filter_dispatch import filter_handlers
 from equipoise.hub.cluster.link.frames import (
     AfterFrame,
+    AgainFrame,
     AnswerFrame,
     AskFrame,
     AtFrame,
@@ -27,6 +28,7 @@ from equipoise.hub.cluster.link.frames import (
     FlushFrame,
     FollowFrame,
     Frame,
+    FromFrame,
     IngressFrame,
     LaneFrame,
     LeaseFrame,
@@ -43,6 +45,9 @@ from equipoise.hub.cluster.link.frames import (
     ProbeFrame,
     RecountedFrame,
     RecountFrame,
+    ResentFrame,
+    RunFrame,
+    SeenFrame,
     SettledFrame,
     SeveredFrame,
     SeverFrame,
@@ -63,6 +68,8 @@ from equipoise.stream.handover_events import (
     OpenedReceived,
     PreparedReceived,
 )
+from equipoise.stream.parts import Again
+from equipoise.stream.relay import Arrival
 from equipoise.stream.submission import NOWHERE, Submission
 
 if TYPE_CHECKING:
@@ -98,6 +105,9 @@ class FrameDispatch:
 
     def _handle_messages(self) -> None:
         self._on(IngressFrame, self._ingress)
+        self._on(RunFrame, self._run)
+        self._on(FromFrame, self._from)
+        self._on(SeenFrame, self._seen)
         self._on(LossFrame, self._loss)
         self._on(TearFrame, self._loss)
         self._on(NumberedFrame, self._numbered)
@@ -112,6 +122,7 @@ class FrameDispatch:
         self._on(AttachedFrame, self._attached)
         self._on(OpenedFrame, self._opened)
         self._on(AfterFrame, self._after)
+        self._on(AgainFrame, self._again)
         self._on(FlushFrame, self._flush)
         self._on(EndedFrame, self._ended)
         self._on(PatternFrame, lambda peer, frame: patterns.added(peer, frame.pattern, frame.ticket))
@@ -125,6 +136,7 @@ class FrameDispatch:
     def _handle_plans(self) -> None:
         self._on(DoneFrame, self._done)
         self._on(DeadFrame, self._dead)
+        self._on(ResentFrame, self._resent)
         self._on(LeaveFrame, lambda peer, frame: self._cluster.leaving.heard(peer, frame.step))
         self._on(PrepareFrame, self._prepare)
         self._on(PreparedFrame, self._prepared)
@@ -172,6 +184,27 @@ class FrameDispatch:
         else:
             cluster.ingress.submit(topic, Submission(path, frame.version, frame.payloads, frame.tags))
 
+    def _run(self, peer: str, frame: RunFrame) -> None:
+        cluster = self._cluster
+        path = ((peer, cluster.out[peer].incarnation),)
+        topic = self._find(frame.key, is_made=True)
+        if topic is None:
+            cluster.ingress.dropped += len(frame.payloads)
+            cluster.ingress.acknowledge(path, frame.key, len(frame.payloads), NOWHERE)
+        else:
+            item = Submission(path, frame.version, frame.payloads, sequence=frame.sequence)
+            cluster.ingress.submit(topic, item)
+
+    def _from(self, peer: str, frame: FromFrame) -> None:
+        stream = self._heard(frame.key)
+        if stream is not None and not stream.state.is_home:
+            self._cluster.failover.heard_origin(peer, stream, frame)
+
+    def _seen(self, peer: str, frame: SeenFrame) -> None:
+        stream = self._stream(frame.key)
+        if stream is not None:
+            self._cluster.failover.heard_seen(stream, frame.sequence)
+
     def _loss(self, peer: str, frame: LossFrame | TearFrame) -> None:
         path = (*frame.path, (peer, self._cluster.out[peer].incarnation))
         topic = self._find(frame.key, is_made=True)
@@ -191,7 +224,7 @@ class FrameDispatch:
     def _recount(self, peer: str, frame: RecountFrame) -> None:
         stream = self._stream(frame.key)
         path = (*frame.path, (peer, self._cluster.out[peer].incarnation))
-        count = 0 if stream is None else self._cluster.ingress.outstanding(stream, path)
+        count = 0 if stream is None else stream.admission.outstanding(path)
         self._cluster.tell(peer, RecountedFrame(frame.key, frame.path, frame.ticket, count))
 
     def _recounted(self, peer: str, frame: RecountedFrame) -> None:
@@ -259,6 +292,12 @@ class FrameDispatch:
             mark = Tag(frame.stream, frame.after_epoch, frame.after_n)
             self._cluster.merging.depends(stream, peer, frame.epoch, mark)
 
+    def _again(self, peer: str, frame: AgainFrame) -> None:
+        stream = self._heard(frame.topic)
+        if stream is not None and not stream.state.is_home:
+            part = Again(frame.epoch, frame.n)
+            self._cluster.merging.arrive(stream, Arrival(peer, frame.epoch, part))
+
     def _flush(self, peer: str, frame: FlushFrame) -> None:
         """The peer knows that the epoch is closed: all of it was written before this is."""
         topic = self._find(frame.topic)
@@ -290,6 +329,9 @@ class FrameDispatch:
         life = (frame.hub, frame.incarnation)
         self._cluster.hear_of_death(life)
         self._cluster.feeders.heard_of_death(peer, life)
+
+    def _resent(self, peer: str, frame: ResentFrame) -> None:
+        self._cluster.failover.heard(peer, (frame.hub, frame.incarnation))
 
     def _prepare(self, peer: str, frame: PrepareFrame) -> None:
         topic = self._find(frame.topic, is_made=True)

@@ -8,7 +8,7 @@ Always true: `opening` holds exactly the streams in the state opening.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from equipoise.hub.cluster.link.codec import encode
@@ -63,6 +63,10 @@ class _Barrier(Protocol):
     def is_introduced(self) -> bool: ...
 
 
+class _Failover(Protocol):
+    def name_repeats(self, topic: Topic, links: Iterable[OutLink]) -> None: ...
+
+
 class _Feeders(Protocol):
     def taken_over(self, topic: Topic, former: str) -> None: ...
 
@@ -114,6 +118,8 @@ class _Routes(Protocol):
 class _Cluster(ClusterPort, Protocol):
     @property
     def barrier(self) -> _Barrier: ...
+    @property
+    def failover(self) -> _Failover: ...
     @property
     def feeders(self) -> _Feeders: ...
     @property
@@ -354,6 +360,8 @@ class HandoverEngine:
             receivers[cluster.out[hub]] = None
         for link in receivers:
             link.write(frame)
+        if not hub:
+            cluster.failover.name_repeats(topic, receivers)
         if hub:
             cluster.feeders.taken_over(topic, hub)
         cluster.tags.moved(topic)

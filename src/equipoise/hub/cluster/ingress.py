@@ -4,9 +4,8 @@
 acknowledged to where it came from. A hub whose topic has a new home sends nothing there before the old one has
 acknowledged all that it was sent, so no publisher's messages overtake each other, whichever way they go.
 
-Messages that were on their way through a hub that died are lost: the hubs before it cannot know whether it had passed
-them on, so they are not sent again, and a hub that meets them later drops them. What no connection had taken is sent to
-the next home. Messages that there is no room for on the way, or that a link lost, are numbered as a loss.
+Messages that were on their way through a hub that died are lost, but for those that `failover` sends again. What no
+connection had taken goes to the next home. What there is no room for, or a link lost, is numbered as a loss.
 
 Always true: once a hub knows that an incarnation of another is over, it numbers and passes on nothing that went
 through it.
@@ -14,15 +13,17 @@ through it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.link.capability import RESEND
 from equipoise.hub.cluster.link.codec import encode, runs
-from equipoise.hub.cluster.link.ingress_frames import (
+from equipoise.hub.cluster.link.frames import (
     IngressFrame,
     LossFrame,
     NumberedFrame,
     RecountFrame,
+    RunFrame,
     TearFrame,
 )
 from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
@@ -30,6 +31,7 @@ from equipoise.hub.cluster.streams import State, Stream
 from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Path, Submission, WaitReason
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.failover import Failover
     from equipoise.hub.cluster.leaving import Leaving
     from equipoise.hub.cluster.link.frames import Tag
     from equipoise.hub.cluster.link.link import OutLink
@@ -71,6 +73,8 @@ class _Routes(Protocol):
 
 
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def failover(self) -> Failover: ...
     @property
     def feeders(self) -> _Feeders: ...
     @property
@@ -188,7 +192,6 @@ class Ingress:
         return stream.state.is_home or stream.admission.vouched == self._route(stream).way
 
     def reason(self, topic: Topic) -> WaitReason | None:
-        """Why messages of a topic wait here; None if none do."""
         stream = topic.stream
         if stream is None:
             return None
@@ -215,10 +218,6 @@ class Ingress:
         self.drain(stream)
         if (trunk := stream.topic.trunk).limit is not None:
             self._cluster.limits.progressed(trunk)
-
-    def outstanding(self, stream: Stream, path: Path) -> int:
-        """Messages of a path that this hub has not acknowledged."""
-        return stream.admission.outstanding(path)
 
     def void(self, stream: Stream, peer: str, *, may_be_lost: bool) -> None:
         """A link between this hub and another began anew: messages, or acknowledgements, are lost with it.
@@ -253,9 +252,16 @@ class Ingress:
         admission, after = stream.admission, self._cluster.ways.after(stream.topic.trunk)
         # Then the home tells of a gap, in a later epoch.
         is_told = admission.vouched is not None and admission.vouched[0] == peer
-        acks = admission.target_died(peer, unsent, after)
+        is_seen_told = self._cluster.failover.may_resend(stream)
+        acks = admission.target_died(peer, unsent, after, is_seen_told=is_seen_told)
+        if admission.is_doubtful:
+            self._cluster.failover.doubtful[stream] = None
         if acks and is_told:
             admission.follow_loss(stream.topic.epoch)
+        self.give_up(stream, acks)
+
+    def give_up(self, stream: Stream, acks: Sequence[Ack]) -> None:
+        """These never get a position that is known here."""
         self.lost += sum(ack.messages for ack in acks)
         self._carry_out(stream.topic, acks)
 
@@ -337,6 +343,8 @@ class Ingress:
             stream.admission.loss = 0
         if topic.limit is not None:
             self._cluster.limits.spend(topic.limit, len(item.payloads))
+        if item.sequence and item.path and topic.limit is None:
+            self._cluster.failover.name_origin(topic, item)
         self._cluster.core.publish(topic, item.payloads)
         self._carry_out(topic, (Ack(item.path, len(item.payloads), topic.epoch, topic.n),))
         if stream is not None and has_loss:
@@ -365,8 +373,15 @@ class Ingress:
             else:
                 self._carry_out(topic, (Ack(item.path, item.lost, *NOWHERE),))
             return
+        is_kept = not (item.path or after or topic.lane) and topic.limit is None and link.can(RESEND)
         for _, part in runs(item.payloads, cluster.core.limits.payload_bytes_max):
-            frame = encode(IngressFrame(topic.key, version, item.path, after, part))
+            if is_kept:
+                sequence = cluster.failover.sequence + 1
+                cluster.failover.sequence += len(part)
+                frame = encode(RunFrame(topic.key, version, sequence, part))
+                stream.admission.kept.append((sequence, part))
+            else:
+                frame = encode(IngressFrame(topic.key, version, item.path, after, part))
             size += len(frame)
             # First: writing it may give up all that is in flight.
             stream.admission.sent(way, item.path, len(part))

@@ -21,8 +21,9 @@ from equipoise.hub.cluster.pattern_gaps import tell_hub_gap, tell_topic_gap
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.stream.cursor import repeated
-from equipoise.stream.parts import Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part
+from equipoise.stream.parts import Again, Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part
 from equipoise.stream.relay import Arrival
+from equipoise.stream.submission import NOWHERE
 
 if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic
@@ -107,17 +108,17 @@ class Merging:
 
     def opened(self, stream: Stream, origin: str, epoch: int, after: tuple[str, int, int]) -> None:
         hub, after_epoch, after_n = after
-        self._arrive(stream, Arrival(origin, epoch, Opened(epoch, after_epoch, after_n, hub)))
+        self.arrive(stream, Arrival(origin, epoch, Opened(epoch, after_epoch, after_n, hub)))
 
     def depends(self, stream: Stream, origin: str, epoch: int, dependency: Dependency) -> None:
         """What this hub sends of the epoch from here on comes after that position of another stream."""
-        self._arrive(stream, Arrival(origin, epoch, dependency))
+        self.arrive(stream, Arrival(origin, epoch, dependency))
 
     def over(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
         """The lane has ended, or there is none."""
-        self._arrive(stream, Arrival(origin, epoch, Ended(epoch, n)))
+        self.arrive(stream, Arrival(origin, epoch, Ended(epoch, n)))
 
-    def _arrive(self, stream: Stream, arrival: Arrival) -> None:
+    def arrive(self, stream: Stream, arrival: Arrival) -> None:
         is_taken = not stream.pending and stream.is_due(self, arrival)
         if is_taken:
             self._take(stream, arrival.origin, arrival.part)
@@ -128,7 +129,7 @@ class Merging:
     def attached(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
         """A home, or a hub that follows it, sends us the stream after (epoch, n)."""
         if isinstance(stream.topic, Lane):
-            self._arrive(stream, Arrival(origin, epoch, Begun(epoch, n)))
+            self.arrive(stream, Arrival(origin, epoch, Begun(epoch, n)))
             return
         if stream.attached(origin, epoch, n):
             self._jump(stream, epoch, n)
@@ -189,7 +190,7 @@ class Merging:
     def lane_died(self, stream: Stream, hub: str) -> None:
         """The hub of a lane is dead: its end, which is unknown, waits behind all that has come of the lane."""
         epoch = max(arrival.epoch for arrival in stream.pending)
-        self._arrive(stream, Arrival(hub, epoch, Ended(0, 0)))
+        self.arrive(stream, Arrival(hub, epoch, Ended(0, 0)))
 
     def torn(self, stream: Stream) -> None:
         """All that came of a lane whose hub is dead has been taken: what follows it never comes."""
@@ -242,7 +243,9 @@ class Merging:
         """
         while (stream.pending and self._take_due(stream)) or (stream.join_at and self._switch(stream)):
             has_moved, is_message = True, False
-        if not is_message or stream.ending is not None:
+        if not is_message or stream.ending is not None or stream.again[0]:
+            if stream.position >= stream.again:
+                stream.again = NOWHERE
             self._cluster.handover.review(stream)
         if has_moved and self._cluster.tags.blocked:
             self._cluster.tags.moved(stream.topic)
@@ -305,6 +308,8 @@ class Merging:
                 self._cluster.lanes.ended(stream, epoch, n)
             case Opened():
                 self._open(stream, part)
+            case Again():
+                stream.again = part
 
     def _deliver(self, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
         topic = stream.topic

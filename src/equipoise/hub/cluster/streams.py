@@ -15,7 +15,7 @@ from equipoise.stream.effects import End
 from equipoise.stream.effects import StreamState as State
 from equipoise.stream.position import TRUNK
 from equipoise.stream.relay import RelayMerge
-from equipoise.stream.submission import Budget
+from equipoise.stream.submission import NOWHERE, Budget
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
@@ -49,6 +49,7 @@ class Stream(RelayMerge):
 
     __slots__ = (
         "admission",
+        "again",
         "asked_version",
         "ending",
         "interest",
@@ -57,6 +58,7 @@ class Stream(RelayMerge):
         "pending_offer",
         "preparer",
         "relays_waiting",
+        "seen",
         "since_version",
         "state",
         "term",
@@ -81,6 +83,10 @@ class Stream(RelayMerge):
         self.admission = Admission(budget, topic.key)
         # On the way out. The number of the last ATTACH.
         self.ticket = 0
+        # Messages up to this position may repeat what clients of a dead home have got: newcomers begin behind.
+        self.again = NOWHERE
+        # By the life of a hub, the home and the sequence of the last message of its clients that came here.
+        self.seen: dict[tuple[str, int], tuple[str, int]] = {}
         # Whether it is followed even without a subscriber by name: see Listening.is_kept.
         self.is_kept = False
         # What this hub wants of the stream where it has subscribers by filter; None: everything.
@@ -117,4 +123,4 @@ class Stream(RelayMerge):
     @property
     def is_ready(self) -> bool:
         """Whether a subscriber that comes now misses nothing from now on."""
-        return self.state.is_home or self.source is not None
+        return self.state.is_home or (self.source is not None and self.position >= self.again)

@@ -14,6 +14,7 @@ from equipoise.lab.scenarios.cluster_clients import (
     HEAVY_CROWD,
     LISTENERS,
     LONG_CROWD,
+    STEADY_CROWD,
     TOLD,
     USERS_CROWD,
     speaker,
@@ -127,6 +128,17 @@ _STOPS = case(
 )
 _ZOMBIES = case(
     "zombies", "hubs stand still until they are declared dead, and wake up", zombies=(1, 2), expectation=LOUD
+)
+_FAILOVER = case(
+    "failover",
+    "hubs crash or stand still until they are declared dead, under steady publishers and with links that are cut",
+    workload=STEADY_CROWD,
+    zombies=(0, 2),
+    crashes=(1, 2),
+    moves=(0, 2),
+    link_cuts=(2, 6),
+    duration_s=5.0,
+    expectation=LOUD,
 )
 _CUTS = case(
     "cuts",
@@ -245,6 +257,7 @@ CLUSTER_SCENARIOS = (
     _CRASHES,
     _STOPS,
     _ZOMBIES,
+    _FAILOVER,
     _CUTS,
     _MINUTES,
     _USERS,
@@ -278,6 +291,7 @@ CLUSTER_SCENARIOS = (
     ),
     routed(_CRASHES, moves=(1, 5)),
     routed(_ZOMBIES),
+    routed(_FAILOVER),
     routed(_EVERYTHING),
     *REPLICATION_SCENARIOS,
     *stored_scenarios(_EVERYTHING),

@@ -17,6 +17,7 @@ __all__ = [
     "REPLICATED_CROWD",
     "ROUTED_CROWD",
     "ROVING_CROWD",
+    "STEADY_CROWD",
     "TOLD",
     "USERS_CROWD",
     "listener",
@@ -69,6 +70,18 @@ USERS_CROWD = Workload(
 LONG_CROWD = Workload(
     clients=tuple(
         replace(client, publishes=tuple(replace(p, count=240, interval_s=0.2) for p in client.publishes))
+        for client in CROWD.clients
+    )
+)
+# The same in a steady stream, mostly without receipts, so that messages are under way whenever a hub dies.
+STEADY_CROWD = Workload(
+    clients=tuple(
+        replace(
+            client,
+            publishes=tuple(
+                replace(p, count=400, burst=(1, 3), interval_s=0.02, receipts=0.05) for p in client.publishes
+            ),
+        )
         for client in CROWD.clients
     )
 )

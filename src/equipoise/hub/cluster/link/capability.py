@@ -5,7 +5,19 @@ A hub announces them when it greets, and ignores the names that it does not know
 
 from __future__ import annotations
 
-__all__ = ["CAPABILITIES", "CONTENT", "COUNTS", "LEASE", "LEAVE", "LIMITS", "LOGS", "LOSS", "PROBE", "TEAR"]
+__all__ = [
+    "CAPABILITIES",
+    "CONTENT",
+    "COUNTS",
+    "LEASE",
+    "LEAVE",
+    "LIMITS",
+    "LOGS",
+    "LOSS",
+    "PROBE",
+    "RESEND",
+    "TEAR",
+]
 
 # Answer probes of the distance between hubs.
 PROBE = "probe"
@@ -26,4 +38,7 @@ LOGS = "logs"
 # Send of a stream only what filters match, and take it so.
 CONTENT = "content"
 
-CAPABILITIES = frozenset({PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS, CONTENT})
+# Say which messages of other hubs it has seen of a home that died, so that those that no hub has seen are sent again.
+RESEND = "resend"
+
+CAPABILITIES = frozenset({PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS, CONTENT, RESEND})

@@ -29,6 +29,7 @@ from equipoise.hub.cluster.link.frames import (
     NumberedFrame,
     Path,
     Payloads,
+    RunFrame,
     Tag,
     TearFrame,
 )
@@ -230,6 +231,10 @@ def _read_ingress(command: Sequence[bytes]) -> Frame:
     )
 
 
+def _read_run(command: Sequence[bytes]) -> Frame:
+    return RunFrame(command[1], parse_number(command[2]), parse_number(command[3]), command[4:])
+
+
 def _read_numbered(command: Sequence[bytes]) -> Frame:
     _, key, path, count, epoch, n = command
     return NumberedFrame(
@@ -247,6 +252,10 @@ def _ingress_words(frame: IngressFrame) -> tuple[bytes, ...]:
     return (IngressFrame.verb, frame.key, b"%d" % frame.version, path, tags, *frame.payloads)
 
 
+def _run_words(frame: RunFrame) -> tuple[bytes, ...]:
+    return (RunFrame.verb, frame.key, b"%d" % frame.version, b"%d" % frame.sequence, *frame.payloads)
+
+
 def _numbered_words(frame: NumberedFrame) -> tuple[bytes, ...]:
     path = _spell_path(frame.path) if frame.path else b""
     return (NumberedFrame.verb, frame.key, path, b"%d" % frame.count, b"%d" % frame.epoch, b"%d" % frame.n)
@@ -254,12 +263,14 @@ def _numbered_words(frame: NumberedFrame) -> tuple[bytes, ...]:
 
 _HOT_READERS: dict[type[Frame], Callable[[Sequence[bytes]], Frame]] = {
     IngressFrame: _read_ingress,
+    RunFrame: _read_run,
     NumberedFrame: _read_numbered,
     EgressFrame: _read_egress,
 }
 _WRITERS: dict[type[Frame], Callable[[Any], tuple[bytes, ...]]] = {
     **{frame_type: _writer(frame_type) for frame_type in FRAMES},
     IngressFrame: _ingress_words,
+    RunFrame: _run_words,
     NumberedFrame: _numbered_words,
 }
 _SHAPES = {frame_type.verb: _Shape(frame_type) for frame_type in FRAMES}
@@ -278,6 +289,8 @@ def unsent_messages(pieces: Iterable[bytes], reader: RequestReader) -> Unsent:
             if isinstance(frame, IngressFrame):
                 item = Submission(frame.path, frame.version, frame.payloads, frame.tags)
                 found.setdefault(frame.key, []).append(item)
+            elif isinstance(frame, RunFrame):
+                found.setdefault(frame.key, []).append(Submission((), frame.version, frame.payloads))
             elif isinstance(frame, LossFrame | TearFrame):
                 is_doubtful = isinstance(frame, TearFrame)
                 item = Submission(frame.path, frame.version, (), frame.tags, frame.count, is_doubtful)

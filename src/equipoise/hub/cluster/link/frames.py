@@ -20,6 +20,7 @@ from equipoise.hub.cluster.link.content_frames import (
     WantFrame,
     WidenFrame,
 )
+from equipoise.hub.cluster.link.failover_frames import AgainFrame, FromFrame, ResentFrame, RunFrame, SeenFrame
 from equipoise.hub.cluster.link.frame import Frame, Life, Path, Payloads, Tag
 from equipoise.hub.cluster.link.ingress_frames import (
     IngressFrame,
@@ -38,12 +39,13 @@ from equipoise.hub.cluster.link.log_frames import (
 )
 
 __all__ = [
-    "FRAMES", "AfterFrame", "AnswerFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame", "CallFrame",
-    "CancelFrame", "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame",
-    "EgressFrame", "EndedFrame", "FilteredFrame", "FlushFrame", "FollowFrame", "Frame", "IngressFrame",
+    "FRAMES", "AfterFrame", "AgainFrame", "AnswerFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame",
+    "CallFrame", "CancelFrame", "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame",
+    "EgressFrame", "EndedFrame", "FilteredFrame", "FlushFrame", "FollowFrame", "Frame", "FromFrame", "IngressFrame",
     "LaneFrame", "LeaseFrame", "LeaveFrame", "Life", "LossFrame", "NarrowFrame", "NoPatternFrame",
     "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame", "PatternedFrame", "Payloads",
-    "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecountFrame", "RecountedFrame", "SettledFrame",
+    "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecountFrame", "RecountedFrame",
+    "ResentFrame", "RunFrame", "SeenFrame", "SettledFrame",
     "SeverFrame", "SeveredFrame", "SpanFrame", "Tag", "TearFrame", "TokensFrame", "UnwantFrame",
     "UnwatchFrame", "WaitingFrame", "WantFrame", "WantedFrame", "WatchFrame", "WidenFrame", "WokenFrame",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from equipoise.client.wire.connection import Connection
 from equipoise.hub.access import reauthorization
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.dependencies import Dependencies
+from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.ingress import Ingress
@@ -177,6 +178,14 @@ CLUSTER_ABLATIONS = (
         "cluster-store-zombies",
         _with(Feeders, "tear", lambda self, topic: None),
         seed=12,
+    ),
+    Ablation(
+        "seen-reports",
+        "hubs say which messages they have seen of a home that died before those are sent to the next one",
+        once.NAME,
+        "cluster-failover",
+        _with(Failover, "report", lambda self, stream, home: None),
+        seed=5,
     ),
     Ablation(
         "vouched",

@@ -1,0 +1,218 @@
+"""Send again what was sent into a home that died and that no other hub has seen (docs/decisions/0021).
+
+A hub numbers the messages of its clients that it sends to a home, and keeps them until the home acknowledges them. The
+home tells the hubs that follow the topic which messages come from whom. When the home dies:
+
+    every hub says to the others which of their messages it has seen of that home (SEEN), then DONE;
+    a hub that has heard DONE of its own routing from all sends what none has seen to the next homes, then says RESENT;
+    the next home opens the topic once all have said RESENT, and numbers what it was sent first.
+
+A client of the dead home may have got a message that no hub has seen. It comes to another hub as a new subscriber, and
+begins behind the messages that were sent again (AGAIN).
+
+Not sent again, but told by the gap as before: messages of topics with lanes or limits, those that were under way
+through two hubs, and those where a link began anew meanwhile.
+
+Always true: `doubtful` holds exactly the streams whose messages wait for what others have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.cluster.link.capability import RESEND
+from equipoise.hub.cluster.link.codec import encode
+from equipoise.hub.cluster.link.frames import (
+    AgainFrame,
+    FromFrame,
+    Life,
+    ResentFrame,
+    SeenFrame,
+)
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.streams import State
+from equipoise.stream.submission import Submission
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.streams import Stream
+    from equipoise.hub.data.topics import Topic
+    from equipoise.stream.submission import Ack
+
+__all__ = ["Failover"]
+
+# Lives about which this hub says RESENT to hubs that it meets: those of the last minutes.
+LIVES_MAX = 100
+
+
+class _Barrier(Protocol):
+    @property
+    def is_passed(self) -> bool: ...
+
+
+class _Handover(Protocol):
+    def review_opening(self) -> None: ...
+
+
+class _Ingress(Protocol):
+    def drain(self, stream: Stream) -> None: ...
+    def give_up(self, stream: Stream, acks: list[Ack]) -> None: ...
+
+
+class _Lanes(Protocol):
+    def settle(self) -> None: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def barrier(self) -> _Barrier: ...
+    @property
+    def handover(self) -> _Handover: ...
+    @property
+    def ingress(self) -> _Ingress: ...
+    @property
+    def lanes(self) -> _Lanes: ...
+
+
+class Failover:
+    """Owned by the cluster."""
+
+    def __init__(self, cluster: _Cluster) -> None:
+        self._cluster = cluster
+        # The sequence of the last message of this hub's clients that was sent to a home.
+        self.sequence = 0
+        self.doubtful: dict[Stream, None] = {}
+        # Messages that were sent again.
+        self.resent = 0
+        # Lives that are over: those about which this hub has yet to say RESENT, and those about which it has.
+        self._owed: dict[Life, None] = {}
+        self._said: dict[Life, None] = {}
+        # By such a life, the hubs that have yet to say RESENT; and what each has said.
+        self._awaited: dict[Life, set[str]] = {}
+        self._heard: dict[str, dict[Life, None]] = {}
+
+    # While the home lives.
+
+    def name_origin(self, topic: Topic, item: Submission) -> None:
+        """Tell the hubs that get the topic where the messages come from that are numbered next."""
+        audience = self._cluster.core.audience_of(topic)
+        links = (*audience.hubs, *audience.narrow_hubs)
+        if links:
+            frame = encode(FromFrame(topic.key, *item.path[0], item.sequence + len(item.payloads) - 1))
+            for link in links:
+                if link.can(RESEND):
+                    link.write(frame)
+
+    def heard_origin(self, peer: str, stream: Stream, frame: FromFrame) -> None:
+        stream.seen[frame.hub, frame.incarnation] = (peer, frame.sequence)
+
+    # A home dies.
+
+    def may_resend(self, stream: Stream) -> bool:
+        """Whether all hubs say what they have seen of the stream."""
+        topic = stream.topic
+        has_lanes = topic.lane or (topic.beside is not None and (topic.beside.lanes or topic.beside.after))
+        is_plain = stream.way is None or not stream.way.after
+        is_known = all(link.can(RESEND) for link in self._cluster.out.values())
+        return is_known and is_plain and not has_lanes and topic.limit is None
+
+    def ended(self, life: Life) -> None:
+        """A life is over. Those who say RESENT of such have to, before its topics are opened elsewhere."""
+        self._owed[life] = None
+        self._awaited[life] = {
+            peer
+            for peer, link in self._cluster.out.items()
+            if peer != life[0] and link.can(RESEND) and life not in self._heard.get(peer, ())
+        }
+
+    def report(self, stream: Stream, home: str) -> None:
+        """Say to the hubs whose messages came from a home that is dead which of them this hub has seen."""
+        for life, (by, sequence) in list(stream.seen.items()):
+            if by != home:
+                continue
+            del stream.seen[life]
+            link = self._cluster.out.get(life[0])
+            if life[0] == self._cluster.name:
+                self.heard_seen(stream, sequence)
+            elif link is not None and link.incarnation == life[1]:
+                link.send(SeenFrame(stream.topic.key, sequence))
+
+    def heard_seen(self, stream: Stream, sequence: int) -> None:
+        stream.admission.seen = max(stream.admission.seen, sequence)
+
+    def progressed(self) -> None:
+        """Once all have said DONE, send again what none has seen, and say so."""
+        if not self._owed or not self._cluster.barrier.is_passed:
+            return
+        streams, self.doubtful = list(self.doubtful), {}
+        for stream in streams:
+            self._cluster.news.tell(stream.topic)
+            self._send_again(stream)
+        for life in self._owed:
+            self._said[life] = None
+            for link in self._cluster.out.values():
+                link.send(ResentFrame(*life))
+        self._owed.clear()
+        while len(self._said) > LIVES_MAX:
+            del self._said[next(iter(self._said))]
+
+    def _send_again(self, stream: Stream) -> None:
+        admission = stream.admission
+        self._cluster.ingress.give_up(stream, admission.resolve())
+        before = sum(len(item.payloads) for item in admission.waiting.get((), ()) if item.sequence)
+        self._cluster.ingress.drain(stream)
+        self.resent += before
+        if stream.state is State.REMOTE:
+            # What cannot go now would come behind RESENT, and may repeat what new subscribers have got.
+            self._cluster.ingress.give_up(stream, admission.resolve(is_lost=True))
+
+    def unsure(self) -> None:
+        """What a hub has said may be lost: what it has seen is not known, so nothing is sent again."""
+        streams, self.doubtful = list(self.doubtful), {}
+        for stream in streams:
+            self._cluster.ingress.give_up(stream, stream.admission.resolve(is_lost=True))
+            self._cluster.ingress.drain(stream)
+
+    # What others have done.
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all messages that are sent again have come to their next homes."""
+        return not self._owed and not any(self._awaited.values())
+
+    def heard(self, peer: str, life: Life) -> None:
+        """The peer has sent again what it had sent into that life."""
+        heard = self._heard.setdefault(peer, {})
+        heard[life] = None
+        while len(heard) > LIVES_MAX:
+            del heard[next(iter(heard))]
+        self._awaited.get(life, set()).discard(peer)
+        self._look()
+
+    def peer_gone(self, peer: str) -> None:
+        self._heard.pop(peer, None)
+        for awaited in self._awaited.values():
+            awaited.discard(peer)
+
+    def _look(self) -> None:
+        if self.is_over:
+            self._awaited.clear()
+            self._cluster.handover.review_opening()
+            self._cluster.lanes.settle()
+
+    def introduce(self, link: OutLink) -> None:
+        """The link begins: what was said over a former one may be lost."""
+        for life in self._said:
+            link.send(ResentFrame(*life))
+
+    # The next home.
+
+    def name_repeats(self, topic: Topic, links: Iterable[OutLink]) -> None:
+        """The topic has been opened here without a known end: what waits is numbered first, and may be a repetition."""
+        stream = topic.stream
+        waiting = () if stream is None else stream.admission.waiting.values()
+        count = sum(item.messages for items in waiting for item in items)
+        if count and topic.limit is None:
+            for link in links:
+                link.send(AgainFrame(topic.name, topic.epoch, count))
