@@ -64,9 +64,12 @@ def test_elsewhere_the_answer_comes_with_the_homes_word_and_what_follows_waits_b
     assert client.read() == [[b"", *position(hubs), 0], b"PONG"]
 
 
-def test_a_message_lost_with_its_hub_is_answered_with_uncertainty() -> None:
+def test_a_message_of_which_only_some_hubs_know_the_position_is_answered_with_uncertainty() -> None:
+    """Its home has died. One that no hub has seen is sent to the next home, and answered from there."""
     hubs = remote()
-    client = hubs["h2"].client(3)
+    client, far = hubs["h2"].client(3), hubs["h3"].client()
+    far.send("SUBSCRIBE", "t")
+    hubs.settle()
     hubs.held.add(("h1", "h2"))
     client.send("EQ.PUBLISH", "t", "a")
     hubs.settle()

@@ -22,17 +22,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.capability import RESEND
-from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import (
     AgainFrame,
-    FromFrame,
     Life,
     ResentFrame,
     SeenFrame,
 )
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
-from equipoise.stream.submission import Submission
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
@@ -91,21 +88,6 @@ class Failover:
         # By such a life, the hubs that have yet to say RESENT; and what each has said.
         self._awaited: dict[Life, set[str]] = {}
         self._heard: dict[str, dict[Life, None]] = {}
-
-    # While the home lives.
-
-    def name_origin(self, topic: Topic, item: Submission) -> None:
-        """Tell the hubs that get the topic where the messages come from that are numbered next."""
-        audience = self._cluster.core.audience_of(topic)
-        links = (*audience.hubs, *audience.narrow_hubs)
-        if links:
-            frame = encode(FromFrame(topic.key, *item.path[0], item.sequence + len(item.payloads) - 1))
-            for link in links:
-                if link.can(RESEND):
-                    link.write(frame)
-
-    def heard_origin(self, peer: str, stream: Stream, frame: FromFrame) -> None:
-        stream.seen[frame.hub, frame.incarnation] = (peer, frame.sequence)
 
     # A home dies.
 

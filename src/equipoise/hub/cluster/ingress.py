@@ -26,6 +26,7 @@ from equipoise.hub.cluster.link.frames import (
     RunFrame,
     TearFrame,
 )
+from equipoise.hub.cluster.link.link import name_origin
 from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Path, Submission, WaitReason
@@ -150,7 +151,6 @@ class Ingress:
             self._await_room(stream)
 
     def _await_room(self, stream: Stream) -> None:
-        """If messages wait since the link to the next hub has no room, go on when it has."""
         way = self._route(stream).way
         link = None if way is None else self._cluster.out.get(way[0])
         if link is not None and link.is_full:
@@ -261,7 +261,6 @@ class Ingress:
         self.give_up(stream, acks)
 
     def give_up(self, stream: Stream, acks: Sequence[Ack]) -> None:
-        """These never get a position that is known here."""
         self.lost += sum(ack.messages for ack in acks)
         self._carry_out(stream.topic, acks)
 
@@ -344,7 +343,8 @@ class Ingress:
         if topic.limit is not None:
             self._cluster.limits.spend(topic.limit, len(item.payloads))
         if item.sequence and item.path and topic.limit is None:
-            self._cluster.failover.name_origin(topic, item)
+            audience, last = self._cluster.core.audience_of(topic), item.sequence + len(item.payloads) - 1
+            name_origin([*audience.hubs, *audience.narrow_hubs], topic.key, item.path[0], last)
         self._cluster.core.publish(topic, item.payloads)
         self._carry_out(topic, (Ack(item.path, len(item.payloads), topic.epoch, topic.n),))
         if stream is not None and has_loss:

@@ -21,18 +21,13 @@ from equipoise.hub.cluster.topic_limit import CLIENTS, TopicLimit
 from equipoise.hub.data.reply import NO_ROOM, REPLY_S, Reply, ReplyMode
 from equipoise.limits import TOKEN
 from equipoise.resp.replies import error
-from equipoise.stream.submission import Budget, Path
+from equipoise.stream.submission import Budget
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.publish_route import Acked
-    from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.topic import Topic
 
 __all__ = ["LimitedClients"]
-
-
-class _Ingress(Protocol):
-    def outstanding(self, stream: Stream, path: Path) -> int: ...
 
 
 class _Acks(Protocol):
@@ -46,8 +41,6 @@ class _Routes(Protocol):
 
 
 class _Cluster(ClusterPort, Protocol):
-    @property
-    def ingress(self) -> _Ingress: ...
     @property
     def receipts(self) -> _Acks: ...
     @property
@@ -142,7 +135,7 @@ class LimitedClients:
         """Messages of this hub's clients that are not acknowledged."""
         streams = {id(one.stream): one.stream for one in (topic, target) if one.stream is not None}
         routing = 0 if topic.stream is None else sum(one.messages for one in topic.stream.admission.routing)
-        return routing + sum(self._cluster.ingress.outstanding(stream, ()) for stream in streams.values())
+        return routing + sum(stream.admission.outstanding(()) for stream in streams.values())
 
     def _wait(
         self,

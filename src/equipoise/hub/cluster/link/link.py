@@ -12,12 +12,13 @@ Pure: connections are made by `dialer`, frames are executed by `frame_dispatch`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.errors import ProtocolError
+from equipoise.hub.cluster.link.capability import RESEND
 from equipoise.hub.cluster.link.codec import decode, encode
-from equipoise.hub.cluster.link.frames import Frame
+from equipoise.hub.cluster.link.frames import Frame, FromFrame, Life
 from equipoise.resp import Publishes, RequestReader
 
 if TYPE_CHECKING:
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
     from equipoise.hub.telemetry.stats import Stats
     from equipoise.resp import RequestLimits
 
-__all__ = ["VOID_OFFSET", "FrameExecutor", "FrameReceiver", "InLink", "LinkId", "LinkSession", "OutLink"]
+__all__ = [
+    "VOID_OFFSET",
+    "FrameExecutor",
+    "FrameReceiver",
+    "InLink",
+    "LinkId",
+    "LinkSession",
+    "OutLink",
+    "name_origin",
+]
 
 Send = Callable[[bytes], object]
 # Beyond what any sender has written: a sender that is told to go on there begins the next generation. The first release
@@ -234,6 +244,15 @@ class OutLink:
         if pieces and self.base < offset:
             pieces[0] = pieces[0][offset - self.base :]
             self.base = offset
+
+
+def name_origin(links: Sequence[OutLink], key: bytes, life: Life, sequence: int) -> None:
+    """Say where the messages come from that are written next, the last of which its hub gave that sequence."""
+    if links:
+        frame = encode(FromFrame(key, *life, sequence))
+        for link in links:
+            if link.can(RESEND):
+                link.write(frame)
 
 
 class InLink:
