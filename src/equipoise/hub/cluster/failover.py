@@ -57,10 +57,6 @@ class _Ingress(Protocol):
     def give_up(self, stream: Stream, acks: list[Ack]) -> None: ...
 
 
-class _Lanes(Protocol):
-    def settle(self) -> None: ...
-
-
 class _Cluster(ClusterPort, Protocol):
     @property
     def barrier(self) -> _Barrier: ...
@@ -68,8 +64,7 @@ class _Cluster(ClusterPort, Protocol):
     def handover(self) -> _Handover: ...
     @property
     def ingress(self) -> _Ingress: ...
-    @property
-    def lanes(self) -> _Lanes: ...
+    def progressed(self) -> None: ...
 
 
 class Failover:
@@ -180,8 +175,8 @@ class Failover:
     def _look(self) -> None:
         if self.is_over:
             self._awaited.clear()
+            self._cluster.progressed()
             self._cluster.handover.review_opening()
-            self._cluster.lanes.settle()
 
     def introduce(self, link: OutLink) -> None:
         """The link begins: what was said over a former one may be lost."""

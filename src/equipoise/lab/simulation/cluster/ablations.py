@@ -11,8 +11,6 @@ from equipoise.client.wire.connection import Connection
 from equipoise.hub.access import reauthorization
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.dependencies import Dependencies
-from equipoise.hub.cluster.failover import Failover
-from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lanes import Lanes
@@ -22,14 +20,13 @@ from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.core import HubCore
 from equipoise.hub.data import session
-from equipoise.hub.data.losses import Losses
 from equipoise.hub.membership.liveness import Sight
 from equipoise.hub.membership.region_guard import RegionGuard
 from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import authorised, needless_gap, once, order, progress
+from equipoise.lab.simulation.cluster.crash_ablations import CRASH_ABLATIONS
 from equipoise.lab.workload.lanes import LaneSubscriber
 from equipoise.lab.workload.roving import RovingPublisher
-from equipoise.stream.admission import Admission
 from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
 from equipoise.stream.effects import OpenEpoch, SendPrepared, StateChanged
 from equipoise.stream.merge import TopicMerge
@@ -43,12 +40,6 @@ __all__ = ["CLUSTER_ABLATIONS"]
 def _with(owner: object, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
     """`owner`: a class, or a module."""
     return lambda: replaced(owner, attribute, replacement)
-
-
-@contextmanager
-def _without_counting() -> Iterator[None]:
-    with replaced(Losses, "count", lambda *words: None), replaced(Losses, "count_hub", lambda losses: None):
-        yield
 
 
 # Between hubs.
@@ -94,10 +85,6 @@ def _open_when_asked(engine: HandoverEngine, stream: Stream, effect: SendPrepare
 
 def _keep_epochs(lanes: Lanes) -> None:
     lanes.followers.introduced()
-
-
-def _end_at_once(merging: Merging, stream: Stream, hub: str) -> None:
-    merging._cluster.lanes.ended(stream, 0, 0)
 
 
 class _SameForEver:
@@ -147,70 +134,8 @@ def _go_without_severing(
     publishing._arrive(publisher, connection)
 
 
-def _count_known_only(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:
-    skip, missed = _ACCEPT(cursor, epoch, n, count)
-    return Verdict(skip, missed or 0)
-
-
-_ACCEPT = Cursor.accept
-
 CLUSTER_ABLATIONS = (
-    Ablation(
-        "unknown-gaps",
-        "a client tells that an unknown number of messages is missing",
-        once.NAME,
-        "cluster-everything",
-        _with(Cursor, "accept", _count_known_only),
-        seed=6,
-    ),
-    Ablation(
-        "pattern-gaps",
-        "subscribers by pattern are told that a hub was lost",
-        once.NAME,
-        "cluster-crashes",
-        _with(Merging, "hub_lost", lambda self: None),
-        seed=11,
-    ),
-    Ablation(
-        "feeders",
-        "subscribers are told when a hub dies through which clients published",
-        once.NAME,
-        "cluster-store-zombies",
-        _with(Feeders, "tear", lambda self, topic: None),
-        seed=12,
-    ),
-    Ablation(
-        "seen-reports",
-        "hubs say which messages they have seen of a home that died before those are sent to the next one",
-        once.NAME,
-        "cluster-failover",
-        _with(Failover, "report", lambda self, stream, home: None),
-        seed=5,
-    ),
-    Ablation(
-        "vouched",
-        "a hub acknowledges a plain publish early only where the home knows that the message may come",
-        once.NAME,
-        "cluster-everything",
-        _with(Ingress, "is_vouched", _always),
-        seed=106,
-    ),
-    Ablation(
-        "behind-a-loss",
-        "what a publisher sends after a loss comes in no other lane before subscribers know of the loss",
-        once.NAME,
-        "cluster-replication-everything",
-        _with(Admission, "follow_loss", lambda self, epoch: None),
-        seed=27,
-    ),
-    Ablation(
-        "counted-losses",
-        "a hub counts what plain subscribers miss",
-        once.NAME,
-        "cluster-crashes",
-        _without_counting,
-        seed=10,
-    ),
+    *CRASH_ABLATIONS,
     Ablation(
         "cluster-revocation",
         "subscriptions at every hub are judged again by new rules",
@@ -304,14 +229,6 @@ CLUSTER_ABLATIONS = (
         "cluster-everything",
         _with(Lanes, "introduced", _keep_epochs),
         seed=614,
-    ),
-    Ablation(
-        "lane-ends",
-        "the unknown end of a lane whose hub died waits behind what has come of the lane",
-        once.NAME,
-        "cluster-everything",
-        _with(Merging, "lane_died", _end_at_once),
-        seed=1995,
     ),
     Ablation(
         "waiting-clients",

@@ -1,0 +1,112 @@
+"""The safeguards for hubs that die: what is sent again, what is told, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from equipoise.hub.cluster.failover import Failover
+from equipoise.hub.cluster.feeders import Feeders
+from equipoise.hub.cluster.ingress import Ingress
+from equipoise.hub.cluster.relay_merge import Merging
+from equipoise.hub.cluster.streams import Stream
+from equipoise.hub.data.losses import Losses
+from equipoise.lab.simulation.ablation import Ablation, replaced
+from equipoise.lab.simulation.checkers import once
+from equipoise.stream.admission import Admission
+from equipoise.stream.cursor import Cursor, Verdict
+
+__all__ = ["CRASH_ABLATIONS"]
+
+
+def _with(owner: type, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
+    return lambda: replaced(owner, attribute, replacement)
+
+
+def _always(*words: object) -> bool:
+    return True
+
+
+@contextmanager
+def _without_counting() -> Iterator[None]:
+    with replaced(Losses, "count", lambda *words: None), replaced(Losses, "count_hub", lambda losses: None):
+        yield
+
+
+def _end_at_once(merging: Merging, stream: Stream, hub: str) -> None:
+    merging._cluster.lanes.ended(stream, 0, 0)
+
+
+def _count_known_only(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:
+    skip, missed = _ACCEPT(cursor, epoch, n, count)
+    return Verdict(skip, missed or 0)
+
+
+_ACCEPT = Cursor.accept
+
+CRASH_ABLATIONS = (
+    Ablation(
+        "unknown-gaps",
+        "a client tells that an unknown number of messages is missing",
+        once.NAME,
+        "cluster-everything",
+        _with(Cursor, "accept", _count_known_only),
+        seed=6,
+    ),
+    Ablation(
+        "pattern-gaps",
+        "subscribers by pattern are told that a hub was lost",
+        once.NAME,
+        "cluster-crashes",
+        _with(Merging, "hub_lost", lambda self: None),
+        seed=11,
+    ),
+    Ablation(
+        "feeders",
+        "subscribers are told when a hub dies through which clients published",
+        once.NAME,
+        "cluster-store-zombies",
+        _with(Feeders, "tear", lambda self, topic: None),
+        seed=12,
+    ),
+    Ablation(
+        "seen-reports",
+        "hubs say which messages they have seen of a home that died before those are sent to the next one",
+        once.NAME,
+        "cluster-failover",
+        _with(Failover, "report", lambda self, stream, home: None),
+        seed=5,
+    ),
+    Ablation(
+        "vouched",
+        "a hub acknowledges a plain publish early only where the home knows that the message may come",
+        once.NAME,
+        "cluster-everything",
+        _with(Ingress, "is_vouched", _always),
+        seed=106,
+    ),
+    Ablation(
+        "behind-a-loss",
+        "what a publisher sends after a loss comes in no other lane before subscribers know of the loss",
+        once.NAME,
+        "cluster-replication-everything",
+        _with(Admission, "follow_loss", lambda self, epoch: None),
+        seed=27,
+    ),
+    Ablation(
+        "counted-losses",
+        "a hub counts what plain subscribers miss",
+        once.NAME,
+        "cluster-crashes",
+        _without_counting,
+        seed=10,
+    ),
+    Ablation(
+        "lane-ends",
+        "the unknown end of a lane whose hub died waits behind what has come of the lane",
+        once.NAME,
+        "cluster-everything",
+        _with(Merging, "lane_died", _end_at_once),
+        seed=1995,
+    ),
+)
