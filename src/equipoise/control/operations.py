@@ -234,7 +234,8 @@ async def change_spec(
         made = msgspec.structs.replace(old or TopicSpec(pattern=pattern), **changes)
         if changes.get("quantile") and made.latency_ms is None:
             raise SettingsError("a quantile is of a latency limit: give --latency too")
-        if made.durability is not None and made.rate_per_s is not None:
+        was_both = old is not None and old.durability is not None and old.rate_per_s is not None
+        if made.durability is not None and made.rate_per_s is not None and not was_both:
             raise SettingsError("a rate limit and durability do not go together yet: take one of them back")
         for entry in (Plan() if plan is None else plan).replicated:
             if Glob(pattern).matches(entry.topic) and (problem := _undividable(made, entry)):
