@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.resp.replies import Encoder, PlainEncoder, interleaved, positioned_encoder
+from equipoise.resp.replies import Encoder, interleaved, plain_encoder, positioned_encoder
 from resp.streams import words
 
 FEW = settings(derandomize=True, max_examples=80, deadline=None)
@@ -30,8 +30,8 @@ def decode(data: bytes) -> list[list[object]]:
 def test_a_plain_run_is_its_messages_one_by_one(
     proto: int, pattern: bytes, topic: bytes, runs: list[list[bytes]]
 ) -> None:
-    encode = PlainEncoder(proto, b"pmessage", pattern, topic)
-    alone = PlainEncoder(proto, b"pmessage", pattern, topic)
+    encode = plain_encoder(proto, b"pmessage", pattern, topic)
+    alone = plain_encoder(proto, b"pmessage", pattern, topic)
     for run in runs:
         assert encode(1, run) == b"".join(alone(1, (payload,)) for payload in run)
 
@@ -40,8 +40,8 @@ def test_a_plain_run_is_its_messages_one_by_one(
 @given(words, payloads)
 def test_redis_clients_read_plain_messages(topic: bytes, run: list[bytes]) -> None:
     expected = [[b"message", topic, payload] for payload in run]
-    assert decode(PlainEncoder(2, b"message", topic)(1, run)) == expected
-    pushed = PlainEncoder(3, b"message", topic)(1, run)
+    assert decode(plain_encoder(2, b"message", topic)(1, run)) == expected
+    pushed = plain_encoder(3, b"message", topic)(1, run)
     assert decode(pushed) == expected
     assert pushed.startswith(b">3\r\n")
 
@@ -74,8 +74,8 @@ def test_several_forms_come_message_by_message_in_pieces(
     first: int, run: list[bytes], piece_bytes: int
 ) -> None:
     forms: list[Encoder] = [
-        PlainEncoder(3, b"message", b"t"),
-        PlainEncoder(3, b"pmessage", b"*", b"t"),
+        plain_encoder(3, b"message", b"t"),
+        plain_encoder(3, b"pmessage", b"*", b"t"),
         positioned_encoder(9, b"eq.message", b"t"),
     ]
     expected = [
@@ -97,11 +97,11 @@ def test_several_forms_come_message_by_message_in_pieces(
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 99, 100, 1_000, 100_000])
 def test_lengths_are_right_at_every_number_of_digits(size: int) -> None:
     run = [b"x" * size] * 3
-    assert decode(PlainEncoder(2, b"message", b"t")(1, run)) == [[b"message", b"t", run[0]]] * 3
+    assert decode(plain_encoder(2, b"message", b"t")(1, run)) == [[b"message", b"t", run[0]]] * 3
 
 
 def test_sizes_remembered_from_earlier_runs_never_leak_into_later_ones() -> None:
-    encode = PlainEncoder(2, b"message", b"t")
+    encode = plain_encoder(2, b"message", b"t")
     for size in [*range(20), *range(20)]:
         run = [bytes([65 + size]) * size] * 2
         assert decode(encode(1, run)) == [[b"message", b"t", run[0]]] * 2

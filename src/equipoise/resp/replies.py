@@ -101,20 +101,18 @@ Encoder = Callable[[int, Sequence[bytes]], bytes]
 _LARGE_RUN_BYTES = 64 * 1024
 
 
-class PlainEncoder:
-    """One frame per message, as Redis sends it: a word, the names, the payload."""
+def plain_encoder(proto: int, word: bytes, *names: bytes) -> Encoder:
+    """One frame per message, as Redis sends it: `word`, the names, the payload.
 
-    __slots__ = ("_sized", "head")
+    A closure: a call of an object costs a tenth of a publish. The hub's compiled part reads `head` from its first cell.
+    """
+    mark = b">" if proto == 3 else b"*"
+    # All of a frame before the digits of the payload's length.
+    head = b"%b%d\r\n%b$" % (mark, len(names) + 2, b"".join(map(bulk, (word, *names))))
+    # Most payloads of a topic are of one size, so the head with its length is kept from run to run.
+    sized: dict[int, bytes] = {}
 
-    def __init__(self, proto: int, word: bytes, *names: bytes) -> None:
-        mark = b">" if proto == 3 else b"*"
-        # All of a frame before the digits of the payload's length.
-        self.head = b"%b%d\r\n%b$" % (mark, len(names) + 2, b"".join(map(bulk, (word, *names))))
-        # Most payloads of a topic are of one size, so the head with its length is kept from run to run.
-        self._sized: dict[int, bytes] | None = None
-
-    def __call__(self, first: int, payloads: Sequence[bytes]) -> bytes:
-        head = self.head
+    def encode(first: int, payloads: Sequence[bytes]) -> bytes:
         if len(payloads) == 1:
             payload = payloads[0]
             return b"%b%d\r\n%b\r\n" % (head, len(payload), payload)
@@ -122,7 +120,11 @@ class PlainEncoder:
         if len(lengths) > 1:
             return head + head.join([b"%d\r\n%b\r\n" % (len(p), p) for p in payloads])
         (length,) = lengths
-        between = self._between(length)
+        between = sized.get(length)
+        if between is None:
+            if len(sized) >= 4:
+                sized.clear()
+            between = sized[length] = b"\r\n%b%d\r\n" % (head, length)
         if length * len(payloads) < _LARGE_RUN_BYTES:
             return b"%b%b\r\n" % (between[2:], between.join(payloads))
         # Each payload is copied once, where the line above copies twice; for small runs that is cheaper than the list.
@@ -132,17 +134,7 @@ class PlainEncoder:
         parts[-1] = b"\r\n"
         return b"".join(parts)
 
-    def _between(self, length: int) -> bytes:
-        """The end of one frame and the head of the next, for payloads of one size."""
-        sized = self._sized
-        if sized is None:
-            sized = self._sized = {}
-        between = sized.get(length)
-        if between is None:
-            if len(sized) >= 4:
-                sized.clear()
-            between = sized[length] = b"\r\n%b%d\r\n" % (self.head, length)
-        return between
+    return encode
 
 
 def positioned_encoder(epoch: int, word: bytes, *names: bytes) -> Encoder:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import hiredis
 
 from equipoise.resp.exact import Incomplete, RequestLimits, parse_request, parse_words
-from equipoise.resp.replies import PlainEncoder, spell
+from equipoise.resp.replies import plain_encoder, spell
 
 Command = list[bytes]
 
@@ -374,7 +374,7 @@ def _spell_publishes(publishes: Publishes) -> bytes:
     topics, payloads = publishes
     topic = topics[0]
     if topics.count(topic) == len(topics):
-        return PlainEncoder(2, b"PUBLISH", topic)(0, payloads)
+        return plain_encoder(2, b"PUBLISH", topic)(0, payloads)
     messages = zip(topics, payloads, strict=True)
     return b"".join([spell((b"PUBLISH", *message)) for message in messages])
 

@@ -17,7 +17,7 @@ from equipoise.access import Action
 from equipoise.hub.cluster.link.codec import egress_encoder
 from equipoise.hub.data.audience import Audience
 from equipoise.hub.data.kinds import Kind
-from equipoise.resp.replies import Encoder, PlainEncoder, interleaved, positioned_encoder
+from equipoise.resp.replies import Encoder, interleaved, plain_encoder, positioned_encoder
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_state import Beside
@@ -388,7 +388,7 @@ def _encoder_cache(topic: Topic) -> Callable[[Form], Encoder]:
             elif kind.is_positioned:
                 encoder = positioned_encoder(topic.epoch, kind.message, *names)
             else:
-                encoder = PlainEncoder(proto, kind.message, *names)
+                encoder = plain_encoder(proto, kind.message, *names)
             made[form] = encoder
         return encoder
 

@@ -85,7 +85,9 @@ static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_
 /* Where the attributes of the hub's objects are. Filled in by `learn`. */
 static struct {
     int is_known;
-    PyTypeObject *session, *topic, *audience, *encoder;
+    PyTypeObject *session, *topic, *audience;
+    /* Of the function that plain_encoder returns; its first cell holds the frame's head. */
+    PyObject *encoder_code;
     PyObject *replies_on, *may_publish;
     /* Session */
     Py_ssize_t is_closing, waiting, peer, user, reader, subscriptions, owed, transaction, reply_mode, holds_input, told,
@@ -95,8 +97,8 @@ static struct {
     /* Topic */
     Py_ssize_t t_name, t_is_gated, t_stream, t_content, t_audience, t_publisher, t_n, t_published, t_bytes_in, t_bytes_out,
         t_delivered;
-    /* Audience, PlainEncoder */
-    Py_ssize_t a_version, a_is_plain, a_receivers, a_groups, a_reply, e_head;
+    /* Audience */
+    Py_ssize_t a_version, a_is_plain, a_receivers, a_groups, a_reply;
 } at;
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
@@ -576,7 +578,7 @@ static int digits_of(Py_ssize_t number, char *into) {
     return count;
 }
 
-/* As PlainEncoder does: a frame per message. */
+/* As plain_encoder does: a frame per message. */
 static PyObject *encode_plain(PyObject *head, const Publish *run, Py_ssize_t count) {
     Py_ssize_t head_size = PyBytes_GET_SIZE(head), size = 0;
     char digits[24];
@@ -657,14 +659,22 @@ static PyObject *plain_topic(PyObject *topics, PyObject *version, const Publish 
     return Py_NewRef(topic);
 }
 
+/* The head of a plain encoder's frames, borrowed; NULL of any other encoder. */
+static PyObject *plain_head(PyObject *encoder) {
+    if (!PyFunction_Check(encoder) || PyFunction_GET_CODE(encoder) != at.encoder_code)
+        return NULL;
+    return PyCell_GET(PyTuple_GET_ITEM(PyFunction_GET_CLOSURE(encoder), 0));
+}
+
 static int deliver_groups(PyObject *core, PyObject *topic, PyObject *groups, const Publish *run, Py_ssize_t count) {
     PyObject *payloads = NULL;
     int problem = 0;
     for (Py_ssize_t g = 0; !problem && g < PyList_GET_SIZE(groups); g++) {
         PyObject *group = PyList_GET_ITEM(groups, g);
         PyObject *encoder = PyTuple_GET_ITEM(group, 0), *sessions = PyTuple_GET_ITEM(group, 1), *data = NULL;
-        if (Py_TYPE(encoder) == at.encoder) {
-            data = encode_plain(SLOT(encoder, at.e_head), run, count);
+        PyObject *head = plain_head(encoder);
+        if (head != NULL) {
+            data = encode_plain(head, run, count);
         } else {
             PyObject *last = SLOT(topic, at.t_n);
             PyObject *first = PyLong_FromLongLong(PyLong_AsLongLong(last) - count + 1);
@@ -1070,16 +1080,20 @@ static PyObject *learn(PyObject *module, PyObject *args) {
         {audience, "receivers", &at.a_receivers},
         {audience, "groups", &at.a_groups},
         {audience, "reply", &at.a_reply},
-        {encoder, "head", &at.e_head},
     };
     at.is_known = 0;
+    if (!PyFunction_Check(encoder) || PyFunction_GET_CLOSURE(encoder) == NULL ||
+        !PyBytes_CheckExact(PyCell_GET(PyTuple_GET_ITEM(PyFunction_GET_CLOSURE(encoder), 0)))) {
+        PyErr_SetString(PyExc_TypeError, "the plain encoder has no head in its first cell");
+        return NULL;
+    }
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
         if (find_slot(slots[i].type, slots[i].name, slots[i].offset) < 0)
             return NULL;
     at.session = (PyTypeObject *)Py_NewRef(session);
     at.topic = (PyTypeObject *)Py_NewRef(topic);
     at.audience = (PyTypeObject *)Py_NewRef(audience);
-    at.encoder = (PyTypeObject *)Py_NewRef(encoder);
+    at.encoder_code = Py_NewRef(PyFunction_GET_CODE(encoder));
     at.replies_on = Py_NewRef(replies_on);
     at.may_publish = Py_NewRef(may_publish);
     at.is_known = 1;

@@ -34,7 +34,7 @@ def learn(
     stats: type,
     topic: type,
     audience: type,
-    encoder: type,
+    encoder: Callable[..., bytes],
     replies_on: object,
     may_publish: object,
     /,

@@ -22,7 +22,7 @@ from equipoise.hub.data.topic import Topic
 from equipoise.hub.shell.accepted_connection import AcceptedConnection
 from equipoise.hub.telemetry.stats import Stats
 from equipoise.resp import RequestLimits, RequestReader
-from equipoise.resp.replies import PlainEncoder
+from equipoise.resp.replies import plain_encoder
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -34,8 +34,8 @@ log = logging.getLogger("equipoise.hub")
 try:
     from equipoise.hub.shell import _sockets as wires
 
-    _TYPES = (Session, RequestReader, RequestLimits, Stats, Topic, Audience, PlainEncoder)
-    wires.learn(*_TYPES, ReplyMode.ON, Action.PUBLISH)
+    _TYPES = (Session, RequestReader, RequestLimits, Stats, Topic, Audience)
+    wires.learn(*_TYPES, plain_encoder(2, b"message", b""), ReplyMode.ON, Action.PUBLISH)
 except ImportError:
     # Not built: no compiler, or another system.
     wires = None  # type: ignore[assignment]  # see above
