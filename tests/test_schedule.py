@@ -1,4 +1,4 @@
-"""How tests are shared among workers: what clashes stays together, long modules are cut, and what is kept exists."""
+"""How tests are shared among workers: what clashes stays together, the longest comes first, and what is kept exists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections import OrderedDict
 from pathlib import Path
 
-from support.schedule import DURATIONS, PIECE_S_MAX, UNKNOWN_S, ByDuration
+from support.schedule import DURATIONS, UNKNOWN_S, ByDuration
 
 
 def scheduler(**kept: float) -> ByDuration:
@@ -16,20 +16,13 @@ def scheduler(**kept: float) -> ByDuration:
     return made
 
 
-def test_a_group_is_one_piece_and_so_is_a_module() -> None:
-    made = scheduler(up=400.0, short=3.0)
-    assert made._split_scope("tests/up.py::test_a[x@y]@systems") == "@systems"
-    assert made._split_scope("tests/other.py::test_b@systems") == "@systems"
-    assert made._split_scope("tests/short.py::test_c[x@y]") == "tests/short.py"
-    assert made._split_scope("tests/short.py::TestMany::test_d") == "tests/short.py"
-
-
-def test_a_long_module_is_cut_and_a_test_is_always_in_the_same_piece() -> None:
-    made = scheduler(long=3 * PIECE_S_MAX)
-    ids = [f"tests/long.py::test_it[{i}]" for i in range(100)]
-    pieces = {made._split_scope(one) for one in ids}
-    assert len(pieces) == 4
-    assert [made._split_scope(one) for one in ids] == [scheduler(long=90.0)._split_scope(one) for one in ids]
+def test_a_module_is_one_piece_and_so_is_a_group_of_modules() -> None:
+    made = scheduler()
+    assert made._split_scope("tests/local/test_up.py::test_a[x@y]") == "@up"
+    assert made._split_scope("tests/demo/test_command.py::test_b") == "@up"
+    assert made._split_scope("tests/pipeline/test_query.py::test_c") == "@spark"
+    assert made._split_scope("tests/test_schedule.py::TestMany::test_d[1]") == "tests/test_schedule.py"
+    assert made._split_scope("tests/not_there.py::test_e") == "tests/not_there.py"
 
 
 def test_the_longest_piece_comes_first() -> None:

@@ -67,6 +67,8 @@ def check_command(words: list[str]) -> None:
     command: Any = get_command(make_app(words[:1])).commands[words[0]]  # type: ignore[attr-defined]  # a group
     path, rest = words[0], words[1:]
     while hasattr(command, "commands"):
+        if command.invoke_without_command and rest and rest[0].startswith("-"):
+            break
         assert rest and rest[0] in command.commands, (
             f"equipoise {path} {' '.join(rest)}: there is no such command"
         )

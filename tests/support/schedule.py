@@ -1,8 +1,9 @@
 """Share the tests among workers: the longest modules first, and what clashes one after the other.
 
-A module is one piece of work, since its tests share fixtures. A module that takes longer than a worker's fair share is
-cut into pieces. All tests of a group (`pytest.mark.xdist_group`) are one piece whatever they take: `up` for systems on
-the ports that users find them on, `spark` for those that share a Spark session.
+A module is one piece of work: its tests share fixtures, and some of them what earlier ones left behind. All modules
+that name a group (`pytest.mark.xdist_group`) are one piece whatever they take: `up` for systems on the ports that users
+find them on, `spark` for those that share a Spark session. The group is read from the module's text: workers tell the
+scheduler ids of tests and nothing else.
 
 How long a module takes is kept in tests/durations.json; `--keep-durations` writes there what this run took. A module
 that is not in it counts as `UNKNOWN_S`. Wrong durations cost time, never a test.
@@ -11,8 +12,9 @@ that is not in it counts as `UNKNOWN_S`. Wrong durations cost time, never a test
 from __future__ import annotations
 
 import json
-import zlib
+import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,16 +22,23 @@ from xdist.remote import Producer  # type: ignore[import-untyped]  # It ships no
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # As above.
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]  # As above.
 
-__all__ = ["DURATIONS", "ByDuration", "DurationKeeper", "module_of"]
+__all__ = ["DURATIONS", "ByDuration", "DurationKeeper", "group_of", "module_of"]
 
-DURATIONS = Path(__file__).parents[1] / "durations.json"
+ROOT = Path(__file__).parents[2]
+DURATIONS = ROOT / "tests" / "durations.json"
 UNKNOWN_S = 2.0
-# A piece that began last delays the end by half of this on average.
-PIECE_S_MAX = 30.0
 
 
 def module_of(nodeid: str) -> str:
     return nodeid.partition("::")[0]
+
+
+@cache
+def group_of(module: str) -> str:
+    """The group that the module names, as `@group`; empty if it names none."""
+    path = ROOT / module
+    found = re.search(r'xdist_group[(]"(\w+)"\)', path.read_text()) if path.exists() else None
+    return f"@{found[1]}" if found else ""
 
 
 class ByDuration(LoadScopeScheduling):  # type: ignore[misc]  # As above.
@@ -41,13 +50,9 @@ class ByDuration(LoadScopeScheduling):  # type: ignore[misc]  # As above.
         self._seconds: dict[str, float] = {}
 
     def _split_scope(self, nodeid: str) -> str:
-        """The piece that a test belongs to. xdist adds `@group` to the ids of tests that have one."""
-        _, mark, group = nodeid.rpartition("@")
-        if mark and "]" not in group and "::" not in group:
-            return f"@{group}"
+        """The piece that a test belongs to."""
         module = module_of(nodeid)
-        pieces = int(self._kept.get(module, UNKNOWN_S) / PIECE_S_MAX) + 1
-        return module if pieces == 1 else f"{module}#{zlib.crc32(nodeid.encode()) % pieces}"
+        return group_of(module) or module
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if not self._seconds:
@@ -80,5 +85,5 @@ class DurationKeeper:
     def pytest_sessionfinish(self) -> None:
         kept: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
         kept |= {module: round(seconds, 1) for module, seconds in self._seconds.items()}
-        there = {module: kept[module] for module in sorted(kept) if (DURATIONS.parents[1] / module).exists()}
+        there = {module: kept[module] for module in sorted(kept) if (ROOT / module).exists()}
         DURATIONS.write_text(json.dumps(there, indent=0) + "\n")

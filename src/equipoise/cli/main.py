@@ -46,7 +46,7 @@ COMMANDS = {
     "topics": "List topics, show one topic, and set specs: limits for the topics that match a pattern.",
     "plan": "Show the plan, its history and the reasons of its changes.",
     "bench": "Benchmark the hub against Redis and NATS.",
-    "profile": "Measure the capacity of a hub on this machine.",
+    "profile": "Measure the capacity of a hub on this machine, or find a rate limit for a topic.",
     "lake": "Query and compact the pipeline's history (the lake).",
     "users": "Manage users and their permissions.",
     "reference": "",

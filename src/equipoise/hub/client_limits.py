@@ -251,10 +251,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(
             ge=64 * KIB,
-            description="Memory of all topics together: 1,100 B and twice the name for each. Enough for "
+            description="Memory of all topics together: 1,450 B and twice the name for each. Enough for "
             "topics_max topics with names of 150 bytes.",
         ),
-    ] = 272 * MIB
+    ] = 340 * MIB
     topic_idle_s: Annotated[
         float,
         Meta(

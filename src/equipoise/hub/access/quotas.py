@@ -20,7 +20,7 @@ __all__ = ["Quotas", "Resource", "owner_of", "topic_bytes"]
 
 # Memory of a topic in use beside its name, measured (tests/hub/test_memory_sizes.py), of which an audience and its form
 # of messages take a third; and how often its name is there: its own, and in a frame's header.
-TOPIC_BYTES = 1_100
+TOPIC_BYTES = 1_450
 NAME_COPIES = 2
 # Links that one user, or one address where there are no users, may have ended within a minute. Every client of a large
 # network that loses a hub ends one; a hub remembers ten times as many (SEVERED_MAX), so that one flood does not make it
