@@ -16,9 +16,9 @@ from equipoise.hub.cluster.link.frames import (
     EgressFrame,
     FlushFrame,
     Frame,
-    IngressFrame,
     PreparedFrame,
     PrepareFrame,
+    RunFrame,
 )
 from equipoise.lab.scenarios import Dialect, Expectation
 from equipoise.lab.scenarios.cluster_clients import LISTENERS, listener, speaker
@@ -56,7 +56,7 @@ def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> No
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, clients=clients)
         check_promises(outcomes, seed)
-        assert wire.heard["h1", IngressFrame] and wire.heard["h3", EgressFrame]
+        assert wire.heard["h1", RunFrame] and wire.heard["h3", EgressFrame]
         assert wire.hops_max == 1
         assert not wire.heard["h1", PrepareFrame] + wire.heard["h2", PrepareFrame]
 
@@ -232,4 +232,4 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
     for seed in THIRD:
         outcomes, wire = tell(seed, story, clients=clients, scenario=scenario)
         check_promises(outcomes, seed)
-        assert wire.heard["h1", IngressFrame], f"seed {seed}: she did not go elsewhere"
+        assert wire.heard["h1", RunFrame], f"seed {seed}: she did not go elsewhere"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 
+import pytest
+
 import equipoise
 from equipoise.hub.cluster.leaving import Leaving
 from equipoise.lab.simulation.ablation import replaced
+from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.workload.endpoint import hurried
 
@@ -66,47 +69,77 @@ def test_without_a_last_word_it_is_a_dead_hub_like_any_other() -> None:
     tell(3, story)
 
 
-async def _stop_with_messages_under_way(hubs: Story) -> list[str]:
-    """What a subscriber by pattern sees when h3 stops while it cannot reach h2, where t lives."""
+async def _stop_with_a_message_under_way(hubs: Story, *, is_passed_on: bool) -> list[str]:
+    """What a subscriber by pattern at h1 sees when h3 stops while a message through it cannot get to h2, where t lives.
+
+    Either h3 cannot reach h2, or the message `is_passed_on`: h3 has not heard that t has moved from h1 to h2, and h1,
+    which it sends the message to, cannot reach h2. Gaps are in angle brackets, with their topic; * is any.
+    """
     world, seen = hubs.world, list[str]()
-    world.move("t", "h2")
+    assert isinstance(world.directory, Directory)
+    cut_off = "h1" if is_passed_on else "h3"
+    if not is_passed_on:
+        world.move("t", "h2")
     async with _at("h1", 98) as bus, bus.psubscribe("t*") as by_pattern:
         await asyncio.sleep(1.0)
         async with _at("h3", 99) as publisher:
             await publisher.publish("t", "first")
-            world.sim.cut("h3", "h2")
+            if is_passed_on:
+                world.directory.heard_at["h3"] = world.sim.now + 10.0
+                world.move("t", "h2")
+                await asyncio.sleep(1.0)
+            world.sim.cut(cut_off, "h2")
             publisher.publish_nowait("t", "lost")
             await publisher.flush()
             node = world.hubs["h3"]
             await node.host.spawn(node.stop(), name="stop")
         world.directory.expire("h3")
-        world.sim.heal("h3", "h2")
+        await asyncio.sleep(0.5)
+        world.sim.heal(cut_off, "h2")
         await asyncio.sleep(1.0)
         await bus.publish("t", "last")
         while "last" not in seen:
             event = await asyncio.wait_for(anext(by_pattern), 20.0)
-            seen.append(f"<{event.missed}>" if isinstance(event, equipoise.Gap) else event.text)
+            seen.append(
+                f"<{event.topic or '*'} {event.missed}>" if isinstance(event, equipoise.Gap) else event.text
+            )
     node.host.crash(silent=False)
     node.start()
     return seen
 
 
-def test_a_hub_that_stops_with_messages_under_way_is_a_dead_hub_like_any_other() -> None:
+@pytest.mark.parametrize("is_passed_on", [False, True], ids=["cut-off", "passed-on"])
+def test_a_hub_that_stops_with_messages_under_way_is_a_dead_hub_like_any_other(*, is_passed_on: bool) -> None:
     """
-    1. h3 has acknowledged a message to t, which lives at h2, and cannot reach h2;
-    2. it stops, and waits in vain until nothing is under way;
-    3. it has not said that nothing is: subscribers are told of a gap.
+    1. h3 has acknowledged a message to t, which lives at h2, and it cannot get there;
+    2. h3 stops, and waits in vain until nothing is under way;
+    3. it has not said that nothing is: subscribers by pattern are told of a gap when their hub hears of the death, and
+       of one in t where the home does, behind the last message that may have come through h3.
     """
 
     async def story(hubs: Story, bus: equipoise.Bus) -> None:
-        assert await _stop_with_messages_under_way(hubs) == ["first", "<None>", "last"]
+        seen = await _stop_with_a_message_under_way(hubs, is_passed_on=is_passed_on)
+        assert seen == ["first", "<* None>", "<t None>", "last"]
 
     tell(3, story)
 
 
 def test_a_hub_that_did_not_wait_would_let_a_message_vanish() -> None:
+    """All hear that nothing is under way, while h1 still has the message; the home drops what a dead hub sent."""
+
     async def story(hubs: Story, bus: equipoise.Bus) -> None:
         with replaced(Leaving, "is_over", True):
-            assert await _stop_with_messages_under_way(hubs) == ["first", "last"]
+            assert await _stop_with_a_message_under_way(hubs, is_passed_on=True) == ["first", "last"]
+
+    tell(3, story)
+
+
+def test_a_home_that_hears_no_last_word_tells_of_a_gap_even_where_others_have_heard_it() -> None:
+    """h3 does not wait: h1 hears its last word, h2 does not, and the message is lost between the two."""
+
+    async def story(hubs: Story, bus: equipoise.Bus) -> None:
+        with replaced(Leaving, "is_over", True):
+            seen = await _stop_with_a_message_under_way(hubs, is_passed_on=False)
+            assert seen == ["first", "<t None>", "last"]
 
     tell(3, story)

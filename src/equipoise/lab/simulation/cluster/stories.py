@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
-from equipoise.hub.cluster.link.frames import CloseFrame, Frame, IngressFrame
+from equipoise.hub.cluster.link.frames import CloseFrame, Frame, IngressFrame, RunFrame
 from equipoise.hub.cluster.link.link import OutLink
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
@@ -79,6 +79,8 @@ class TappedWire:
         self.heard[hub, verb] += 1
         if isinstance(frame, IngressFrame):
             self.hops_max = max(self.hops_max, 1 + len(frame.path))
+        elif isinstance(frame, RunFrame):
+            self.hops_max = max(self.hops_max, 1)
         for trap in [trap for trap in self.traps if trap.moment is Moment.AFTER_HEARING]:
             if trap.hub == hub and trap.verb is verb:
                 self._spring(trap, is_at_once=True)
