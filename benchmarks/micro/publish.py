@@ -3,9 +3,10 @@
     git worktree add --detach /tmp/before 02d25be
     python benchmarks/micro/publish.py /tmp/before [--rounds 60] [--json] [--out benchmarks/results]
 
-Method: both trees are loaded into one process, each with the hub of its own tests, which has no sockets, and take turns. A round
-is 2,000 publishes of one message of 100 bytes to a topic with so many subscribers, whose writes do nothing. CPU time;
-the minimum of the rounds, since all that other work of the machine can do is to add. The compiled part is not in it.
+Method: both trees are loaded into one process, each with the hub of its own tests, which has no sockets. They take
+turns: a round is 2,000 publishes of one message of 100 bytes to a topic with so many subscribers, whose writes do
+nothing. CPU time; the minimum of the rounds, since other work of the machine can only add. The compiled part is not
+in it.
 
 Finding: docs/results/fanout.md.
 """
