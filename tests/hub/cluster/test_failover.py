@@ -126,3 +126,31 @@ def test_streams_that_others_depend_on_are_not_sent_again() -> None:
     may_resend = hubs["h1"].cluster.failover.may_resend
     streams = topics[b"one"].stream, topics[b"t"].stream
     assert [may_resend(stream) for stream in streams if stream is not None] == [True, False]
+
+
+def through_h2() -> list[bytes]:
+    """A message of h1 comes to h2 when t has moved to h3, which numbers it; h2 dies before h1 hears of that."""
+    hubs = at_h2()
+    hubs.publish_first("h3", "t")
+    far, publisher = subscribed(hubs, "h3"), hubs["h1"].client()
+    hubs.held |= {("h1", "h2"), ("h2", "h1")}
+    publisher.send("PUBLISH", "t", "a")
+    hubs.settle()
+    hubs.replicate("t", Mode.SINGLE, "h3")
+    end, under_way = hubs.connections["h1", "h2"]
+    end.send_raw(under_way.pop(0))
+    hubs.settle()
+    hubs.kill("h2")
+    hubs.settle()
+    publisher.send("PUBLISH", "t", "b")
+    hubs.settle()
+    return payloads(far)
+
+
+def test_what_a_dead_hub_had_passed_on_is_not_sent_again() -> None:
+    assert through_h2() == [b"a", b"b"]
+
+
+def test_without_the_word_of_what_was_passed_on_it_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Failover, "report_passed", lambda self, hub: None)
+    assert through_h2() == [b"a", b"a", b"b"]

@@ -66,12 +66,16 @@ MENDED = [
     # A subscriber by pattern was told of a dead feeder before the home of the topic knew of the death; a lane depended
     # on an epoch of the trunk that no subscriber had been told of.
     *[("cluster-replication-everything", seed) for seed in (113, 117)],
+    # What a dead hub had passed on to the home was sent again; the shares of limits did not grow after a failover.
+    ("cluster-replication-crashes", 0),
+    ("limits-everything", 15),
 ]
 
 
 @pytest.mark.parametrize(("name", "seed"), MENDED)
 def test_a_seed_that_once_failed_stays_green(name: str, seed: int) -> None:
-    check_seeds(name, range(seed, seed + 1))
+    # Each was drawn for what went wrong in it, however little was said.
+    check_seeds(name, range(seed, seed + 1), messages_min=0)
 
 
 def test_seeds_that_are_listed_still_fail() -> None:

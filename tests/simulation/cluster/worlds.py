@@ -91,9 +91,9 @@ def check_promises(outcomes: Outcomes, seed: int, *, messages_min: int = MESSAGE
     assert outcomes.history.messages > messages_min, f"seed {seed}: too little happened"
 
 
-def check_seeds(name: str, seeds: range) -> None:
+def check_seeds(name: str, seeds: range, *, messages_min: int = MESSAGES_MIN) -> None:
     """All of these seeds of a case keep their promises, but for those that are listed."""
     scenario = case(name)
     for seed in seeds:
         if not is_excused(name, seed):
-            check_promises(run(seed, scenario), seed)
+            check_promises(run(seed, scenario), seed, messages_min=messages_min)

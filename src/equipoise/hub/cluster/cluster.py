@@ -166,11 +166,12 @@ class Cluster:
     def progressed(self) -> None:
         """Other hubs have told us more: what that lets go on."""
         if self.barrier.is_introduced:
+            # First: the others wait for it.
+            self.failover.progressed()
             self.limits.shares.progressed()
             self.lanes.introduced()
             if self.is_seen:
                 self.listening.introduced()
-            self.failover.progressed()
             if self.barrier.has_progressed:
                 self.handover.review_opening()
             self.lanes.settle()
@@ -180,6 +181,7 @@ class Cluster:
         has_left = self.leaving.has_left(name)
         self.leaving.forget(name)
         self.failover.peer_gone(name)
+        self.failover.report_passed(name)
         self.counts.peer_gone(name)
         unsent = unsent_messages(link.end_for_good(), RequestReader(self.core.link_limits))
         self._dials.hang_up(link)

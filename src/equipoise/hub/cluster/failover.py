@@ -11,7 +11,8 @@ A client of the dead home may have got a message that no hub has seen. It comes 
 begins behind the messages that were sent again (AGAIN).
 
 Not sent again, but told by the gap as before: messages of topics with lanes or limits, those that were under way
-through two hubs, and those where a link began anew meanwhile.
+through two hubs, and those where a link began anew meanwhile. What a hub passes on has no sequence: homes name it by
+ANY, to those that follow them and, when the hub that passed it on is dead, to the hub that it came from.
 
 Always true: `doubtful` holds exactly the streams whose messages wait for what others have seen.
 """
@@ -28,6 +29,7 @@ from equipoise.hub.cluster.link.frames import (
     ResentFrame,
     SeenFrame,
 )
+from equipoise.hub.cluster.link.link import name_origin
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
 
@@ -35,10 +37,12 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.topics import Topic
-    from equipoise.stream.submission import Ack
+    from equipoise.stream.submission import Ack, Submission
 
 __all__ = ["Failover"]
 
+# The sequence of messages that came through a further hub, which does not pass theirs on: any that was sent so far.
+ANY = 2**62
 # Lives about which this hub says RESENT to hubs that it meets: those of the last minutes.
 LIVES_MAX = 100
 
@@ -75,6 +79,8 @@ class Failover:
         # The sequence of the last message of this hub's clients that was sent to a home.
         self.sequence = 0
         self.doubtful: dict[Stream, None] = {}
+        # By a hub, the streams whose messages came through it to this hub, with the hub that each was sent from.
+        self._passed: dict[str, set[tuple[bytes, Life]]] = {}
         # Messages that were sent again.
         self.resent = 0
         # Lives that are over: those about which this hub has yet to say RESENT, and those about which it has.
@@ -83,6 +89,16 @@ class Failover:
         # By such a life, the hubs that have yet to say RESENT; and what each has said.
         self._awaited: dict[Life, set[str]] = {}
         self._heard: dict[str, dict[Life, None]] = {}
+
+    # Messages are numbered.
+
+    def name_origin(self, topic: Topic, item: Submission) -> None:
+        """Say to the hubs that follow the topic where the messages come from that are numbered next."""
+        last = item.sequence + len(item.payloads) - 1 if item.sequence else ANY
+        if len(item.path) > 1 and item.path[1][0] != self._cluster.name:
+            self._passed.setdefault(item.path[1][0], set()).add((topic.key, item.path[0]))
+        audience = self._cluster.core.audience_of(topic)
+        name_origin([*audience.hubs, *audience.narrow_hubs], topic.key, item.path[0], last)
 
     # A home dies.
 
@@ -115,8 +131,16 @@ class Failover:
             elif link is not None and link.incarnation == life[1]:
                 link.send(SeenFrame(stream.topic.key, sequence))
 
+    def report_passed(self, hub: str) -> None:
+        """The hub is dead. What came through it has its position here: say so to those who sent it into that hub."""
+        for key, life in self._passed.pop(hub, ()):
+            link = self._cluster.out.get(life[0])
+            if link is not None and link.incarnation == life[1]:
+                link.send(SeenFrame(key, ANY))
+
     def heard_seen(self, stream: Stream, sequence: int) -> None:
-        stream.admission.seen = max(stream.admission.seen, sequence)
+        # What was sent since then cannot be meant.
+        stream.admission.seen = max(stream.admission.seen, min(sequence, self.sequence))
 
     def progressed(self) -> None:
         """Once all have said DONE, send again what none has seen, and say so."""

@@ -26,7 +26,6 @@ from equipoise.hub.cluster.link.frames import (
     RunFrame,
     TearFrame,
 )
-from equipoise.hub.cluster.link.link import name_origin
 from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Path, Submission, WaitReason
@@ -299,7 +298,8 @@ class Ingress:
         room = self._cluster.limits.room(stream.topic)
         if room >= len(item.payloads):
             return item
-        stream.admission.put_first(item._replace(payloads=item.payloads[room:], after=()))
+        rest = item.sequence and item.sequence + room
+        stream.admission.put_first(item._replace(payloads=item.payloads[room:], after=(), sequence=rest))
         return item._replace(payloads=item.payloads[:room])
 
     def _is_void(self, item: Submission) -> bool:
@@ -342,9 +342,8 @@ class Ingress:
             stream.admission.loss = 0
         if topic.limit is not None:
             self._cluster.limits.spend(topic.limit, len(item.payloads))
-        if item.sequence and item.path and topic.limit is None:
-            audience, last = self._cluster.core.audience_of(topic), item.sequence + len(item.payloads) - 1
-            name_origin([*audience.hubs, *audience.narrow_hubs], topic.key, item.path[0], last)
+        if item.path and (item.sequence or len(item.path) > 1):
+            self._cluster.failover.name_origin(topic, item)
         self._cluster.core.publish(topic, item.payloads)
         self._carry_out(topic, (Ack(item.path, len(item.payloads), topic.epoch, topic.n),))
         if stream is not None and has_loss:
