@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from equipoise.hub.cluster.lanes import Lanes
+from equipoise.hub.cluster.link.capabilities import Announcement, spell_greeting
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import LaneFrame
 from equipoise.hub.settings import Limits
 from equipoise.model import Mode
 from equipoise.resp.replies import spell
-from hub.cluster.hubs import Hubs
+from hub.cluster.hubs import HUB_USER, Hubs
 from hub.world import FakeClient
 
 # What no hub of this release understands.
@@ -150,3 +151,22 @@ def test_a_publish_command_is_no_frame() -> None:
     hubs.settle()
     assert hubs.links["h1", "h2"].generation == 2
     assert b"t" not in hubs["h2"].core.index.topics or not hubs["h2"].core.index.topics[b"t"].n
+
+
+def test_a_hub_that_is_buried_finds_its_link_ended_before_it_says_anything() -> None:
+    """
+    1. h2 runs, but has lost its session: h1 learns that it is dead;
+    2. h1 ends the connection that h2 has dialled, so that h2 dials again and is told. (It used to learn that with its
+       next frame, and served its clients until then.)
+    """
+    hubs = pair()
+    end, _ = hubs.connections["h2", "h1"]
+    hubs.kill("h2")
+    assert end.wire.is_closing
+    core, h2 = hubs["h1"].core, hubs["h2"].core
+    again = hubs["h1"].client(user=HUB_USER)
+    greeting = spell_greeting(
+        ("h2", h2.incarnation), Announcement.of(h2.limits), generation=1, peer=("h1", core.incarnation)
+    )
+    again.send_raw(greeting)
+    assert str(again.read()[-1]).startswith("DEAD")

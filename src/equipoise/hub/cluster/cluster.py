@@ -185,6 +185,9 @@ class Cluster:
         self.counts.peer_gone(name)
         unsent = unsent_messages(link.end_for_good(), RequestReader(self.core.link_limits))
         self._dials.hang_up(link)
+        if name in self.incoming and not has_left:
+            # It may run and not know: it dials again and is told, instead of when it next has something to say to us.
+            self.incoming[name].cut(f"this life of {name} is over")
         self._forget_told(name, link, has_left=has_left)
         self.core.places.probing.peer_gone(name)
 

@@ -258,15 +258,16 @@ def name_origin(links: Sequence[OutLink], key: bytes, life: Life, sequence: int)
 class InLink:
     """The receiving end: which generation of the link this is, and how many bytes of it have been executed."""
 
-    __slots__ = ("connections", "id", "is_void", "offset")
+    __slots__ = ("connections", "cut", "id", "is_void", "offset")
 
     def __init__(self, link: LinkId) -> None:
         self.id = link
         self.offset = 0
         # An error has stopped it: nothing more of this generation is executed.
         self.is_void = False
-        # Connections that it has had.
+        # Connections that it has had; what ends the latest of them, for a reason.
         self.connections = 0
+        self.cut: Callable[[str], object] = lambda reason: None
 
     @property
     def resume_at(self) -> int:
@@ -332,7 +333,7 @@ class LinkSession:
         """`cut` ends the session, for a reason."""
         self._core = core
         self._session = session
-        self._cut = cut
+        self._cut = incoming.cut = cut
         self._incoming = incoming
         # Where frames go, and by hub the links that are heard.
         self._frames, self._heard = receiver.frames, receiver.incoming

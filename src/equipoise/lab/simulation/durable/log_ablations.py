@@ -135,7 +135,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         _telling_early,
-        seed=3,
+        seed=51,
     ),
     Ablation(
         "log-order",
