@@ -92,7 +92,8 @@ class Layout:
                 break
             self.taken[name] = candidate
         else:
-            candidate = free_port(HOST)
+            candidate = next((port for port in _candidates() if port not in taken and _is_free(port)), 0)
+            candidate = candidate or free_port(HOST)
         if self._ports.get(name) != candidate:
             self._ports[name] = candidate
             (self.root / "ports.json").write_text(json.dumps(self._ports, indent=1, sort_keys=True) + "\n")
@@ -118,6 +119,11 @@ class Layout:
         if not isinstance(found, dict):
             return {}
         return {str(name): port for name, port in found.items() if isinstance(port, int) and 0 < port < 65536}
+
+
+def _candidates() -> list[int]:
+    """Ports below those of outgoing connections, one of which could take a port before its process starts."""
+    return [secrets.randbelow(12_000) + 20_000 for _ in range(50)]
 
 
 def _is_free(port: int) -> bool:

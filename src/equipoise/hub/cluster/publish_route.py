@@ -32,7 +32,7 @@ from equipoise.hub.data.reply import LATE, LOST, NO_ROOM, Reply
 from equipoise.model import Mode
 from equipoise.resp.replies import error
 from equipoise.stream.position import TRUNK
-from equipoise.stream.submission import Submission
+from equipoise.stream.submission import NOWHERE, Ack, Submission
 
 if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
@@ -53,6 +53,7 @@ class _Handover(Protocol):
 class _Ingress(Protocol):
     def is_vouched(self, stream: Stream) -> bool: ...
     def submit(self, topic: Topic, item: Submission) -> bool: ...
+    def give_up(self, stream: Stream, acks: Sequence[Ack]) -> None: ...
 
 
 class _Lanes(Protocol):
@@ -130,6 +131,14 @@ class PublishRouting:
         if not is_taken:
             self._cluster.receipts.take(topic, -len(payloads))
         return is_taken
+
+    def refuse_waiting(self, topic: Topic) -> None:
+        """The topic turns out to be durable: its clients, not answered yet, are told that these messages are lost."""
+        if topic.stream is not None:
+            waiting = topic.stream.admission.drop_waiting(())
+            self._cluster.ingress.give_up(
+                topic.stream, [Ack((), item.messages, *NOWHERE) for item in waiting]
+            )
 
     def _choose(self, stream: Stream, way: PublishRoute, item: Submission) -> bool:
         """Take messages of clients; False if there is no room for them."""

@@ -93,6 +93,8 @@ class _OneRoute:
     def keep_to(self, topic: Topic, stream: bytes) -> bool:
         return True
 
+    def refuse_waiting(self, topic: Topic) -> None: ...
+
     def position(
         self, trunk: Topic, stream: bytes, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
     ) -> None:

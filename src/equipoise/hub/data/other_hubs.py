@@ -122,6 +122,9 @@ class PublishRoutes(Protocol):
     def keep_to(self, topic: Topic, stream: bytes) -> bool:
         """Whether what the client publishes next comes after that stream anyway."""
 
+    def refuse_waiting(self, topic: Topic) -> None:
+        """Give up messages of this hub's clients that have no position yet."""
+
 
 class StreamPositions(Protocol):
     def position(

@@ -177,6 +177,9 @@ class DurableTopics:
         if is_durable != (topic.log is not None):
             topic.log = DurableTopic(self._core, topic, self._logs) if is_durable else None
             topic.gate()
+            if is_durable:
+                # Published before this hub knew: they are not in the log, and have not been acknowledged.
+                self._core.cluster.ways.refuse_waiting(topic)
 
     def follow(self, topics: Iterable[Topic]) -> None:
         """The specs have changed."""
