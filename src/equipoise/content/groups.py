@@ -112,20 +112,10 @@ class Listed(Generic[N]):
         return self._nodes
 
 
-class Same(Generic[N]):
-    __slots__ = ("_nodes",)
+class Same(Listed[N]):
+    """All of them match what their group is found by."""
 
-    def __init__(self) -> None:
-        self._nodes: list[N] = []
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def add(self, node: N) -> None:
-        self._nodes.append(node)
-
-    def remove(self, node: N) -> None:
-        self._nodes.remove(node)
+    __slots__ = ()
 
     def collect(self, values: Mapping[str, Value], found: Found[N]) -> None:
         found.append((self._nodes, 0, len(self._nodes)))
@@ -133,9 +123,6 @@ class Same(Generic[N]):
     def wider(self, narrow: Filter) -> Iterator[N]:
         """No more than are looked at one by one: if it is another that covers, the filter is asked for beside it."""
         return iter(self._nodes[:SCANNED_MAX])
-
-    def nodes(self) -> Sequence[N]:
-        return self._nodes
 
 
 class Ordered(Generic[N]):
