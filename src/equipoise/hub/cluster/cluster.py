@@ -195,7 +195,7 @@ class Cluster:
             stream = self._let_go(topic, name, link)
             if stream is not None:
                 self.failover.report(stream, name)
-                self.ingress.origin_died(stream, name)
+                self.ingress.lost += stream.admission.origin_died(name)
                 self.ingress.target_died(stream, name, unsent.get(topic.key, ()))
                 self.merging.peer_gone(stream, name)
 

@@ -12,7 +12,7 @@ begins behind the messages that were sent again (AGAIN).
 
 Not sent again, but told by the gap as before: messages of topics with lanes or limits, those that were under way
 through two hubs, and those where a link began anew meanwhile. What a hub passes on has no sequence: homes name it by
-ANY, to those that follow them and, when the hub that passed it on is dead, to the hub that it came from.
+ANY_SEQUENCE, to those that follow them and, when the hub that passed it on is dead, to the hub that it came from.
 
 Always true: `doubtful` holds exactly the streams whose messages wait for what others have seen.
 """
@@ -23,13 +23,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.capability import RESEND
-from equipoise.hub.cluster.link.frames import (
-    AgainFrame,
-    Life,
-    ResentFrame,
-    SeenFrame,
-)
-from equipoise.hub.cluster.link.link import name_origin
+from equipoise.hub.cluster.link.failover_frames import ANY_SEQUENCE
+from equipoise.hub.cluster.link.frames import AgainFrame, Life, ResentFrame, SeenFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
 
@@ -37,12 +32,10 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.topics import Topic
-    from equipoise.stream.submission import Ack, Submission
+    from equipoise.stream.submission import Ack, Path
 
 __all__ = ["Failover"]
 
-# The sequence of messages that came through a further hub, which does not pass theirs on: any that was sent so far.
-ANY = 2**62
 # Lives about which this hub says RESENT to hubs that it meets: those of the last minutes.
 LIVES_MAX = 100
 
@@ -92,13 +85,10 @@ class Failover:
 
     # Messages are numbered.
 
-    def name_origin(self, topic: Topic, item: Submission) -> None:
-        """Say to the hubs that follow the topic where the messages come from that are numbered next."""
-        last = item.sequence + len(item.payloads) - 1 if item.sequence else ANY
-        if len(item.path) > 1 and item.path[1][0] != self._cluster.name:
-            self._passed.setdefault(item.path[1][0], set()).add((topic.key, item.path[0]))
-        audience = self._cluster.core.audience_of(topic)
-        name_origin([*audience.hubs, *audience.narrow_hubs], topic.key, item.path[0], last)
+    def note_passed(self, key: bytes, path: Path) -> None:
+        """Messages that another hub passed on are numbered here."""
+        if path[1][0] != self._cluster.name:
+            self._passed.setdefault(path[1][0], set()).add((key, path[0]))
 
     # A home dies.
 
@@ -136,7 +126,7 @@ class Failover:
         for key, life in self._passed.pop(hub, ()):
             link = self._cluster.out.get(life[0])
             if link is not None and link.incarnation == life[1]:
-                link.send(SeenFrame(key, ANY))
+                link.send(SeenFrame(key, ANY_SEQUENCE))
 
     def heard_seen(self, stream: Stream, sequence: int) -> None:
         # What was sent since then cannot be meant.

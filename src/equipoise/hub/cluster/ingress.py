@@ -26,6 +26,7 @@ from equipoise.hub.cluster.link.frames import (
     RunFrame,
     TearFrame,
 )
+from equipoise.hub.cluster.link.link import name_origin
 from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Path, Submission, WaitReason
@@ -264,9 +265,6 @@ class Ingress:
         self.lost += sum(ack.messages for ack in acks)
         self._carry_out(stream.topic, acks)
 
-    def origin_died(self, stream: Stream, peer: str) -> None:
-        self.lost += stream.admission.origin_died(peer)
-
     # Inside.
 
     def _route(self, stream: Stream) -> NextHop:
@@ -324,8 +322,7 @@ class Ingress:
             self._carry_out(topic, (Ack(item.path, item.lost, *NOWHERE),))
             return
         if item.lost:
-            found = topic.stream or self._cluster.handover.new_stream(topic)
-            found.admission.loss += item.lost
+            (topic.stream or self._cluster.handover.new_stream(topic)).admission.loss += item.lost
             self._carry_out(topic, (Ack(item.path, item.lost, *NOWHERE),))
             return
         if item.path:
@@ -343,8 +340,11 @@ class Ingress:
             stream.admission.loss = 0
         if topic.limit is not None:
             self._cluster.limits.spend(topic.limit, len(item.payloads))
+        if len(item.path) > 1:
+            self._cluster.failover.note_passed(topic.key, item.path)
         if item.path and (item.sequence or len(item.path) > 1):
-            self._cluster.failover.name_origin(topic, item)
+            audience = self._cluster.core.audience_of(topic)
+            name_origin([*audience.hubs, *audience.narrow_hubs], topic.key, item)
         self._cluster.core.publish(topic, item.payloads)
         self._carry_out(topic, (Ack(item.path, len(item.payloads), topic.epoch, topic.n),))
         if stream is not None and has_loss:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from equipoise.hub.cluster.link.capability import RESEND
 from equipoise.hub.cluster.link.frame import Frame, Payloads
 
-__all__ = ["AgainFrame", "FromFrame", "ResentFrame", "RunFrame", "SeenFrame"]
+__all__ = ["ANY_SEQUENCE", "AgainFrame", "FromFrame", "ResentFrame", "RunFrame", "SeenFrame"]
+
+# The sequence of messages that came through a further hub, which does not pass theirs on: any that was sent so far.
+ANY_SEQUENCE = 2**62
 
 
 class RunFrame(Frame, frozen=True):

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.link.capability import RESEND
 from equipoise.hub.cluster.link.codec import decode, encode
-from equipoise.hub.cluster.link.frames import Frame, FromFrame, Life
+from equipoise.hub.cluster.link.failover_frames import ANY_SEQUENCE
+from equipoise.hub.cluster.link.frames import Frame, FromFrame
 from equipoise.resp import Publishes, RequestReader
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from equipoise.hub.settings import HubSettings
     from equipoise.hub.telemetry.stats import Stats
     from equipoise.resp import RequestLimits
+    from equipoise.stream.submission import Submission
 
 __all__ = [
     "VOID_OFFSET",
@@ -246,10 +248,11 @@ class OutLink:
             self.base = offset
 
 
-def name_origin(links: Sequence[OutLink], key: bytes, life: Life, sequence: int) -> None:
-    """Say where the messages come from that are written next, the last of which its hub gave that sequence."""
+def name_origin(links: Sequence[OutLink], key: bytes, item: Submission) -> None:
+    """Say to the hubs that follow a topic where the messages come from that are written next."""
     if links:
-        frame = encode(FromFrame(key, *life, sequence))
+        last = item.sequence + len(item.payloads) - 1 if item.sequence else ANY_SEQUENCE
+        frame = encode(FromFrame(key, *item.path[0], last))
         for link in links:
             if link.can(RESEND):
                 link.write(frame)
